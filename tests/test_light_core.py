@@ -159,7 +159,7 @@ def test_what_needs_an_extra_names_it_in_one_line(answers, name):
     assert last == (
         f"hindcast: {what} needs {module.replace('_', '-')}, which is not installed; install the "
         f"extra {extra}: pip install 'hindcast-scheduling[{extra}]', or in a checkout "
-        f"pip install -e '.[{extra}]'"
+        f"pip install -c constraints.txt -e '.[{extra}]'"
     )
     assert "Traceback" not in error
 

@@ -43,7 +43,7 @@ def pip_install(extra: str) -> str:
     """Return the commands that install an extra: of an installed Hindcast, and in a checkout."""
     return (
         f"install the extra {extra}: pip install '{DISTRIBUTION}[{extra}]', "
-        f"or in a checkout pip install -e '.[{extra}]'"
+        f"or in a checkout pip install -c constraints.txt -e '.[{extra}]'"
     )
 
 
