@@ -208,6 +208,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     # Intermixed: arguments may follow options. That way of parsing loses the word --.
     split = parser.parse_known_args if "--" in words else parser.parse_known_intermixed_args
     _, unknown = split(words, arguments)
+    for field_name, value in list(vars(arguments).items()):
+        if value == argparse.SUPPRESS:  # Python 3.13.0 gives this to an argument that is left out
+            delattr(arguments, field_name)
     if unknown:
         options = [o for action in parser._actions for o in action.option_strings]  # noqa: SLF001
         hint = f"; {did_you_mean(unknown[0], options)}" if unknown[0].startswith("-") else ""
