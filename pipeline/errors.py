@@ -112,7 +112,7 @@ def is_path(name: str) -> bool:
     return _PATH.fullmatch(name) is not None
 
 
-def missing(path: str, expected: str, options: Iterable[str] = ()) -> str:
+def no_such_path(path: str, expected: str, options: Iterable[str] = ()) -> str:
     """Return the message for a path that does not exist, with the nearest option, if any is."""
     close = nearest(Path(path).name, options)
     hint = f"; did you mean {close!r}?" if close else ""
@@ -125,5 +125,5 @@ def unknown_name(kind: str, name: str, options: Iterable[str]) -> UnknownName:
         expected = f"the name of a known {kind}"
         if Path(name).exists():
             return UnknownName(f"{name}: this is a path, expected {expected}")
-        return UnknownName(missing(name, expected, options))
+        return UnknownName(no_such_path(name, expected, options))
     return UnknownName(f"unknown {kind} {name!r}; {did_you_mean(name, options)}")

@@ -185,7 +185,7 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
 
 
 def _recipe_of(training: Mapping[str, Any]) -> str:
-    """Return the digest of the recipe whose windows a training used; "" if there are others.
+    """Return the digest of the recipe whose windows a training used; "" if that is not certain.
 
     A training that started from another checkpoint may have learned from other windows before.
     """

@@ -71,7 +71,7 @@ def _read(arguments: argparse.Namespace) -> Any:
 
 
 def request_of(given: Sequence[str], page: str, metrics: tuple[str, ...]) -> Request:
-    """Return the request of a page about these folders; raise InputError for another name of it."""
+    """Return the request of a page about folders; raise InputError unless it is report.html."""
     out = location(page)
     if out.suffix == ".html" and out.name != PAGE:
         raise InputError(

@@ -15,8 +15,8 @@ from pipeline.errors import (
     TraceError,
     did_you_mean,
     is_path,
-    missing,
     nearest,
+    no_such_path,
 )
 from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
 from pipeline.recipes.known import known_recipes, recipe_folder
@@ -59,7 +59,7 @@ def _no_recipe(name: str, *, is_folder: bool) -> RecipeError:
         return RecipeError(f"{name}: this folder is no dataset and holds no recipe.toml")
     expected = "a recipe.toml, the folder of a dataset, or the id of a recipe of Hindcast"
     if is_path(name):
-        return RecipeError(missing(name, expected, known_recipes()))
+        return RecipeError(no_such_path(name, expected, known_recipes()))
     close = nearest(name, known_recipes())
     hint = f"did you mean {close!r}?" if close else "`hindcast list --recipes` lists these"
     return RecipeError(

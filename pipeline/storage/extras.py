@@ -1,4 +1,4 @@
-"""What an installation may lack, and what is said then: optional packages, and file locks."""
+"""Optional packages and file locks, and the errors for an installation without them."""
 
 import importlib.util
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from pipeline.errors import TraceError, missing, nearest
+from pipeline.errors import TraceError, nearest, no_such_path
 from pipeline.storage.files import sha256_file
 from pipeline.storage.location import is_remote
 from pipeline.workloads.schema import SourceFile
@@ -109,7 +109,7 @@ def _head(path: Path, expected: str) -> bytes:
 def no_such_file(path: Path, expected: str) -> NoReturn:
     """Raise TraceError for a path that does not exist, with the nearest name in its folder."""
     there = _names(path.parent) if not is_remote(path) and path.parent.is_dir() else []
-    raise TraceError(missing(str(path), expected, there))
+    raise TraceError(no_such_path(str(path), expected, there))
 
 
 def find_table(folder: Path, name: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Digests of what compiled rules do. A checkpoint knows the rules of its training by them.
+"""Digests of what compiled rules do. A checkpoint holds one for each rule that its network reads.
 
 A rule plays a fixed set of drawn observations. The digest is that of the order into which the rule
 puts the feasible candidates of each, equal scores included. A rule that moves to another module or
@@ -54,7 +54,7 @@ def digest_of(scenario: str, rule: Heuristic, candidates: Sequence[Feature] = ()
 
 
 def current(digest: Any) -> Any:
-    """Return the digest of behaviour that a digest of source text stood for, or the digest."""
+    """Return the digest of behaviour that a digest of source text stood for, or `digest` itself."""
     return _of_sources().get(digest, digest) if isinstance(digest, str) else digest
 
 

@@ -75,7 +75,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def fitted(request: Request) -> tuple["BehaviourModel", Path | None]:
-    """Fit and test the model, write what is to be written, and return the model and that file."""
+    """Fit and test the model, and write it; return the model and its file, if there is one."""
     from pipeline.storage.files import write_json
     from policies.ope.behaviour.propensities import described
 

@@ -80,11 +80,16 @@ def state_finding(summary: Summary, setting: Setting) -> Finding:
 
 def _also(row: Mapping[str, Any], baseline: str, level: float) -> str:
     """Return the gain of another delivered agent that clearly wins, as a sentence."""
+    size, interval, _ = _measured(row, level)
+    return f"{row['policy']} beats {baseline} by {size} ({interval})."
+
+
+def _measured(row: Mapping[str, Any], level: float) -> tuple[str, str, int]:
+    """Return the size of a gain with its unit, its interval, and the decimals of both."""
     value, low, high = gain(row)
     decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
-    size = with_unit(write_number(value, decimals), row["unit"])
-    interval = f"{level * 100:g} % interval {write_interval(low, high, decimals)}"
-    return f"{row['policy']} beats {baseline} by {size} ({interval})."
+    size = with_unit(write_number(abs(value), decimals), row["unit"])
+    return size, f"{level * 100:g} % interval {write_interval(low, high, decimals)}", decimals
 
 
 def _gates(setting: Setting) -> dict[str, set[str]]:
@@ -140,8 +145,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
 def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str) -> str:
     value, low, high = gain(row)
     name, metric = row["policy"], row["metric"]
-    decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
-    size = with_unit(write_number(abs(value), decimals), row["unit"])
+    size, interval, decimals = _measured(row, level)
     # The mean of the baseline is that of the policy less their difference.
     own = row["mean"] - row["paired_difference"]
     if own:
@@ -151,7 +155,6 @@ def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str)
         f"{count_of(row['wins'], 'win')}, {count_of(row['ties'], 'tie')}, "
         f"{count_of(row['losses'], 'loss', 'losses')} on {windows}"
     )
-    interval = f"{level * 100:g} % interval {write_interval(low, high, decimals)}"
     match _verdict(row):
         case "win":
             return (

@@ -1,4 +1,4 @@
-"""What is known of every policy of an evaluation, in one sentence."""
+"""Sentences about the policies of an evaluation: a rule's description, an agent's checkpoint."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -40,7 +40,7 @@ class Nearness:
 
     @property
     def near(self) -> bool:
-        """Whether differences to the record can be read as estimates."""
+        """True if differences to the record can be read as estimates."""
         return self.grade in {"A", "B"}
 
 
