@@ -66,7 +66,12 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# The package as a wheel has it, of links into the checkout.
 types: .venv/installed
+	@mkdir -p .venv/types/hindcast
+	@ln -sfn ../../../hindcast.py .venv/types/hindcast/__init__.py
+	@for each in pipeline policies flows py.typed; do \
+	  ln -sfn ../../../$$each .venv/types/hindcast/$$each; done
 	$(BIN)/mypy
 
 kernels: .venv/installed

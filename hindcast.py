@@ -41,32 +41,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these names
-    from flows.calls import behaviour, ingest, init, ope, report, train_online, whatif
-    from pipeline import errors, testing
-    from pipeline.dataset import Dataset
-    from pipeline.dataset.decisions import Decisions
-    from pipeline.evaluation.evaluate import EvaluateResult
-    from pipeline.exports import Export, ExportResult
-    from pipeline.gymnasium_env.single import SchedulingEnv
-    from pipeline.recipes.recipe import Recipe
-    from pipeline.scenarios import register_scenario
-    from pipeline.simulation import kernel
-    from pipeline.simulation.policy import Heuristic, Policy
-    from pipeline.simulation.scenario import Instance, Scenario
-    from pipeline.simulation.spec import Feature, Outcome, Spec
-    from pipeline.traces import TraceFormat
-    from pipeline.verification.verify import VerifyResult
-    from policies.deciding import Decider
-    from policies.networks.policy import LearnedPolicy
-    from policies.offline import Agent
-    from policies.online import OnlineAgent
+    from hindcast.flows.calls import behaviour, ingest, init, ope, report, train_online, whatif
+    from hindcast.pipeline import errors, testing
+    from hindcast.pipeline.dataset import Dataset
+    from hindcast.pipeline.dataset.decisions import Decisions
+    from hindcast.pipeline.evaluation.evaluate import EvaluateResult
+    from hindcast.pipeline.exports import Export, ExportResult
+    from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+    from hindcast.pipeline.recipes.recipe import Recipe
+    from hindcast.pipeline.scenarios import register_scenario
+    from hindcast.pipeline.simulation import kernel
+    from hindcast.pipeline.simulation.policy import Heuristic, Policy
+    from hindcast.pipeline.simulation.scenario import Instance, Scenario
+    from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+    from hindcast.pipeline.traces import TraceFormat
+    from hindcast.pipeline.verification.verify import VerifyResult
+    from hindcast.policies.deciding import Decider
+    from hindcast.policies.networks.policy import LearnedPolicy
+    from hindcast.policies.offline import Agent
+    from hindcast.policies.online import OnlineAgent
 
     __version__: str
+
+# A checkout has the folders beside this file; a wheel has all in one folder.
+__path__ = [str(Path(__file__).resolve().parent)]
 
 try:
     import fcntl  # noqa: F401
 except ImportError:
-    from pipeline.storage.extras import UNSUPPORTED
+    from hindcast.pipeline.storage.extras import UNSUPPORTED
 
     raise ImportError(UNSUPPORTED) from None
 
@@ -83,30 +86,30 @@ __all__ = [
 
 # The module or the module's attribute behind each public name that this file does not define.
 _PLACES: Final[Mapping[str, str]] = {
-    "Agent": "policies.offline:Agent",
-    "Dataset": "pipeline.dataset:Dataset",
-    "Decisions": "pipeline.dataset.decisions:Decisions",
-    "Export": "pipeline.exports:Export",
-    "Feature": "pipeline.simulation.spec:Feature",
-    "Heuristic": "pipeline.simulation.policy:Heuristic",
-    "Instance": "pipeline.simulation.scenario:Instance",
-    "OnlineAgent": "policies.online:OnlineAgent",
-    "Outcome": "pipeline.simulation.spec:Outcome",
-    "Policy": "pipeline.simulation.policy:Policy",
-    "Scenario": "pipeline.simulation.scenario:Scenario",
-    "Spec": "pipeline.simulation.spec:Spec",
-    "TraceFormat": "pipeline.traces:TraceFormat",
-    "behaviour": "flows.calls:behaviour",
-    "errors": "pipeline.errors",
-    "ingest": "flows.calls:ingest",
-    "init": "flows.calls:init",
-    "kernel": "pipeline.simulation.kernel",
-    "ope": "flows.calls:ope",
-    "register_scenario": "pipeline.scenarios:register_scenario",
-    "report": "flows.calls:report",
-    "testing": "pipeline.testing",
-    "train_online": "flows.calls:train_online",
-    "whatif": "flows.calls:whatif",
+    "Agent": "hindcast.policies.offline:Agent",
+    "Dataset": "hindcast.pipeline.dataset:Dataset",
+    "Decisions": "hindcast.pipeline.dataset.decisions:Decisions",
+    "Export": "hindcast.pipeline.exports:Export",
+    "Feature": "hindcast.pipeline.simulation.spec:Feature",
+    "Heuristic": "hindcast.pipeline.simulation.policy:Heuristic",
+    "Instance": "hindcast.pipeline.simulation.scenario:Instance",
+    "OnlineAgent": "hindcast.policies.online:OnlineAgent",
+    "Outcome": "hindcast.pipeline.simulation.spec:Outcome",
+    "Policy": "hindcast.pipeline.simulation.policy:Policy",
+    "Scenario": "hindcast.pipeline.simulation.scenario:Scenario",
+    "Spec": "hindcast.pipeline.simulation.spec:Spec",
+    "TraceFormat": "hindcast.pipeline.traces:TraceFormat",
+    "behaviour": "hindcast.flows.calls:behaviour",
+    "errors": "hindcast.pipeline.errors",
+    "ingest": "hindcast.flows.calls:ingest",
+    "init": "hindcast.flows.calls:init",
+    "kernel": "hindcast.pipeline.simulation.kernel",
+    "ope": "hindcast.flows.calls:ope",
+    "register_scenario": "hindcast.pipeline.scenarios:register_scenario",
+    "report": "hindcast.flows.calls:report",
+    "testing": "hindcast.pipeline.testing",
+    "train_online": "hindcast.flows.calls:train_online",
+    "whatif": "hindcast.flows.calls:whatif",
 }
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name of this module
@@ -114,7 +117,7 @@ if not TYPE_CHECKING:  # with it, type checkers would accept any name of this mo
     def __getattr__(name: str) -> Any:
         """Import and return a public name on its first use (PEP 562)."""
         if name == "__version__":
-            from pipeline.storage.versions import version
+            from hindcast.pipeline.storage.versions import version
 
             return version()
         if name not in _PLACES:
@@ -146,7 +149,7 @@ def load_recipe(recipe: Place, overrides: Sequence[str] = ()) -> "Recipe":
     Raises:
         RecipeError: The recipe does not exist, or a key or value in it is not valid.
     """
-    from pipeline.recipes.loading import load_recipe as load
+    from hindcast.pipeline.recipes.loading import load_recipe as load
 
     return load(recipe, overrides)
 
@@ -163,7 +166,7 @@ def open_dataset(path: Place) -> "Dataset":
     Raises:
         DatasetError: The folder holds no finished dataset.
     """
-    from pipeline import dataset
+    from hindcast.pipeline import dataset
 
     return dataset.open(path)
 
@@ -186,10 +189,10 @@ def build(
         InputError: The recipe is not valid, its trace cannot be read, or `out` holds something
             else or cannot be written.
     """
-    from pipeline.building.build import build as make
-    from pipeline.recipes.loading import as_recipe
-    from pipeline.storage.location import location
-    from policies.registry import behaviours
+    from hindcast.pipeline.building.build import build as make
+    from hindcast.pipeline.recipes.loading import as_recipe
+    from hindcast.pipeline.storage.location import location
+    from hindcast.policies.registry import behaviours
 
     loaded = as_recipe(recipe, overrides)
     return open_dataset(make(loaded, behaviours(loaded), location(out), workers=workers).folder)
@@ -222,10 +225,10 @@ def append(
         DatasetError: `out` holds no finished dataset, a dataset of another problem, or one with
             another digest than `to`.
     """
-    from pipeline.building.append import append as add
-    from pipeline.recipes.loading import as_recipe
-    from pipeline.storage.location import location
-    from policies.registry import behaviours
+    from hindcast.pipeline.building.append import append as add
+    from hindcast.pipeline.recipes.loading import as_recipe
+    from hindcast.pipeline.storage.location import location
+    from hindcast.policies.registry import behaviours
 
     loaded = as_recipe(recipe, overrides)
     made = add(loaded, behaviours(loaded), location(out), to=to, workers=workers)
@@ -256,9 +259,9 @@ def verify(
         VerificationFailed: A claim does not hold. The error names the first such claim.
         DatasetError: The folder holds no dataset, or `trace` is not its trace.
     """
-    from pipeline.storage.location import location
-    from pipeline.verification.verify import verify as check
-    from policies.registry import recorded_behaviours
+    from hindcast.pipeline.storage.location import location
+    from hindcast.pipeline.verification.verify import verify as check
+    from hindcast.policies.registry import recorded_behaviours
 
     folder, raw = _folder(dataset), None if trace is None else location(trace)
     known = recorded_behaviours(folder)
@@ -301,12 +304,12 @@ def train(
         InputError: The agent, a setting, the dataset or the device cannot be used, or PyTorch is
             not installed.
     """
-    from pipeline.storage.extras import require
-    from pipeline.storage.location import location
+    from hindcast.pipeline.storage.extras import require
+    from hindcast.pipeline.storage.location import location
 
     require("training", "torch")
-    from policies.offline.training import train as fit
-    from policies.own_agents import agent_name
+    from hindcast.policies.offline.training import train as fit
+    from hindcast.policies.own_agents import agent_name
 
     return fit(
         _folder(dataset), agent_name(agent), steps=steps, seed=seed, out=location(out),
@@ -345,10 +348,10 @@ def evaluate(
         InputError: A policy, the split or the recipe does not exist, or a policy does not fit the
             recipe.
     """
-    from pipeline.evaluation.evaluate import evaluate as score
-    from pipeline.recipes.loading import as_recipe
-    from pipeline.storage.location import location
-    from policies.entrants import entrant_of, entrants, own_policies, told_apart
+    from hindcast.pipeline.evaluation.evaluate import evaluate as score
+    from hindcast.pipeline.recipes.loading import as_recipe
+    from hindcast.pipeline.storage.location import location
+    from hindcast.policies.entrants import entrant_of, entrants, own_policies, told_apart
 
     loaded, found = as_recipe(recipe, overrides), []
     for policy in policies or own_policies(loaded):
@@ -377,7 +380,7 @@ def export(
     Raises:
         InputError: The format does not exist or cannot hold the dataset, or `out` exists already.
     """
-    from pipeline.exports import export as write
+    from hindcast.pipeline.exports import export as write
 
     return write(_folder(dataset), to, out, candidates=candidates)
 
@@ -394,8 +397,8 @@ def load_policy(folder: Place) -> "LearnedPolicy":
     Raises:
         DatasetError: The folder holds no checkpoint, or a damaged one.
     """
-    from pipeline.storage.location import location
-    from policies.networks.checkpoint import load_policy as load
+    from hindcast.pipeline.storage.location import location
+    from hindcast.policies.networks.checkpoint import load_policy as load
 
     return load(location(folder))
 
@@ -429,10 +432,10 @@ def load_decider(
     Raises:
         InputError: The policy, scenario, recipe or a limit cannot be used.
     """
-    from pipeline.errors import InputError, did_you_mean
-    from pipeline.recipes.loading import as_recipe
-    from policies.deciding import Guard
-    from policies.deciding import load_decider as load
+    from hindcast.pipeline.errors import InputError, did_you_mean
+    from hindcast.pipeline.recipes.loading import as_recipe
+    from hindcast.policies.deciding import Guard
+    from hindcast.policies.deciding import load_decider as load
 
     given, known = dict(guard or {}), Guard.__dataclass_fields__
     for name in given:
@@ -473,16 +476,16 @@ def make_env(
         render_mode: "rgb_array" for pictures, "ansi" for text, or None.
 
     Returns:
-        The environment, see `pipeline.gymnasium_env`.
+        The environment, see `hindcast.pipeline.gymnasium_env`.
 
     Raises:
         InputError: The recipe, the split or the render mode does not exist, or Gymnasium is not
             installed.
     """
-    from pipeline.storage.extras import require
+    from hindcast.pipeline.storage.extras import require
 
     require("make_env", "gymnasium")
-    from pipeline.gymnasium_env.single import SchedulingEnv
+    from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
 
     return SchedulingEnv(
         recipe, overrides=overrides, split=split, candidates=candidates, strict=strict,
@@ -499,7 +502,7 @@ def register_envs() -> None:
     Raises:
         ImportError: Gymnasium cannot be imported.
     """
-    from pipeline.gymnasium_env.registration import register_envs as register
+    from hindcast.pipeline.gymnasium_env.registration import register_envs as register
 
     register()
 
@@ -515,8 +518,8 @@ def register_agent(agent: "Agent | OnlineAgent") -> None:
     Raises:
         InputError: The name is taken.
     """
-    from policies.offline import AGENTS, Agent
-    from policies.online import ONLINE_AGENTS
+    from hindcast.policies.offline import AGENTS, Agent
+    from hindcast.policies.online import ONLINE_AGENTS
 
     if isinstance(agent, Agent):
         AGENTS.register(agent.name, agent)
@@ -533,7 +536,7 @@ def register_trace_format(form: "TraceFormat") -> None:
     Raises:
         InputError: The name is taken.
     """
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     FORMATS.register(form.name, form)
 
@@ -549,14 +552,14 @@ def register_export(form: "Export") -> None:
     Raises:
         InputError: The name is taken.
     """
-    from pipeline.exports import EXPORTS
+    from hindcast.pipeline.exports import EXPORTS
 
     EXPORTS.register(form.name, form)
 
 
 def _folder(dataset: "Dataset | Place") -> Path:
     """Return the folder of a dataset, or the folder that was given."""
-    from pipeline.storage.location import location
+    from hindcast.pipeline.storage.location import location
 
     return location(getattr(dataset, "folder", dataset))
 

@@ -12,9 +12,8 @@ from functools import cache
 from typing import Any, Final
 
 from docutils import nodes
-
-from pipeline.scenarios import SCENARIOS
-from policies.heuristics import rules
+from hindcast.pipeline.scenarios import SCENARIOS
+from hindcast.policies.heuristics import rules
 
 _PAPERS: Final = {
     "deepjs": "binpack", "deeprm": "slots", "osdec": "deferrable", "liu": "multicluster",

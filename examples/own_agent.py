@@ -17,13 +17,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from hindcast.policies.networks.candidate_scorer import (
+    CandidateScorer,
+    fit_network,
+    log_probabilities,
+)
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.training.learner import Learner, descend, nothing_to_validate
+from hindcast.policies.training.minibatches import Batches, draw_rows
+from hindcast.policies.training.returns import standardised_to_go
 
 import hindcast
-from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
-from policies.networks.settings import NetworkSettings
-from policies.training.learner import Learner, descend, nothing_to_validate
-from policies.training.minibatches import Batches, draw_rows
-from policies.training.returns import standardised_to_go
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Config:
 
 
 def learner(task, config):
-    """Return the learner of one training run, see `policies.training.learner`."""
+    """Return the learner of one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)

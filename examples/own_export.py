@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from hindcast.pipeline.exports import ExportResult
+from hindcast.pipeline.exports._target import new_file, result
+
 import hindcast
-from pipeline.exports import ExportResult
-from pipeline.exports._target import new_file, result
 
 
 def export(

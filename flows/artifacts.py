@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from flows.commands import module_of, name_of
-from flows.progress import Display, Tell
-from pipeline.statistics.numbers import (
+from hindcast.flows.commands import module_of, name_of
+from hindcast.flows.progress import Display, Tell
+from hindcast.pipeline.statistics.numbers import (
     decimals_for,
     name_with_unit,
     write_interval,
     write_number,
 )
-from pipeline.storage.files import read_parquet
-from pipeline.storage.location import is_remote, location
+from hindcast.pipeline.storage.files import read_parquet
+from hindcast.pipeline.storage.location import is_remote, location
 
 if TYPE_CHECKING:
     import polars as pl

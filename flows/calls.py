@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:  # for editors and mypy
-    from pipeline.dataset import Dataset
-    from pipeline.recipes.recipe import Recipe
-    from pipeline.traces.ingest import IngestResult
-    from policies.ope.behaviour.model import BehaviourModel
-    from policies.ope.ope import OPEResult
+    from hindcast.pipeline.dataset import Dataset
+    from hindcast.pipeline.recipes.recipe import Recipe
+    from hindcast.pipeline.traces.ingest import IngestResult
+    from hindcast.policies.ope.behaviour.model import BehaviourModel
+    from hindcast.policies.ope.ope import OPEResult
 
 Place: TypeAlias = Path | str  # of a file or folder
 Settings: TypeAlias = Mapping[str, Any]
@@ -90,7 +90,7 @@ def whatif(
         >>> found = hindcast.whatif("jobs.swf", policies=["f2_easy"])
         >>> print(found.page, *found.lines)
     """
-    from flows.commands.logs import whatif as command
+    from hindcast.flows.commands.logs import whatif as command
 
     line = ["hindcast", "whatif", str(log)]
     line += ["--out", str(out)] if out else []
@@ -133,9 +133,9 @@ def ingest(
         >>> made = hindcast.ingest("swf", "jobs.swf", "workload")
         >>> print(made.workload.tasks.height, dict(made.workload.provenance.left_out))
     """
-    from flows.commands import ingest as command
-    from pipeline.storage.location import location
-    from pipeline.traces.ingest import ingest as read
+    from hindcast.flows.commands import ingest as command
+    from hindcast.pipeline.storage.location import location
+    from hindcast.pipeline.traces.ingest import ingest as read
 
     request = command.Request(trace_format, str(path), str(out), _overrides(settings))
     command.check(request)
@@ -167,7 +167,7 @@ def init(
         >>> proposed = hindcast.init("workload", "recipe.toml", scenario="queue")
         >>> recipe = hindcast.load_recipe(proposed.file)
     """
-    from flows.commands import init as command
+    from hindcast.flows.commands import init as command
 
     where = "" if out is None else str(out)
     result = _run(command, command.Request(str(source), where, scenario, time_zone))
@@ -220,10 +220,10 @@ def train_online(
         ... )
         >>> policy = hindcast.load_policy(agent)
     """
-    from pipeline.recipes.loading import as_recipe
-    from pipeline.storage.location import location
-    from policies.online.training import train_online as fit
-    from policies.own_agents import online_agent_name
+    from hindcast.pipeline.recipes.loading import as_recipe
+    from hindcast.pipeline.storage.location import location
+    from hindcast.policies.online.training import train_online as fit
+    from hindcast.policies.own_agents import online_agent_name
 
     return fit(
         as_recipe(recipe, overrides), out=location(out), agent=agent and online_agent_name(agent),
@@ -275,8 +275,8 @@ def ope(
         >>> found = hindcast.ope("dataset", ["tetris"], estimators=["snis"], truth_seeds=1)
         >>> print(found.rows.select("policy", "estimator", "value", "low", "high", "truth"))
     """
-    from pipeline.storage.location import location
-    from policies.ope.ope import OPESettings, evaluate_offline
+    from hindcast.pipeline.storage.location import location
+    from hindcast.policies.ope.ope import OPESettings, evaluate_offline
 
     settings = OPESettings(
         split=split, epsilon=epsilon, temperature=temperature, propensities=propensities,
@@ -310,7 +310,7 @@ def report(folders: Place | Sequence[Place], out: Place, *, metrics: Sequence[st
         ... )
         >>> page = hindcast.report("evaluation", "report")
     """
-    from flows.commands import report as command
+    from hindcast.flows.commands import report as command
 
     given = [folders] if isinstance(folders, Path | str) else folders
     request = command.request_of(list(map(str, given)), str(out), tuple(metrics))
@@ -348,7 +348,7 @@ def behaviour(
         >>> model = hindcast.behaviour("jobs.swf")
         >>> print(model.score("logit").top_1, model.tested)
     """
-    from flows.commands.logs import behaviour as command
+    from hindcast.flows.commands.logs import behaviour as command
 
     where = None if out is None else str(out)
     request = command.Request(str(source), where, trace_format, _overrides(settings), seed)

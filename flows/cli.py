@@ -20,18 +20,18 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from flows.commands import Shown, directly, find, module_of
-from flows.parser import first_help, parse
-from flows.runners import asks_for_runner, refuse_direct
-from flows.surroundings import (
+from hindcast.flows.commands import Shown, directly, find, module_of
+from hindcast.flows.parser import first_help, parse
+from hindcast.flows.runners import asks_for_runner, refuse_direct
+from hindcast.flows.surroundings import (
     check_memory,
     check_names,
     check_system,
     choose_kernels,
     open_streams,
 )
-from pipeline.errors import HindcastError, InputError, printable
-from pipeline.storage.extras import EXTRAS, installed, missing
+from hindcast.pipeline.errors import HindcastError, InputError, printable
+from hindcast.pipeline.storage.extras import EXTRAS, installed, missing
 
 
 class Terminated(BaseException):
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     if argv[:1] == ["--complete-words"]:
-        from flows.completion import words
+        from hindcast.flows.completion import words
 
         print("\n".join(words(argv[1:])))
         return 0
@@ -83,20 +83,20 @@ def _run(argv: list[str]) -> int:
     except SystemExit as ended:  # --help
         return int(ended.code or 0)
     if arguments.version:
-        from pipeline.storage.versions import version
+        from hindcast.pipeline.storage.versions import version
 
         print(f"hindcast {version()}")
         return 0
     if arguments.completion is not None:
-        from flows.completion import SCRIPTS
+        from hindcast.flows.completion import SCRIPTS
 
         print(SCRIPTS[arguments.completion])
         return 0
     if arguments.command is None:
         print(first_help(), file=sys.stderr)
         return 2
-    from flows.progress import showing, stderr_display
-    from flows.status import recording
+    from hindcast.flows.progress import showing, stderr_display
+    from hindcast.flows.status import recording
 
     check_memory()
     choose_kernels()
@@ -126,7 +126,7 @@ def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
     if arguments.direct or (unrecorded and not asks_for_runner(request)):
         result = directly(request)
     else:
-        from flows.engine import run_flow
+        from hindcast.flows.engine import run_flow
 
         result = run_flow(request)
     shown = command.show(result)

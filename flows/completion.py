@@ -8,8 +8,8 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from flows.commands import SUMMARIES
-from flows.parser import command_parser, main_parser
+from hindcast.flows.commands import SUMMARIES
+from hindcast.flows.parser import command_parser, main_parser
 
 SCRIPTS: Final[Mapping[str, str]] = {
     "bash": """\
@@ -88,20 +88,20 @@ def _action(parser: argparse.ArgumentParser, before: Sequence[str]) -> argparse.
 
 
 def _recipes(_command: str) -> Iterable[str]:
-    from pipeline.recipes.known import known_recipes
+    from hindcast.pipeline.recipes.known import known_recipes
 
     return known_recipes()
 
 
 def _agents(command: str) -> Iterable[str]:
-    from policies.offline import AGENTS
-    from policies.online import ONLINE_AGENTS
+    from hindcast.policies.offline import AGENTS
+    from hindcast.policies.online import ONLINE_AGENTS
 
     return ONLINE_AGENTS if command == "train-online" else AGENTS
 
 
 def _formats(_command: str) -> Iterable[str]:
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     return FORMATS
 

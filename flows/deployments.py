@@ -10,36 +10,35 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import Any, TypeAlias
 
+from hindcast.flows.artifacts import publish
+from hindcast.flows.commands import module_of
+from hindcast.flows.commands.build import Request as Build
+from hindcast.flows.commands.evaluate import Request as Evaluate
+from hindcast.flows.commands.ingest import Request as Ingest
+from hindcast.flows.commands.nightly import Request as Nightly
+from hindcast.flows.commands.ope import Request as Ope
+from hindcast.flows.commands.report import Request as Report
+from hindcast.flows.commands.reproduce import Request as Reproduce
+from hindcast.flows.commands.reproduce import run as run_reproduce
+from hindcast.flows.commands.run import Request as Run
+from hindcast.flows.commands.study import Request as Study
+from hindcast.flows.commands.study import run as run_study
+from hindcast.flows.commands.train import Request as Train
+from hindcast.flows.commands.train_online import Request as TrainOnline
+from hindcast.flows.commands.verify import Request as Verify
+from hindcast.flows.parser import sentence
+from hindcast.flows.progress import Lines, showing
+from hindcast.flows.runners import started
+from hindcast.flows.runs.nightly import run_night
+from hindcast.flows.runs.seeds import train_seeds
+from hindcast.flows.runs.stages import run_stages
+from hindcast.flows.runs.sweep import Request as Sweep
+from hindcast.flows.runs.sweep import run as run_sweep
+from hindcast.flows.status import recording
+from hindcast.flows.tasks import RECORDED, RUN_NAMES, call_as_task, patiently
 from prefect import flow, runtime
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
-
-from flows.artifacts import publish
-from flows.commands import module_of
-from flows.commands.build import Request as Build
-from flows.commands.evaluate import Request as Evaluate
-from flows.commands.ingest import Request as Ingest
-from flows.commands.nightly import Request as Nightly
-from flows.commands.ope import Request as Ope
-from flows.commands.report import Request as Report
-from flows.commands.reproduce import Request as Reproduce
-from flows.commands.reproduce import run as run_reproduce
-from flows.commands.run import Request as Run
-from flows.commands.study import Request as Study
-from flows.commands.study import run as run_study
-from flows.commands.train import Request as Train
-from flows.commands.train_online import Request as TrainOnline
-from flows.commands.verify import Request as Verify
-from flows.parser import sentence
-from flows.progress import Lines, showing
-from flows.runners import started
-from flows.runs.nightly import run_night
-from flows.runs.seeds import train_seeds
-from flows.runs.stages import run_stages
-from flows.runs.sweep import Request as Sweep
-from flows.runs.sweep import run as run_sweep
-from flows.status import recording
-from flows.tasks import RECORDED, RUN_NAMES, call_as_task, patiently
 
 Result: TypeAlias = dict[str, Any]
 

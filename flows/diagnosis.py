@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from pipeline.errors import HindcastError, InputError
-from pipeline.storage.extras import EXTRAS, installed
-from pipeline.storage.location import is_remote, location
-from pipeline.storage.versions import DISTRIBUTION, package_versions, version
+from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.storage.extras import EXTRAS, installed
+from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.storage.versions import DISTRIBUTION, package_versions, version
 
 Judgement = Literal["ok", "warning", "failure"]
 
@@ -135,7 +135,7 @@ def _kernels() -> Iterator[Finding]:
 
 
 def _prefect() -> Iterator[Finding]:
-    from flows.engine import check_server, prefect_home
+    from hindcast.flows.engine import check_server, prefect_home
 
     if not installed("prefect"):
         yield Finding("prefect", "ok", "not installed: commands run without it, as with --direct")
@@ -164,7 +164,7 @@ def _prefect() -> Iterator[Finding]:
 
 def _leases(url: str) -> Iterator[Finding]:
     """Check where a server keeps the leases of concurrency limits, if it tells."""
-    from flows.engine import server_settings
+    from hindcast.flows.engine import server_settings
 
     kept = server_settings(url).get("server", {}).get("concurrency", {}).get("lease_storage")
     if kept == "prefect.server.concurrency.lease_storage.memory":
@@ -191,7 +191,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def _traces() -> Iterator[Finding]:
-    from pipeline.recipes.loading import traces_folder
+    from hindcast.pipeline.recipes.loading import traces_folder
 
     folder = traces_folder()
     given = os.environ.get("HINDCAST_TRACES")
@@ -236,7 +236,7 @@ def _folder(place: str) -> Iterator[Finding]:
 def _writable(folder: Path) -> str | None:
     """Return why no file can be written below a folder, None if it can."""
     if is_remote(folder):
-        from pipeline.storage.remote import check_writable
+        from hindcast.pipeline.storage.remote import check_writable
 
         try:
             check_writable(folder, ".hindcast-doctor")

@@ -27,9 +27,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flows.commands import name_of
-from flows.progress import note
-from pipeline.errors import HindcastError, InputError
+from hindcast.flows.commands import name_of
+from hindcast.flows.progress import note
+from hindcast.pipeline.errors import HindcastError, InputError
 
 _STARTUP_S: Final = 90
 _DATABASE: Final = 16 << 20  # bytes that an empty database and its journal may take
@@ -60,7 +60,7 @@ def run_flow(request: Any) -> dict[str, Any]:
     with prefect_engine():
         if server:
             check_server(server)
-        flow = getattr(importlib.import_module("flows.deployments"), name_of(request))
+        flow = getattr(importlib.import_module("hindcast.flows.deployments"), name_of(request))
         with _loss_of(server):
             result: dict[str, Any] = flow(**vars(request))
         return result

@@ -21,9 +21,9 @@ from pathlib import PurePath
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, Union, get_args, get_origin
 
-from flows import commands
-from pipeline.errors import InputError, did_you_mean, unknown_name
-from pipeline.storage.location import location
+from hindcast.flows import commands
+from hindcast.pipeline.errors import InputError, did_you_mean, unknown_name
+from hindcast.pipeline.storage.location import location
 
 DESCRIPTION: Final = """\
 Learn cluster schedulers from history: from a trace to a dataset of decisions, to trained agents,
@@ -40,7 +40,7 @@ alike on every x86-64 processor. Results go to stdout, progress to stderr. Exit 
 a check failed, 2 unusable input, 130 interrupted."""
 
 DATE: Final = "{date}"  # in the path of a folder or file
-SHELLS: Final = ("bash", "zsh", "fish")  # with a script in flows.completion
+SHELLS: Final = ("bash", "zsh", "fish")  # with a script in hindcast.flows.completion
 _COMPLETION: Final = "--completion"
 _WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
 
@@ -73,10 +73,10 @@ Override: TypeAlias = Annotated[str, Limits("SECTION.KEY=VALUE", pattern=r"^[^=\
 Count: TypeAlias = Annotated[int, Limits("N", ge=1)]
 Seed: TypeAlias = Annotated[int, Limits("S", ge=0)]
 Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
-Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of flows.runners
+Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of hindcast.flows.runners
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Stacked: TypeAlias = Literal["auto", "yes", "no"]
-Gate: TypeAlias = Literal["simulator", "folds", "log"]  # policies.delivery
+Gate: TypeAlias = Literal["simulator", "folds", "log"]  # hindcast.policies.delivery
 OnlineGate: TypeAlias = Literal["simulator", "folds"]
 
 

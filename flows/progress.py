@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol, TextIO
 
-from pipeline.notes import telling
+from hindcast.pipeline.notes import telling
 
 _INTERVAL_S: Final = 30.0  # minimal time between two lines of one step
 

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from flows.parser import dated
-from flows.progress import Display, Tell
-from pipeline.errors import HindcastError
-from pipeline.storage.files import STATUS, read_json, write_json
-from pipeline.storage.heartbeat import Holder, read_holder
-from pipeline.storage.location import is_remote, location
+from hindcast.flows.parser import dated
+from hindcast.flows.progress import Display, Tell
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.storage.files import STATUS, read_json, write_json
+from hindcast.pipeline.storage.heartbeat import Holder, read_holder
+from hindcast.pipeline.storage.location import is_remote, location
 
 EVERY_S: Final = 2.0  # between two writings; an object store gets one in REMOTE_S seconds
 REMOTE_S: Final = 20.0

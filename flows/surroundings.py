@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from pipeline.errors import InputError
-from pipeline.storage.extras import UNSUPPORTED
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.extras import UNSUPPORTED
 
 _PORTABLE: Final = "HINDCAST_PORTABLE"
 _LEAST_ADDRESSES: Final = 3 << 29  # bytes (1.5 GiB) that loading the libraries takes, threads too
@@ -73,7 +73,7 @@ def choose_kernels() -> None:
         raise InputError(f"{_PORTABLE} is {wanted!r}, expected 0 or 1")
     if wanted == "0":
         return
-    from pipeline.storage.provenance import PORTABLE, chosen_kernels
+    from hindcast.pipeline.storage.provenance import PORTABLE, chosen_kernels
 
     if "torch" in sys.modules and chosen_kernels() != PORTABLE:
         given = " ".join(f"{name}={value}" for name, value in PORTABLE.items())

@@ -14,15 +14,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from hindcast.flows.artifacts import ProgressArtifacts
+from hindcast.flows.commands import directly, module_of, name_of
+from hindcast.flows.progress import Lines, showing
+from hindcast.flows.status import recording
+from hindcast.pipeline.errors import StoreUnavailable
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
-
-from flows.artifacts import ProgressArtifacts
-from flows.commands import directly, module_of, name_of
-from flows.progress import Lines, showing
-from flows.status import recording
-from pipeline.errors import StoreUnavailable
 
 # Keyword arguments of every @flow and @task; results are small JSON values, and are kept.
 RECORDED: Final[dict[str, Any]] = {

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from pipeline.errors import DatasetError, VerificationFailed
-from pipeline.storage.location import location
+from hindcast.pipeline.errors import DatasetError, VerificationFailed
+from hindcast.pipeline.storage.location import location
 
 ENOUGH_S: Final = 20.0  # work of a unit: a task costs tens of milliseconds, and leaves traces
 _TRAINING: Final = threading.Lock()  # torch's number of threads is one for the whole process
@@ -29,8 +29,8 @@ def _for_a_while(items: Sequence[Any]) -> Iterator[Any]:
 
 def record_parts(items: list[int], out: str, plan: str, code: str = "{}") -> dict[str, int]:
     """Record parts of a dataset that is being built."""
-    from pipeline.building.shared_plan import record
-    from policies.registry import behaviours
+    from hindcast.pipeline.building.shared_plan import record
+    from hindcast.policies.registry import behaviours
 
     made = [record(out, plan, part, behaviours, code) for part in _for_a_while(items)]
     return {
@@ -42,9 +42,9 @@ def record_parts(items: list[int], out: str, plan: str, code: str = "{}") -> dic
 
 def replay_parts(items: list[int], folder: str, manifest: str, quick: bool) -> dict[str, Any]:
     """Replay parts of a dataset, up to the first one that differs from the simulator."""
-    from pipeline.verification.replayed import Replayed
-    from pipeline.verification.shared_parts import replay
-    from policies.registry import recorded_behaviours
+    from hindcast.pipeline.verification.replayed import Replayed
+    from hindcast.pipeline.verification.shared_parts import replay
+    from hindcast.policies.registry import recorded_behaviours
 
     found, done, fault = Replayed(), 0, ""
     for part in _for_a_while(items):
@@ -62,7 +62,7 @@ def play_runs(items: list[tuple[int, int]], evaluation: str) -> dict[str, int]:
 
     Raises DatasetError if the recipe or a policy is another one here.
     """
-    from pipeline.evaluation.evaluate import play_item
+    from hindcast.pipeline.evaluation.evaluate import play_item
 
     job, policies = _evaluation(evaluation)
     done = 0
@@ -75,9 +75,9 @@ def play_runs(items: list[tuple[int, int]], evaluation: str) -> dict[str, int]:
 @functools.lru_cache(maxsize=2)
 def _evaluation(text: str) -> tuple[Any, Any]:
     """Return the job and the entrants of an evaluation."""
-    from pipeline.evaluation.evaluate import claim_of, make_job
-    from pipeline.recipes.loading import load_recipe
-    from policies.entrants import entrants
+    from hindcast.pipeline.evaluation.evaluate import claim_of, make_job
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.entrants import entrants
 
     given = json.loads(text)
     recipe = load_recipe(given["recipe"], tuple(given["overrides"]))
@@ -92,7 +92,7 @@ def _evaluation(text: str) -> tuple[Any, Any]:
 
 def command(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """Run a command, such as a training. A process runs one at a time."""
-    from flows.commands import directly, find
+    from hindcast.flows.commands import directly, find
 
     with _TRAINING:
         return directly(find(name).Request(**parameters))

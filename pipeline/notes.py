@@ -1,6 +1,6 @@
 """Lines for people from code that shows nothing itself, such as why a step waits.
 
-The command line and Prefect tasks choose where the lines appear (flows.progress); without
+The command line and Prefect tasks choose where the lines appear (hindcast.flows.progress); without
 `telling`, they are dropped.
 """
 

@@ -36,7 +36,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from pipeline.errors import InputError, UnknownName, did_you_mean, nearest
+from hindcast.pipeline.errors import InputError, UnknownName, did_you_mean, nearest
 
 if TYPE_CHECKING:  # importing it takes as long as importing the whole command line
     from importlib.metadata import EntryPoint

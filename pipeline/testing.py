@@ -28,28 +28,40 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.recorder import L_CHOICE, L_OFFSET, N_REWARD, Recording, make_log
+from hindcast.pipeline.dataset.columns import NO_CHOICE, episodes_schema
+from hindcast.pipeline.errors import InfeasibleChoice, InputError, StorageError
+from hindcast.pipeline.exports import export
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.environment import CompiledEnvironment, Observation
+from hindcast.pipeline.simulation.kernel import FRESH, INFEASIBLE
+from hindcast.pipeline.simulation.policy import (
+    BatchPolicy,
+    Behaviour,
+    Heuristic,
+    Policy,
+    choose,
+    readings,
+)
+from hindcast.pipeline.simulation.rollout import Episode, run_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.traces import TraceFormat
+from hindcast.pipeline.verification.verify import verify
+from hindcast.pipeline.workloads.folder import load_workload, save_workload
+from hindcast.pipeline.workloads.schema import (
+    QUARANTINE_COLUMNS,
+    TASK_COLUMNS,
+    Provenance,
+    Workload,
+    damage,
+)
 from numpy.typing import NDArray
-
-from pipeline import dataset as ds
-from pipeline.building.recorder import L_CHOICE, L_OFFSET, N_REWARD, Recording, make_log
-from pipeline.dataset.columns import NO_CHOICE, episodes_schema
-from pipeline.errors import InfeasibleChoice, InputError, StorageError
-from pipeline.exports import export
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.environment import CompiledEnvironment, Observation
-from pipeline.simulation.kernel import FRESH, INFEASIBLE
-from pipeline.simulation.policy import BatchPolicy, Behaviour, Heuristic, Policy, choose, readings
-from pipeline.simulation.rollout import Episode, run_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
-from pipeline.traces import TraceFormat
-from pipeline.verification.verify import verify
-from pipeline.workloads.folder import load_workload, save_workload
-from pipeline.workloads.schema import QUARANTINE_COLUMNS, TASK_COLUMNS, Provenance, Workload, damage
 
 NOTHING: Final = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
 

@@ -20,14 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError, InputError
-from pipeline.scenarios import LIVE_STATES, load_scenario
-from pipeline.settings.ranges import check_ranges, number, range_of
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.memory_rules import MemoryRule
-from pipeline.simulation.policy import (
+from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.scenarios import LIVE_STATES, load_scenario
+from hindcast.pipeline.settings.ranges import check_ranges, number, range_of
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.policy import (
     NO_PARAMETERS,
     BatchPolicy,
     Behaviour,
@@ -36,11 +34,12 @@ from pipeline.simulation.policy import (
     fill_probabilities,
     readings,
 )
-from pipeline.simulation.rollout import Planner
-from pipeline.simulation.spec import Feature, Spec
-from policies.networks.features import FeatureMap, input_names
-from policies.networks.policy import LearnedPolicy
-from policies.registry import require_columns, resolve
+from hindcast.pipeline.simulation.rollout import Planner
+from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.policies.networks.features import FeatureMap, input_names
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.registry import require_columns, resolve
+from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Floats, Floats, NDArray[np.bool_]], Floats]  # context, candidates, feasible

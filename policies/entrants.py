@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pipeline.errors import RecipeError
-from pipeline.evaluation.evaluate import Entrant
-from pipeline.plugins import is_reference, source_of
-from pipeline.recipes.recipe import Recipe
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.memory_rules import MemoryRule
-from pipeline.simulation.policy import Behaviour, Policy
-from pipeline.simulation.spec import Spec
-from pipeline.storage.location import is_remote, location
-from pipeline.storage.provenance import sessions_of_training
-from policies.heuristics import find_rule
-from policies.registry import (
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.evaluation.evaluate import Entrant
+from hindcast.pipeline.plugins import is_reference, source_of
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.policy import Behaviour, Policy
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.storage.provenance import sessions_of_training
+from hindcast.policies.heuristics import find_rule
+from hindcast.policies.registry import (
     ROLLOUT,
     behaviours,
     resolve,
@@ -62,8 +62,8 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
 
 def entrant_of(policy: Policy) -> Entrant:
     """Return the entrant of a policy object, without what only a folder of a checkpoint knows."""
-    from policies.networks.checkpoint import weights_content  # which compiles networks
-    from policies.networks.policy import LearnedPolicy
+    from hindcast.policies.networks.checkpoint import weights_content  # which compiles networks
+    from hindcast.policies.networks.policy import LearnedPolicy
 
     behaviour = Behaviour(policy.name, policy)
     if not isinstance(policy, LearnedPolicy):
@@ -157,7 +157,7 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     if _without_checkpoint(name, scenario):
         kind = "random" if behaviour.stochastic else "heuristic"
         return Entrant(behaviour, kind, behaviour.name)
-    from policies.networks.checkpoint import read_description
+    from hindcast.policies.networks.checkpoint import read_description
 
     path, asked = split_checkpoint_name(name)
     folder = location(path)

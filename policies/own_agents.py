@@ -7,10 +7,10 @@ it: folders, recipes and checkpoints hold that name, and never the reference.
 import re
 from typing import Any, Final
 
-from pipeline.errors import InputError, RecipeError
-from pipeline.plugins import Registry, Source, is_reference, load, source_of
-from policies.offline import AGENTS, Agent
-from policies.online import ONLINE_AGENTS, OnlineAgent
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.plugins import Registry, Source, is_reference, load, source_of
+from hindcast.policies.offline import AGENTS, Agent
+from hindcast.policies.online import ONLINE_AGENTS, OnlineAgent
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")  # a part of names of folders
 _SOURCES: Final[dict[str, Source]] = {}  # of the agents that were registered here, by name

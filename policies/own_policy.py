@@ -13,8 +13,8 @@ candidates among them, and the rows beyond a decision's own are zeros that are n
 function with a parameter `spec` also gets the Spec, whose `column` finds columns by name. The
 feasible candidate with the highest score is chosen, the first of them if there are several.
 
-A compiled function with the signature `pipeline.simulation.kernel.SCORE`, or a Heuristic, plays in
-compiled code like the rules that come with Hindcast.
+A compiled function with the signature `hindcast.pipeline.simulation.kernel.SCORE`, or a Heuristic,
+plays in compiled code like the rules that come with Hindcast.
 """
 
 import inspect
@@ -25,15 +25,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError, InputError, PolicyFault
+from hindcast.pipeline.plugins import Source, load, source_of
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.kernel import SCORE
+from hindcast.pipeline.simulation.policy import Heuristic, Reading
+from hindcast.pipeline.simulation.spec import Spec
 from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError, InputError, PolicyFault
-from pipeline.plugins import Source, load, source_of
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.kernel import SCORE
-from pipeline.simulation.policy import Heuristic, Reading
-from pipeline.simulation.spec import Spec
 
 _TOGETHER: Final = 512  # decisions of one call of a batched function
 _SCORE_ARGUMENTS: Final = 5

@@ -10,25 +10,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.dataset.manifest import read_manifest
-from pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean, is_path
-from pipeline.plugins import Source, is_reference
-from pipeline.recipes.checkpoints import check_checkpoint
-from pipeline.recipes.recipe import BehaviourRecipe, Recipe
-from pipeline.scenarios import SCENARIOS, load_scenario
-from pipeline.simulation.memory_rules import MemoryRule
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.spec import Spec
-from pipeline.storage.location import location
-from policies.heuristics import find_rule, heuristics, rules
-from policies.own_policy import own_policy
+from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean, is_path
+from hindcast.pipeline.plugins import Source, is_reference
+from hindcast.pipeline.recipes.checkpoints import check_checkpoint
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe, Recipe
+from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.location import location
+from hindcast.policies.heuristics import find_rule, heuristics, rules
+from hindcast.policies.own_policy import own_policy
 
 if TYPE_CHECKING:  # importing them compiles kernels
-    from policies.networks.policy import LearnedPolicy
-    from policies.rollouts.imagined import ImaginedRollouts
-    from policies.rollouts.lookahead import RolloutPolicy
+    from hindcast.policies.networks.policy import LearnedPolicy
+    from hindcast.policies.rollouts.imagined import ImaginedRollouts
+    from hindcast.policies.rollouts.lookahead import RolloutPolicy
 
-ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see policies.rollouts
+ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see hindcast.policies.rollouts
 
 # If a scenario has more deterministic rules, FOLDER@rollout has none of them among its members:
 # the 64 of `queue` would take most of the time.
@@ -72,11 +72,12 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     """Return the behaviour of a name: a rule, a checkpoint folder, rollouts of either, or own code.
 
     FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
-    the rule chooses the first member (policies.papers.liu.network). FOLDER@rollout looks ahead with
-    the network, variants of it and, unless they are many, the deterministic rules; `rollout` with
-    the rules alone (policies.rollouts.lookahead); where the scenario draws futures, FOLDER@rollout
-    and RULE@rollout try all candidates in these (policies.rollouts.imagined). MODULE:NAME and
-    FILE.py:NAME are policies of the user's own (policies.own_policy).
+    the rule chooses the first member (hindcast.policies.papers.liu.network). FOLDER@rollout looks
+    ahead with the network, variants of it and, unless they are many, the deterministic rules;
+    `rollout` with the rules alone (hindcast.policies.rollouts.lookahead); where the scenario draws
+    futures, FOLDER@rollout and RULE@rollout try all candidates in these
+    (hindcast.policies.rollouts.imagined). MODULE:NAME and FILE.py:NAME are policies of the user's
+    own (hindcast.policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -96,7 +97,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
                 f"RULE@{ROLLOUT}, such as {_still(known)[-1]}@{ROLLOUT}"
             )
         _require_forgetting(name, scenario)
-        from policies.rollouts.lookahead import rollouts_of_rules
+        from hindcast.policies.rollouts.lookahead import rollouts_of_rules
 
         return Behaviour(name, rollouts_of_rules(name, _looking_ahead_with(known, spec), spec))
     leading = rule_that_looks_ahead(name, scenario)
@@ -108,7 +109,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         expected = f"{name}:NAME, a policy in it" if name.endswith(".py") else "a checkpoint folder"
         raise DatasetError(f"{name}: this is a file, expected {expected}")
     if folder.exists():
-        from policies.networks.checkpoint import load_policy
+        from hindcast.policies.networks.checkpoint import load_policy
 
         policy = load_policy(folder)
         policy.check(spec)
@@ -143,7 +144,7 @@ def _led(
     name: str, policy: "LearnedPolicy", rule: str, known: Mapping[str, Heuristic]
 ) -> "LearnedPolicy":
     """Return a network that leaves a part of its choice to a deterministic rule."""
-    from policies.papers.liu.network import ClustersPolicy
+    from hindcast.policies.papers.liu.network import ClustersPolicy
 
     if not isinstance(policy, ClustersPolicy):
         raise InputError(
@@ -174,8 +175,8 @@ def _looking_ahead(
     name: str, scenario: str, policy: "LearnedPolicy", spec: Spec
 ) -> "RolloutPolicy | ImaginedRollouts":
     """Return the lookahead with a network that the scenario supports; raise InputError if none."""
-    from policies.rollouts.imagined import imagined_rollouts_of
-    from policies.rollouts.lookahead import rollouts_of
+    from hindcast.policies.rollouts.imagined import imagined_rollouts_of
+    from hindcast.policies.rollouts.lookahead import rollouts_of
 
     if load_scenario(scenario).imagines:
         return imagined_rollouts_of(policy)
@@ -186,7 +187,7 @@ def _looking_ahead(
 
 def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "ImaginedRollouts":
     """Return the lookahead with a rule; raise InputError if the scenario draws no futures."""
-    from policies.rollouts.imagined import imagined_rollouts_of_rule
+    from hindcast.policies.rollouts.imagined import imagined_rollouts_of_rule
 
     loaded, known = load_scenario(scenario), heuristics(scenario)
     if not loaded.imagines:
@@ -259,7 +260,7 @@ def _own(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
 
 def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     """Return the behaviour of a checkpoint; raise DatasetError if it is missing or changed."""
-    from policies.networks.checkpoint import load_policy
+    from hindcast.policies.networks.checkpoint import load_policy
 
     folder = recipe.places.get(behaviour.policy)
     if folder is None:

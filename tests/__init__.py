@@ -1,4 +1,4 @@
 """Tests.
 
-Their folders mirror the packages; the checks for every scenario are in `pipeline.testing`.
+Their folders mirror the packages; the checks for every scenario are in `hindcast.pipeline.testing`.
 """

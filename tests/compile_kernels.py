@@ -30,7 +30,8 @@ def kernels_by_import() -> dict[str, frozenset[str]]:
 
 
 def _module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("hindcast", *parts)).removesuffix(".__init__")
 
 
 def _imports(name: str, source: str) -> set[str]:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from pipeline.building.build import build
-from pipeline.recipes.loading import load_recipe, traces_folder
-from pipeline.recipes.recipe import Recipe
-from policies.registry import behaviours
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.recipes.loading import load_recipe, traces_folder
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.policies.registry import behaviours
 
 TINY = (
     "trace.settings.n_jobs=60",
@@ -47,7 +46,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HINDCAST_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr("pipeline.simulation.kernel._SAID", ["in tests"])
+        patch.setattr("hindcast.pipeline.simulation.kernel._SAID", ["in tests"])
         yield
 
 

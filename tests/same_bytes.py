@@ -90,7 +90,15 @@ def record(checkout: Path, target: Path, names: list[str]) -> None:
         words = [w for s in overrides(name, found[name]) for w in ("--set", s)]
         with tempfile.TemporaryDirectory() as scratch:
             out = Path(scratch) / "dataset"
-            command = [sys.executable, "-m", "flows.cli", "build", name, *words, "--direct"]
+            command = [
+                sys.executable,
+                "-m",
+                "hindcast.flows.cli",
+                "build",
+                name,
+                *words,
+                "--direct",
+            ]
             subprocess.run([*command, "--out", str(out)], cwd=checkout, env=environment, check=True)
             done[name] = measured(out)
         target.write_text(json.dumps(done, indent=1, sort_keys=True), encoding="utf-8")

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-
-from pipeline.building.build import build
-from pipeline.dataset.padding import Padded
-from pipeline.exports import export
-from pipeline.history.importing import ingest_history
-from pipeline.recipes.loading import load_recipe
-from pipeline.workloads.folder import save_workload
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.registry import behaviours
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.padding import Padded
+from hindcast.pipeline.exports import export
+from hindcast.pipeline.history.importing import ingest_history
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.workloads.folder import save_workload
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.registry import behaviours
 
 LONG_STEPS = 41_005  # more than a row group may hold
 SPLITS = ('split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"')

@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hindcast.flows import commands
+from hindcast.flows.parser import command_parser, parse
+from hindcast.pipeline.errors import HindcastError, InputError, TraceError
+from hindcast.pipeline.exports import EXPORTS
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.workload_source import trace_path
+from hindcast.pipeline.scenarios import SCENARIOS
+from hindcast.pipeline.traces import FORMATS
+from hindcast.policies.heuristics import find_rule
+from hindcast.policies.offline import read_config
+from hindcast.policies.online.training import settings_of as online_settings_of
 
-from flows import commands
-from flows.parser import command_parser, parse
-from pipeline.errors import HindcastError, InputError, TraceError
-from pipeline.exports import EXPORTS
-from pipeline.recipes.loading import known_recipes, load_recipe
-from pipeline.recipes.workload_source import trace_path
-from pipeline.scenarios import SCENARIOS
-from pipeline.traces import FORMATS
-from policies.heuristics import find_rule
-from policies.offline import read_config
-from policies.online.training import settings_of as online_settings_of
 from tests.test_documentation import ROOT, blocks, pages
 
 OUT: Final = "OUT"  # for commands in the text, which leave out --out
@@ -222,7 +222,7 @@ def small_command(words: list[str]) -> list[str] | None:
 )  # fmt: skip
 def test_the_commands_of_a_page_run_small(page, monkeypatch, tmp_path):
     """One after the other, but for those that read what the page does not make."""
-    from flows.cli import main
+    from hindcast.flows.cli import main
 
     monkeypatch.chdir(tmp_path)
     for name in ("datasets", "docs", "examples"):

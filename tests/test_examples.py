@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.testing import NOTHING, check_export, check_scenario, check_trace_format
 
-from pipeline.testing import NOTHING, check_export, check_scenario, check_trace_format
 from tests.conftest import TINY
 from tests.flows.test_whatif import JOBS, write_log
 
@@ -31,7 +31,7 @@ SMALL = [
 
 def imported(name: str, registry):
     """The module of an example that registers something, which is forgotten again."""
-    from pipeline.plugins import _import_file
+    from hindcast.pipeline.plugins import _import_file
 
     known = dict(registry._known)
     _import_file(str(ROOT / "examples" / f"{name}.py"))
@@ -42,21 +42,21 @@ def imported(name: str, registry):
 
 @pytest.fixture(scope="module")
 def toy():
-    from pipeline.scenarios import SCENARIOS
+    from hindcast.pipeline.scenarios import SCENARIOS
 
     yield from imported("toy_scenario", SCENARIOS)
 
 
 @pytest.fixture
 def own_format():
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     yield from imported("own_format", FORMATS)
 
 
 @pytest.fixture
 def own_export():
-    from pipeline.exports import EXPORTS
+    from hindcast.pipeline.exports import EXPORTS
 
     yield from imported("own_export", EXPORTS)
 
@@ -90,7 +90,7 @@ def hindcast(*argv: str, plugins: str = PLUGINS) -> subprocess.CompletedProcess[
     """The command, run in the repository's root."""
     environment = {**os.environ, "HINDCAST_PLUGINS": plugins, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *argv],
+        [sys.executable, "-m", "hindcast.flows.cli", *argv],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -109,8 +109,8 @@ def test_its_rule_is_optimal(toy):
     """Smith's rule against every order of six jobs."""
     import itertools
 
-    from pipeline.simulation.policy import Behaviour
-    from pipeline.simulation.rollout import run_episode
+    from hindcast.pipeline.simulation.policy import Behaviour
+    from hindcast.pipeline.simulation.rollout import run_episode
 
     config = toy.Config(jobs=6)
     spec = toy.spec(config, "cost")
@@ -236,7 +236,7 @@ def test_the_estimates_of_a_rule_are_near_its_value(script, toy):
 
 
 def test_the_format_is_checked_and_keeps_bad_rows(own_format, tmp_path):
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     path = tmp_path / "jobs.csv"
     path.write_text("submit_s,run_s,cores\n30,60,1\n0,120,2\na,1,1\n5,-1,2\n7,1,0\n1,2\n")
@@ -249,8 +249,8 @@ def test_the_format_is_checked_and_keeps_bad_rows(own_format, tmp_path):
 
 
 def test_the_export_is_checked_and_holds_every_decision(own_export, tiny_dataset, tmp_path):
-    from pipeline.dataset import open as open_dataset
-    from pipeline.exports import export
+    from hindcast.pipeline.dataset import open as open_dataset
+    from hindcast.pipeline.exports import export
 
     check_export("jsonl", tiny_dataset)
     result = export(tiny_dataset, "jsonl", tmp_path / "decisions.jsonl")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hindcast.flows import cli
+from hindcast.pipeline.dataset import Dataset
 
 import hindcast
-from flows import cli
-from pipeline.dataset import Dataset
 from tests.conftest import TINY
 from tests.flows.test_whatif import JOBS, write_log
 from tests.made_logs import sacct
@@ -212,10 +212,10 @@ def test_an_unknown_gate_is_refused(tmp_path):
 
 
 def test_what_is_registered_is_what_the_registries_know():
-    from pipeline.exports import EXPORTS
-    from pipeline.traces import FORMATS
-    from policies.offline import AGENTS
-    from policies.online import ONLINE_AGENTS
+    from hindcast.pipeline.exports import EXPORTS
+    from hindcast.pipeline.traces import FORMATS
+    from hindcast.policies.offline import AGENTS
+    from hindcast.policies.online import ONLINE_AGENTS
 
     known = [dict(r._known) for r in (EXPORTS, FORMATS, AGENTS, ONLINE_AGENTS)]
     form = hindcast.TraceFormat("mine", "d", "p", "s", "t", "c", None)

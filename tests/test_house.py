@@ -15,13 +15,9 @@ from tests.conftest import pytest_terminal_summary, require_traces
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pipeline", "policies", "flows")
 SOURCES = [p for package in PACKAGES for p in sorted((ROOT / package).rglob("*.py"))]
-# modules that may never be imported from a package, at any depth
-FORBIDDEN = {
-    "pipeline": {"policies", "flows", "torch", "d3rlpy", "prefect"},
-    "policies": {"flows", "prefect"},
-    "flows": set(),
-}
-# Folders from the ground up; one may import those of lower rows, at any depth.
+# libraries that may never be imported from a package, at any depth
+FORBIDDEN = {"pipeline": {"torch", "d3rlpy", "prefect"}, "policies": {"prefect"}, "flows": set()}
+# Folders of `hindcast` from the ground up; one may import those of lower rows, at any depth.
 FLOORS = (
     ("pipeline.errors",),
     ("pipeline.notes", "pipeline.plugins", "pipeline.settings"),
@@ -79,31 +75,37 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_go_one_way(path):
-    """Flows import policies, and policies import pipeline.
-
-    Only policies import torch, only flows prefect.
-    """
-    package = path.relative_to(ROOT).parts[0]
-    assert not imports(path) & FORBIDDEN[package]
+def module_name(path: Path) -> str:
+    """Return the name of a module within `hindcast`."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_global_randomness_and_no_pickles(path):
+def test_only_policies_import_torch_and_only_flows_prefect():
+    for path in SOURCES:
+        assert not imports(path) & FORBIDDEN[path.relative_to(ROOT).parts[0]], path
+
+
+def test_modules_are_imported_from_the_package():
+    """`import pipeline` works in a checkout, and would load everything a second time."""
+    files = [ROOT / "hindcast.py", *SOURCES]
+    files += [p for folder in ("tests", "docs", "examples") for p in (ROOT / folder).rglob("*.py")]
+    for path in files:
+        assert not imports(path) & set(PACKAGES), path
+
+
+def test_no_global_randomness_and_no_pickles():
     """Every draw comes from a passed Generator, and nothing is unpickled."""
-    for node in nodes(path):
-        if not isinstance(node, ast.Attribute):
-            continue
-        text = ast.unparse(node)
-        assert not (
-            text.startswith(("np.random.", "numpy.random.")) and node.attr in GLOBAL_RANDOM
-        ), f"{path}: {text}"
-        assert not text.startswith("pickle."), f"{path}: {text}"
-        assert text != "torch.load", f"{path}: {text}"
-    assert "pickle" not in imports(path)
-    assert "random" not in imports(path)
+    for path in SOURCES:
+        for node in nodes(path):
+            if not isinstance(node, ast.Attribute):
+                continue
+            text = ast.unparse(node)
+            assert not (
+                text.startswith(("np.random.", "numpy.random.")) and node.attr in GLOBAL_RANDOM
+            ), f"{path}: {text}"
+            assert not text.startswith("pickle."), f"{path}: {text}"
+            assert text != "torch.load", f"{path}: {text}"
+        assert not imports(path) & {"pickle", "random"}, path
 
 
 def test_no_python_in_datasets():
@@ -141,11 +143,7 @@ def learns(name: str) -> bool:
 @pytest.mark.slow
 def test_importing_everything_changes_nothing():
     """An import sets no environment variable, starts no thread and loads no heavy library."""
-    modules = [
-        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for p in SOURCES
-        if "prefect" not in imports(p)
-    ]
+    modules = [module_name(p) for p in SOURCES if "prefect" not in imports(p)]
     modules = [name for name in modules if not learns(name)]
     script = f"""
 import importlib, os, random, sys, threading
@@ -153,7 +151,7 @@ import numpy as np
 import numba, polars, pyarrow.parquet, gymnasium
 before, state = dict(os.environ), np.random.get_state()[1].tolist()
 for name in {modules!r}:
-    importlib.import_module(name)
+    importlib.import_module(f"hindcast.{{name}}")
 assert dict(os.environ) == before, "environment changed"
 assert np.random.get_state()[1].tolist() == state, "global randomness used"
 assert threading.active_count() == 1, "threads started"
@@ -170,7 +168,7 @@ def rooms_and_imports() -> list[tuple[str, str, str]]:
     """Return all imports between rooms, also nested or for types: file, its room, the other."""
     found = []
     for path in SOURCES:
-        room = _room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        room = _room(module_name(path))
         for module in sorted(_imported_modules(path)):
             other = _room(module)
             if room and other and room != other:
@@ -185,21 +183,21 @@ def _room(module: str) -> str:
 
 
 def _imported_modules(path: Path) -> set[str]:
-    """Return modules that a file imports, taking names imported from a package for modules."""
+    """Return modules of `hindcast` that a file imports, and names that may be modules."""
     found = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return {n.removeprefix("hindcast.") for n in found if n.startswith("hindcast.")}
 
 
 def test_every_file_has_a_room():
     """A new folder must get a floor in FLOORS first."""
     for path in SOURCES:
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        assert _room(module) or module in {"pipeline.__init__", "policies.__init__"}, path
+        module = module_name(path)
+        assert _room(module) or module in PACKAGES, path
 
 
 def test_folders_import_lower_floors_only():
@@ -213,10 +211,7 @@ def test_folders_import_lower_floors_only():
 
 def test_files_import_each_other_in_no_circle():
     """This includes files inside one room, and imports inside functions."""
-    names = {
-        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
-        for p in SOURCES
-    }
+    names = {module_name(path): path for path in SOURCES}
     graph = {}
     for name, path in names.items():
         found = {m if m in names else m.rpartition(".")[0] for m in _imported_modules(path)}

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hindcast.flows import cli
+from hindcast.pipeline.storage.extras import EXTRAS
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from flows import cli
-from pipeline.storage.extras import EXTRAS
 from tests.conftest import TINY
 from tests.made_logs import sacct
 
@@ -39,7 +39,7 @@ warnings.simplefilter("error")
 import hindcast
 for name in hindcast.__all__:
     getattr(hindcast, name)
-from flows.cli import main
+from hindcast.flows.cli import main
 answers = {}
 for name, line in json.loads(sys.stdin.read()).items():
     out, error = io.StringIO(), io.StringIO()
@@ -182,7 +182,7 @@ def test_every_optional_module_is_in_its_extra():
 @pytest.mark.slow
 def test_a_system_without_file_locks_is_told_in_one_line(tmp_path):
     said = "Hindcast runs on Linux and macOS; this Python has no module fcntl"
-    line = run("from flows.cli import main\nsys.exit(main(['list']))", {"fcntl"}, tmp_path)
+    line = run("from hindcast.flows.cli import main\nsys.exit(main(['list']))", {"fcntl"}, tmp_path)
     assert line.returncode == 2
     assert line.stderr.startswith(f"hindcast: {said}")
     assert line.stderr.count("\n") == 1
@@ -194,7 +194,7 @@ def test_a_system_without_file_locks_is_told_in_one_line(tmp_path):
 
 def test_a_server_that_cannot_be_used_without_prefect_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    monkeypatch.setattr("flows.cli.installed", lambda module: module != "prefect")
+    monkeypatch.setattr("hindcast.flows.cli.installed", lambda module: module != "prefect")
     log = tmp_path / "jobs.txt"
     log.write_text(sacct(60, np.random.default_rng(1)), encoding="utf-8")
     assert cli.main(["ingest", "slurm", str(log), "--out", str(tmp_path / "workload")]) == 0

@@ -11,17 +11,17 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import hindcast.pipeline.dataset
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.flows.cli import main
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.manifest import versions
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.recipes import loading
+from hindcast.policies.registry import behaviours
 
-import pipeline.dataset
-from flows.cli import main
-from pipeline.building.build import build
-from pipeline.dataset.manifest import versions
-from pipeline.errors import RecipeError
-from pipeline.recipes import loading
-from policies.registry import behaviours
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def measure_dataset(folder: Path) -> dict:
 
     `math.fsum` rounds once, so that the sums of minibatches do not depend on their order.
     """
-    dataset = pipeline.dataset.open(folder)
+    dataset = hindcast.pipeline.dataset.open(folder)
     episodes = list(dataset.iter_episodes())
     batches = list(dataset.batches(16, np.random.default_rng(0), images=True))
     shown = [batch.candidates[batch.mask] for batch in batches]
@@ -108,7 +108,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(params=["0.1.0", "0.2.0"])
 def hindcast_version(request, monkeypatch) -> str:
     """Make Hindcast report this version."""
-    monkeypatch.setattr("pipeline.dataset.manifest.version", lambda: request.param)
+    monkeypatch.setattr("hindcast.pipeline.dataset.manifest.version", lambda: request.param)
     return request.param
 
 
@@ -163,7 +163,7 @@ def test_a_dataset_can_be_appended_to(tmp_path, hindcast_version, monkeypatch):
     assert before.items() <= files_of(out / "data").items()
     monkeypatch.undo()
     assert main(["verify", str(out)]) == 0
-    assert pipeline.dataset.open(out).episodes().height == 4
+    assert hindcast.pipeline.dataset.open(out).episodes().height == 4
 
 
 def test_an_interrupted_build_is_finished_by_the_same_versions_or_refused(
@@ -182,7 +182,7 @@ def test_an_interrupted_build_is_finished_by_the_same_versions_or_refused(
         assert main(["verify", str(out)]) == 0
         part = "data/part-00000.parquet"
         assert files_of(out)[part] == before[part]
-        assert pipeline.dataset.open(out).episodes().height == 4
+        assert hindcast.pipeline.dataset.open(out).episodes().height == 4
     else:
         assert code == 2
         assert "interrupted build of another recipe or by other package versions" in said
@@ -235,7 +235,7 @@ def test_a_dataset_that_names_a_trace_that_it_never_read_still_opens(monkeypatch
         given = (*TINY, 'split.train="0..1"', 'split.validation="2..2"', 'trace.path="a.swf"')
         recipe = loading.load_recipe("binpack-synthetic-v1", given)
         build(recipe, behaviours(recipe), tmp_path / "d")
-    assert pipeline.dataset.open(tmp_path / "d").recipe.trace.path == "a.swf"
+    assert hindcast.pipeline.dataset.open(tmp_path / "d").recipe.trace.path == "a.swf"
     assert loading.load_recipe(tmp_path / "d").digest == recipe.digest
     assert main(["verify", str(tmp_path / "d")]) == 0
     with pytest.raises(RecipeError, match="which reads no file"):

@@ -8,19 +8,19 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
+from hindcast.pipeline.evaluation.summary.results import read_results
+from hindcast.pipeline.evaluation.summary.summarise import summarise
+from hindcast.pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.storage import provenance as pv
+from hindcast.pipeline.storage import versions
+from hindcast.pipeline.studies.study import COLUMNS, read_study
+from hindcast.policies.entrants import entrants
+from hindcast.policies.offline.training import train
 
 from docs.generate.results import FOLDER
-from pipeline.errors import DatasetError
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.evaluation.summary.evaluations import read_evaluation
-from pipeline.evaluation.summary.results import read_results
-from pipeline.evaluation.summary.summarise import summarise
-from pipeline.evaluation.summary.writing import write_summary
-from pipeline.storage import provenance as pv
-from pipeline.storage import versions
-from pipeline.studies.study import COLUMNS, read_study
-from policies.entrants import entrants
-from policies.offline.training import train
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = {

@@ -6,22 +6,22 @@ import json
 import polars as pl
 import pytest
 from gymnasium.utils.env_checker import check_env
+from hindcast.flows.commands import run
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.documents.card import card_text
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+from hindcast.pipeline.recipes import known
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import SCENARIOS
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.entrants import entrants
+from hindcast.policies.registry import behaviours
 
-from flows.commands import run
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.dataset.manifest import read_manifest
-from pipeline.documents.card import card_text
-from pipeline.errors import RecipeError
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.gymnasium_env.single import SchedulingEnv
-from pipeline.recipes import known
-from pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
-from pipeline.recipes.recipe import Recipe
-from pipeline.scenarios import SCENARIOS
-from pipeline.verification.verify import verify
-from policies.entrants import entrants
-from policies.registry import behaviours
 from tests.conftest import require_traces
 
 RECIPES = known_recipes()

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hindcast.flows import cli
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
 
 from docs.generate import gate
 from docs.generate.delivered import DELIVERIES, row_of
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import anchors_table, protocol_pages
 from docs.generate.results import FOLDER, result_pages
-from flows import cli
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.results import read_results, results_markdown
 
 RESULTS = ("offline.csv", "online.csv")
 OTHERS = ("data_quality.csv", "ope.csv")
@@ -82,7 +82,7 @@ def test_an_anchor_is_between_random_and_the_bound():
 
 
 def test_bounds_are_of_recipes_that_exist():
-    from pipeline.recipes.loading import known_recipes
+    from hindcast.pipeline.recipes.loading import known_recipes
 
     table = pl.read_csv(FOLDER / "bounds.csv")
     assert set(table["recipe"]) <= set(known_recipes())
@@ -91,7 +91,7 @@ def test_bounds_are_of_recipes_that_exist():
 
 def test_every_recipe_with_behaviours_has_its_size(pages):
     """Sizes are of the recipes as they are: a changed recipe has another digest."""
-    from pipeline.recipes.loading import known_recipes, load_recipe
+    from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 
     recipes = {r.id: r.digest for r in map(load_recipe, known_recipes()) if r.behaviours}
     table = pl.read_csv(FOLDER / "sizes.csv")

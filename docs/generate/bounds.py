@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import polars as pl
-
-from pipeline.scenarios import load_scenario
-from pipeline.storage.provenance import NOT_RECORDED
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.storage.provenance import NOT_RECORDED
 
 
 def main(folders: list[str]) -> None:

@@ -3,9 +3,10 @@
 import argparse
 from collections.abc import Mapping
 
+from hindcast.flows import commands
+from hindcast.flows.parser import EPILOG, command_parser
+
 from docs.generate.text import code, contents, prose, sentence, table
-from flows import commands
-from flows.parser import EPILOG, command_parser
 
 
 def command_pages() -> Mapping[str, str]:

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from hindcast.flows.papers import PAPERS
+from hindcast.pipeline.papers.evidence import evidence_markdown
+from hindcast.pipeline.papers.folder import ABOUT, read_results
+from hindcast.pipeline.papers.page import paper_markdown
+
 from docs.generate.results import FOLDER
 from docs.generate.text import contents
-from flows.papers import PAPERS
-from pipeline.papers.evidence import evidence_markdown
-from pipeline.papers.folder import ABOUT, read_results
-from pipeline.papers.page import paper_markdown
 
 _PAGES: Final = Path("generated") / "papers"  # below docs
 

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from hindcast.pipeline.documents.attributes import attributes
+from hindcast.pipeline.recipes import recipe as r
+from hindcast.pipeline.settings.ranges import range_of
+from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.traces.synthetic import SyntheticConfig
+
 from docs.generate.text import code, prose, table
-from pipeline.documents.attributes import attributes
-from pipeline.recipes import recipe as r
-from pipeline.settings.ranges import range_of
-from pipeline.traces.job_logs import JobLogSettings
-from pipeline.traces.synthetic import SyntheticConfig
 
 _INTRODUCTION = """\
 # Keys of a recipe

@@ -10,8 +10,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from pipeline.dataset import open as open_dataset
-from pipeline.storage.provenance import key_of, provenance
+from hindcast.pipeline.dataset import open as open_dataset
+from hindcast.pipeline.storage.provenance import key_of, provenance
 
 
 def main(folders: Sequence[str]) -> None:

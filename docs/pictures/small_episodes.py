@@ -12,31 +12,30 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.scenarios.deferrable import make_instance as deferrable_instance
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.scenarios.deferrable.instances import Jobs as DeferrableJobs
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.initial_state import lay_out as multicluster_instance
-from pipeline.scenarios.multicluster.instances import Applications
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.scenarios.queue.initial_state import lay_out as queue_instance
-from pipeline.scenarios.queue.instances import Log as QueueLog
-from pipeline.scenarios.queue.instances import select_jobs
-from pipeline.scenarios.queue.layout import NEVER
-from pipeline.scenarios.slots import lay_out as slots_instance
-from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
-from pipeline.scenarios.slots.instances import Jobs as SlotsJobs
-from pipeline.scenarios.thermal.config import ThermalConfig, settled
-from pipeline.scenarios.thermal.instances import Jobs as ThermalJobs
-from pipeline.scenarios.thermal.instances import make_instance as thermal_instance
-from pipeline.simulation.environment import CompiledEnvironment, Observation
-from pipeline.simulation.policy import best_feasible
-from pipeline.simulation.scenario import Instance
-from pipeline.workloads.schema import Provenance, Workload
-from policies.heuristics import heuristics
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.scenarios.deferrable import make_instance as deferrable_instance
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.instances import Jobs as DeferrableJobs
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out as multicluster_instance
+from hindcast.pipeline.scenarios.multicluster.instances import Applications
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.scenarios.queue.initial_state import lay_out as queue_instance
+from hindcast.pipeline.scenarios.queue.instances import Log as QueueLog
+from hindcast.pipeline.scenarios.queue.instances import select_jobs
+from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.scenarios.slots import lay_out as slots_instance
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
+from hindcast.pipeline.scenarios.slots.instances import Jobs as SlotsJobs
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
+from hindcast.pipeline.scenarios.thermal.instances import Jobs as ThermalJobs
+from hindcast.pipeline.scenarios.thermal.instances import make_instance as thermal_instance
+from hindcast.pipeline.simulation.environment import CompiledEnvironment, Observation
+from hindcast.pipeline.simulation.policy import best_feasible
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.policies.heuristics import heuristics
 
 Rule = Callable[[Observation], int]
 

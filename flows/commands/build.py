@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Command, Shown, caveats_of
-from flows.progress import progress
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Command, Shown, caveats_of
+from hindcast.flows.progress import progress
+from hindcast.pipeline.storage.location import location
 
 
 @dataclass(frozen=True)
@@ -37,26 +37,26 @@ class Request:
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or does not fit the dataset with --append."""
     runners.check(request)
-    from pipeline.recipes.loading import load_recipe
-    from pipeline.recipes.workload_source import check_trace
-    from policies.registry import behaviours
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.recipes.workload_source import check_trace
+    from hindcast.policies.registry import behaviours
 
     loaded = load_recipe(request.recipe, request.settings())
     check_trace(loaded, request.trace)
     behaviours(loaded)
     if request.append or request.append_to:
-        from pipeline.dataset.append_history import check_fits
-        from pipeline.dataset.manifest import read_manifest
+        from hindcast.pipeline.dataset.append_history import check_fits
+        from hindcast.pipeline.dataset.manifest import read_manifest
 
         check_fits(read_manifest(location(request.out)).recipes, loaded, request.out)
 
 
 def run(request: Request) -> dict[str, Any]:
     """Build the dataset of a recipe, or append to it; an interrupted build is completed."""
-    from pipeline.building.append import append
-    from pipeline.building.build import build
-    from pipeline.recipes.loading import load_recipe
-    from policies.registry import behaviours
+    from hindcast.pipeline.building.append import append
+    from hindcast.pipeline.building.build import build
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.registry import behaviours
 
     loaded = load_recipe(request.recipe, request.settings())
     known, out = behaviours(loaded), location(request.out)
@@ -78,8 +78,8 @@ def _elsewhere() -> Any:
     runner = runners.running()
     if runner is None:
         return None
-    from flows.units import record_parts
-    from pipeline.building.shared_plan import share
+    from hindcast.flows.units import record_parts
+    from hindcast.pipeline.building.shared_plan import share
 
     def elsewhere(plan: Any, parts: Sequence[int], tell: Callable[[int], None]) -> None:
         for done, _ in runner.map_units(record_parts, parts, **share(plan)):
@@ -90,7 +90,7 @@ def _elsewhere() -> Any:
 
 def result_of(dataset: Any) -> dict[str, Any]:
     """Return the result of a command that wrote this dataset."""
-    from pipeline.workloads.caveats import to_json
+    from hindcast.pipeline.workloads.caveats import to_json
 
     return {
         "dataset": str(dataset.folder),

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from flows.commands.report import rows_of
-from flows.progress import progress
-from pipeline.calibration import CALIBRATIONS
-from pipeline.errors import InputError, unknown_name
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.flows.commands.report import rows_of
+from hindcast.flows.progress import progress
+from hindcast.pipeline.calibration import CALIBRATIONS
+from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.storage.location import location
 
 # Table -> number of folders that it needs, and the options that it reads.
 _TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
@@ -89,8 +89,7 @@ def run(request: Request) -> dict[str, Any]:
     result = _table(request)
     if request.out is not None:
         import polars as pl
-
-        from pipeline.storage.files import make_folder, write_text
+        from hindcast.pipeline.storage.files import make_folder, write_text
 
         file = location(request.out)
         make_folder(file.parent)
@@ -104,29 +103,28 @@ def _table(request: Request) -> dict[str, Any]:
     """Return the lines and rows of the table."""
     folders = [location(folder) for folder in request.folders]
     if request.table == "multicluster-scores":
-        from pipeline.calibration.multicluster_scores import comparisons
+        from hindcast.pipeline.calibration.multicluster_scores import comparisons
 
         return rows_of(comparisons(folders[0], request.policies))
     if request.table in CALIBRATIONS:
         return _calibration(request)
     if request.table == "thermal-choices":
         return _choices(request)
-    from pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.recipes.loading import load_recipe
 
     recipe = load_recipe(request.recipe, request.overrides)
     if request.table == "sliding":
-        from pipeline.scenarios import load_scenario
-        from policies.papers.deepjs.sliding import slide
-        from policies.registry import resolve
+        from hindcast.pipeline.scenarios import load_scenario
+        from hindcast.policies.papers.deepjs.sliding import slide
+        from hindcast.policies.registry import resolve
 
         spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
         rules = [resolve(name, recipe.scenario, spec) for name in request.policies]
         return rows_of(slide(folders[0], recipe, rules, last=request.last))
     import numpy as np
     import polars as pl
-
-    from policies.networks.checkpoint import load_policy
-    from policies.papers.deepjs.fitness_correlation import compare, points
+    from hindcast.policies.networks.checkpoint import load_policy
+    from hindcast.policies.papers.deepjs.fitness_correlation import compare, points
 
     windows = recipe.windows(request.split)
     some = windows[:: -(-len(windows) // request.windows)]
@@ -142,9 +140,8 @@ def _table(request: Request) -> dict[str, Any]:
 def _choices(request: Request) -> dict[str, Any]:
     """Return the table of a log and a training of `thermal`."""
     import numpy as np
-
-    from pipeline import dataset as ds
-    from policies.papers.thermal_report.choices import choices
+    from hindcast.pipeline import dataset as ds
+    from hindcast.policies.papers.thermal_report.choices import choices
 
     log, run = request.folders
     rng = np.random.default_rng(request.seed)
@@ -153,8 +150,8 @@ def _choices(request: Request) -> dict[str, Any]:
 
 def _calibration(request: Request) -> dict[str, Any]:
     """Return the calibration table of a scenario, beside the paper's numbers."""
-    from pipeline.inspection.list import aligned
-    from policies.heuristics import heuristics
+    from hindcast.pipeline.inspection.list import aligned
+    from hindcast.policies.heuristics import heuristics
 
     module = importlib.import_module(CALIBRATIONS[request.table])
     sized = {} if request.episodes is None else {"episodes": request.episodes}

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown, refuse_nothing
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown, refuse_nothing
 
 check: Final = refuse_nothing
 
@@ -21,7 +21,7 @@ class Request:
 
 def run(request: Request) -> dict[str, Any]:
     """Return the findings of all checks."""
-    from flows.diagnosis import diagnose
+    from hindcast.flows.diagnosis import diagnose
 
     return {"findings": [asdict(finding) for finding in diagnose(request.folders)]}
 

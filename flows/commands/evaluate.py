@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Command, Shown, caveats_of
-from flows.progress import progress
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Command, Shown, caveats_of
+from hindcast.flows.progress import progress
+from hindcast.pipeline.storage.location import location
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Request:
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or a policy, checkpoint or split is unknown."""
     runners.check(request)
-    from pipeline.recipes.loading import load_recipe
-    from policies.entrants import entrants, own_policies
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.entrants import entrants, own_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
     loaded.windows(request.split)
@@ -45,10 +45,10 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Score policies on a split of a recipe, by default the policies that the recipe names."""
-    from pipeline.evaluation import evaluate as evaluation
-    from pipeline.recipes.loading import load_recipe
-    from pipeline.workloads.caveats import to_json
-    from policies.entrants import entrants, own_policies
+    from hindcast.pipeline.evaluation import evaluate as evaluation
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.workloads.caveats import to_json
+    from hindcast.policies.entrants import entrants, own_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
     names = request.policies or own_policies(loaded)
@@ -73,10 +73,10 @@ def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequ
     runner = runners.running()
     if runner is None:
         return None
-    from flows.runners.runner import with_whole_paths
-    from flows.units import play_runs
-    from pipeline.evaluation.evaluate import claim_of
-    from policies import entrants
+    from hindcast.flows.runners.runner import with_whole_paths
+    from hindcast.flows.units import play_runs
+    from hindcast.pipeline.evaluation.evaluate import claim_of
+    from hindcast.policies import entrants
 
     whole = with_whole_paths(request)
     given = {name: whole[name] for name in ("recipe", "overrides", "split", "out")}

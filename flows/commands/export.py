@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown, listed
-from flows.progress import progress
-from pipeline.exports import EXPORTS
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown, listed
+from hindcast.flows.progress import progress
+from hindcast.pipeline.exports import EXPORTS
+from hindcast.pipeline.storage.location import location
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the format is unknown."""
-    from pipeline.exports import known_export
+    from hindcast.pipeline.exports import known_export
 
     known_export(request.to)
 
 
 def run(request: Request) -> dict[str, Any]:
     """Write a dataset in the format of another tool; the result lists what the format loses."""
-    from pipeline import exports
+    from hindcast.pipeline import exports
 
     with progress(f"export to {request.to}") as tell:
         result = exports.export(

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown, build, caveats_of
-from flows.progress import progress
-from pipeline.errors import InputError
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown, build, caveats_of
+from hindcast.flows.progress import progress
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.location import location
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the format is unknown or the trace does not exist."""
-    from pipeline.errors import unknown_name
-    from pipeline.traces import FORMATS
-    from pipeline.traces.first_look import no_such_file
+    from hindcast.pipeline.errors import unknown_name
+    from hindcast.pipeline.traces import FORMATS
+    from hindcast.pipeline.traces.first_look import no_such_file
 
     if request.trace_format not in FORMATS:
         raise unknown_name("trace format", request.trace_format, FORMATS)
@@ -43,9 +43,9 @@ def check(request: Request) -> None:
 
 def settings_of(request: Request) -> Any:
     """Return the settings of the format's reader; None if none are given."""
-    from pipeline.recipes.loading import apply_override
-    from pipeline.recipes.settings import read_settings
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.recipes.loading import apply_override
+    from hindcast.pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.traces import FORMATS
 
     if not request.settings:
         return None
@@ -60,7 +60,7 @@ def settings_of(request: Request) -> Any:
 
 def no_settings(form: str, settings: Sequence[str], path: str) -> InputError:
     """Return the error for settings of a format whose reader has none."""
-    from pipeline.recipes.loading import apply_override
+    from hindcast.pipeline.recipes.loading import apply_override
 
     told = f"--set: the format {form} has no settings"
     if form != "table":
@@ -77,10 +77,10 @@ def no_settings(form: str, settings: Sequence[str], path: str) -> InputError:
 
 def run(request: Request) -> dict[str, Any]:
     """Read a raw trace and write a workload, or read recorded decisions and write a dataset."""
-    from pipeline.history.importing import ingest_history
-    from pipeline.traces import FORMATS
-    from pipeline.traces import ingest as ingestion
-    from pipeline.workloads.caveats import to_json
+    from hindcast.pipeline.history.importing import ingest_history
+    from hindcast.pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import ingest as ingestion
+    from hindcast.pipeline.workloads.caveats import to_json
 
     name, path, out = request.trace_format, location(request.path), location(request.out)
     if name in FORMATS and FORMATS[name].read is None:

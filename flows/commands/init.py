@@ -5,12 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from pipeline.traces.proposal import Proposal
+    from hindcast.pipeline.traces.proposal import Proposal
 
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 
@@ -39,9 +39,9 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if there is no such table or workload, or the file exists."""
-    from pipeline.errors import InputError, StorageError
-    from pipeline.storage.location import is_remote
-    from pipeline.traces.first_look import no_such_file
+    from hindcast.pipeline.errors import InputError, StorageError
+    from hindcast.pipeline.storage.location import is_remote
+    from hindcast.pipeline.traces.first_look import no_such_file
 
     source, out = location(request.source), _out(request)
     if is_remote(source) or is_remote(out):
@@ -68,9 +68,9 @@ def _is_folder(request: Request) -> bool:
 
 def _check_workload(source: Path) -> None:
     """Raise InputError if a folder is no workload, by its manifest."""
-    from pipeline.errors import InputError
-    from pipeline.storage.files import read_json
-    from pipeline.workloads.folder import KIND
+    from hindcast.pipeline.errors import InputError
+    from hindcast.pipeline.storage.files import read_json
+    from hindcast.pipeline.workloads.folder import KIND
 
     path = source / "manifest.json"
     manifest = read_json(path) if path.is_file() else None
@@ -98,8 +98,8 @@ def run(request: Request) -> dict[str, Any]:
     """Look at a table or a workload, write the mapping or the recipe, and return what is unsure."""
     if _is_folder(request):
         return _recipe(request)
-    from pipeline.storage.files import write_text
-    from pipeline.traces.proposal import toml_of
+    from hindcast.pipeline.storage.files import write_text
+    from hindcast.pipeline.traces.proposal import toml_of
 
     source, out = location(request.source), _out(request)
     found = _mapping(source)
@@ -117,9 +117,9 @@ def run(request: Request) -> dict[str, Any]:
 
 def _mapping(source: Path) -> "Proposal":
     """Return the proposal for a table; raise TraceError if nothing in it is a column of jobs."""
-    from pipeline.errors import TraceError
-    from pipeline.traces.proposal import propose
-    from pipeline.traces.table import TABLE
+    from hindcast.pipeline.errors import TraceError
+    from hindcast.pipeline.traces.proposal import propose
+    from hindcast.pipeline.traces.table import TABLE
 
     json = TraceError(f"{source}: this is JSON, expected {TABLE}")
     try:
@@ -147,9 +147,9 @@ def _is_json(source: Path) -> bool:
 
 
 def _recipe(request: Request) -> dict[str, Any]:
-    from pipeline.recipes.proposals.proposal import propose_recipe
-    from pipeline.storage.files import write_text
-    from pipeline.workloads.folder import load_workload
+    from hindcast.pipeline.recipes.proposals.proposal import propose_recipe
+    from hindcast.pipeline.storage.files import write_text
+    from hindcast.pipeline.workloads.folder import load_workload
 
     source, out = location(request.source), _out(request)
     whole = source.resolve()

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from pipeline.errors import InputError
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.location import location
 
 _NAMES: Final = ("recipes", "policies", "agents", "estimators", "keys")  # options of List
 _WIDEST: Final = 40  # characters of a value or type in a line; --json has all of them
@@ -62,11 +62,11 @@ def run(request: List | Show | Diff) -> dict[str, Any]:
     if isinstance(request, List):
         return _list(request)
     if isinstance(request, Show):
-        from pipeline.inspection.show import details
+        from hindcast.pipeline.inspection.show import details
 
         found = details(location(request.folder))
         return {"lines": found.lines, "rows": [found.facts]}
-    from pipeline.inspection.diff import compare, report
+    from hindcast.pipeline.inspection.diff import compare, report
 
     differences = compare(location(request.a), location(request.b))
     same = {"a": request.a, "b": request.b, "same": not differences}
@@ -78,7 +78,7 @@ def run(request: List | Show | Diff) -> dict[str, Any]:
 
 
 def _list(request: List) -> dict[str, Any]:
-    from pipeline.inspection import list as catalogue
+    from hindcast.pipeline.inspection import list as catalogue
 
     if any(getattr(request, name) for name in _NAMES):
         titles, found = _names(request)
@@ -99,21 +99,21 @@ def _names(request: List) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
     if request.agents:
         return ("name", "learns", "scenarios", "description"), _agents()
     if request.estimators:
-        from pipeline.estimators import ESTIMATORS
+        from hindcast.pipeline.estimators import ESTIMATORS
 
         found = [{"name": e.name, "description": e.description} for e in ESTIMATORS.values()]
         return ("name", "description"), found
     if request.keys is not None:
         return ("key", "value", "type", "meaning"), _keys(request.keys)
-    from pipeline.inspection.list import recipes
+    from hindcast.pipeline.inspection.list import recipes
 
     return ("name", "scenario", "level", "episodes", "description"), recipes()
 
 
 def _policies(scenario: str) -> list[dict[str, Any]]:
-    from pipeline.scenarios import load_scenario
-    from policies.heuristics import rules as rules_of
-    from policies.registry import ROLLOUT
+    from hindcast.pipeline.scenarios import load_scenario
+    from hindcast.policies.heuristics import rules as rules_of
+    from hindcast.policies.registry import ROLLOUT
 
     rules = rules_of(scenario)
     found = [
@@ -131,8 +131,8 @@ def _policies(scenario: str) -> list[dict[str, Any]]:
 
 
 def _agents() -> list[dict[str, Any]]:
-    from policies.offline import AGENTS
-    from policies.online import ONLINE_AGENTS
+    from hindcast.policies.offline import AGENTS
+    from hindcast.policies.online import ONLINE_AGENTS
 
     return [
         {
@@ -147,17 +147,17 @@ def _agents() -> list[dict[str, Any]]:
 
 
 def _keys(name: str) -> list[dict[str, Any]]:
-    from pipeline.inspection.keys import recipe_keys
-    from pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.inspection.keys import recipe_keys
+    from hindcast.pipeline.recipes.loading import load_recipe
 
     recipe, settings = load_recipe(name), {}
     for agent in recipe.train.settings:
-        from policies.offline import read_config
+        from hindcast.policies.offline import read_config
 
         own = recipe.train.settings_of(agent)
         settings[f"train.settings.{agent}"] = read_config(agent, own)
     if recipe.online.agent:
-        from policies.online.training import settings_of
+        from hindcast.policies.online.training import settings_of
 
         settings["online.settings"] = settings_of(recipe)[1]
     return [asdict(key) for key in recipe_keys(recipe, settings)]

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Command, Shown
-from flows.commands import run as whole_run
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Command, Shown
+from hindcast.flows.commands import run as whole_run
 
 # Unlike p.Folder, this keeps {date} until the date of the night is known.
 Trace = Annotated[str, p.Limits("PATH", min_length=1)]
@@ -39,14 +39,14 @@ class Request:
 def check(request: Request) -> None:
     """Raise InputError if the date, the trace or the recipe is not valid."""
     runners.check(request)
-    from flows.runs.nightly import night_of
+    from hindcast.flows.runs.nightly import night_of
 
     whole_run.check(night_of(request).stages)
 
 
 def run(request: Request) -> dict[str, Any]:
     """Run all stages of the night that are not finished yet."""
-    from flows.runs.nightly import run_night
+    from hindcast.flows.runs.nightly import run_night
 
     return run_night(request)
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Literal
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from flows.progress import progress
-from pipeline.errors import InputError
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.flows.progress import progress
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.location import location
 
 _TRUTH_SEEDS: Final = 5
 
@@ -58,7 +58,7 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Estimate the returns of policies from a dataset, beside those in the simulator."""
-    from policies.ope.ope import OPESettings, evaluate_offline
+    from hindcast.policies.ope.ope import OPESettings, evaluate_offline
 
     names = (
         "split", "epsilon", "temperature", "propensities", "limit", "fqe_steps", "truth_seeds",

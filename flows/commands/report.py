@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown, caveats_of
-from pipeline.errors import InputError
-from pipeline.storage.location import location
-from pipeline.storage.run_files import CURVES, LEDGER
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown, caveats_of
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.run_files import CURVES, LEDGER
 
 PAGE: Final = "report.html"
 _TABLES: Final = ("between", "spread", "ranking", "pages")  # of Table
@@ -110,7 +110,7 @@ def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
 def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
     """Return the evaluation, checkpoints and datasets of a folder, such as a whole run."""
     if (folder / "study.json").exists():
-        from pipeline.studies.study import study_points
+        from hindcast.pipeline.studies.study import study_points
 
         return _sources(study_points(folder)[-1])  # the study's table covers the other points
     if (folder / "evaluation.json").exists() or not (folder / LEDGER).exists():
@@ -123,7 +123,7 @@ def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
 def check(request: Request | Table) -> None:
     """Raise InputError if a folder is no evaluation, or options exclude each other."""
     if isinstance(request, Request):
-        from pipeline.evaluation.summary.evaluations import read_evaluation
+        from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
 
         for folder in request.evaluations:
             read_evaluation(location(folder))
@@ -142,9 +142,9 @@ def run(request: Request | Table) -> dict[str, Any]:
     """Write the page with summary.parquet and summary.md beside it, or make a table."""
     if isinstance(request, Table):
         return _table(request)
-    from pipeline.evaluation.summary.evaluations import read_evaluation
-    from pipeline.report.page import write_report
-    from pipeline.workloads.caveats import to_json
+    from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
+    from hindcast.pipeline.report.page import write_report
+    from hindcast.pipeline.workloads.caveats import to_json
 
     places: dict[str, Any] = {
         name: [location(folder) for folder in getattr(request, name)]
@@ -162,17 +162,17 @@ def run(request: Request | Table) -> dict[str, Any]:
 def _table(request: Table) -> dict[str, Any]:
     folders = [location(folder) for folder in request.folders]
     if request.between:
-        from pipeline.evaluation.summary.between import differences
+        from hindcast.pipeline.evaluation.summary.between import differences
 
         return rows_of(differences(folders, request.between, *request.metrics))
     if request.spread:
-        from pipeline.evaluation.summary.spread import spreads
+        from hindcast.pipeline.evaluation.summary.spread import spreads
 
         return rows_of(spreads(folders[0], request.spread))
-    from pipeline.storage.files import write_text
+    from hindcast.pipeline.storage.files import write_text
 
     if request.ranking:
-        from policies.ope.selection_table import selection_table
+        from hindcast.policies.ope.selection_table import selection_table
 
         table = location(request.ranking)
         write_text(table, selection_table(folders).write_csv())
@@ -187,10 +187,10 @@ def _table(request: Table) -> dict[str, Any]:
 
 def _page_of(content: bytes) -> Callable[[bytes, str], str]:
     """Return the function that makes the page of a table with these columns."""
-    from pipeline.evaluation.summary.results import PROVENANCE_COLUMN, results_markdown
-    from pipeline.studies.page import study_markdown
-    from pipeline.studies.study import COLUMNS
-    from policies.ope import selection_table
+    from hindcast.pipeline.evaluation.summary.results import PROVENANCE_COLUMN, results_markdown
+    from hindcast.pipeline.studies.page import study_markdown
+    from hindcast.pipeline.studies.study import COLUMNS
+    from hindcast.policies.ope import selection_table
 
     head = content.split(b"\n", 1)[0].decode(errors="replace").strip().split(",")
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Call, Command, Shown, directly
-from flows.papers import PAPERS, Setting, find
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Call, Command, Shown, directly
+from hindcast.flows.papers import PAPERS, Setting, find
 
 _ALL: Final = "all"
 _SEEDS: Final = {False: 5, True: 2}  # by whether the run is quick
@@ -49,8 +49,8 @@ def check(request: Request) -> None:
 
 def run(request: Request, call: Call = directly) -> dict[str, Any]:
     """Run the protocols through `call` and write the pages; finished stages are skipped."""
-    from flows.runs.reproduce import reproduce
-    from pipeline.storage.location import location
+    from hindcast.flows.runs.reproduce import reproduce
+    from hindcast.pipeline.storage.location import location
 
     pages = reproduce(request.names(), request.setting(), request.out, call, request.workers)
     return {"pages": pages, "evidence": str(location(request.out) / "index.html")}

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Command, Shown, build, evaluate, train, verify
-from pipeline.errors import RecipeError, did_you_mean, unknown_name
-from pipeline.storage.extras import require
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Command, Shown, build, evaluate, train, verify
+from hindcast.pipeline.errors import RecipeError, did_you_mean, unknown_name
+from hindcast.pipeline.storage.extras import require
 
 if TYPE_CHECKING:
-    from pipeline.recipes.recipe import Recipe
+    from hindcast.pipeline.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Request:
 
 def _with_agents(recipe: str, overrides: tuple[str, ...], agents: tuple[str, ...]) -> Iterator[str]:
     """Yield the overrides that add agents to a recipe."""
-    from pipeline.recipes.loading import load_recipe
-    from policies.offline import ALL
-    from policies.online import ONLINE_AGENTS
-    from policies.own_agents import agent_name, learns_online, online_agent_name
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.offline import ALL
+    from hindcast.policies.online import ONLINE_AGENTS
+    from hindcast.policies.own_agents import agent_name, learns_online, online_agent_name
 
     offline = list(load_recipe(recipe, overrides).train.agents)
     for given in agents:
@@ -58,11 +58,11 @@ def _with_agents(recipe: str, overrides: tuple[str, ...], agents: tuple[str, ...
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or a policy, agent or metric is unknown."""
     runners.check(request)
-    from pipeline.evaluation.evaluate import COMMON
-    from pipeline.recipes.loading import load_recipe
-    from pipeline.recipes.workload_source import check_trace
-    from pipeline.scenarios import load_scenario
-    from policies.entrants import own_policies
+    from hindcast.pipeline.evaluation.evaluate import COMMON
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.recipes.workload_source import check_trace
+    from hindcast.pipeline.scenarios import load_scenario
+    from hindcast.policies.entrants import own_policies
 
     loaded = load_recipe(request.recipe, request.settings())
     if loaded.train.agents or loaded.online.agent:
@@ -92,8 +92,8 @@ def check(request: Request) -> None:
 
 def _check_training(recipe: "Recipe") -> None:
     """Raise InputError if an agent of [train] is unknown or does not have a given setting."""
-    from policies.offline import agent as find_agent
-    from policies.offline import agents_for, read_config
+    from hindcast.policies.offline import agent as find_agent
+    from hindcast.policies.offline import agents_for, read_config
 
     agents = agents_for(recipe.train.agents, recipe.scenario)
     for agent in (*agents, *recipe.train.settings):
@@ -111,7 +111,7 @@ def _check_training(recipe: "Recipe") -> None:
 
 def _check_online(recipe: "Recipe") -> None:
     """Raise InputError if a run cannot train the agent of [online]."""
-    from policies.online.training import settings_of
+    from hindcast.policies.online.training import settings_of
 
     settings_of(recipe)
     seeds = recipe.online.seeds
@@ -129,7 +129,7 @@ def _check_online(recipe: "Recipe") -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Run all stages that are not finished yet."""
-    from flows.runs.stages import run_stages
+    from hindcast.flows.runs.stages import run_stages
 
     return run_stages(request)
 

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Call, Command, Shown, directly
-from flows.commands import run as whole_run
-from flows.progress import note
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Call, Command, Shown, directly
+from hindcast.flows.commands import run as whole_run
+from hindcast.flows.progress import note
+from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from pipeline.studies.study import Point
+    from hindcast.pipeline.studies.study import Point
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Request:
 
     def points(self) -> "list[Point]":
         """Return the points of the study. Raises RecipeError if it is not valid."""
-        from pipeline.studies.study import plan
+        from hindcast.pipeline.studies.study import plan
 
         return plan(
             self.recipe, self.overrides, self.agents, self.seeds, self.steps, self.vary, self.values
@@ -58,24 +58,24 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
     Finished points are skipped. Raises RecipeError if the study is not valid, and DatasetError if
     `out` holds another study.
     """
-    from pipeline.storage.locks import writing
+    from hindcast.pipeline.storage.locks import writing
 
     with writing(location(request.out)):
         return _run(request, call)
 
 
 def _run(request: Request, call: Call) -> dict[str, Any]:
-    from flows.runs.stages import run_stages
-    from pipeline.recipes.loading import load_recipe
-    from pipeline.storage.files import (
+    from hindcast.flows.runs.stages import run_stages
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.storage.files import (
         make_folder,
         table_writer,
         write_atomically,
         write_json,
         write_text,
     )
-    from pipeline.studies.page import study_csv, study_markdown
-    from pipeline.studies.study import NAME, TABLE, collect
+    from hindcast.pipeline.studies.page import study_csv, study_markdown
+    from hindcast.pipeline.studies.study import NAME, TABLE, collect
 
     place, loaded = location(request.out), load_recipe(request.recipe, request.overrides)
     points = request.points()

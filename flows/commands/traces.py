@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown, refuse_nothing
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown, refuse_nothing
 
 check: Final = refuse_nothing
 
@@ -22,11 +22,11 @@ class Request:
 def run(request: Request) -> dict[str, Any]:
     """Return the description, source, terms and citation of every format, or clear the cache."""
     if request.clear_cache:
-        from pipeline.traces.cache import cache_folder, clear
+        from hindcast.pipeline.traces.cache import cache_folder, clear
 
         entries, size = clear()
         return {"cache": str(cache_folder() or ""), "entries": entries, "bytes": size}
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     return {
         form.name: {

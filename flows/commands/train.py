@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown, listed
-from flows.progress import progress, with_metrics
-from pipeline.errors import InputError
-from pipeline.statistics.numbers import count_of, decimals_for, write_interval, write_number
-from pipeline.storage.extras import require
-from pipeline.storage.location import location
-from policies.offline import AGENTS
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown, listed
+from hindcast.flows.progress import progress, with_metrics
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.statistics.numbers import (
+    count_of,
+    decimals_for,
+    write_interval,
+    write_number,
+)
+from hindcast.pipeline.storage.extras import require
+from hindcast.pipeline.storage.location import location
+from hindcast.policies.offline import AGENTS
 
 _OF_ONE_TRAINING: Final = ("seed", "checkpoint_every", "tensorboard")
 _OF_MANY: Final = ("runner", "address", "workers", "stacked")
@@ -24,7 +29,7 @@ def settings_of(pairs: Sequence[str]) -> dict[str, Any]:
     """Return an agent's settings from key=value pairs; values that are not TOML are text."""
     import tomllib
 
-    from pipeline.recipes.toml_text import parse_toml
+    from hindcast.pipeline.recipes.toml_text import parse_toml
 
     settings: dict[str, Any] = {}
     for pair in pairs:
@@ -73,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Many:
-    """Options for several trainings, which become a sweep, see flows.runs.sweep."""
+    """Options for several trainings, which become a sweep, see hindcast.flows.runs.sweep."""
 
     seeds: tuple[p.Seed, ...] = p.option(
         "seeds to train with, one training each, in the folder's runs/", default=()
@@ -93,7 +98,7 @@ class Many:
 
 def _read(arguments: argparse.Namespace) -> Any:
     """Return the request of one training or of a sweep."""
-    from flows.runs import sweep
+    from hindcast.flows.runs import sweep
 
     given = vars(arguments)
     if "sweep" not in given and "seeds" not in given:
@@ -105,7 +110,7 @@ def _read(arguments: argparse.Namespace) -> Any:
         return p.read_request(Request, arguments)
     refused: tuple[str, ...]
     if "sweep" in given:
-        from policies.offline.sweep import load_sweep
+        from hindcast.policies.offline.sweep import load_sweep
 
         refused, by = _IN_A_SWEEP, "--sweep, whose file contains it"
         table, where = load_sweep(location(arguments.sweep)), arguments.sweep
@@ -130,15 +135,15 @@ def _read(arguments: argparse.Namespace) -> Any:
 def check(request: Request) -> None:
     """Raise InputError if the agent or device is unknown, or the folder is no dataset."""
     require("training", "torch")
-    from pipeline.dataset.manifest import read_manifest
-    from policies.offline import agent as find_agent
-    from policies.own_agents import agent_name
+    from hindcast.pipeline.dataset.manifest import read_manifest
+    from hindcast.policies.offline import agent as find_agent
+    from hindcast.policies.own_agents import agent_name
 
     find_agent(agent_name(request.agent))
     read_manifest(location(request.dataset))
     if request.device != "auto" or request.tensorboard is not None:  # else torch is not loaded yet
-        from policies.training.devices import find_device
-        from policies.training.tensorboard import check_tensorboard
+        from hindcast.policies.training.devices import find_device
+        from hindcast.policies.training.tensorboard import check_tensorboard
 
         find_device(request.device)
         check_tensorboard(request.tensorboard)
@@ -146,8 +151,8 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Train an offline agent on a dataset and write its checkpoint, or continue a training."""
-    from policies.offline import training
-    from policies.own_agents import agent_name
+    from hindcast.policies.offline import training
+    from hindcast.policies.own_agents import agent_name
 
     agent, board = agent_name(request.agent), request.tensorboard
     with progress(f"train {agent}, seed {request.seed}") as tell:
@@ -163,8 +168,8 @@ def run(request: Request) -> dict[str, Any]:
 
 def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:
     """Return the result of a command that wrote a checkpoint to this folder."""
-    from pipeline.storage.run_files import BEST, DELIVERED
-    from policies.networks.checkpoint import read_description
+    from hindcast.pipeline.storage.run_files import BEST, DELIVERED
+    from hindcast.policies.networks.checkpoint import read_description
 
     best, delivered = folder / BEST, folder / DELIVERED
     verdict = None

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Command, Shown, listed, train
-from flows.progress import progress, with_metrics
-from pipeline.errors import InputError
-from pipeline.storage.extras import require
-from pipeline.storage.location import location
-from policies.online import ONLINE_AGENTS
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Command, Shown, listed, train
+from hindcast.flows.progress import progress, with_metrics
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.extras import require
+from hindcast.pipeline.storage.location import location
+from hindcast.policies.online import ONLINE_AGENTS
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ def check(request: Request) -> None:
     require("training", "torch")
     if request.imitate_steps is not None and request.imitate is None:
         raise InputError("train-online: --imitate-steps is for --imitate")
-    from pipeline.dataset.manifest import read_manifest
-    from pipeline.recipes.loading import load_recipe
-    from policies.networks.checkpoint import read_description
-    from policies.online.training import settings_of
-    from policies.own_agents import online_agent_name
-    from policies.training.devices import find_device
+    from hindcast.pipeline.dataset.manifest import read_manifest
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.networks.checkpoint import read_description
+    from hindcast.policies.online.training import settings_of
+    from hindcast.policies.own_agents import online_agent_name
+    from hindcast.policies.training.devices import find_device
 
     runners.check(request)
     agent = request.agent and online_agent_name(request.agent)
@@ -100,14 +100,14 @@ def check(request: Request) -> None:
 def run(request: Request) -> dict[str, Any]:
     """Train one online agent on the train windows of a recipe, with one seed or several."""
     if request.seeds:
-        from flows.runs.seeds import train_seeds
+        from hindcast.flows.runs.seeds import train_seeds
 
         return train_seeds(request)
-    from pipeline.recipes.loading import load_recipe
-    from policies.networks.checkpoint import read_description
-    from policies.online import training
-    from policies.online.imitation import Imitation
-    from policies.own_agents import online_agent_name
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.networks.checkpoint import read_description
+    from hindcast.policies.online import training
+    from hindcast.policies.online.imitation import Imitation
+    from hindcast.policies.own_agents import online_agent_name
 
     loaded = load_recipe(request.recipe, request.overrides)
     name = online_agent_name(request.agent) if request.agent else loaded.online.agent

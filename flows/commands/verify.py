@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Command, Shown
-from flows.progress import note, progress
-from pipeline.errors import InputError, VerificationFailed
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Command, Shown
+from hindcast.flows.progress import note, progress
+from hindcast.pipeline.errors import InputError, VerificationFailed
+from hindcast.pipeline.storage.location import location
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Recompute every claim of a dataset. Raises VerificationFailed for the first that fails."""
-    from pipeline.verification import verify as verification
-    from policies.registry import recorded_behaviours
+    from hindcast.pipeline.verification import verify as verification
+    from hindcast.policies.registry import recorded_behaviours
 
     dataset = location(request.dataset)
     trace = None if request.trace is None else location(request.trace)
@@ -72,9 +72,9 @@ def _elsewhere(dataset: Path, manifest: str | None, request: Request) -> Any:
     runner = runners.running()
     if runner is None or manifest is None:
         return None
-    from flows.units import replay_parts
-    from pipeline.storage.location import is_remote
-    from pipeline.verification.replayed import Replayed
+    from hindcast.flows.units import replay_parts
+    from hindcast.pipeline.storage.location import is_remote
+    from hindcast.pipeline.verification.replayed import Replayed
 
     folder = str(dataset if is_remote(dataset) else dataset.absolute())
 
@@ -97,9 +97,9 @@ def _elsewhere(dataset: Path, manifest: str | None, request: Request) -> Any:
 
 def _manifest(dataset: Path) -> str | None:
     """Return the SHA-256 of the manifest, or None if it cannot be read."""
-    from pipeline.storage.files import sha256_file
-    from pipeline.storage.guards import require_file
-    from pipeline.storage.location import is_remote
+    from hindcast.pipeline.storage.files import sha256_file
+    from hindcast.pipeline.storage.guards import require_file
+    from hindcast.pipeline.storage.location import is_remote
 
     try:
         require_file(dataset / "manifest.json", links=is_remote(dataset))  # a store has no links

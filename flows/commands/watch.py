@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from pipeline.errors import InputError
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.location import location
 
 _SHOWN: Final = 3  # ended steps and notes
 
@@ -32,7 +32,7 @@ def run(request: Request) -> dict[str, Any]:
     """Show the status of every command until none is at work, or once."""
     import time
 
-    from flows.progress import note
+    from hindcast.flows.progress import note
 
     folder = location(request.folder)
     while True:
@@ -47,9 +47,9 @@ def statuses(folder: Path) -> list[dict[str, Any]]:
     """Return the status of each command below a folder as JSON, those in outer folders first."""
     import time
 
-    from flows.status import read_status
-    from pipeline.storage.files import STATUS
-    from pipeline.storage.heartbeat import has_ended
+    from hindcast.flows.status import read_status
+    from hindcast.pipeline.storage.files import STATUS
+    from hindcast.pipeline.storage.heartbeat import has_ended
 
     found = []
     for path in sorted(folder.rglob(STATUS), key=lambda path: (len(path.parts), str(path))):
@@ -64,7 +64,7 @@ def statuses(folder: Path) -> list[dict[str, Any]]:
 
 def lines(found: list[dict[str, Any]]) -> list[str]:
     """Return the lines of some statuses."""
-    from flows.progress import duration, estimate, rate
+    from hindcast.flows.progress import duration, estimate, rate
 
     shown = []
     for status in found:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.errors import unknown_name
+from hindcast.pipeline.errors import unknown_name
 
 OUT: Final = "{out}"  # in the words of a stage: the folder of the reproduction
 

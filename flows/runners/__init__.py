@@ -4,7 +4,7 @@
     dask     processes of Dask: `--workers` of them on this machine, or the workers of a scheduler
     ray      processes of Ray: `--workers` of them on this machine, or the workers of a cluster
 
-See `flows.runners.runner` for units, and `flows.units` for the work that they do.
+See `hindcast.flows.runners.runner` for units, and `hindcast.flows.units` for the work that they do.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 
-from flows.commands import Call
-from flows.progress import note
-from flows.runners import dask, ray
-from flows.runners.runner import Runner
-from pipeline.errors import InputError
-from pipeline.storage.extras import require
+from hindcast.flows.commands import Call
+from hindcast.flows.progress import note
+from hindcast.flows.runners import dask, ray
+from hindcast.flows.runners.runner import Runner
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.extras import require
 
 _running: ContextVar[Runner | None] = ContextVar("hindcast_runner", default=None)
 

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flows.runners.runner import Runner
-from flows.runners.workers import Facts, check_workers, worker_facts
-from pipeline.errors import HindcastError, InputError
+from hindcast.flows.runners.runner import Runner
+from hindcast.flows.runners.workers import Facts, check_workers, worker_facts
+from hindcast.pipeline.errors import HindcastError, InputError
 
 _ANSWER_S: Final = 10  # time that a scheduler has to answer
 _SPAWN: Final = "distributed.nanny.pre-spawn-environ"  # setting of Dask: environment of workers

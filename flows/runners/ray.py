@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from flows.runners.runner import Runner
-from flows.runners.workers import Facts, check_workers, worker_facts
-from pipeline.errors import HindcastError, InputError
+from hindcast.flows.runners.runner import Runner
+from hindcast.flows.runners.workers import Facts, check_workers, worker_facts
+from hindcast.pipeline.errors import HindcastError, InputError
 
 _ANSWER_S: Final = 10.0  # time that a cluster has to answer
 _JOIN_S: Final = 120.0  # time that a process has to tell its facts, its start included

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from flows.commands import name_of
-from flows.progress import note
-from pipeline.errors import HindcastError
-from pipeline.storage.location import is_remote, location
+from hindcast.flows.commands import name_of
+from hindcast.flows.progress import note
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.storage.location import is_remote, location
 
 _MOST: Final = 10_000  # items of one unit
 _POLL_S: Final = 1.0  # between two looks at the number of workers
@@ -48,10 +48,9 @@ class Runner:
         Yields functions in the order of the requests; each waits for its command, and returns its
         result or raises its error.
         """
+        from hindcast.flows import units
         from prefect import task
         from prefect.cache_policies import NO_CACHE
-
-        from flows import units
 
         futures = []
         for request in requests:
@@ -85,9 +84,9 @@ class Runner:
     ) -> Iterator[tuple[list[Any], Mapping[str, Any]]]:
         """Call `unit(items=..., **others)` on the workers until all items are done.
 
-        A unit stops after some time, see `flows.units`; the items that it has not done are handed
-        out again, so no unit has to be measured beforehand. Yields the done items and the result of
-        every unit, in any order. Raises the first error of a unit.
+        A unit stops after some time, see `hindcast.flows.units`; the items that it has not done are
+        handed out again, so no unit has to be measured beforehand. Yields the done items and the
+        result of every unit, in any order. Raises the first error of a unit.
         """
         from prefect import task
         from prefect.cache_policies import NO_CACHE
@@ -142,7 +141,7 @@ def with_whole_paths(request: Any) -> dict[str, Any]:
         if place and not is_remote(place) and (name != "recipe" or place.exists()):
             values[name] = str(place.absolute())
     if values.get("agent"):
-        from policies.own_agents import whole_reference
+        from hindcast.policies.own_agents import whole_reference
 
         values["agent"] = whole_reference(values["agent"])
     return values

@@ -4,14 +4,14 @@ import socket
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from pipeline.errors import InputError
+from hindcast.pipeline.errors import InputError
 
 Facts = tuple[str, dict[str, str]]
 
 
 def worker_facts() -> Facts:
     """Return the name of this machine, and the versions of packages here."""
-    from pipeline.dataset.manifest import versions
+    from hindcast.pipeline.dataset.manifest import versions
 
     return socket.gethostname(), versions()
 
@@ -21,9 +21,8 @@ def check_workers(ask: Callable[[], Iterable[Facts]], where: str) -> None:
 
     `ask` returns the `worker_facts` of all workers.
     """
+    from hindcast.pipeline.dataset.manifest import versions
     from prefect.settings import get_current_settings
-
-    from pipeline.dataset.manifest import versions
 
     try:
         found = list(ask())

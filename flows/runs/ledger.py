@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from flows.progress import note
-from pipeline.errors import DatasetError
-from pipeline.storage.files import make_folder, read_json, sha256_file, write_json
-from pipeline.storage.run_files import LEDGER
+from hindcast.flows.progress import note
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.files import make_folder, read_json, sha256_file, write_json
+from hindcast.pipeline.storage.run_files import LEDGER
 
 _NUMBER: Final = (int, float)
 _Form: TypeAlias = Mapping[str, type | tuple[type, ...]]  # key of a result -> type of its value

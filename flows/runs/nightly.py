@@ -1,6 +1,6 @@
 """One night: a recipe on the trace of one day, in a folder of its own.
 
-    OUT/<date>-<digest>/    what `hindcast run` writes, see flows.runs.stages
+    OUT/<date>-<digest>/    what `hindcast run` writes, see hindcast.flows.runs.stages
 
 The digest is of the recipe, whose settings include the path of the trace, and of the content of the
 trace. So two nights never share a folder, unless they would make the same bytes.
@@ -12,16 +12,16 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from flows.commands import Call, directly
-from flows.commands import run as whole_run
-from flows.parser import DATE
-from flows.progress import note
-from flows.runs.stages import run_stages
-from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import check_trace, opens_trace, trace_path
-from pipeline.storage.files import sha256_file, sha256_text
-from pipeline.storage.location import location
+from hindcast.flows.commands import Call, directly
+from hindcast.flows.commands import run as whole_run
+from hindcast.flows.parser import DATE
+from hindcast.flows.progress import note
+from hindcast.flows.runs.stages import run_stages
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import check_trace, opens_trace, trace_path
+from hindcast.pipeline.storage.files import sha256_file, sha256_text
+from hindcast.pipeline.storage.location import location
 
 _DIGITS: Final = 12  # of the digest, in the name of the folder
 

@@ -13,10 +13,10 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import Any
 
-from flows import units
-from flows.commands import Call, name_of
-from flows.progress import Lines, showing, stderr_line
-from pipeline.errors import HindcastError
+from hindcast.flows import units
+from hindcast.flows.commands import Call, name_of
+from hindcast.flows.progress import Lines, showing, stderr_line
+from hindcast.pipeline.errors import HindcastError
 
 _Pending = Future[dict[str, Any]]
 

@@ -1,10 +1,10 @@
 """Stages of `hindcast reproduce`: the protocol of a paper, from its commands to its page.
 
-    OUT/<paper>/...               what the commands of the protocol write (flows.papers)
+    OUT/<paper>/...               what the commands of the protocol write (hindcast.flows.papers)
     OUT/<paper>/run.json          the ledger of finished stages, which are skipped
     OUT/<paper>/index.html        the page; page.md the same for the documentation
     OUT/<paper>/paper.json, tables.csv, figures.csv, claims.csv, *.svg
-                                  what the page is made from (pipeline.papers.results)
+                                  what the page is made from (hindcast.pipeline.papers.results)
     OUT/index.html                what the evidence says, over the papers that are in OUT
 
 A stage is started when those that it reads are finished. A stage is run again if its command or the
@@ -20,21 +20,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from flows import papers, runners
-from flows.commands import Call, directly, module_of
-from flows.papers import OUT, Setting, Stage
-from flows.parser import parse
-from flows.progress import note
-from flows.runs.ledger import Ledger
-from flows.runs.processes import Places, places, result_of
-from pipeline.errors import HindcastError
-from pipeline.papers.evidence import evidence_html
-from pipeline.papers.folder import ABOUT, read_results, write_results
-from pipeline.papers.page import paper_html, paper_markdown
-from pipeline.storage.files import remove_folder, sha256_file, sha256_text, write_text
-from pipeline.storage.location import location
-from pipeline.storage.locks import writing
-from pipeline.storage.provenance import provenance
+from hindcast.flows import papers, runners
+from hindcast.flows.commands import Call, directly, module_of
+from hindcast.flows.papers import OUT, Setting, Stage
+from hindcast.flows.parser import parse
+from hindcast.flows.progress import note
+from hindcast.flows.runs.ledger import Ledger
+from hindcast.flows.runs.processes import Places, places, result_of
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.papers.evidence import evidence_html
+from hindcast.pipeline.papers.folder import ABOUT, read_results, write_results
+from hindcast.pipeline.papers.page import paper_html, paper_markdown
+from hindcast.pipeline.storage.files import remove_folder, sha256_file, sha256_text, write_text
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.locks import writing
+from hindcast.pipeline.storage.provenance import provenance
 
 _CORES: Final = 2  # for which estimates are made
 

@@ -9,10 +9,10 @@ Finished trainings are skipped.
 import dataclasses
 from typing import Any
 
-from flows import runners
-from flows.commands import Call, directly
-from flows.progress import note
-from pipeline.storage.location import location
+from hindcast.flows import runners
+from hindcast.flows.commands import Call, directly
+from hindcast.flows.progress import note
+from hindcast.pipeline.storage.location import location
 
 
 def train_seeds(request: Any, call: Call = directly) -> dict[str, Any]:
@@ -24,9 +24,9 @@ def train_seeds(request: Any, call: Call = directly) -> dict[str, Any]:
     if not request.seeds:
         (training,) = runners.calls([request], call)
         return training()
-    from pipeline.recipes.loading import load_recipe
-    from policies.online.training import settings_of
-    from policies.own_agents import online_agent_name
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.online.training import settings_of
+    from hindcast.policies.own_agents import online_agent_name
 
     given = request.agent and online_agent_name(request.agent)
     agent, _ = settings_of(load_recipe(request.recipe, request.overrides), given)

@@ -1,14 +1,14 @@
-"""Trainings of one agent as one program: a step of a sweep, see flows.runs.sweep."""
+"""Trainings of one agent as one program: a step of a sweep, see hindcast.flows.runs.sweep."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows import parser as p
-from flows.commands import Shown
-from flows.progress import progress
-from pipeline.statistics.numbers import count_of
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Shown
+from hindcast.flows.progress import progress
+from hindcast.pipeline.statistics.numbers import count_of
+from hindcast.pipeline.storage.location import location
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Request:
 
 def run(request: Request) -> dict[str, Any]:
     """Train an agent several times as one program; finished trainings are left unchanged."""
-    from policies.offline.stacked_training import Member, train_stacked
-    from policies.own_agents import agent_name
+    from hindcast.policies.offline.stacked_training import Member, train_stacked
+    from hindcast.policies.own_agents import agent_name
 
     parts = zip(request.settings, request.seeds, request.folders, strict=True)
     members = [Member(settings, seed, location(folder)) for settings, seed, folder in parts]

@@ -8,27 +8,36 @@
     OUT/report.html                  with summary.parquet, summary.md, results.csv and results.md
     OUT/run.json                     the ledger of finished stages, which are skipped
 
-Results of stages are small JSON values, see flows.runs.ledger.
+Results of stages are small JSON values, see hindcast.flows.runs.ledger.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows import runners
-from flows.commands import Call, build, directly, evaluate, report, train, train_online, verify
-from flows.runs.ledger import Ledger
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import opens_trace
-from pipeline.storage.files import sha256_file
-from pipeline.storage.location import location
-from pipeline.storage.locks import writing
-from pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
-from policies.entrants import BEHAVIOUR, entrants, own_policies
-from policies.offline import agent as find_agent
-from policies.offline import agents_for
-from policies.own_agents import reference_of, source_sha256
+from hindcast.flows import runners
+from hindcast.flows.commands import (
+    Call,
+    build,
+    directly,
+    evaluate,
+    report,
+    train,
+    train_online,
+    verify,
+)
+from hindcast.flows.runs.ledger import Ledger
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import opens_trace
+from hindcast.pipeline.storage.files import sha256_file
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.locks import writing
+from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
+from hindcast.policies.entrants import BEHAVIOUR, entrants, own_policies
+from hindcast.policies.offline import agent as find_agent
+from hindcast.policies.offline import agents_for
+from hindcast.policies.own_agents import reference_of, source_sha256
 
 
 def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:

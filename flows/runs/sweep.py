@@ -4,25 +4,25 @@
     OUT/sweep.parquet                                   one row per training, the best first
 
 `hindcast train --sweep` and `hindcast train --seeds` make the requests. With `stacked`, trainings
-of one agent that can share a program are one step (flows.runs.stack).
+of one agent that can share a program are one step (hindcast.flows.runs.stack).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flows import parser as p
-from flows import runners
-from flows.commands import Call, Shown, directly, find
-from flows.progress import note
-from pipeline.errors import DatasetError, InputError
-from pipeline.storage.extras import require
-from pipeline.storage.files import table_writer, write_atomically
-from pipeline.storage.location import location
-from pipeline.storage.locks import writing
+from hindcast.flows import parser as p
+from hindcast.flows import runners
+from hindcast.flows.commands import Call, Shown, directly, find
+from hindcast.flows.progress import note
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.storage.extras import require
+from hindcast.pipeline.storage.files import table_writer, write_atomically
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.locks import writing
 
 if TYPE_CHECKING:
-    from policies.offline.sweep import Run
+    from hindcast.policies.offline.sweep import Run
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Request:
 def check(request: Request) -> None:
     """Raise InputError if the sweep is not valid, the device unknown, or the folder no dataset."""
     require("training", "torch")
-    from pipeline.dataset.manifest import read_manifest
-    from policies.offline.sweep import plan
-    from policies.training.devices import find_device
+    from hindcast.pipeline.dataset.manifest import read_manifest
+    from hindcast.policies.offline.sweep import plan
+    from hindcast.policies.training.devices import find_device
 
     runners.check(request)
     if request.stacked == "yes" and runners.asks_for_runner(request):
@@ -69,7 +69,7 @@ def check(request: Request) -> None:
 
 def _with_names(table: dict[str, Any]) -> dict[str, Any]:
     """Return the table of a sweep with the names of agents that it gives by references."""
-    from policies.own_agents import agent_name
+    from hindcast.policies.own_agents import agent_name
 
     agents = table.get("agents")
     if not isinstance(agents, list) or not all(isinstance(one, str) for one in agents):
@@ -88,9 +88,9 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
 
 
 def _run(request: Request, call: Call) -> dict[str, Any]:
-    from policies.offline.sweep import plan
-    from policies.offline.sweep_table import NAME, summary, tabulate
-    from policies.own_agents import reference_of
+    from hindcast.policies.offline.sweep import plan
+    from hindcast.policies.offline.sweep_table import NAME, summary, tabulate
+    from hindcast.policies.own_agents import reference_of
 
     training = find("train").Request  # by name, since that command imports this module
     place, runs = location(request.out), plan(_with_names(request.sweep), request.where)
@@ -130,8 +130,8 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
 
 def _together(request: Request, runs: Sequence["Run"]) -> "list[Run]":
     """Return the trainings that share programs with others: all of an agent that can, if asked."""
-    from policies.offline.stacked_training import can_stack
-    from policies.training.devices import find_device
+    from hindcast.policies.offline.stacked_training import can_stack
+    from hindcast.policies.training.devices import find_device
 
     on_gpu = find_device(request.device).type != "cpu"
     if request.stacked == "no" or request.gate == "folds" or runners.asks_for_runner(request):
@@ -143,8 +143,8 @@ def _together(request: Request, runs: Sequence["Run"]) -> "list[Run]":
 
 def _train_together(request: Request, call: Call, runs: Sequence["Run"]) -> dict[str, str]:
     """Train runs as one program per agent, and return the reasons of those that failed, by name."""
-    from flows.runs import stack
-    from policies.own_agents import reference_of
+    from hindcast.flows.runs import stack
+    from hindcast.policies.own_agents import reference_of
 
     errors: dict[str, str] = {}
     for agent in dict.fromkeys(one.agent for one in runs):

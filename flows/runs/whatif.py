@@ -16,28 +16,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from flows.commands import Call, directly, evaluate, train_online
-from flows.commands.ingest import no_settings
-from flows.progress import note, progress
-from flows.runs.ledger import Ledger
-from pipeline.errors import InputError, unknown_name
-from pipeline.evaluation.evaluate import Entrant, Job, make_job
-from pipeline.recipes.loading import apply_override, load_recipe
-from pipeline.recipes.recipe import Recipe, TraceSource
-from pipeline.recipes.recognition import recognise
-from pipeline.recipes.settings import read_settings
-from pipeline.recipes.workload_source import INGESTED, load_source
-from pipeline.report.whatif import plan as planning
-from pipeline.report.whatif import story
-from pipeline.report.whatif.jobs import play
-from pipeline.report.whatif.page import write_page
-from pipeline.scenarios import load_scenario
-from pipeline.storage.files import make_folder, write_text
-from pipeline.storage.location import location
-from pipeline.storage.locks import writing
-from pipeline.storage.run_files import BEST, DESCRIPTION
-from pipeline.traces import FORMATS
-from policies.entrants import entrants
+from hindcast.flows.commands import Call, directly, evaluate, train_online
+from hindcast.flows.commands.ingest import no_settings
+from hindcast.flows.progress import note, progress
+from hindcast.flows.runs.ledger import Ledger
+from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.evaluation.evaluate import Entrant, Job, make_job
+from hindcast.pipeline.recipes.loading import apply_override, load_recipe
+from hindcast.pipeline.recipes.recipe import Recipe, TraceSource
+from hindcast.pipeline.recipes.recognition import recognise
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.recipes.workload_source import INGESTED, load_source
+from hindcast.pipeline.report.whatif import plan as planning
+from hindcast.pipeline.report.whatif import story
+from hindcast.pipeline.report.whatif.jobs import play
+from hindcast.pipeline.report.whatif.page import write_page
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.storage.files import make_folder, write_text
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.locks import writing
+from hindcast.pipeline.storage.run_files import BEST, DESCRIPTION
+from hindcast.pipeline.traces import FORMATS
+from hindcast.policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")
 _EVALUATIONS: Final = {  # folder -> recipe

@@ -23,20 +23,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.building import build
-from pipeline.building import parts as recording
-from pipeline.building.parts import BUILDING, DATA, Plan
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.append_history import check_fits, repetitions
-from pipeline.documents.card.coverage import Coverage
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.recipe import Recipe
-from pipeline.simulation.policy import Behaviour
-from pipeline.storage import files
-from pipeline.storage.location import is_remote
-from pipeline.storage.locks import writing
-from pipeline.workloads.folder import load_workload
+from hindcast.pipeline.building import build
+from hindcast.pipeline.building import parts as recording
+from hindcast.pipeline.building.parts import BUILDING, DATA, Plan
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.append_history import check_fits, repetitions
+from hindcast.pipeline.documents.card.coverage import Coverage
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.storage.locks import writing
+from hindcast.pipeline.workloads.folder import load_workload
 
 _RANGE: Final = ("first_part", "parts")
 _DIGEST: Final = re.compile(r"[0-9a-f]{8,64}")
@@ -58,8 +57,8 @@ def append(
     it, nothing is added if the recipe was appended before, whatever the dataset was then.
 
     Raises DatasetError if `out` is not a finished dataset, has another digest than `to`, describes
-    another problem than the recipe (pipeline.dataset.append_history), or holds an interrupted
-    append of another recipe.
+    another problem than the recipe (hindcast.pipeline.dataset.append_history), or holds an
+    interrupted append of another recipe.
     """
     if not recipe.behaviours:
         raise RecipeError(

@@ -18,23 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-
-from pipeline.building import parts as recording
-from pipeline.building.caveats import dataset_caveats
-from pipeline.building.parts import BUILDING, Plan
-from pipeline.dataset import manifest as mf
-from pipeline.documents.card import write_card
-from pipeline.documents.card.coverage import Coverage, measure
-from pipeline.documents.croissant import write_croissant
-from pipeline.errors import DatasetError, HindcastError, RecipeError, StorageError
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.simulation.policy import Behaviour
-from pipeline.storage import files
-from pipeline.storage.location import is_remote
-from pipeline.storage.locks import one_writer
-from pipeline.workloads.caveats import Caveat
-from pipeline.workloads.folder import is_saved, save_workload
+from hindcast.pipeline.building import parts as recording
+from hindcast.pipeline.building.caveats import dataset_caveats
+from hindcast.pipeline.building.parts import BUILDING, Plan
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents.card import write_card
+from hindcast.pipeline.documents.card.coverage import Coverage, measure
+from hindcast.pipeline.documents.croissant import write_croissant
+from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError, StorageError
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.workloads.folder import is_saved, save_workload
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,16 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.building.parts import Plan
-from pipeline.documents.card.coverage import Coverage
-from pipeline.recipes.caveats import sample, trace_caveats
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.seeds import generator
-from pipeline.workloads import caveats
-from pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.building.parts import Plan
+from hindcast.pipeline.documents.card.coverage import Coverage
+from hindcast.pipeline.recipes.caveats import sample, trace_caveats
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.workloads import caveats
+from hindcast.pipeline.workloads.caveats import Caveat
 
 _PROBED: Final = 12  # windows that rules play; with the rules of a recipe, less than a part
 

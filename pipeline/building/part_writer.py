@@ -6,13 +6,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hindcast.pipeline.building import recorder
+from hindcast.pipeline.building.recorder import Log
+from hindcast.pipeline.dataset.columns import NO_CHOICE, part_schema
+from hindcast.pipeline.simulation.kernel import TERMINATED, TRUNCATED
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.building import recorder
-from pipeline.building.recorder import Log
-from pipeline.dataset.columns import NO_CHOICE, part_schema
-from pipeline.simulation.kernel import TERMINATED, TRUNCATED
-from pipeline.simulation.spec import Spec
 
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 3

@@ -16,26 +16,25 @@ from threading import Event
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.building.part_writer import PartWriter
-from pipeline.building.recorder import Log, Recording, make_log
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.append_history import Taken
-from pipeline.dataset.columns import episodes_schema
-from pipeline.errors import DatasetError, PolicyFault, RecipeError
-from pipeline.recipes.checkpoints import FOLDER as POLICIES
-from pipeline.recipes.checkpoints import copy_policies
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.players import episode_runner
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import decision_values
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from pipeline.storage import files
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.building.part_writer import PartWriter
+from hindcast.pipeline.building.recorder import Log, Recording, make_log
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.append_history import Taken
+from hindcast.pipeline.dataset.columns import episodes_schema
+from hindcast.pipeline.errors import DatasetError, PolicyFault, RecipeError
+from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES
+from hindcast.pipeline.recipes.checkpoints import copy_policies
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.players import episode_runner
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import decision_values
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.workloads.schema import Workload
 
 Progress = Callable[[int, int], None]
 # elsewhere(plan, parts, tell) has these parts of a plan recorded by other processes, in any order,

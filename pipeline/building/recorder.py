@@ -3,22 +3,27 @@
 from typing import Final, NamedTuple
 
 import numpy as np
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation import policy
+from hindcast.pipeline.simulation.arrays import (
+    EPISODE,
+    STEPS,
+    begin_episode,
+    make_step_arrays,
+    named,
+)
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, compiled
+from hindcast.pipeline.simulation.players import EpisodeTrace
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.uncounted import uncounted
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.errors import HindcastError
-from pipeline.simulation import kernel as k
-from pipeline.simulation import policy
-from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays, named
-from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import INFEASIBLE, RUNNING, compiled
-from pipeline.simulation.players import EpisodeTrace
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
-from pipeline.simulation.uncounted import uncounted
 
 _FLOAT32: Final = types.Array(types.float32, 1, "C")
 _FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")

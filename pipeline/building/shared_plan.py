@@ -16,17 +16,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from pipeline.building import parts as recording
-from pipeline.building.parts import BUILDING, Plan
-from pipeline.dataset import manifest as mf
-from pipeline.errors import DatasetError
-from pipeline.recipes.checkpoints import inside_places
-from pipeline.recipes.loading import parse_recipe
-from pipeline.recipes.recipe import Recipe
-from pipeline.simulation.policy import Behaviour
-from pipeline.storage import files
-from pipeline.storage.location import is_remote, location
-from pipeline.workloads.folder import load_workload
+from hindcast.pipeline.building import parts as recording
+from hindcast.pipeline.building.parts import BUILDING, Plan
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.checkpoints import inside_places
+from hindcast.pipeline.recipes.loading import parse_recipe
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.workloads.folder import load_workload
 
 NAME: Final = "shared.json"
 Behaviours = Callable[[Recipe], Mapping[str, Behaviour]]

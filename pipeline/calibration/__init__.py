@@ -9,8 +9,8 @@ from typing import Final
 
 # Each module has calibrate(rules, episodes=..., seed=0, progress=None) -> polars.DataFrame.
 CALIBRATIONS: Final[Mapping[str, str]] = {
-    "deferrable": "pipeline.calibration.deferrable",
-    "multicluster": "pipeline.calibration.multicluster",
-    "rlscheduler": "pipeline.calibration.rlscheduler",
-    "thermal": "pipeline.calibration.thermal",
+    "deferrable": "hindcast.pipeline.calibration.deferrable",
+    "multicluster": "hindcast.pipeline.calibration.multicluster",
+    "rlscheduler": "hindcast.pipeline.calibration.rlscheduler",
+    "thermal": "hindcast.pipeline.calibration.thermal",
 }

@@ -16,13 +16,19 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.calibration.table import (
+    Progress,
+    Row,
+    play_windows,
+    require_two,
+    table_of,
+    table_row,
+)
+from hindcast.pipeline.scenarios.deferrable import SCENARIO
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.optimum import available, optimum
+from hindcast.pipeline.simulation.policy import Heuristic
 from numpy.typing import NDArray
-
-from pipeline.calibration.table import Progress, Row, play_windows, require_two, table_of, table_row
-from pipeline.scenarios.deferrable import SCENARIO
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.scenarios.deferrable.optimum import available, optimum
-from pipeline.simulation.policy import Heuristic
 
 BASE: Final = "deferrable"
 SETTINGS: Final[Mapping[str, DeferrableConfig]] = {
@@ -104,7 +110,7 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
-    """Return one row per setting, policy and metric (see pipeline.calibration.table).
+    """Return one row per setting, policy and metric (see hindcast.pipeline.calibration.table).
 
     All policies play the same `episodes` instances, at least 2. `policies` are the scenario's rules
     by name, of which POLICIES are run. The paper's own agent is the policy "osdec". The policies

@@ -11,12 +11,18 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.calibration.table import Progress, Row, play_windows, require_two, table_of, table_row
-from pipeline.scenarios.multicluster import SCENARIO
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.paper_scores import score_a
-from pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.calibration.table import (
+    Progress,
+    Row,
+    play_windows,
+    require_two,
+    table_of,
+    table_row,
+)
+from hindcast.pipeline.scenarios.multicluster import SCENARIO
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.paper_scores import score_a
+from hindcast.pipeline.simulation.policy import Heuristic
 
 SETTINGS: Final[Mapping[str, MulticlusterConfig]] = {
     "bernoulli": MulticlusterConfig(arrivals="bernoulli"),
@@ -68,7 +74,7 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
-    """Return one row per setting, policy and metric (see pipeline.calibration.table).
+    """Return one row per setting, policy and metric (see hindcast.pipeline.calibration.table).
 
     All policies play the same `episodes` instances, at least 2. `policies` are the scenario's rules
     by name, of which POLICIES are run. The paper's own agent is the policy "paper_agent".

@@ -6,9 +6,9 @@
                other_ajdr_percent, ajdr_ratio, score_a .. score_d
 
 The numbers are means over the windows. A ratio is the number of `other` divided by the number of
-`policy`. A score is the policy's share of 100 (pipeline.scenarios.multicluster.paper_scores). Every
-training seed of an agent has its own row; the row of the agent itself uses its mean over the seeds
-in every window.
+`policy`. A score is the policy's share of 100
+(hindcast.pipeline.scenarios.multicluster.paper_scores). Every training seed of an agent has its own
+row; the row of the agent itself uses its mean over the seeds in every window.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError, unknown_name
-from pipeline.evaluation.summary.pairing import Setting, read_settings
-from pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
-from pipeline.statistics.intervals import Array
+from hindcast.pipeline.errors import DatasetError, unknown_name
+from hindcast.pipeline.evaluation.summary.pairing import Setting, read_settings
+from hindcast.pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
+from hindcast.pipeline.statistics.intervals import Array
 
 _METRICS: Final = ("tmdl", "ajdr_percent")
 

@@ -12,20 +12,19 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.calibration.rlscheduler_published import (
+from hindcast.pipeline.calibration.rlscheduler_published import (
     BOUNDED_SLOWDOWN,
     POLICIES,
     SETTINGS,
     UTILISATION,
     printed,
 )
-from pipeline.calibration.table import Progress, Row, require_two, table_of, table_row
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios.rlscheduler import SCENARIO
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.calibration.table import Progress, Row, require_two, table_of, table_row
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios.rlscheduler import SCENARIO
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import run_episode
 
 RECIPE: Final = "queue-rlscheduler"
 LEFT_OUT: Final = ("f2", "f3", "f4", "smallest", "wfp3", "unicef", "saf")
@@ -53,7 +52,7 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
-    """Return one row per setting, policy and metric (see pipeline.calibration.table).
+    """Return one row per setting, policy and metric (see hindcast.pipeline.calibration.table).
 
     All policies play the same `episodes` sequences, at least 2; the tables have 10. `policies` are
     the scenario's rules by name. Nothing is drawn from `seed`: the program's own seed is part of

@@ -15,15 +15,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.workload_source import GENERATED
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.workloads.schema import Provenance, Workload
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.recipes.workload_source import GENERATED
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.workloads.schema import Provenance, Workload
 
 Progress: TypeAlias = Callable[[int, int], None]
 Row: TypeAlias = tuple[

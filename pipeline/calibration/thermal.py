@@ -11,15 +11,14 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.calibration.table import Progress, Row, table_of, table_row
-from pipeline.scenarios.thermal import SCENARIO
-from pipeline.scenarios.thermal.config import ThermalConfig, settled
-from pipeline.scenarios.thermal.features import OBJECTIVES, TERM
-from pipeline.scenarios.thermal.instances import Jobs, make_instance
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Heuristic
-from pipeline.workloads.schema import Provenance, Workload
+from hindcast.pipeline.calibration.table import Progress, Row, table_of, table_row
+from hindcast.pipeline.scenarios.thermal import SCENARIO
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
+from hindcast.pipeline.scenarios.thermal.features import OBJECTIVES, TERM
+from hindcast.pipeline.scenarios.thermal.instances import Jobs, make_instance
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.workloads.schema import Provenance, Workload
 
 SERVER: Final = 5
 SETTING: Final = "figure 4"
@@ -35,7 +34,7 @@ def calibrate(
     seed: int = 0,  # noqa: ARG001 - nothing is drawn
     progress: Progress | None = None,  # noqa: ARG001 - it takes milliseconds
 ) -> pl.DataFrame:
-    """Return one row per number of the record (see pipeline.calibration.table)."""
+    """Return one row per number of the record (see hindcast.pipeline.calibration.table)."""
     config = settled(ThermalConfig(preset="paper", jobs=len(_JOBS), alpha=_ALPHA, beta=_BETA))
     nothing = Workload(pl.DataFrame(), Provenance("generated"))
     environment = CompiledEnvironment(SCENARIO, config, "difference", nothing, 0)

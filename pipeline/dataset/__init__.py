@@ -1,6 +1,6 @@
 """Reading a dataset: its spec, its episodes, its decisions as tables, episodes or minibatches.
 
-    from pipeline import dataset as ds
+    from hindcast.pipeline import dataset as ds
 
     dataset = ds.open("demo/dataset")                    # or a URL: s3://bucket/demo/dataset
     dataset.spec, dataset.recipe, dataset.manifest       # what it is
@@ -19,15 +19,14 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.columns import episodes_schema
-from pipeline.dataset.decisions import Decisions
-from pipeline.dataset.episodes import Trajectory
-from pipeline.dataset.folder import DatasetFolder
-from pipeline.errors import DatasetError
-from pipeline.storage.files import read_parquet
-from pipeline.storage.location import location
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.columns import episodes_schema
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.episodes import Trajectory
+from hindcast.pipeline.dataset.folder import DatasetFolder
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.files import read_parquet
+from hindcast.pipeline.storage.location import location
 
 _LONGEST_NAME: Final = 1000  # bytes of a behaviour's name
 
@@ -68,12 +67,12 @@ class Dataset(DatasetFolder):
             DatasetError: The split is unknown (raised at once), or a part is damaged (raised when
                 the query is collected).
         """
-        from pipeline.dataset.transitions import transitions
+        from hindcast.pipeline.dataset.transitions import transitions
 
         return transitions(self, split)
 
     def iter_episodes(self, split: str | None = None) -> Iterator[Trajectory]:
-        """Yield every episode as arrays (pipeline.dataset.episodes.Trajectory).
+        """Yield every episode as arrays (hindcast.pipeline.dataset.episodes.Trajectory).
 
         One episode and one row group are in memory at a time, however long the episode.
 
@@ -83,7 +82,7 @@ class Dataset(DatasetFolder):
         Raises:
             DatasetError: The split is unknown, or a part is damaged.
         """
-        from pipeline.dataset.episodes import iter_trajectories
+        from hindcast.pipeline.dataset.episodes import iter_trajectories
 
         return iter_trajectories(self, split)
 
@@ -131,8 +130,9 @@ class Dataset(DatasetFolder):
             size: Number of decisions in a minibatch, at least 1; the last one of a pass is smaller.
             rng: Source of the random order.
             split: Name of the split.
-            k: Number of candidates K; sets are cut or padded to K as `pipeline.dataset.padding`
-                describes. None cuts nothing and pads each minibatch to its largest set.
+            k: Number of candidates K; sets are cut or padded to K as
+                `hindcast.pipeline.dataset.padding` describes. None cuts nothing and pads each
+                minibatch to its largest set.
             transitions: Whether to add the next observations (Decisions.next_*).
             images: Whether to add the images, if the scenario has them.
             buffer: Bytes that are shuffled at once.
@@ -149,7 +149,7 @@ class Dataset(DatasetFolder):
             InputError: `size`, `k`, `readers` or `buffer` is below 1, a column does not exist, or
                 `discount` is out of range or not used.
         """
-        from pipeline.dataset.batches import batches
+        from hindcast.pipeline.dataset.batches import batches
 
         return batches(
             self, size, rng, split=split, k=k, transitions=transitions, images=images,
@@ -159,7 +159,7 @@ class Dataset(DatasetFolder):
 
 
 def open(path: str | Path) -> Dataset:  # noqa: A001 - it is called through the module
-    """Open a dataset: a folder, or a URL of a store (`pipeline.storage.location`).
+    """Open a dataset: a folder, or a URL of a store (`hindcast.pipeline.storage.location`).
 
     Only the manifest and the table of episodes are read; `hindcast verify` checks the rest. Raises
     DatasetError if the folder is not a finished dataset, InputError if the URL cannot be used.

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from pipeline.dataset.manifest import Manifest
-from pipeline.errors import DatasetError
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import RECORDED
+from hindcast.pipeline.dataset.manifest import Manifest
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import RECORDED
 
 _SAME: Final = ("scenario", "objective", "seed", "config", "trace")  # in all recipes of a dataset
 

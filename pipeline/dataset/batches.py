@@ -15,16 +15,15 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow.parquet as pq
+from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
+from hindcast.pipeline.dataset.decisions import ON_REQUEST, Decisions
+from hindcast.pipeline.dataset.folder import DatasetFolder
+from hindcast.pipeline.dataset.part import Block, open_part, read_block, read_first_row
+from hindcast.pipeline.dataset.reward_sums import Discount, carried_sums, sums_of
+from hindcast.pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
+from hindcast.pipeline.errors import DatasetError, InputError, did_you_mean
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
-from pipeline.dataset.decisions import ON_REQUEST, Decisions
-from pipeline.dataset.folder import DatasetFolder
-from pipeline.dataset.part import Block, open_part, read_block, read_first_row
-from pipeline.dataset.reward_sums import Discount, carried_sums, sums_of
-from pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
-from pipeline.errors import DatasetError, InputError, did_you_mean
-from pipeline.simulation.spec import Spec
 
 _REFILL: Final = 0.5  # refill when this share of the decisions of the last shuffle is left
 _FOOTERS: Final = 256  # footers kept in memory; a real one takes 100 kB

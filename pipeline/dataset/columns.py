@@ -5,8 +5,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
-
-from pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.spec import Spec
 
 
 def episodes_schema(spec: Spec) -> dict[str, pl.DataType]:

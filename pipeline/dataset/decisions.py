@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.simulation.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Decisions:
     Attributes:
         context: (D, C) float32, features of the moment.
         candidates: (D, K, F) float32, features of the candidates; with G further columns
-            (D, K, F + G), see `pipeline.dataset.sampling.FurtherColumns`.
+            (D, K, F + G), see `hindcast.pipeline.dataset.sampling.FurtherColumns`.
         mask: (D, K) bool, true for a candidate that is feasible and not padding.
         drawn: (D,) int64, number of feasible candidates before the cut to K.
         choice: (D,) int64, position of the chosen candidate among the K.

@@ -5,12 +5,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.folder import DatasetFolder
+from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.errors import DatasetError
 from numpy.typing import NDArray
-
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.dataset.folder import DatasetFolder
-from pipeline.dataset.part import Block
-from pipeline.errors import DatasetError
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.dataset import manifest as mf
-from pipeline.errors import DatasetError
-from pipeline.storage.files import make_folder, read_json, read_parquet, write_json, write_parquet
-from pipeline.storage.guards import require_file
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.files import (
+    make_folder,
+    read_json,
+    read_parquet,
+    write_json,
+    write_parquet,
+)
+from hindcast.pipeline.storage.guards import require_file
 
 FOLDER: Final = "estimated_propensities"
 MODEL: Final = "model.json"

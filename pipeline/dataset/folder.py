@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Final, Self
 
 import polars as pl
-
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.part import Block, read_blocks
-from pipeline.errors import DatasetError
-from pipeline.recipes.recipe import Recipe
-from pipeline.simulation.spec import Spec
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.part import Block, read_blocks
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.simulation.spec import Spec
 
 LEFT_OUT: Final = "left out"  # split of episodes that a view leaves out
 

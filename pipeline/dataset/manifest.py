@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import DatasetError
-from pipeline.recipes.checkpoints import checkpoint_places
-from pipeline.recipes.loading import parse_recipe
-from pipeline.recipes.recipe import Origin, Recipe
-from pipeline.recipes.settings import read_settings
-from pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
-from pipeline.storage.files import json_text, sha256_text
-from pipeline.storage.files import read_manifest as read_manifest_json
-from pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
-from pipeline.storage.versions import package_versions, version
-from pipeline.workloads import caveats as cv
-from pipeline.workloads.schema import read_provenance
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.checkpoints import checkpoint_places
+from hindcast.pipeline.recipes.loading import parse_recipe
+from hindcast.pipeline.recipes.recipe import Origin, Recipe
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
+from hindcast.pipeline.storage.files import json_text, sha256_text
+from hindcast.pipeline.storage.files import read_manifest as read_manifest_json
+from hindcast.pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
+from hindcast.pipeline.storage.versions import package_versions, version
+from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads.schema import read_provenance
 
 KIND: Final = "dataset"
 VERSION: Final = 1

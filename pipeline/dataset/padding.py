@@ -50,10 +50,10 @@ def pad(
     """Fill `out` with the candidates of `rows` (D,), of which `choice` (D,) was chosen, or -1.
 
     `offsets` (R + 1,) point into `candidates` (V, F), `feasible` (V,) and, if `out` has room for
-    them, `probabilities` (V,), as in `pipeline.dataset.part.Block`. Only sets larger than K draw
-    from `rng`. The other K - 1 are drawn uniformly, so given the K the choice was the behaviour's
-    with its probabilities divided by their sum. Raises IndexError if an index is out of bounds,
-    which the compiled loop does not check.
+    them, `probabilities` (V,), as in `hindcast.pipeline.dataset.part.Block`. Only sets larger than
+    K draw from `rng`. The other K - 1 are drawn uniformly, so given the K the choice was the
+    behaviour's with its probabilities divided by their sum. Raises IndexError if an index is out of
+    bounds, which the compiled loop does not check.
     """
     inside = len(rows) == 0 or (rows.min() >= 0 and rows.max() + 1 < len(offsets))
     room = len(out.candidates) == len(out.mask) == len(out.choice) == len(out.drawn) == len(rows)

@@ -20,13 +20,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hindcast.pipeline.dataset.columns import NO_CHOICE, part_schema
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.guards import require_parquet
+from hindcast.pipeline.storage.location import is_remote
 from numpy.typing import NDArray
-
-from pipeline.dataset.columns import NO_CHOICE, part_schema
-from pipeline.errors import DatasetError
-from pipeline.simulation.spec import Spec
-from pipeline.storage.guards import require_parquet
-from pipeline.storage.location import is_remote
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from hindcast.pipeline.dataset.part import Block, part_errors
+from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
 from numpy.typing import NDArray
-
-from pipeline.dataset.part import Block, part_errors
-from pipeline.statistics.returns import discounted_sums, step_discounts
 
 Floats = NDArray[np.float64]
 

@@ -8,15 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
+from hindcast.pipeline.dataset.decisions import Decisions, make_columns
+from hindcast.pipeline.dataset.padding import Padded, pad
+from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
-from pipeline.dataset.decisions import Decisions, make_columns
-from pipeline.dataset.padding import Padded, pad
-from pipeline.dataset.part import Block
-from pipeline.errors import DatasetError
-from pipeline.statistics.returns import discounted_sums, step_discounts
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hindcast.pipeline.dataset.columns import part_schema
+from hindcast.pipeline.dataset.folder import DatasetFolder
+from hindcast.pipeline.dataset.part import open_part, part_errors
+from hindcast.pipeline.errors import DatasetError
 from polars.io.plugins import register_io_source
-
-from pipeline.dataset.columns import part_schema
-from pipeline.dataset.folder import DatasetFolder
-from pipeline.dataset.part import open_part, part_errors
-from pipeline.errors import DatasetError
 
 _OBSERVED: Final = ("time_s", "context", "image", "candidates", "feasible")
 _NEXT: Final = "next_"
@@ -28,7 +27,7 @@ def transitions(dataset: DatasetFolder, split: str | None) -> pl.LazyFrame:
     """Return the lazy table of `Dataset.transitions`.
 
     It is a custom source: with `shift` polars would have to hold whole columns, and its readers
-    cannot read the stores of `pipeline.storage.location`.
+    cannot read the stores of `hindcast.pipeline.storage.location`.
     """
     episodes = dataset.episodes(split)
     numbers = episodes["episode"].implode()

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
-
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.columns import part_schema
-from pipeline.documents.terms import terms
-from pipeline.simulation.spec import Feature, Spec
-from pipeline.storage.files import write_json
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.columns import part_schema
+from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.pipeline.storage.files import write_json
 
 NAME: Final = "croissant.json"
 _PARQUET: Final = "application/x-parquet"
@@ -86,7 +85,7 @@ def write_croissant(folder: Path, manifest: mf.Manifest) -> None:
 
 def croissant(manifest: mf.Manifest) -> dict[str, Any]:
     """Return the metadata of a dataset, which depends on the manifest alone."""
-    from pipeline.dataset.columns import episodes_schema
+    from hindcast.pipeline.dataset.columns import episodes_schema
 
     recipe, spec, of = manifest.recipe, manifest.spec, terms(manifest)
     table = pl.DataFrame(schema=episodes_schema(spec)).to_arrow().schema

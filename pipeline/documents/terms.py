@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.dataset.manifest import Manifest
-from pipeline.documents.card.header import licence_of
-from pipeline.scenarios import load_scenario
-from pipeline.traces import FORMATS
+from hindcast.pipeline.dataset.manifest import Manifest
+from hindcast.pipeline.documents.card.header import licence_of
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.traces import FORMATS
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,29 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-
-from pipeline.errors import unknown_name
-from pipeline.estimators.doubly_robust import direct_method, doubly_robust, weighted_doubly_robust
-from pipeline.estimators.episodes import LoggedEpisodes
-from pipeline.estimators.estimate import Draft, Estimate, Settings, finish
-from pipeline.estimators.importance import (
+from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.estimators.doubly_robust import (
+    direct_method,
+    doubly_robust,
+    weighted_doubly_robust,
+)
+from hindcast.pipeline.estimators.episodes import LoggedEpisodes
+from hindcast.pipeline.estimators.estimate import Draft, Estimate, Settings, finish
+from hindcast.pipeline.estimators.importance import (
     importance_sampling,
     per_decision,
     self_normalised,
     self_normalised_per_decision,
 )
-from pipeline.estimators.intervals import Concentration
-from pipeline.estimators.logged_policies import LoggedPolicies
-from pipeline.estimators.marginalised import minimax_weights
-from pipeline.estimators.policy_regression import policy_regression
-from pipeline.estimators.windows import paired_importance_sampling, paired_self_normalised, tempered
+from hindcast.pipeline.estimators.intervals import Concentration
+from hindcast.pipeline.estimators.logged_policies import LoggedPolicies
+from hindcast.pipeline.estimators.marginalised import minimax_weights
+from hindcast.pipeline.estimators.policy_regression import policy_regression
+from hindcast.pipeline.estimators.windows import (
+    paired_importance_sampling,
+    paired_self_normalised,
+    tempered,
+)
 
 __all__ = [
     "ESTIMATORS", "Concentration", "Estimate", "Estimator", "LoggedEpisodes", "LoggedPolicies",

@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.logged_policies import LoggedPolicies
+from hindcast.pipeline.statistics.returns import step_discounts
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.estimators.logged_policies import LoggedPolicies
-from pipeline.statistics.returns import step_discounts
 
 Array = NDArray[np.float64]
 

@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.estimators.episodes import LARGEST_LOG, LoggedEpisodes
-from pipeline.estimators.intervals import (
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.episodes import LARGEST_LOG, LoggedEpisodes
+from hindcast.pipeline.estimators.intervals import (
     Concentration,
     Replicate,
     bootstrap,
     empirical_bernstein,
     hoeffding,
 )
+from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

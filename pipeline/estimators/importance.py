@@ -15,10 +15,9 @@ Thomas, "Safe Reinforcement Learning", 2015.
 from dataclasses import dataclass
 
 import numpy as np
+from hindcast.pipeline.estimators.episodes import LoggedEpisodes
+from hindcast.pipeline.estimators.estimate import Draft, Settings, exp_weights
 from numpy.typing import NDArray
-
-from pipeline.estimators.episodes import LoggedEpisodes
-from pipeline.estimators.estimate import Draft, Settings, exp_weights
 
 Array = NDArray[np.float64]
 

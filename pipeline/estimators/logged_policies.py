@@ -22,10 +22,9 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.selection import ranks
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.estimators.selection import ranks
 
 Array = NDArray[np.float64]
 

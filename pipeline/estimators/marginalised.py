@@ -19,11 +19,10 @@ The system itself contains the discounts, so the weights are those of discounted
 """
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.episodes import LoggedEpisodes
+from hindcast.pipeline.estimators.estimate import Draft, Settings
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.estimators.episodes import LoggedEpisodes
-from pipeline.estimators.estimate import Draft, Settings
 
 Array = NDArray[np.float64]
 

@@ -20,13 +20,12 @@ regression again, so the interval leaves out the error of the similarity itself.
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.episodes import LoggedEpisodes
+from hindcast.pipeline.estimators.estimate import Draft, Settings
+from hindcast.pipeline.estimators.logged_policies import normal_scores
+from hindcast.pipeline.estimators.selection import ranks
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.estimators.episodes import LoggedEpisodes
-from pipeline.estimators.estimate import Draft, Settings
-from pipeline.estimators.logged_policies import normal_scores
-from pipeline.estimators.selection import ranks
 
 Array = NDArray[np.float64]
 

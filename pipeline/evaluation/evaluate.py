@@ -19,21 +19,20 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.dataset.manifest import versions
-from pipeline.errors import DatasetError, PolicyFault, RecipeError, StorageError
-from pipeline.recipes.caveats import trace_caveats
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Episode, Planner, plays_episodes, run_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Outcome, Spec
-from pipeline.storage.files import (
+from hindcast.pipeline.dataset.manifest import versions
+from hindcast.pipeline.errors import DatasetError, PolicyFault, RecipeError, StorageError
+from hindcast.pipeline.recipes.caveats import trace_caveats
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import Episode, Planner, plays_episodes, run_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Outcome, Spec
+from hindcast.pipeline.storage.files import (
     is_partial,
     make_folder,
     read_json,
@@ -45,10 +44,17 @@ from pipeline.storage.files import (
     write_atomically,
     write_json,
 )
-from pipeline.storage.locks import one_writer
-from pipeline.storage.provenance import Record, as_records, described, joined, key_of, provenance
-from pipeline.workloads import caveats as cv
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.storage.provenance import (
+    Record,
+    as_records,
+    described,
+    joined,
+    key_of,
+    provenance,
+)
+from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads.schema import Workload
 
 SCORES: Final = "scores.parquet"
 EVALUATION: Final = "evaluation.json"
@@ -90,7 +96,8 @@ class Entrant:
         digest: SHA-256 of the weights of a learned policy, or of the source of an own policy.
         code: File and name of a policy of the user's own; None for any other.
         episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
-        trained: Sessions of the training of a learned policy, see `pipeline.storage.provenance`.
+        trained: Sessions of the training of a learned policy, see
+            `hindcast.pipeline.storage.provenance`.
         learned_from: Digest of the recipe whose windows a learned policy was trained on.
         delivered: "agent" or "rule": what the gate of its training delivered; "" for any other.
     """

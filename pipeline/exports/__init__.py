@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pipeline.errors import InputError, StorageError, unknown_name
-from pipeline.plugins import Registry
+from hindcast.pipeline.errors import InputError, StorageError, unknown_name
+from hindcast.pipeline.plugins import Registry
 
 Progress: TypeAlias = Callable[[int, int], None]  # (parts done, parts in all)
 
@@ -63,33 +63,34 @@ _PADDED_LOSS: Final = "lists of different lengths (padded to K)"
 EXPORTS: Final = Registry("exports", {
     "huggingface": Export(
         "huggingface",
-        "pipeline.exports.huggingface",
+        "hindcast.pipeline.exports.huggingface",
         "folder for Hugging Face datasets, with configs decisions and episodes",
         "the manifest with its checksums, and the workload: `verify` needs the dataset itself",
     ),
     "croissant": Export(
         "croissant",
-        "pipeline.exports.croissant",
+        "hindcast.pipeline.exports.croissant",
         "the Parquet files of the dataset with croissant.json, JSON-LD of Croissant 1.1",
         "the manifest and the workload: `verify` needs the dataset itself",
     ),
     "minari": Export(
         "minari",
-        "pipeline.exports.minari",
+        "hindcast.pipeline.exports.minari",
         "HDF5 in the layout of Minari; MINARI_DATASETS_PATH is set to PATH",
         f"{_PADDED_LOSS}, columns by name, licence, citation, checksums, recipe",
         pads=True,
     ),
     "d3rlpy": Export(
         "d3rlpy",
-        "pipeline.exports.d3rlpy",
-        "folder of .npy arrays for MDPDataset; policies.offline.d3rlpy_replay_buffer reads it",
+        "hindcast.pipeline.exports.d3rlpy",
+        "folder of .npy arrays for MDPDataset; "
+        "hindcast.policies.offline.d3rlpy_replay_buffer reads it",
         f"{_PADDED_LOSS}, columns by name, outcomes, reward terms; rewards are float32",
         pads=True,
     ),
     "d4rl": Export(
         "d4rl",
-        "pipeline.exports.d4rl",
+        "hindcast.pipeline.exports.d4rl",
         "one HDF5 file of transitions under D4RL's names",
         f"{_PADDED_LOSS}, outcomes of episodes",
         folder=False,
@@ -97,14 +98,14 @@ EXPORTS: Final = Registry("exports", {
     ),
     "history": Export(
         "history",
-        "pipeline.exports.history",
+        "hindcast.pipeline.exports.history",
         "JSON of the thermal report, with states before decisions (scenario thermal only)",
         "propensities, reward terms, ends of episodes, the calendar's columns",
         folder=False,
     ),
     "csv": Export(
         "csv",
-        "pipeline.exports.csv",
+        "hindcast.pipeline.exports.csv",
         "episodes.csv, decisions.csv, candidates.csv (one row per candidate)",
         "images, column types, NaN apart from null in some readers",
     ),
@@ -146,9 +147,9 @@ def export(
     if candidates is not None and candidates < 1:
         raise InputError(f"--candidates {candidates}: expected at least 1")
 
-    import pipeline.dataset as ds
-    from pipeline.storage.location import location
-    from pipeline.storage.locks import writing
+    import hindcast.pipeline.dataset as ds
+    from hindcast.pipeline.storage.location import location
+    from hindcast.pipeline.storage.locks import writing
 
     opened, out = ds.open(dataset), location(out)
     _refuse_inside(opened.folder, out)
@@ -168,7 +169,7 @@ def known_export(name: str) -> Export:
 
 def _refuse_inside(folder: Path, out: Path) -> None:
     """Raise StorageError if the export would be inside the dataset."""
-    from pipeline.storage.location import is_remote
+    from hindcast.pipeline.storage.location import is_remote
 
     if is_remote(folder) or is_remote(out):
         inside = f"{out}/".startswith(f"{folder}/")

@@ -4,9 +4,9 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from pipeline.dataset.manifest import CARD, FileEntry
-from pipeline.errors import DatasetError
-from pipeline.storage.guards import require_file
+from hindcast.pipeline.dataset.manifest import CARD, FileEntry
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.guards import require_file
 
 _CHUNK: Final = 1 << 20
 _LARGEST_CARD: Final = 16 << 20

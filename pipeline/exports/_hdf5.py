@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hindcast.pipeline.storage.extras import missing
 from numpy.typing import NDArray
-
-from pipeline.storage.extras import missing
 
 
 def load_h5py() -> Any:

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.padding import pick
+from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.documents.card.coverage import row_groups
+from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.exports import Progress
+from hindcast.pipeline.simulation.seeds import generator
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.dataset.padding import pick
-from pipeline.dataset.part import Block
-from pipeline.documents.card.coverage import row_groups
-from pipeline.documents.terms import terms
-from pipeline.exports import Progress
-from pipeline.simulation.seeds import generator
 
 _BYTES: Final = 32 << 20  # bytes of padded candidates at once
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.errors import StorageError
-from pipeline.exports import ExportResult
-from pipeline.storage.files import make_folder, storage_errors
-from pipeline.storage.location import is_remote
+from hindcast.pipeline.errors import StorageError
+from hindcast.pipeline.exports import ExportResult
+from hindcast.pipeline.storage.files import make_folder, storage_errors
+from hindcast.pipeline.storage.location import is_remote
 
 README = "README.md"
 
@@ -62,7 +62,7 @@ def new_file(out: Path) -> Iterator[Path]:
         what = "is a folder, expected the name of a new file" if out.is_dir() else "exists already"
         raise StorageError(f"{out}: {what}; choose another --out")
     if is_remote(out):
-        from pipeline.storage.remote import upload
+        from hindcast.pipeline.storage.remote import upload
 
         with _scratch() as scratch:
             temporary = scratch / out.name
@@ -113,7 +113,7 @@ def _scratch() -> Iterator[Path]:
 
 
 def _upload(folder: Path, out: Path) -> None:
-    from pipeline.storage.remote import upload
+    from hindcast.pipeline.storage.remote import upload
 
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     for name in sorted(names, key=README.__eq__):

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.exports import Progress
+from hindcast.pipeline.exports._padding import Rows, padded
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.exports import Progress
-from pipeline.exports._padding import Rows, padded
-from pipeline.simulation.spec import Spec
 
 _PLAIN: Final = (
     "episode", "step", "time_s", "propensity", "reward", "terms", "elapsed_s", "terminated",

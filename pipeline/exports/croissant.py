@@ -28,16 +28,16 @@ Source: MLCommons, "Croissant Format Specification", version 1.1.
 
 from pathlib import Path
 
-from pipeline.dataset import Dataset
-from pipeline.dataset import manifest as mf
-from pipeline.documents.croissant import write_croissant
-from pipeline.exports import ExportResult, Progress
-from pipeline.exports._copying import card_of, copy_checked
-from pipeline.exports._target import new_folder, result
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents.croissant import write_croissant
+from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._copying import card_of, copy_checked
+from hindcast.pipeline.exports._target import new_folder, result
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raise as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
     del candidates
     manifest = dataset.manifest
     with new_folder(out) as temporary:

@@ -19,17 +19,16 @@ from typing import IO
 
 import numpy as np
 import polars as pl
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.dataset.part import Block
-from pipeline.exports import ExportResult, Progress
-from pipeline.exports._target import new_folder, result
-from pipeline.simulation.spec import Spec
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.simulation.spec import Spec
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raise as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
     del candidates
     spec, parts = dataset.spec, len(dataset.manifest.parts)
     with new_folder(out) as temporary:

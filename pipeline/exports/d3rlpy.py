@@ -16,10 +16,10 @@
 
 The mask is a part of the observation, since d3rlpy has no other place for it. Arrays can be mapped
 into memory (`mmap_mode="r"`) and hold no objects, so nothing is unpickled.
-`policies.offline.d3rlpy_replay_buffer` reads the folder. The next observation of row t is row t +
-1, or the episode's last observation. MDPDataset has no place for last observations, so its buffers
-drop the last decision of an episode that was cut off; mini-batches of
-`policies.offline.d3rlpy_replay_buffer` keep it.
+`hindcast.policies.offline.d3rlpy_replay_buffer` reads the folder. The next observation of row t is
+row t + 1, or the episode's last observation. MDPDataset has no place for last observations, so its
+buffers drop the last decision of an episode that was cut off; mini-batches of
+`hindcast.policies.offline.d3rlpy_replay_buffer` keep it.
 
 What is lost: lists of different lengths (padded to K), outcomes, reward terms, behaviours and
 splits as columns; rewards are float32, as d3rlpy's networks have them.
@@ -30,22 +30,21 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._padding import Padding, Rows, choose_padding, described, padded
+from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.storage.files import json_text
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.documents.terms import terms
-from pipeline.errors import DatasetError
-from pipeline.exports import ExportResult, Progress
-from pipeline.exports._padding import Padding, Rows, choose_padding, described, padded
-from pipeline.exports._target import new_folder, result
-from pipeline.storage.files import json_text
 
 SHAPE: Final = "shape.json"
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raise as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
     with new_folder(out) as temporary:
         padding = choose_padding(dataset, candidates)
         counts, arrays = dataset.manifest.counts, dict[str, _Array]()
@@ -148,7 +147,7 @@ With Hindcast installed, observations come as `[context, candidates, mask]`, and
 an episode was cut off keep their next observation:
 
 ```python
-from policies.offline.d3rlpy_replay_buffer import mini_batches, replay_buffer
+from hindcast.policies.offline.d3rlpy_replay_buffer import mini_batches, replay_buffer
 buffer = replay_buffer(".")
 batch = next(mini_batches(".", 256, np.random.default_rng(0)))
 ```

@@ -29,16 +29,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._hdf5 import append, load_h5py, new_hdf5
+from hindcast.pipeline.exports._padding import choose_padding, described
+from hindcast.pipeline.exports._target import new_file, result
+from hindcast.pipeline.exports._transitions import transitions
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.documents.terms import terms
-from pipeline.exports import ExportResult, Progress
-from pipeline.exports._hdf5 import append, load_h5py, new_hdf5
-from pipeline.exports._padding import choose_padding, described
-from pipeline.exports._target import new_file, result
-from pipeline.exports._transitions import transitions
-from pipeline.simulation.spec import Spec
 
 _NAMES: Final = {
     "observation": "observations",
@@ -59,7 +58,7 @@ _FILTERS: Final = {"compression": "gzip", "compression_opts": 4, "shuffle": True
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the file `out`; raise as `pipeline.exports.export`."""
+    """Write the file `out`; raise as `hindcast.pipeline.exports.export`."""
     h5py = load_h5py()
     with new_file(out) as temporary:
         padding = choose_padding(dataset, candidates)

@@ -22,20 +22,19 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from pipeline.building.part_writer import part_file
-from pipeline.dataset import Dataset
-from pipeline.documents.card.coverage import row_groups
-from pipeline.documents.card.header import config_lines, quoted, size_category
-from pipeline.documents.terms import terms
-from pipeline.exports import ExportResult, Progress
-from pipeline.exports._copying import card_of, copy_checked
-from pipeline.exports._target import new_folder, result
-from pipeline.storage.files import table_writer
+from hindcast.pipeline.building.part_writer import part_file
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.documents.card.coverage import row_groups
+from hindcast.pipeline.documents.card.header import config_lines, quoted, size_category
+from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._copying import card_of, copy_checked
+from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.storage.files import table_writer
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raise as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
     del candidates
     splits = list(dict.fromkeys(dataset.episodes()["split"]))
     with new_folder(out) as temporary:

@@ -37,18 +37,17 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._hdf5 import append, load_h5py, new_hdf5
+from hindcast.pipeline.exports._padding import Padding, Rows, choose_padding, padded
+from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.recipes.known import known_recipes
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.simulation.spec import Feature, Spec
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.exports import ExportResult, Progress
-from pipeline.exports._hdf5 import append, load_h5py, new_hdf5
-from pipeline.exports._padding import Padding, Rows, choose_padding, padded
-from pipeline.exports._target import new_folder, result
-from pipeline.recipes.known import known_recipes
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import Recipe
-from pipeline.simulation.spec import Feature, Spec
 
 LAYOUT: Final = "0.5.4"  # the version of Minari whose layout this is
 _COMPRESSION: Final = {"compression": "gzip", "compression_opts": 1}  # a 30th of the size; quicker
@@ -56,7 +55,7 @@ _FLOATS: Final = ("propensity", "elapsed_s", "time_s")
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
-    """Write the folder `out`; raise as `pipeline.exports.export`."""
+    """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
     load_h5py()  # before a folder is made
     with new_folder(out) as temporary:
         data = temporary / dataset_id(dataset.manifest.name) / "data"
@@ -172,7 +171,7 @@ def _environment(recipe: Recipe, candidates: int) -> dict[str, str]:
         return {}
     spec: dict[str, Any] = {
         "id": "hindcast/Recipe-v0",
-        "entry_point": "pipeline.gymnasium_env.single:SchedulingEnv",
+        "entry_point": "hindcast.pipeline.gymnasium_env.single:SchedulingEnv",
         "reward_threshold": None,
         "nondeterministic": False,
         "max_episode_steps": None,

@@ -1,6 +1,6 @@
 """Many episodes in arrays, advanced and observed by one compiled call.
 
-    memory      ints (E, I), floats (E, J)               see pipeline.simulation.kernel
+    memory      ints (E, I), floats (E, J)               see hindcast.pipeline.simulation.kernel
     buffers     context, image, candidates, feasible     what `observe` fills and updates, float64
     shown       context, candidates, mask, image         the same as a learner gets it, padded to K
     results     reward, elapsed_s, terminated, ...       of the last call, (E,)
@@ -11,14 +11,13 @@ An episode whose flag `begins` is set is only observed, because its memory is ne
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, OUTCOME_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.simulation import kernel as k
-from pipeline.simulation.functions import OBSERVE_CELL, OUTCOME_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
 
 _BYTES2: Final = types.Array(types.uint8, 2, "C")
 _MASK2: Final = types.Array(types.boolean, 2, "C")

@@ -6,16 +6,15 @@ from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
+from hindcast.pipeline.errors import InputError, did_you_mean
+from hindcast.pipeline.recipes.loading import as_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.simulation.spec import Feature, Spec
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError, did_you_mean
-from pipeline.recipes.loading import as_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.scenario import Instance
-from pipeline.simulation.spec import Feature, Spec
 
 INVALID_LIMIT: Final = 1000  # consecutive infeasible actions
 RENDER_MODES: Final = ("rgb_array", "ansi")

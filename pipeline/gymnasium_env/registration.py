@@ -8,8 +8,8 @@ simulators are loaded when an environment is made.
 from collections.abc import Mapping
 from typing import Any, Final
 
-SINGLE: Final = "pipeline.gymnasium_env.single:SchedulingEnv"
-VECTOR: Final = "pipeline.gymnasium_env.vector:SchedulingVectorEnv"
+SINGLE: Final = "hindcast.pipeline.gymnasium_env.single:SchedulingEnv"
+VECTOR: Final = "hindcast.pipeline.gymnasium_env.vector:SchedulingVectorEnv"
 # Arguments of the environments by id. `recipe` can be replaced, `scenario` is what it must have.
 ENVIRONMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "hindcast/Binpack-v0": {"scenario": "binpack", "recipe": "binpack-synthetic-v1"},

@@ -6,13 +6,17 @@ from typing import Any, SupportsFloat, TypeAlias
 
 import gymnasium
 import numpy as np
+from hindcast.pipeline.errors import InfeasibleChoice
+from hindcast.pipeline.gymnasium_env.problem import (
+    INVALID_LIMIT,
+    RENDER_MODES,
+    Problem,
+    check_options,
+)
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.simulation.environment import CompiledEnvironment, Observation
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.errors import InfeasibleChoice
-from pipeline.gymnasium_env.problem import INVALID_LIMIT, RENDER_MODES, Problem, check_options
-from pipeline.recipes.recipe import Recipe
-from pipeline.simulation.environment import CompiledEnvironment, Observation
-from pipeline.simulation.spec import Spec
 
 Shown: TypeAlias = dict[str, NDArray[Any]]  # an observation
 Transition: TypeAlias = tuple[Shown, SupportsFloat, bool, bool, dict[str, Any]]
@@ -134,7 +138,7 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
         Raises:
             InfeasibleChoice: There is no observation before the first reset.
         """
-        from pipeline.gymnasium_env.rendering import View, frame
+        from hindcast.pipeline.gymnasium_env.rendering import View, frame
 
         if self.render_mode is None:
             return None

@@ -9,14 +9,18 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
+from hindcast.pipeline.errors import HindcastError, InfeasibleChoice, InputError
+from hindcast.pipeline.gymnasium_env.batch import EpisodeBatch
+from hindcast.pipeline.gymnasium_env.problem import (
+    INVALID_LIMIT,
+    RENDER_MODES,
+    Problem,
+    check_options,
+)
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import ArrayLike, NDArray
-
-from pipeline.errors import HindcastError, InfeasibleChoice, InputError
-from pipeline.gymnasium_env.batch import EpisodeBatch
-from pipeline.gymnasium_env.problem import INVALID_LIMIT, RENDER_MODES, Problem, check_options
-from pipeline.recipes.recipe import Recipe
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.spec import Spec
 
 Shown: TypeAlias = dict[str, NDArray[Any]]  # observations of all environments
 Info: TypeAlias = dict[str, Any]
@@ -163,7 +167,7 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a picture (H, W, 3) uint8, or text, of every environment; None without a mode."""
-        from pipeline.gymnasium_env.rendering import View, frame
+        from hindcast.pipeline.gymnasium_env.rendering import View, frame
 
         if self.render_mode is None:
             return None

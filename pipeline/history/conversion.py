@@ -14,17 +14,16 @@ A history does not end, it just stops: the last decision of every episode is mar
 """
 
 import numpy as np
+from hindcast.pipeline.building import recorder
+from hindcast.pipeline.building.recorder import Log, make_log
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.history import records as h
+from hindcast.pipeline.history.records import History, States
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
+from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
+from hindcast.pipeline.simulation.kernel import RUNNING, TRUNCATED
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.building import recorder
-from pipeline.building.recorder import Log, make_log
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.history import records as h
-from pipeline.history.records import History, States
-from pipeline.scenarios.thermal.config import ThermalConfig
-from pipeline.scenarios.thermal.features import MOMENT, ROW
-from pipeline.simulation.kernel import RUNNING, TRUNCATED
-from pipeline.simulation.spec import Spec
 
 
 def episodes(history: History) -> list[range]:

@@ -1,7 +1,7 @@
 """Dataset folders made from a history file: ingestion and verification.
 
     OUT/
-      data/part-00000.parquet   the records as decisions (pipeline.history.conversion)
+      data/part-00000.parquet   the records as decisions (hindcast.pipeline.history.conversion)
       episodes.parquet          one row per episode; outcomes are NaN: they were not recorded
       recorded.parquet          the records themselves, in float64: writing them as a history file
                                 again gives the same values
@@ -22,29 +22,34 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.building.build import BuildResult, counts_of, describe, result_of, write_episodes
-from pipeline.building.part_writer import PartWriter
-from pipeline.building.parts import BUILDING, DATA, PLAN
-from pipeline.building.recorder import N_ELAPSED, Log
-from pipeline.dataset import Dataset
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.columns import episodes_schema
-from pipeline.dataset.part import Block, read_blocks
-from pipeline.errors import DatasetError, StorageError, VerificationFailed
-from pipeline.history import records as h
-from pipeline.history.conversion import episodes, to_log
-from pipeline.history.records import ELSEWHERE, RECORDED, History, read_history
-from pipeline.history.records_table import read_table, to_table
-from pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal.config import ThermalConfig
-from pipeline.simulation.spec import Spec
-from pipeline.storage import files
-from pipeline.storage.locks import one_writer
-from pipeline.traces.first_look import source_file
-from pipeline.workloads.folder import save_workload
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.pipeline.building.build import (
+    BuildResult,
+    counts_of,
+    describe,
+    result_of,
+    write_episodes,
+)
+from hindcast.pipeline.building.part_writer import PartWriter
+from hindcast.pipeline.building.parts import BUILDING, DATA, PLAN
+from hindcast.pipeline.building.recorder import N_ELAPSED, Log
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.columns import episodes_schema
+from hindcast.pipeline.dataset.part import Block, read_blocks
+from hindcast.pipeline.errors import DatasetError, StorageError, VerificationFailed
+from hindcast.pipeline.history import records as h
+from hindcast.pipeline.history.conversion import episodes, to_log
+from hindcast.pipeline.history.records import ELSEWHERE, RECORDED, History, read_history
+from hindcast.pipeline.history.records_table import read_table, to_table
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.traces.first_look import source_file
+from hindcast.pipeline.workloads.folder import save_workload
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 BEHAVIOUR: Final = "recorded"
 _NOTES: Final = (

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.errors import InputError, nearest
+from hindcast.pipeline.storage.guards import require_file
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError, nearest
-from pipeline.storage.guards import require_file
 
 RECORDED: Final = "recorded.parquet"
 ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.history import records as h
+from hindcast.pipeline.history.records import History, States
+from hindcast.pipeline.storage.files import read_parquet
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.history import records as h
-from pipeline.history.records import History, States
-from pipeline.storage.files import read_parquet
 
 
 def to_table(history: History) -> pl.DataFrame:

@@ -8,14 +8,13 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents.card.coverage import row_groups
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.files import is_partial
 from numpy.typing import NDArray
-
-from pipeline import dataset as ds
-from pipeline.dataset import Dataset
-from pipeline.dataset import manifest as mf
-from pipeline.documents.card.coverage import row_groups
-from pipeline.simulation.spec import Spec
-from pipeline.storage.files import is_partial
 
 _CHUNK: Final = 1 << 20
 _KEY: Final = ("split", "behaviour", "seed", "window", "nth")  # nth of equal episodes of appends

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from pipeline.documents.attributes import attributes
-from pipeline.recipes.recipe import OF_THIS_MACHINE, Recipe, TrainRecipe
-from pipeline.recipes.settings import read_settings
-from pipeline.recipes.workload_source import SYNTHETIC
-from pipeline.settings.ranges import range_of
+from hindcast.pipeline.documents.attributes import attributes
+from hindcast.pipeline.recipes.recipe import OF_THIS_MACHINE, Recipe, TrainRecipe
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.recipes.workload_source import SYNTHETIC
+from hindcast.pipeline.settings.ranges import range_of
 
 _TYPES: Final[Mapping[Any, str]] = {
     int: "integer", float: "number", str: "string", bool: "boolean", range: "string", Any: "any",
@@ -52,7 +52,7 @@ def recipe_keys(recipe: Recipe, settings: Mapping[str, Any] | None = None) -> li
     """
     known = dict(settings or {})
     if recipe.trace.format == SYNTHETIC:
-        from pipeline.traces.synthetic import SyntheticConfig
+        from hindcast.pipeline.traces.synthetic import SyntheticConfig
 
         known["trace.settings"] = read_settings(
             SyntheticConfig, recipe.trace.settings, f"{recipe.id}: trace.settings"

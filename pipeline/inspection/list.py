@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.building.parts import BUILDING
-from pipeline.dataset import manifest as mf
-from pipeline.errors import DatasetError, InputError, StorageError
-from pipeline.evaluation.evaluate import EVALUATING, EVALUATION, SCORES
-from pipeline.evaluation.summary.evaluations import read_evaluation
-from pipeline.recipes.known import known_recipes
-from pipeline.recipes.loading import load_recipe
-from pipeline.storage.files import read_json
-from pipeline.storage.run_files import DESCRIPTION, LEDGER, WEIGHTS
-from pipeline.workloads import folder as ingest
+from hindcast.pipeline.building.parts import BUILDING
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import DatasetError, InputError, StorageError
+from hindcast.pipeline.evaluation.evaluate import EVALUATING, EVALUATION, SCORES
+from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
+from hindcast.pipeline.recipes.known import known_recipes
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.storage.files import read_json
+from hindcast.pipeline.storage.run_files import DESCRIPTION, LEDGER, WEIGHTS
+from hindcast.pipeline.workloads import folder as ingest
 
 _DEEPEST: Final = 32  # nested folders; a loop of mounts would have no end
 

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline import dataset as ds
-from pipeline.documents.card.coverage import Coverage, effective, measure
-from pipeline.documents.card.page import split_sizes, warnings
-from pipeline.documents.card.returns import behaviour_returns
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
-from pipeline.inspection import list as catalogue
-from pipeline.statistics.intervals import Interval
-from pipeline.statistics.numbers import decimals_for, write_estimate
-from pipeline.storage.files import read_json
-from pipeline.storage.run_files import DESCRIPTION, LEDGER
-from pipeline.workloads.caveats import Caveat, of_provenance, to_json
-from pipeline.workloads.folder import load_workload
-from pipeline.workloads.schema import read_provenance
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.documents.card.coverage import Coverage, effective, measure
+from hindcast.pipeline.documents.card.page import split_sizes, warnings
+from hindcast.pipeline.documents.card.returns import behaviour_returns
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
+from hindcast.pipeline.inspection import list as catalogue
+from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.numbers import decimals_for, write_estimate
+from hindcast.pipeline.storage.files import read_json
+from hindcast.pipeline.storage.run_files import DESCRIPTION, LEDGER
+from hindcast.pipeline.workloads.caveats import Caveat, of_provenance, to_json
+from hindcast.pipeline.workloads.folder import load_workload
+from hindcast.pipeline.workloads.schema import read_provenance
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.errors import unknown_name
-from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
-from pipeline.papers.published import number
-from pipeline.statistics.intervals import (
+from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
+from hindcast.pipeline.papers.published import number
+from hindcast.pipeline.statistics.intervals import (
     Interval,
     bootstrap_interval,
     bootstrap_intervals,
@@ -107,7 +106,7 @@ def cell(
     table: str, row: str, column: str, unit: str, measured: Interval | float,
     published: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a row of pipeline.papers.results.TABLE."""
+    """Return a row of hindcast.pipeline.papers.results.TABLE."""
     if not isinstance(measured, Interval):
         measured = Interval(measured, float("nan"), float("nan"))
     low, high = (None if math.isnan(each) else each for each in measured[1:])
@@ -123,8 +122,8 @@ def mean_cells(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return a cell per policy with its mean, beside the number that the paper prints.
 
-    `names` maps policies to rows of the table. `printed` has the rows of pipeline.papers.published;
-    its items are called like the tables.
+    `names` maps policies to rows of the table. `printed` has the rows of
+    hindcast.pipeline.papers.published; its items are called like the tables.
     """
     return [
         cell(table, row, column, unit, mean(scores, policy), number(printed, table, row, column))

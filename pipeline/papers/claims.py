@@ -14,7 +14,7 @@ verdicts are `yes`, `no`, `in part`, `not shown` and `-` (does not apply):
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.intervals import Interval
 
 NOT_APPLICABLE: Final = "-"
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.evaluation.summary.markdown import plain_text, text_table
-from pipeline.papers.page import claims_markdown, setting_of
-from pipeline.papers.results import Results
-from pipeline.report.html import Cell, Row, element, joined, section, table
-from pipeline.report.page import document
+from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
+from hindcast.pipeline.papers.page import claims_markdown, setting_of
+from hindcast.pipeline.papers.results import Results
+from hindcast.pipeline.report.html import Cell, Row, element, joined, section, table
+from hindcast.pipeline.report.page import document
 
 # Verdict -> which claims; the first that fits is a claim's.
 GROUPS: Final = {

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.errors import DatasetError
-from pipeline.papers.plots import file_name, panels
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
-from pipeline.report import svg
-from pipeline.report.page import style_sheet
-from pipeline.storage.files import make_folder, read_json, write_json, write_text
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers.plots import file_name, panels
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
+from hindcast.pipeline.report import svg
+from hindcast.pipeline.report.page import style_sheet
+from hindcast.pipeline.storage.files import make_folder, read_json, write_json, write_text
 
 ABOUT: Final = "paper.json"
 _TABLES: Final = {"tables.csv": TABLE, "figures.csv": FIGURE, "claims.csv": CLAIM}

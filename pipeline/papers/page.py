@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.evaluation.summary.markdown import plain_text, text_table
-from pipeline.papers.plots import file_name, panels
-from pipeline.papers.results import Results
-from pipeline.report.html import (
+from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
+from hindcast.pipeline.papers.plots import file_name, panels
+from hindcast.pipeline.papers.results import Results
+from hindcast.pipeline.report.html import (
     Cell,
     Markup,
     Row,
@@ -20,8 +19,13 @@ from pipeline.report.html import (
     section,
     table,
 )
-from pipeline.report.page import document
-from pipeline.statistics.numbers import decimals_for, name_with_unit, write_estimate, write_number
+from hindcast.pipeline.report.page import document
+from hindcast.pipeline.statistics.numbers import (
+    decimals_for,
+    name_with_unit,
+    write_estimate,
+    write_number,
+)
 
 _NOTHING: Final = "\N{EN DASH}"
 _VERDICTS: Final = ("direction", "order", "size")

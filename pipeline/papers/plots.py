@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError
-from pipeline.papers.results import FigureText
-from pipeline.papers.styles import Style, styles
-from pipeline.report import svg
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers.results import FigureText
+from hindcast.pipeline.papers.styles import Style, styles
+from hindcast.pipeline.report import svg
 
 _WIDTH: Final = 5.4  # inches; panels stand side by side where there is room
 _HEIGHT: Final = 3.3

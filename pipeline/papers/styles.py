@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.report import svg
+from hindcast.pipeline.report import svg
 
 PAPER: Final = " (paper)"  # ends the name of a series that a paper prints
 _DASHES: Final = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
@@ -40,7 +40,7 @@ class Style:
     """Look of a series.
 
     Attributes:
-        color: Placeholder of pipeline.report.svg.
+        color: Placeholder of hindcast.pipeline.report.svg.
         dash: Line style of matplotlib.
         hatch: Hatch of matplotlib.
         marker: Marker of matplotlib.

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
-
-from pipeline.errors import DatasetError
+from hindcast.pipeline.errors import DatasetError
 
 
 def read_csv(path: Path, columns: Sequence[str] = ()) -> pl.DataFrame:

@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.splits import evenly_spaced
-from pipeline.recipes.workload_source import RECORDED, SYNTHETIC
-from pipeline.scenarios import load_scenario
-from pipeline.workloads import caveats
-from pipeline.workloads.caveats import Caveat
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.splits import evenly_spaced
+from hindcast.pipeline.recipes.workload_source import RECORDED, SYNTHETIC
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.workloads import caveats
+from hindcast.pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.workloads.schema import Workload
 
 _MOST_WINDOWS: Final = 50  # that are measured; a sample of evenly spaced ones of a longer list
 _DRAWN: Final = (SYNTHETIC, RECORDED)  # formats of workloads with tasks that are no trace

@@ -8,7 +8,7 @@
 `sha256` is that of checkpoint.json, which holds the SHA-256 of the weights. It enters the recipe's
 digest; paths of the machine that built the dataset do not. With the copies, a dataset can be
 verified and built again without any other file. This module only compares and copies files;
-policies are loaded by policies.networks.checkpoint, which never unpickles anything.
+policies are loaded by hindcast.policies.networks.checkpoint, which never unpickles anything.
 """
 
 import re
@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
-from pipeline.recipes.own_code import check_code
-from pipeline.recipes.recipe import Recipe
-from pipeline.storage.files import make_folder, read_json, sha256_file, write_bytes
-from pipeline.storage.guards import require_file
-from pipeline.storage.location import location
-from pipeline.storage.run_files import DESCRIPTION, WEIGHTS
+from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
+from hindcast.pipeline.recipes.own_code import check_code
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.storage.files import make_folder, read_json, sha256_file, write_bytes
+from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 
 FOLDER: Final = "policies"
 _LARGEST: Final = 4 << 30  # bytes of weights

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import (
+from hindcast.pipeline.errors import (
     DatasetError,
     InputError,
     RecipeError,
@@ -18,16 +18,21 @@ from pipeline.errors import (
     nearest,
     no_such_path,
 )
-from pipeline.recipes.checkpoints import built_from, check_behaviour, inside_places, pin_checkpoints
-from pipeline.recipes.known import known_recipes, recipe_folder
-from pipeline.recipes.own_code import pin_code
-from pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
-from pipeline.recipes.settings import read_settings
-from pipeline.recipes.splits import read_split
-from pipeline.recipes.toml_text import check_table, parse_toml, read_toml
-from pipeline.scenarios import load_scenario
-from pipeline.settings.ranges import shown
-from pipeline.storage.location import location
+from hindcast.pipeline.recipes.checkpoints import (
+    built_from,
+    check_behaviour,
+    inside_places,
+    pin_checkpoints,
+)
+from hindcast.pipeline.recipes.known import known_recipes, recipe_folder
+from hindcast.pipeline.recipes.own_code import pin_code
+from hindcast.pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.recipes.splits import read_split
+from hindcast.pipeline.recipes.toml_text import check_table, parse_toml, read_toml
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.settings.ranges import shown
+from hindcast.pipeline.storage.location import location
 
 _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation
 
@@ -35,11 +40,12 @@ _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluati
 def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path or id and apply `section.key=value` overrides (values are TOML).
 
-    If overrides change the digest and give no id, the id is marked, see `pipeline.recipes.recipe`.
-    The folder of a dataset counts as the recipe that builds it again; nothing outside the folder is
-    used, unless an override names it. For a recipe file, checkpoints among the behaviours are
-    searched below its folder, then below the working folder. Raises RecipeError that names the file
-    and the key, or the checkpoint that is missing or changed.
+    If overrides change the digest and give no id, the id is marked, see
+    `hindcast.pipeline.recipes.recipe`. The folder of a dataset counts as the recipe that builds it
+    again; nothing outside the folder is used, unless an override names it. For a recipe file,
+    checkpoints among the behaviours are searched below its folder, then below the working folder.
+    Raises RecipeError that names the file and the key, or the checkpoint that is missing or
+    changed.
     """
     path = location(name)
     is_folder = path.is_dir()
@@ -86,7 +92,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _another(path: Path) -> RecipeError | None:
     """Return the error for a log or a table of jobs, or None for a file that is neither."""
-    from pipeline.recipes.recognition import recognise
+    from hindcast.pipeline.recipes.recognition import recognise
 
     known = {"swf": "SWF", "slurm": "sacct", "pbs": "PBS"}
     try:

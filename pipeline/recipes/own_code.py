@@ -5,7 +5,7 @@
 
 `sha256` enters the recipe's digest, paths of this machine do not. The code is not copied into the
 dataset, and a name in a manifest is never imported: such a dataset is verified by its recorded
-choices. This module reads source files and does not run them, see policies.own_policy.
+choices. This module reads source files and does not run them, see hindcast.policies.own_policy.
 """
 
 import re
@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import InputError, RecipeError
-from pipeline.plugins import is_label, is_reference, source_of
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.plugins import is_label, is_reference, source_of
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 

@@ -2,11 +2,11 @@
 
 from itertools import islice
 
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import GENERATED
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import GENERATED
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.workloads.schema import Workload
 
 
 def make_instance(recipe: Recipe, scenario: Scenario, workload: Workload, window: int) -> Instance:

@@ -35,10 +35,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from pipeline.errors import RecipeError, did_you_mean
-from pipeline.settings.ranges import SEED, check_field, number, ranged, shown
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
-from pipeline.storage.files import sha256_text
+from hindcast.pipeline.errors import RecipeError, did_you_mean
+from hindcast.pipeline.settings.ranges import SEED, check_field, number, ranged, shown
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
+from hindcast.pipeline.storage.files import sha256_text
 
 Level: TypeAlias = Literal["", "random", "heuristic", "mixed", "medium", "replay", "recorded"]
 
@@ -59,8 +59,8 @@ class TraceSource:
     """Source of the workload: the section [trace] of a recipe.
 
     Attributes:
-        format: A name of pipeline.traces.FORMATS, "synthetic", "generated" (the scenario draws
-            every instance), or "workload" (a folder written by `hindcast ingest`).
+        format: A name of hindcast.pipeline.traces.FORMATS, "synthetic", "generated" (the scenario
+            draws every instance), or "workload" (a folder written by `hindcast ingest`).
         path: Path below the folder of the recipe's file, else below the folder named by
             $HINDCAST_TRACES; or an absolute path or URL. Empty for "synthetic" and "generated".
         settings: Settings of the synthetic generator, see SyntheticConfig; or of the format's
@@ -88,7 +88,7 @@ class BehaviourRecipe:
     Attributes:
         policy: Name of a rule; or path or URL of a checkpoint, which becomes "policies/NAME" once
             it is found; or reference to a policy of the user's own, which becomes "FILE:NAME"
-            (pipeline.recipes.checkpoints).
+            (hindcast.pipeline.recipes.checkpoints).
         epsilon: Probability of a uniform choice among the feasible candidates, 0 to 1.
         temperature: Temperature of the softmax over scores, at least 0; 0 chooses the best score.
         episodes: Number of episodes on every window of the dataset's splits, at least 1.

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import RecipeError, TraceError
-from pipeline.recipes.toml_text import read_toml
-from pipeline.traces import pbs
-from pipeline.traces.first_look import head_lines, no_such_file
+from hindcast.pipeline.errors import RecipeError, TraceError
+from hindcast.pipeline.recipes.toml_text import read_toml
+from hindcast.pipeline.traces import pbs
+from hindcast.pipeline.traces.first_look import head_lines, no_such_file
 
 _EXPECTED: Final = (
     "a log of jobs: SWF, the output of `sacct -P`, an accounting log of PBS, a mapping (.toml) of "

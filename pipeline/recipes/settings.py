@@ -5,14 +5,14 @@ import types
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from pipeline.errors import RecipeError, did_you_mean
-from pipeline.settings.ranges import check_field, shown
+from hindcast.pipeline.errors import RecipeError, did_you_mean
+from hindcast.pipeline.settings.ranges import check_field, shown
 
 
 def read_settings(settings: type[Any], value: Any, where: str) -> Any:
     """Return a frozen dataclass from a table, with unknown keys refused, types and ranges checked.
 
-    A whole number becomes a float if the field is one. Ranges: `pipeline.settings.ranges`.
+    A whole number becomes a float if the field is one. Ranges: `hindcast.pipeline.settings.ranges`.
     Raises RecipeError that names the key, its value and what was expected.
     """
     if dataclasses.is_dataclass(settings) and isinstance(value, settings):

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-
-from pipeline.errors import RecipeError, did_you_mean
-from pipeline.settings.ranges import shown
+from hindcast.pipeline.errors import RecipeError, did_you_mean
+from hindcast.pipeline.settings.ranges import shown
 
 SPLITS: Final = ("train", "validation", "test")
 MOST_WINDOWS: Final = 10_000_000  # of all splits

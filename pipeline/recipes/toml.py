@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.recipe import Recipe
 
 
 def recipe_toml(recipe: Recipe) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import RecipeError
-from pipeline.settings.ranges import LARGEST, shown
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.settings.ranges import LARGEST, shown
 
 _MOST_BYTES: Final = 1 << 20
 _DEEPEST: Final = 16  # tables and lists within each other; recipes have 5

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.errors import (
+from hindcast.pipeline.errors import (
     DatasetError,
     RecipeError,
     TraceError,
@@ -14,13 +13,13 @@ from pipeline.errors import (
     did_you_mean,
     nearest,
 )
-from pipeline.recipes.loading import traces_folder
-from pipeline.recipes.recipe import NO_FILE, Origin, Recipe, TraceSource, refuse_file
-from pipeline.recipes.settings import read_settings
-from pipeline.simulation.seeds import generator
-from pipeline.storage.files import local_folder, sha256_file
-from pipeline.storage.location import is_remote, location
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.pipeline.recipes.loading import traces_folder
+from hindcast.pipeline.recipes.recipe import NO_FILE, Origin, Recipe, TraceSource, refuse_file
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.storage.files import local_folder, sha256_file
+from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 SYNTHETIC: Final = "synthetic"
 INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
@@ -37,7 +36,7 @@ def load_source(recipe: Recipe) -> Workload:
     """
     trace = recipe.trace
     if trace.format == SYNTHETIC:
-        from pipeline.traces.synthetic import SyntheticConfig, generate
+        from hindcast.pipeline.traces.synthetic import SyntheticConfig, generate
 
         config = read_settings(SyntheticConfig, trace.settings, f"{recipe.id}: trace.settings")
         return generate(config, generator(recipe.seed, "trace"))
@@ -46,10 +45,10 @@ def load_source(recipe: Recipe) -> Workload:
     if recipe.origin is not None and recipe.origin.trace == trace:
         return own_workload(recipe.origin)
     if trace.format == INGESTED:
-        from pipeline.workloads.folder import load_workload
+        from hindcast.pipeline.workloads.folder import load_workload
 
         return load_workload(trace_path(recipe))
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     if trace.format not in FORMATS or FORMATS[trace.format].read is None:
         known = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
@@ -57,7 +56,7 @@ def load_source(recipe: Recipe) -> Workload:
             f"{recipe.id}: unknown trace.format {trace.format!r}; "
             f"{did_you_mean(trace.format, known)}"
         )
-    from pipeline.traces.cache import read_trace
+    from hindcast.pipeline.traces.cache import read_trace
 
     with local_folder(trace_path(recipe), FORMATS[trace.format].files) as copy:
         return read_trace(trace.format, copy, reader_settings(trace, recipe.id))
@@ -68,7 +67,7 @@ def reader_settings(trace: TraceSource, where: str) -> Any:
 
     Raises RecipeError, which begins with `where`, if they are not those of the reader.
     """
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     if not trace.settings:
         return None
@@ -122,7 +121,7 @@ def trace_path(recipe: Recipe) -> Path:
 
 def own_workload(origin: Origin) -> Workload:
     """Return the workload inside a dataset; raise DatasetError if its manifest names another."""
-    from pipeline.workloads.folder import load_workload
+    from hindcast.pipeline.workloads.folder import load_workload
 
     folder = origin.folder / "workload"
     if folder.is_symlink():

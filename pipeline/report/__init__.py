@@ -1,1 +1,1 @@
-"""Report as one self-contained HTML page; `pipeline.report.page` writes it."""
+"""Report as one self-contained HTML page; `hindcast.pipeline.report.page` writes it."""

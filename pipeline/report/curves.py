@@ -12,14 +12,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.evaluations import read_table
-from pipeline.report.html import Markup, captioned, element, figure
-from pipeline.report.plots import curves_plot
-from pipeline.statistics.intervals import Array
-from pipeline.statistics.numbers import count_of
-from pipeline.storage.run_files import CURVES
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.evaluations import read_table
+from hindcast.pipeline.report.html import Markup, captioned, element, figure
+from hindcast.pipeline.report.plots import curves_plot
+from hindcast.pipeline.statistics.intervals import Array
+from hindcast.pipeline.statistics.numbers import count_of
+from hindcast.pipeline.storage.run_files import CURVES
 
 _PANELS: Final = 12
 _AGENTS: Final = 12

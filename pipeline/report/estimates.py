@@ -5,12 +5,26 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.evaluations import read_table
-from pipeline.report import svg
-from pipeline.report.html import Cell, Markup, Row, captioned, element, figure, joined, table
-from pipeline.statistics.numbers import count_of, decimals_for, write_estimate, write_number
-from pipeline.storage.files import read_json
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.evaluations import read_table
+from hindcast.pipeline.report import svg
+from hindcast.pipeline.report.html import (
+    Cell,
+    Markup,
+    Row,
+    captioned,
+    element,
+    figure,
+    joined,
+    table,
+)
+from hindcast.pipeline.statistics.numbers import (
+    count_of,
+    decimals_for,
+    write_estimate,
+    write_number,
+)
+from hindcast.pipeline.storage.files import read_json
 
 _NEEDED: Final = (
     "policy", "estimator", "value", "low", "high", "ess", "episodes", "truth", "warnings",

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.dataset.manifest import read_manifest
-from pipeline.inspection.list import size
-from pipeline.recipes.recipe import BehaviourRecipe
-from pipeline.report.html import Markup, definitions, element, joined
-from pipeline.report.setting import caveats_box
-from pipeline.workloads.caveats import of_provenance
-from pipeline.workloads.schema import read_provenance
+from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.inspection.list import size
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe
+from hindcast.pipeline.report.html import Markup, definitions, element, joined
+from hindcast.pipeline.report.setting import caveats_box
+from hindcast.pipeline.workloads.caveats import of_provenance
+from hindcast.pipeline.workloads.schema import read_provenance
 
 
 def dataset_part(folders: Sequence[Path]) -> Markup:

@@ -13,22 +13,22 @@ The same input gives the same bytes.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.evaluation.summary.finding import state_finding
-from pipeline.evaluation.summary.pairing import Setting
-from pipeline.evaluation.summary.rules import described
-from pipeline.evaluation.summary.summarise import Summary, summarise
-from pipeline.evaluation.summary.writing import write_summary
-from pipeline.report.curves import by_agent, training_part, training_runs
-from pipeline.report.estimates import estimates_part
-from pipeline.report.extras import dataset_part
-from pipeline.report.html import Markup, definitions, element, joined, section
-from pipeline.report.quality import quality_part
-from pipeline.report.rules import Listed, explained, rules_part
-from pipeline.report.setting import setting_section
-from pipeline.report.tables import policies_table, shortfalls
-from pipeline.statistics.intervals import RESAMPLES
-from pipeline.statistics.numbers import count_of
-from pipeline.storage.locks import one_writer
+from hindcast.pipeline.evaluation.summary.finding import state_finding
+from hindcast.pipeline.evaluation.summary.pairing import Setting
+from hindcast.pipeline.evaluation.summary.rules import described
+from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
+from hindcast.pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.report.curves import by_agent, training_part, training_runs
+from hindcast.pipeline.report.estimates import estimates_part
+from hindcast.pipeline.report.extras import dataset_part
+from hindcast.pipeline.report.html import Markup, definitions, element, joined, section
+from hindcast.pipeline.report.quality import quality_part
+from hindcast.pipeline.report.rules import Listed, explained, rules_part
+from hindcast.pipeline.report.setting import setting_section
+from hindcast.pipeline.report.tables import policies_table, shortfalls
+from hindcast.pipeline.statistics.intervals import RESAMPLES
+from hindcast.pipeline.statistics.numbers import count_of
+from hindcast.pipeline.storage.locks import one_writer
 
 # Security policy: the page loads nothing, even if a name in the data is crafted to.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -5,10 +5,9 @@ from itertools import cycle
 from typing import Any, Final
 
 import numpy as np
-
-from pipeline.report import svg
-from pipeline.statistics.intervals import Array, Better, performance_profile
-from pipeline.statistics.numbers import name_with_unit
+from hindcast.pipeline.report import svg
+from hindcast.pipeline.statistics.intervals import Array, Better, performance_profile
+from hindcast.pipeline.statistics.numbers import name_with_unit
 
 _HALF: Final = 5.6  # inches; a plot over half the page's width
 _WIDE: Final = 10.4  # inches; a plot over the whole width
@@ -139,7 +138,7 @@ def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
 
 
 def curves_plot(curves: Mapping[str, Mapping[str, Any]], name: str) -> str:
-    """Plot training curves: metric -> agent -> pipeline.report.curves.Curve.
+    """Plot training curves: metric -> agent -> hindcast.pipeline.report.curves.Curve.
 
     Each metric has a panel and each agent a line, with a band if the agent has several seeds.
     """

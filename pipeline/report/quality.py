@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.report import svg
-from pipeline.report.html import Cell, Markup, Row, captioned, element, figure, joined, table
-from pipeline.statistics.numbers import decimals_for, name_with_unit, write_estimate
-from pipeline.studies.page import INTRODUCTION, by_point
-from pipeline.studies.study import read_study
+from hindcast.pipeline.report import svg
+from hindcast.pipeline.report.html import (
+    Cell,
+    Markup,
+    Row,
+    captioned,
+    element,
+    figure,
+    joined,
+    table,
+)
+from hindcast.pipeline.statistics.numbers import decimals_for, name_with_unit, write_estimate
+from hindcast.pipeline.studies.page import INTRODUCTION, by_point
+from hindcast.pipeline.studies.study import read_study
 
 _BASELINES: Final = 3  # best rules that are drawn, by mean; random is always drawn
 _DECADES: Final = 30  # ratio of the largest to the smallest mean above which the scale is log

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pipeline.report.html import VOID, Markup, definitions, element
-from pipeline.report.plots import shortened
-from pipeline.statistics.numbers import count_of
+from hindcast.pipeline.report.html import VOID, Markup, definitions, element
+from hindcast.pipeline.report.plots import shortened
+from hindcast.pipeline.statistics.numbers import count_of
 
 _TAG: Final = re.compile(r"(<[^>]*>)")
 _OPAQUE: Final = frozenset({"a", "code", "style", "title", "badge"})  # text is left as it is

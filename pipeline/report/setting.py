@@ -4,14 +4,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-
-from pipeline.evaluation.summary.finding import Finding, gain, state_finding
-from pipeline.evaluation.summary.pairing import PolicyRuns, Setting
-from pipeline.evaluation.summary.rows import best_first
-from pipeline.evaluation.summary.summarise import Summary
-from pipeline.report.html import Markup, captioned, definitions, element, figure, joined, section
-from pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
-from pipeline.report.tables import (
+from hindcast.pipeline.evaluation.summary.finding import Finding, gain, state_finding
+from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
+from hindcast.pipeline.evaluation.summary.rows import best_first
+from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.report.html import (
+    Markup,
+    captioned,
+    definitions,
+    element,
+    figure,
+    joined,
+    section,
+)
+from hindcast.pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
+from hindcast.pipeline.report.tables import (
     main_table,
     metrics_table,
     references_table,
@@ -19,8 +26,8 @@ from pipeline.report.tables import (
     seeds_table,
     windows_table,
 )
-from pipeline.statistics.intervals import Array
-from pipeline.statistics.numbers import (
+from hindcast.pipeline.statistics.intervals import Array
+from hindcast.pipeline.statistics.numbers import (
     decimals_for,
     decimals_telling,
     name_with_unit,
@@ -28,7 +35,7 @@ from pipeline.statistics.numbers import (
     write_interval,
     write_number,
 )
-from pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.workloads.caveats import Caveat
 
 _VERDICTS: Final = {
     "win": "Clear gain",

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
-
-from pipeline.evaluation.summary.finding import gain
-from pipeline.evaluation.summary.pairing import Setting
-from pipeline.evaluation.summary.rows import tie_tolerance
-from pipeline.evaluation.summary.summarise import Summary
-from pipeline.report.html import Cell, Markup, Row, element, joined, table
-from pipeline.statistics.numbers import (
+from hindcast.pipeline.evaluation.summary.finding import gain
+from hindcast.pipeline.evaluation.summary.pairing import Setting
+from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
+from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.report.html import Cell, Markup, Row, element, joined, table
+from hindcast.pipeline.statistics.numbers import (
     MISSING,
     count_of,
     decimals_for,

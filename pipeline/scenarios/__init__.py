@@ -5,32 +5,32 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.errors import InputError, unknown_name
-from pipeline.plugins import Registry
+from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.plugins import Registry
 
 if TYPE_CHECKING:  # these import numba, which is not needed for the names alone
-    from pipeline.simulation.policy import Heuristic
-    from pipeline.simulation.scenario import Scenario
+    from hindcast.pipeline.simulation.policy import Heuristic
+    from hindcast.pipeline.simulation.scenario import Scenario
 
 # Each package has a constant SCENARIO. It is imported when the scenario is named, because the
-# import compiles. The rules of `pipeline.scenarios.NAME` are in `policies.heuristics.NAME`. A
-# registered scenario is the name of a module with the constants SCENARIO and HEURISTICS, or an
-# object with both.
+# import compiles. The rules of `hindcast.pipeline.scenarios.NAME` are in
+# `hindcast.policies.heuristics.NAME`. A registered scenario is the name of a module with the
+# constants SCENARIO and HEURISTICS, or an object with both.
 SCENARIOS: Final = Registry[Any](
     "scenarios",
     {
-        "binpack": "pipeline.scenarios.binpack",
-        "deferrable": "pipeline.scenarios.deferrable",
-        "multicluster": "pipeline.scenarios.multicluster",
-        "queue": "pipeline.scenarios.queue",
-        "rlscheduler": "pipeline.scenarios.rlscheduler",
-        "slots": "pipeline.scenarios.slots",
-        "thermal": "pipeline.scenarios.thermal",
+        "binpack": "hindcast.pipeline.scenarios.binpack",
+        "deferrable": "hindcast.pipeline.scenarios.deferrable",
+        "multicluster": "hindcast.pipeline.scenarios.multicluster",
+        "queue": "hindcast.pipeline.scenarios.queue",
+        "rlscheduler": "hindcast.pipeline.scenarios.rlscheduler",
+        "slots": "hindcast.pipeline.scenarios.slots",
+        "thermal": "hindcast.pipeline.scenarios.thermal",
     },
 )
 
 # Scenarios for which states of a real machine can be read, and the module that reads them.
-LIVE_STATES: Final[Mapping[str, str]] = {"queue": "pipeline.scenarios.queue.live_state"}
+LIVE_STATES: Final[Mapping[str, str]] = {"queue": "hindcast.pipeline.scenarios.queue.live_state"}
 
 
 def load_scenario(name: str) -> "Scenario":
@@ -38,7 +38,7 @@ def load_scenario(name: str) -> "Scenario":
 
     An unknown name raises UnknownName; a registered object that is no such Scenario, InputError.
     """
-    from pipeline.simulation.scenario import Scenario
+    from hindcast.pipeline.simulation.scenario import Scenario
 
     scenario = getattr(module_of(name), "SCENARIO", None)
     if not isinstance(scenario, Scenario) or scenario.name != name:

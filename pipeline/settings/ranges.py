@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from pipeline.errors import RecipeError
+from hindcast.pipeline.errors import RecipeError
 
 SEED: Final = "from 0 to 9,223,372,036,854,775,807"
 LARGEST: Final = 2**63 - 1

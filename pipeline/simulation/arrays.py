@@ -6,28 +6,27 @@
 numba keeps a loop over named tuples in its on-disk cache if the signature names their types
 (`named`). Every array must have exactly the declared type: inside a named tuple, a read-only array
 is not accepted for a writable one, nor the reverse. These two tuples cost about 1 us per call.
-Functions and generators are separate parameters, see pipeline.simulation.functions.
+Functions and generators are separate parameters, see hindcast.pipeline.simulation.functions.
 
 Loops unpack the members once, before they begin, because each access counts a reference. Functions
 that are called once per decision or once per row of a network take single arrays
-(`policies.networks.forward`).
+(`hindcast.policies.networks.forward`).
 """
 
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from hindcast.pipeline.simulation.kernel import FLOATS, IMAGE, INTS, MASK, ROWS, TERMS
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.simulation.spec import Spec
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.simulation.kernel import FLOATS, IMAGE, INTS, MASK, ROWS, TERMS
-from pipeline.simulation.scenario import Instance
-from pipeline.simulation.spec import Spec
 
 
 class EpisodeArrays(NamedTuple):
     """An episode in progress. The order is that of `observe`: `observe(*episode)`."""
 
-    ints: NDArray[np.int64]  # memory, see pipeline.simulation.kernel
+    ints: NDArray[np.int64]  # memory, see hindcast.pipeline.simulation.kernel
     floats: NDArray[np.float64]  # memory
     context: NDArray[np.float64]  # (C,)
     image: NDArray[np.uint8]  # (P,)
@@ -40,7 +39,9 @@ class StepArrays(NamedTuple):
 
     scores: NDArray[np.float64]  # (capacity,)
     probabilities: NDArray[np.float64]  # (capacity,)
-    step_outputs: NDArray[np.float64]  # (2 + K,) as `step` fills it, see pipeline.simulation.kernel
+    step_outputs: NDArray[
+        np.float64
+    ]  # (2 + K,) as `step` fills it, see hindcast.pipeline.simulation.kernel
     totals: NDArray[np.float64]  # (2 + K,)
 
 

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError, InfeasibleChoice, PolicyFault
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
+from hindcast.pipeline.simulation.policy import BatchPolicy, Behaviour, choose_with, readings
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario, stack_memories
+from hindcast.pipeline.simulation.spec import Spec
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError, InfeasibleChoice, PolicyFault
-from pipeline.simulation import kernel as k
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
-from pipeline.simulation.policy import BatchPolicy, Behaviour, choose_with, readings
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario, stack_memories
-from pipeline.simulation.spec import Spec
 
 _BYTES2: Final = types.Array(types.uint8, 2, "C")
 _MASK2: Final = types.Array(types.boolean, 2, "C")
@@ -105,7 +104,7 @@ class BatchedEpisodes:
     Attributes:
         live: Indices of the episodes that are not over.
         step_outputs: Outputs of the last step of every episode, (E, 2 + K), see
-            pipeline.simulation.kernel.
+            hindcast.pipeline.simulation.kernel.
         totals: Their sums over the steps so far, (E, 2 + K).
         status: Status of every episode after its last step, (E,).
         steps: Number of steps of every episode, (E,).

@@ -17,10 +17,17 @@ named tuple with a typed list inside.
 from functools import cache
 from typing import Any, Final
 
+from hindcast.pipeline.simulation.kernel import (
+    CHOOSE,
+    OBSERVE,
+    OUTCOME,
+    SCORE,
+    STEP,
+    Compiled,
+    compiled,
+)
 from numba import types
 from numba.typed import List
-
-from pipeline.simulation.kernel import CHOOSE, OBSERVE, OUTCOME, SCORE, STEP, Compiled, compiled
 
 
 def _cell(signature: Any) -> Any:
@@ -53,6 +60,7 @@ def _enclose(function: Any) -> Any:
 def cell(function: Compiled) -> Any:
     """Return the cell of a compiled function of a scenario or of a rule.
 
-    Raises TypeError if the function has none of the signatures of pipeline.simulation.kernel.
+    Raises TypeError if the function has none of the signatures of
+    hindcast.pipeline.simulation.kernel.
     """
     return _enclose(function)

@@ -26,7 +26,7 @@ A scenario may provide two more. `forget` allows policies that look ahead in a c
     values(ints, floats, values) -> None   fills the value of every decision of a finished episode
 
 A reference that needs what no observation has, such as known run times, is a rule over the memory
-(pipeline.simulation.memory_rules)::
+(hindcast.pipeline.simulation.memory_rules)::
 
     choose(ints, floats) -> choice                                       a reference
 
@@ -43,10 +43,9 @@ arguments.
 from collections.abc import Callable
 from typing import Any, Final
 
+from hindcast.pipeline.notes import tell
+from hindcast.pipeline.simulation.compiled_files import digest_of, name_of, remove_others
 from numba import njit, types
-
-from pipeline.notes import tell
-from pipeline.simulation.compiled_files import digest_of, name_of, remove_others
 
 FRESH: Final = 0  # ints[FRESH]: 1 if the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode
@@ -90,14 +89,14 @@ def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
     """Return a decorator that compiles a function for one signature and caches it on disk.
 
     The compiled function releases the GIL. The first one of a process that is not in the cache
-    shows a line (pipeline.notes), since all of them take up to a minute.
+    shows a line (hindcast.pipeline.notes), since all of them take up to a minute.
 
     numba reads a cached function before it checks whether the source has changed, and fails if the
     function used a named tuple that has been renamed or removed since; the function is then
     compiled again.
 
     A function is also compiled again if a function that it calls or a constant that it names has
-    changed in another file (pipeline.simulation.compiled_files).
+    changed in another file (hindcast.pipeline.simulation.compiled_files).
     """
     kept = {"cache": True, "nogil": True, "error_model": "numpy", **options}
 

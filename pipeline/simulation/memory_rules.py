@@ -14,19 +14,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import EPISODE, begin_episode
+from hindcast.pipeline.simulation.functions import CHOOSE_CELL, OBSERVE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, Compiled, compiled
+from hindcast.pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.uncounted import uncounted
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import EPISODE, begin_episode
-from pipeline.simulation.functions import CHOOSE_CELL, OBSERVE_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import FLOATS, INTS, Compiled, compiled
-from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
-from pipeline.simulation.uncounted import uncounted
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class MemoryRule:
 
     Attributes:
         name: Name of the rule in recipes and tables.
-        choose: Compiled function with the signature `pipeline.simulation.kernel.CHOOSE`.
+        choose: Compiled function with the signature `hindcast.pipeline.simulation.kernel.CHOOSE`.
         description: One line that says which candidate the rule chooses.
         formula: One line that says how.
         kind: "heuristic"; "knows run times" for a rule that uses them before they are over; or
@@ -137,7 +136,7 @@ def play_rule(
 
 
 class MemoryRuleRunner:
-    """An episode runner (pipeline.simulation.players) of a rule over the memory."""
+    """An episode runner (hindcast.pipeline.simulation.players) of a rule over the memory."""
 
     def __init__(
         self, scenario: Scenario, spec: Spec, instance: Instance, rule: MemoryRule

@@ -2,8 +2,8 @@
 
 A recording needs the probability of every candidate at every decision. A compiled rule computes
 them inside the loop that writes the log. A network plays the episode first, in this module; the
-loop then writes down the result (pipeline.building.recorder). An EpisodeRunner holds one episode.
-It plays the episode, or follows given choices, as `verify` does.
+loop then writes down the result (hindcast.pipeline.building.recorder). An EpisodeRunner holds one
+episode. It plays the episode, or follows given choices, as `verify` does.
 
 A policy that can play in compiled code has a method `episode_runner(scenario, spec, instance,
 temperature, epsilon)`. Every other policy is called once per decision.
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from hindcast.pipeline.errors import PolicyFault
+from hindcast.pipeline.simulation.batched import Batch, BatchedEpisodes, scores_of
+from hindcast.pipeline.simulation.policy import Behaviour, choose_with, fill_probabilities
+from hindcast.pipeline.simulation.rollout import values_of
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.errors import PolicyFault
-from pipeline.simulation.batched import Batch, BatchedEpisodes, scores_of
-from pipeline.simulation.policy import Behaviour, choose_with, fill_probabilities
-from pipeline.simulation.rollout import values_of
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
 
 Probabilities = NDArray[np.float32]
 

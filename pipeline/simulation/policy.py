@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError, PolicyFault
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.kernel import FLOATS, MASK, SCORE, Compiled, compiled
+from hindcast.pipeline.simulation.spec import Spec
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError, PolicyFault
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.kernel import FLOATS, MASK, SCORE, Compiled, compiled
-from pipeline.simulation.spec import Spec
 
 NO_PARAMETERS: Final = np.zeros(0)
 GENERATOR: Final = types.npy_rng
@@ -77,8 +76,8 @@ class Heuristic:
 
     Attributes:
         name: Name of the rule in recipes and tables.
-        score: Compiled function with the signature `pipeline.simulation.kernel.SCORE`, which fills
-            the scores (N,) of one observation.
+        score: Compiled function with the signature `hindcast.pipeline.simulation.kernel.SCORE`,
+            which fills the scores (N,) of one observation.
         draw: Function (spec, rng) -> parameters (P,) of one episode, or None for a rule without
             parameters.
         description: One line that says which candidate the rule chooses.

@@ -5,24 +5,29 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import (
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import (
     EPISODE,
     STEPS,
     EpisodeArrays,
     begin_episode,
     make_step_arrays,
 )
-from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import FLOATS, Compiled, compiled
-from pipeline.simulation.policy import GENERATOR, Behaviour, Heuristic, draw_choice, faults_of
-from pipeline.simulation.scenario import Blocks, Instance, Scenario
-from pipeline.simulation.spec import Spec
-from pipeline.simulation.uncounted import uncounted
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.kernel import FLOATS, Compiled, compiled
+from hindcast.pipeline.simulation.policy import (
+    GENERATOR,
+    Behaviour,
+    Heuristic,
+    draw_choice,
+    faults_of,
+)
+from hindcast.pipeline.simulation.scenario import Blocks, Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.uncounted import uncounted
+from numba import types
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,7 @@ def _to_the_end(
     if not isinstance(behaviour.policy, Heuristic):
         raise HindcastError(
             f"policy {behaviour.name} is not a compiled rule; run it with "
-            "pipeline.simulation.batched"
+            "hindcast.pipeline.simulation.batched"
         )
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     with faults_of(behaviour):

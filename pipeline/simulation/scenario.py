@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.simulation.kernel import Compiled
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.workloads.schema import Workload
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.simulation.kernel import Compiled
-from pipeline.simulation.spec import Spec
-from pipeline.workloads.schema import Workload
 
 # Metadata of a settings field that a recipe leaves out if the field has its default value. Recipes
 # that are older than the field thus keep their digests.
@@ -49,7 +48,8 @@ class Instance:
     """One problem instance: the memory of an episode before its first decision.
 
     Attributes:
-        ints: Integer memory, see pipeline.simulation.kernel. Never changed: episodes copy it.
+        ints: Integer memory, see hindcast.pipeline.simulation.kernel. Never changed: episodes copy
+            it.
         floats: Floating-point memory. Never changed: episodes copy it.
         capacity: Largest number of candidates that an observation of this instance can have.
         futures: Function that draws a future of its episodes, for policies that look ahead, or
@@ -93,7 +93,8 @@ class Scenario:
         windows: Function (config, workload) -> number of problem instances in the workload.
         instance: Function (config, objective, workload, window, rng) -> Instance. Raises InputError
             if the workload cannot be run under the settings.
-        observe: Compiled function that fills an observation, see pipeline.simulation.kernel.
+        observe: Compiled function that fills an observation, see
+            hindcast.pipeline.simulation.kernel.
         step: Compiled function that applies a choice.
         outcome: Compiled function that fills the outcomes.
         values: Compiled function that fills the value of every decision, in order, after the end of

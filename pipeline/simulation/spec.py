@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from pipeline.errors import unknown_name
+from hindcast.pipeline.errors import unknown_name
 
 MOST_PIXELS: Final = 1 << 20  # in an image
 

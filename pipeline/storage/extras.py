@@ -4,8 +4,8 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.errors import InputError
-from pipeline.storage.versions import DISTRIBUTION
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.versions import DISTRIBUTION
 
 UNSUPPORTED: Final = (
     "Hindcast runs on Linux and macOS; this Python has no module fcntl, which locks files there"

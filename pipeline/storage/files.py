@@ -1,9 +1,9 @@
 """Atomic files, on this machine and in object stores; digests; JSON.
 
 A local file is written under a temporary name, synced and renamed. A file of a store
-(`pipeline.storage.location`) is written to a local temporary file and uploaded in one step; an
-object exists once its upload is complete. Files of a store are read through `local_copy`: one at a
-time, on disk, not in memory.
+(`hindcast.pipeline.storage.location`) is written to a local temporary file and uploaded in one
+step; an object exists once its upload is complete. Files of a store are read through `local_copy`:
+one at a time, on disk, not in memory.
 """
 
 import errno
@@ -21,16 +21,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.errors import DatasetError, HindcastError, StorageError
-from pipeline.storage.guards import LARGEST_JSON, parse_json, require_file, require_parquet
-from pipeline.storage.location import is_remote
+from hindcast.pipeline.errors import DatasetError, HindcastError, StorageError
+from hindcast.pipeline.storage.guards import LARGEST_JSON, parse_json, require_file, require_parquet
+from hindcast.pipeline.storage.location import is_remote
 
 if TYPE_CHECKING:
     import polars as pl
 
 _PARTIAL = ".partial"  # suffix of a file that is still being written
-LOCK = ".lock"  # suffix, or name, of a lock (pipeline.storage.locks)
-STATUS: Final = ".progress"  # name of the status of a running command (flows.status)
+LOCK = ".lock"  # suffix, or name, of a lock (hindcast.pipeline.storage.locks)
+STATUS: Final = ".progress"  # name of the status of a running command (hindcast.flows.status)
 _ERROR_NUMBER: Final = re.compile(r"\b(?:os error |errno = )(\d+)")
 
 
@@ -99,7 +99,7 @@ def make_folder(path: Path) -> Path:
     Stores have no folders: there an object is written and removed, to test the access.
     """
     if is_remote(path):
-        from pipeline.storage.remote import check_writable
+        from hindcast.pipeline.storage.remote import check_writable
 
         check_writable(path, f".{os.getpid()}{_PARTIAL}")
         return path
@@ -130,7 +130,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> Stored:
 
 
 def _upload(path: Path, write: Callable[[Path], Any]) -> Stored:
-    from pipeline.storage.remote import upload
+    from hindcast.pipeline.storage.remote import upload
 
     with _scratch() as folder:
         temporary = folder / path.name
@@ -176,7 +176,7 @@ def written_together() -> Iterator[Callable[[Path, Callable[[Path], Any]], Store
 def _put(temporary: Path, path: Path) -> None:
     """Give a written file its name."""
     if is_remote(path):
-        from pipeline.storage.remote import upload
+        from hindcast.pipeline.storage.remote import upload
 
         upload(temporary, path)
         return
@@ -243,7 +243,7 @@ def local_folder(
 @contextmanager
 def _downloaded(above: Path, files: Iterable[Path], out: Path) -> Iterator[None]:
     """Download the files that are below a folder of a store to `out`; errors name the store."""
-    from pipeline.storage.remote import download
+    from hindcast.pipeline.storage.remote import download
 
     out.mkdir(exist_ok=True)
     for file in dict.fromkeys(files):
@@ -292,7 +292,7 @@ def is_partial(name: str) -> bool:
 def remove_folder(folder: Path) -> None:
     """Delete a folder and all below it, as far as that is possible."""
     if is_remote(folder):
-        from pipeline.storage.remote import remove_quietly
+        from hindcast.pipeline.storage.remote import remove_quietly
 
         remove_quietly(folder)
     else:
@@ -341,8 +341,7 @@ def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
             require_parquet(path, whole=False)
         return pl.scan_parquet(list(paths), glob=False, hive_partitioning=False)
     import pyarrow.dataset as pads
-
-    from pipeline.storage.remote import arrow_files
+    from hindcast.pipeline.storage.remote import arrow_files
 
     return pl.scan_pyarrow_dataset(pads.dataset(**arrow_files(paths), format="parquet"))
 

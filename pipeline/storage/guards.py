@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pipeline.errors import DatasetError
-from pipeline.storage.parquet_pages import DamagedPage, check_chunk
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.parquet_pages import DamagedPage, check_chunk
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -22,11 +22,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from pipeline.errors import StorageError
-from pipeline.notes import Tell
-from pipeline.storage import files
-from pipeline.storage.guards import parse_json
-from pipeline.storage.location import is_remote
+from hindcast.pipeline.errors import StorageError
+from hindcast.pipeline.notes import Tell
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.guards import parse_json
+from hindcast.pipeline.storage.location import is_remote
 
 EVERY_S: Final = 20.0
 DEAD_S: Final = 120.0
@@ -191,7 +191,7 @@ def _create(path: Path, own: Holder) -> bool:
     """Write the lock unless there is one; return whether it was written."""
     content = own.to_json().encode()
     if is_remote(path):
-        from pipeline.storage.remote import create
+        from hindcast.pipeline.storage.remote import create
 
         return create(path, content)
     files.make_folder(path.parent)

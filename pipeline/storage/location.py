@@ -17,8 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-from pipeline.errors import InputError, did_you_mean
-from pipeline.storage.extras import require
+from hindcast.pipeline.errors import InputError, did_you_mean
+from hindcast.pipeline.storage.extras import require
 
 # The package of each scheme's client.
 SCHEMES: Final[Mapping[str, str | None]] = {
@@ -36,8 +36,8 @@ def location(text: Any) -> Path:
     """Return the path that a text names; a path is returned unchanged.
 
     A URL becomes an object with those methods of pathlib.Path that are used here
-    (`pipeline.storage.remote`); they raise StorageError if the store refuses. Raises InputError if
-    the scheme is unknown, its package is not installed, or the URL names no bucket.
+    (`hindcast.pipeline.storage.remote`); they raise StorageError if the store refuses. Raises
+    InputError if the scheme is unknown, its package is not installed, or the URL names no bucket.
     """
     if isinstance(text, PurePath) or not isinstance(text, str):
         return cast("Path", text)
@@ -54,7 +54,7 @@ def location(text: Any) -> Path:
     if scheme == "file":
         return _local(text, rest)
     _check(text, scheme, rest)
-    from pipeline.storage.remote import RemotePath
+    from hindcast.pipeline.storage.remote import RemotePath
 
     return cast("Path", RemotePath.at(text))
 

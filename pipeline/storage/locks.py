@@ -6,7 +6,7 @@
 A lock is a JSON file that names its holder: process, host and time. On a file system, the kernel
 holds the lock (flock, through the package filelock) and releases it when the process ends, however
 it ends; the file alone means nothing. In an object store, and on a file system without
-flock, the holder renews the file instead, see `pipeline.storage.heartbeat`.
+flock, the holder renews the file instead, see `hindcast.pipeline.storage.heartbeat`.
 
 A second writer waits, after one line that names the holder, for at most WAIT_S seconds or the
 number in the environment variable HINDCAST_WAIT; 0 refuses at once. Locks nest: a step may write
@@ -26,11 +26,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
-from pipeline.errors import FolderBusy, InputError
-from pipeline.notes import Tell, teller
-from pipeline.storage import files, heartbeat
-from pipeline.storage.heartbeat import Holder
-from pipeline.storage.location import is_remote, location
+from hindcast.pipeline.errors import FolderBusy, InputError
+from hindcast.pipeline.notes import Tell, teller
+from hindcast.pipeline.storage import files, heartbeat
+from hindcast.pipeline.storage.heartbeat import Holder
+from hindcast.pipeline.storage.location import is_remote, location
 
 WAIT_S: Final = 600.0
 VARIABLE: Final = "HINDCAST_WAIT"

@@ -20,10 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pipeline.errors import DatasetError
-from pipeline.storage.files import read_json, sha256_text, write_json
-from pipeline.storage.run_files import BEST, CHECKPOINTS, DELIVERED
-from pipeline.storage.versions import checkout, package_versions, version
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.files import read_json, sha256_text, write_json
+from hindcast.pipeline.storage.run_files import BEST, CHECKPOINTS, DELIVERED
+from hindcast.pipeline.storage.versions import checkout, package_versions, version
 
 Record: TypeAlias = dict[str, Any]
 

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from hindcast.pipeline.errors import HindcastError, StorageError, StoreUnavailable
 from upath import UPath
 from upath.extensions import ProxyUPath
-
-from pipeline.errors import HindcastError, StorageError, StoreUnavailable
 
 # Where each store's client looks for credentials, and for the address of another server.
 _ENVIRONMENT: Final[Mapping[str, tuple[str, str]]] = {
@@ -58,7 +57,7 @@ _READ_AHEAD: Final = 1 << 20  # bytes; larger reads are one request each
 
 
 class RemotePath(ProxyUPath):
-    """URL of a store; made by `pipeline.storage.location.location`."""
+    """URL of a store; made by `hindcast.pipeline.storage.location.location`."""
 
     @classmethod
     def at(cls, url: str) -> "RemotePath":
@@ -133,7 +132,8 @@ class RemotePath(ProxyUPath):
         """Open the object for reading in pieces; mode "rb", or "r" for UTF-8."""
         if mode not in {"r", "rb"}:
             raise ValueError(
-                f"{self}: mode is {mode!r}, expected 'r' or 'rb'; write with pipeline.storage.files"
+                f"{self}: mode is {mode!r}, expected 'r' or 'rb'; "
+                "write with hindcast.pipeline.storage.files"
             )
         with refusals(self):
             binary = io.BufferedReader(_Object(self), _READ_AHEAD)

@@ -4,11 +4,10 @@ from io import BytesIO
 from typing import Any
 
 import polars as pl
-
-from pipeline.evaluation.summary.markdown import plain_text, text_table
-from pipeline.evaluation.summary.results import commands, read_csv
-from pipeline.statistics.numbers import decimals_for, write_estimate
-from pipeline.studies.study import COLUMNS
+from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
+from hindcast.pipeline.evaluation.summary.results import commands, read_csv
+from hindcast.pipeline.statistics.numbers import decimals_for, write_estimate
+from hindcast.pipeline.studies.study import COLUMNS
 
 INTRODUCTION = {
     "level": "The level of the logged behaviours varies.",

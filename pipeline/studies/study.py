@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import polars as pl
-
-from pipeline.errors import DatasetError, RecipeError, did_you_mean
-from pipeline.evaluation.summary.evaluations import read_table
-from pipeline.recipes.known import known_recipes
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import BehaviourRecipe, Recipe
-from pipeline.storage.files import read_json
-from pipeline.storage.provenance import NOT_RECORDED
+from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
+from hindcast.pipeline.evaluation.summary.evaluations import read_table
+from hindcast.pipeline.recipes.known import known_recipes
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe, Recipe
+from hindcast.pipeline.storage.files import read_json
+from hindcast.pipeline.storage.provenance import NOT_RECORDED
 
 Vary: TypeAlias = Literal["level", "windows", "epsilon"]
 NAME: Final = "study.json"
@@ -168,10 +167,10 @@ def collect(
     folder: Path, vary: str, points: Sequence[Point], recipe: Recipe, command: str
 ) -> pl.DataFrame:
     """Return the table of a study from the evaluations of its points."""
-    from pipeline import dataset
-    from pipeline.evaluation.summary.results import origin
-    from pipeline.evaluation.summary.rows import best_first
-    from pipeline.evaluation.summary.summarise import summarise
+    from hindcast.pipeline import dataset
+    from hindcast.pipeline.evaluation.summary.results import origin
+    from hindcast.pipeline.evaluation.summary.rows import best_first
+    from hindcast.pipeline.evaluation.summary.summarise import summarise
 
     rows: list[dict[str, Any]] = []
     for point in points:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.plugins import Registry
-from pipeline.traces import alibaba2017, azure2020, pbs, rlscheduler, slurm, swf, table
-from pipeline.traces.job_logs import JobLogSettings
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.plugins import Registry
+from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, rlscheduler, slurm, swf, table
+from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.workloads.schema import Workload
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,8 @@ class TraceFormat:
         settings: Frozen dataclass of the reader's settings, `trace.settings` of a recipe; `read`
             takes one as its second argument, and has defaults. None if it has no settings.
         files: Function that returns the raw files that `read` may read, given its path; what was
-            read from them is then cached (pipeline.traces.cache). None if that is not known.
+            read from them is then cached (hindcast.pipeline.traces.cache). None if that is not
+            known.
         notes: Function that returns notes which `hindcast ingest` adds to those of `read`, given
             the path. None if there are none.
         licence: Identifier of the licence on dataset hubs; "other" if there is none for `terms`.

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 import polars as pl
-
-from pipeline.errors import TraceError
-from pipeline.traces import alibaba2017_tables as side_tables
-from pipeline.traces import alibaba2017_tasks as task_tables
-from pipeline.traces.first_look import find_table, folder_without, head_lines, source_file
-from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import Sifted
-from pipeline.workloads.schema import Provenance, Workload
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces import alibaba2017_tables as side_tables
+from hindcast.pipeline.traces import alibaba2017_tasks as task_tables
+from hindcast.pipeline.traces.first_look import find_table, folder_without, head_lines, source_file
+from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
+from hindcast.pipeline.traces.text_rows import Sifted
+from hindcast.pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "alibaba2017"
 _EXPECTED: Final = (

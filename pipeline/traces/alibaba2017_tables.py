@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.traces.alibaba2017_tasks import STATUSES
-from pipeline.traces.field_checks import choice_fault, name_fault, number, number_fault, value_fault
-from pipeline.traces.text_rows import Sifted, collect, fold, scan_rows, sift
-from pipeline.workloads.schema import LARGEST, MACHINE_COLUMNS
+from hindcast.pipeline.traces.alibaba2017_tasks import STATUSES
+from hindcast.pipeline.traces.field_checks import (
+    choice_fault,
+    name_fault,
+    number,
+    number_fault,
+    value_fault,
+)
+from hindcast.pipeline.traces.text_rows import Sifted, collect, fold, scan_rows, sift
+from hindcast.pipeline.workloads.schema import LARGEST, MACHINE_COLUMNS
 
 EVENTS: Final = ("add", "softerror", "harderror")
 INSTANCE_STATUSES: Final = (*STATUSES, "Interrupted")

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.errors import TraceError, nearest
-from pipeline.traces.field_checks import (
+from hindcast.pipeline.errors import TraceError, nearest
+from hindcast.pipeline.traces.field_checks import (
     choice_fault,
     count_fault,
     name_fault,
     number,
     number_fault,
 )  # fmt: skip
-from pipeline.traces.text_rows import Sifted, scan_rows, sift
+from hindcast.pipeline.traces.text_rows import Sifted, scan_rows, sift
 
 STATUSES: Final = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 BATCH_TASK_COLUMNS: Final = (

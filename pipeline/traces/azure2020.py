@@ -29,13 +29,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.errors import TraceError, nearest
-from pipeline.traces.field_checks import choice_fault, name_fault, number, number_fault, value_fault
-from pipeline.traces.first_look import head_lines, source_file
-from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import Sifted, collect, scan_rows, sift
-from pipeline.workloads.schema import Provenance, Workload
+from hindcast.pipeline.errors import TraceError, nearest
+from hindcast.pipeline.traces.field_checks import (
+    choice_fault,
+    name_fault,
+    number,
+    number_fault,
+    value_fault,
+)
+from hindcast.pipeline.traces.first_look import head_lines, source_file
+from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
+from hindcast.pipeline.traces.text_rows import Sifted, collect, scan_rows, sift
+from hindcast.pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "azure2020"
 MACHINE_CORES: Final = 48.0  # cores of a whole machine, chosen here: the trace has fractions only

@@ -1,6 +1,6 @@
 """Cache of parsed traces, so that no command parses a log again.
 
-    <cache>/traces/KEY/       a workload folder, see pipeline.workloads.folder
+    <cache>/traces/KEY/       a workload folder, see hindcast.pipeline.workloads.folder
 
 <cache> is $HINDCAST_CACHE, else $XDG_CACHE_HOME/hindcast, else ~/.cache/hindcast. If HINDCAST_CACHE
 is set and empty, nothing is cached. KEY is a SHA-256 of the contents of the raw files, the name of
@@ -21,12 +21,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import HindcastError
-from pipeline.storage.files import sha256_file, sha256_text
-from pipeline.storage.versions import package_versions
-from pipeline.traces import FORMATS, TraceFormat
-from pipeline.workloads.folder import load_workload, save_workload
-from pipeline.workloads.schema import SourceFile, Workload
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.storage.files import sha256_file, sha256_text
+from hindcast.pipeline.storage.versions import package_versions
+from hindcast.pipeline.traces import FORMATS, TraceFormat
+from hindcast.pipeline.workloads.folder import load_workload, save_workload
+from hindcast.pipeline.workloads.schema import SourceFile, Workload
 
 LARGEST: Final = 2 << 30  # bytes of all entries; those that were not used for longest are removed
 _MANIFEST: Final = "manifest.json"

@@ -15,8 +15,7 @@ from typing import Any, Final
 from zoneinfo import available_timezones
 
 import polars as pl
-
-from pipeline.errors import TraceError, did_you_mean
+from hindcast.pipeline.errors import TraceError, did_you_mean
 
 UTC: Final = "UTC"
 _LOCAL: Final = "%Y-%m-%d %H:%M:%S%.f"

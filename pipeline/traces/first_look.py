@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from pipeline.errors import TraceError, nearest, no_such_path
-from pipeline.storage.files import sha256_file
-from pipeline.storage.location import is_remote
-from pipeline.workloads.schema import SourceFile
+from hindcast.pipeline.errors import TraceError, nearest, no_such_path
+from hindcast.pipeline.storage.files import sha256_file
+from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.workloads.schema import SourceFile
 
 _HEAD_BYTES: Final = 65_536
 _GZIP_MAGIC: Final = b"\x1f\x8b"

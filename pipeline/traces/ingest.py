@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import TraceError, UnknownName, unknown_name
-from pipeline.storage.files import local_folder, make_folder
-from pipeline.storage.location import is_remote
-from pipeline.storage.locks import one_writer
-from pipeline.traces import FORMATS
-from pipeline.workloads.caveats import Caveat, of_provenance
-from pipeline.workloads.folder import refuse_foreign, save_workload
-from pipeline.workloads.schema import Workload, damage
+from hindcast.pipeline.errors import TraceError, UnknownName, unknown_name
+from hindcast.pipeline.storage.files import local_folder, make_folder
+from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.workloads.caveats import Caveat, of_provenance
+from hindcast.pipeline.workloads.folder import refuse_foreign, save_workload
+from hindcast.pipeline.workloads.schema import Workload, damage
 
 _STEPS: Final = 2
 

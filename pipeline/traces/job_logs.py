@@ -28,14 +28,13 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.settings.ranges import number
-from pipeline.traces.field_values import UTC, looked_up
-from pipeline.traces.first_look import source_file
-from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import Sifted, collect, sift
-from pipeline.workloads.caveats import CAUTION, NO_WAIT
-from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
+from hindcast.pipeline.settings.ranges import number
+from hindcast.pipeline.traces.field_values import UTC, looked_up
+from hindcast.pipeline.traces.first_look import source_file
+from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
+from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
+from hindcast.pipeline.workloads.caveats import CAUTION, NO_WAIT
+from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 # Outcome of a row -> status of an SWF log, or why its row is left out.
 OUTCOMES: Final[Mapping[str, int | str]] = {
@@ -119,7 +118,7 @@ def sift_jobs(
 
     `fields` has at least "submit", one of "duration" and "end" (which needs "start"), and one of
     the two numbers of cores. `no_limit` says whether the job was submitted without a time limit,
-    `repeated` whether one of its times can be two moments (pipeline.traces.field_values).
+    `repeated` whether one of its times can be two moments (hindcast.pipeline.traces.field_values).
     """
     unknown = pl.lit(None, dtype=pl.Float64)
     rows = rows.with_columns(

@@ -17,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
-
-from pipeline.errors import TraceError
-from pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, fold, quarantined_rows
-from pipeline.workloads.schema import TASK_COLUMNS
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, fold, quarantined_rows
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS
 
 _KEY = ("job_id", "task_id")
 _VALUES = ("submit_s", "duration_s", "cores", "memory", "instances")

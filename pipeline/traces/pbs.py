@@ -35,13 +35,12 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.errors import TraceError
-from pipeline.traces.field_values import kilobytes, span
-from pipeline.traces.first_look import head_lines
-from pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from pipeline.traces.text_rows import scan_lines, split_fault
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.field_values import kilobytes, span
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
+from hindcast.pipeline.traces.text_rows import scan_lines, split_fault
+from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "pbs"
 DEFAULTS: Final = JobLogSettings()

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.errors import TraceError, printable
-from pipeline.traces.field_values import kilobytes, moment, processors, span
-from pipeline.traces.first_look import head_lines
-from pipeline.traces.slurm import STATES, is_log
-from pipeline.traces.table import (
+from hindcast.pipeline.errors import TraceError, printable
+from hindcast.pipeline.traces.field_values import kilobytes, moment, processors, span
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.slurm import STATES, is_log
+from hindcast.pipeline.traces.table import (
     COLUMNS,
     CORES,
     MEMORY,
@@ -30,7 +29,7 @@ from pipeline.traces.table import (
     is_parquet,
     parquet_schema,
 )
-from pipeline.traces.text_rows import collect, scan_rows
+from hindcast.pipeline.traces.text_rows import collect, scan_rows
 
 _ROWS: Final = 2000  # looked at, except for states
 _MOST_STATES: Final = 40

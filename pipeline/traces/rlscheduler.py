@@ -9,11 +9,11 @@ gzip-compressed, or one of these files:
     SDSC-SP2          SDSC-SP2-1998-4.2-cln.swf
     HPC2N             HPC2N-2002-2.2-cln.swf
 
-The program reads a log in other ways than `pipeline.traces.swf`. Jobs are in order of their job
-numbers. A run time below 0 is 10 s, so that jobs which were cancelled before they ran do run; rows
-with a run time of 0 are left out. Processors are the larger of requested and allocated ones. An
-unknown requested time is the run time as the log has it, so that it can stay -1. The machine has
-MaxProcs processors, else MaxNodes.
+The program reads a log in other ways than `hindcast.pipeline.traces.swf`. Jobs are in order of
+their job numbers. A run time below 0 is 10 s, so that jobs which were cancelled before they ran do
+run; rows with a run time of 0 are left out. Processors are the larger of requested and allocated
+ones. An unknown requested time is the run time as the log has it, so that it can stay -1. The
+machine has MaxProcs processors, else MaxNodes.
 
 All jobs are in one table, in order of submission. Additional columns: log (name of the trace),
 number (place of the job in its log, from 0), requested_s, requested_memory_kb, user, group,
@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.errors import TraceError
-from pipeline.traces.field_checks import number, number_fault
-from pipeline.traces.first_look import head_lines, source_file
-from pipeline.traces.swf import scan_fields
-from pipeline.workloads.schema import (
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.field_checks import number, number_fault
+from hindcast.pipeline.traces.first_look import head_lines, source_file
+from hindcast.pipeline.traces.swf import scan_fields
+from hindcast.pipeline.workloads.schema import (
     MACHINE_COLUMNS,
     TASK_COLUMNS,
     Provenance,

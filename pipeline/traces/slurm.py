@@ -14,7 +14,7 @@ published sample of NREL's Eagle (job_id, wallclock_req in seconds, mem_req in M
     submit_s, eligible_s      Submit, Eligible
     duration_s                ElapsedRaw, Elapsed; else End - Start
     requested_s               TimelimitRaw (minutes), Timelimit; UNLIMITED and Partition_Limit are
-                              no number, see pipeline.traces.job_logs
+                              no number, see hindcast.pipeline.traces.job_logs
     requested_cores           ReqCPUS; cpu of ReqTRES
     allocated_cores           AllocCPUS; NCPUS; cpu of AllocTRES
     memory_kb, times cores    mem of ReqTRES; ReqMem (`c` per core, `n` per node, else of the job);
@@ -37,9 +37,8 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.errors import TraceError, nearest
-from pipeline.traces.field_values import (
+from hindcast.pipeline.errors import TraceError, nearest
+from hindcast.pipeline.traces.field_values import (
     UTC,
     is_repeated,
     kilobytes,
@@ -49,10 +48,10 @@ from pipeline.traces.field_values import (
     resource,
     span,
 )
-from pipeline.traces.first_look import head_lines
-from pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from pipeline.traces.text_rows import scan_rows
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
+from hindcast.pipeline.traces.text_rows import scan_rows
+from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "slurm"
 DEFAULTS: Final = JobLogSettings()

@@ -35,14 +35,13 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.errors import TraceError
-from pipeline.traces.field_checks import number, number_fault, value_fault
-from pipeline.traces.first_look import head_lines, source_file
-from pipeline.traces.ordering import distinct_tasks, in_order
-from pipeline.traces.text_rows import Sifted, scan_lines, sift, split_fault
-from pipeline.workloads.caveats import NO_SIZE, NO_WAIT
-from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.field_checks import number, number_fault, value_fault
+from hindcast.pipeline.traces.first_look import head_lines, source_file
+from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
+from hindcast.pipeline.traces.text_rows import Sifted, scan_lines, sift, split_fault
+from hindcast.pipeline.workloads.caveats import NO_SIZE, NO_WAIT
+from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 FORMAT: Final = "swf"
 _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"

@@ -39,9 +39,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 _Floats = npt.NDArray[np.float64]
 _Quantiles = tuple[tuple[float, float], ...]  # (share of the draws below, value)

@@ -23,7 +23,7 @@ The path is the mapping, which `hindcast init TABLE --out MAPPING` writes:
 
 Every row is a job; jobs of one name are named ID, ID#2, ... Without a column of names they are
 named by their line. Without `state`, every row is a job that ran. The columns of the workload, and
-how unknown values are derived, are those of pipeline.traces.job_logs.
+how unknown values are derived, are those of hindcast.pipeline.traces.job_logs.
 """
 
 import dataclasses
@@ -34,10 +34,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.errors import RecipeError, TraceError, did_you_mean
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.traces.field_values import (
+from hindcast.pipeline.errors import RecipeError, TraceError, did_you_mean
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.traces.field_values import (
     UTC,
     kilobytes,
     looked_up,
@@ -46,8 +45,8 @@ from pipeline.traces.field_values import (
     require_time_zone,
     span,
 )
-from pipeline.traces.first_look import head_lines
-from pipeline.traces.job_logs import (
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.job_logs import (
     NAMES,
     OUTCOMES,
     Field,
@@ -55,8 +54,8 @@ from pipeline.traces.job_logs import (
     sift_jobs,
     workload_of,
 )
-from pipeline.traces.text_rows import collect, scan_lines, scan_rows
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.traces.text_rows import collect, scan_lines, scan_rows
+from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "table"
 _EXPECTED: Final = "a mapping (TOML), which `hindcast init TABLE --out MAPPING.toml` writes"
@@ -80,7 +79,7 @@ _MEMORY_UNITS: Final[Mapping[str, str]] = {
 _CORE_UNITS: Final[Mapping[str, float]] = {"cores": 1.0, "percent": 100.0, "millicores": 1000.0}
 _DATETIME: Final = "datetime"
 _ISO: Final = "%Y-%m-%d %H:%M:%S%.6f"
-# Names of the fields of pipeline.traces.job_logs that differ.
+# Names of the fields of hindcast.pipeline.traces.job_logs that differ.
 _FIELD: Final[Mapping[str, str]] = {
     "time_limit": "limit",
     "cores": "allocated_cores",

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from pipeline.errors import TraceError
-from pipeline.traces.first_look import require_lines
-from pipeline.workloads.schema import NUMBERS, empty_quarantine, limits, within
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.first_look import require_lines
+from hindcast.pipeline.workloads.schema import NUMBERS, empty_quarantine, limits, within
 
 QUARANTINE_LIMIT: Final = 10_000  # bad rows kept per file; all are counted
 TEXT_LIMIT: Final = 200  # characters kept of a bad row

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
-
-from pipeline.dataset import manifest as mf
-from pipeline.documents import croissant
-from pipeline.documents.card import card_text
-from pipeline.errors import VerificationFailed
-from pipeline.storage.files import json_text, local_copy
-from pipeline.storage.guards import LARGEST_JSON, require_file
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents import croissant
+from hindcast.pipeline.documents.card import card_text
+from hindcast.pipeline.errors import VerificationFailed
+from hindcast.pipeline.storage.files import json_text, local_copy
+from hindcast.pipeline.storage.guards import LARGEST_JSON, require_file
 
 
 def check_documents(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> tuple[str, str]:

@@ -4,20 +4,20 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pipeline.building.append import being_added
-from pipeline.building.build import append_in_progress
-from pipeline.building.parts import BUILDING, DATA, PLAN
-from pipeline.building.shared_plan import NAME as SHARED
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.estimated import FOLDER as ESTIMATED
-from pipeline.dataset.estimated import read_estimates
-from pipeline.documents import croissant
-from pipeline.errors import DatasetError, VerificationFailed
-from pipeline.history.records import RECORDED
-from pipeline.recipes.checkpoints import FOLDER as POLICIES
-from pipeline.recipes.checkpoints import check_policies
-from pipeline.recipes.workload_source import RECORDED as HISTORY
-from pipeline.storage.files import LOCK, STATUS, is_partial, sha256_file
+from hindcast.pipeline.building.append import being_added
+from hindcast.pipeline.building.build import append_in_progress
+from hindcast.pipeline.building.parts import BUILDING, DATA, PLAN
+from hindcast.pipeline.building.shared_plan import NAME as SHARED
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.estimated import FOLDER as ESTIMATED
+from hindcast.pipeline.dataset.estimated import read_estimates
+from hindcast.pipeline.documents import croissant
+from hindcast.pipeline.errors import DatasetError, VerificationFailed
+from hindcast.pipeline.history.records import RECORDED
+from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES
+from hindcast.pipeline.recipes.checkpoints import check_policies
+from hindcast.pipeline.recipes.workload_source import RECORDED as HISTORY
+from hindcast.pipeline.storage.files import LOCK, STATUS, is_partial, sha256_file
 
 _OF_BUILD: Final = re.compile(r"part-[0-9]{5,}\.(json|parquet)")
 
@@ -64,7 +64,8 @@ def check_files(folder: Path, manifest: mf.Manifest) -> tuple[str, str]:
 def _check_top(folder: Path, manifest: mf.Manifest) -> None:
     """Raise VerificationFailed for a file beside the manifest that no build writes.
 
-    An interrupted build or append leaves its plan and temporary files, see pipeline.building.
+    An interrupted build or append leaves its plan and temporary files, see
+    hindcast.pipeline.building.
     """
     known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path}
     known |= {LOCK, STATUS}  # of a command that writes into the folder, such as an append

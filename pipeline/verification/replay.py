@@ -3,15 +3,14 @@
 from typing import Final, NamedTuple
 
 import numpy as np
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, named
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
+from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
+from hindcast.pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from hindcast.pipeline.simulation.uncounted import uncounted
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import EPISODE, STEPS, named
-from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
-from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
-from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
-from pipeline.simulation.uncounted import uncounted
 
 FINE: Final = 0
 FAULTS: Final = (

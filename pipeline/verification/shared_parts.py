@@ -9,15 +9,15 @@ import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pipeline import dataset as ds
-from pipeline.dataset import manifest as mf
-from pipeline.errors import DatasetError, VerificationFailed
-from pipeline.simulation.policy import Behaviour
-from pipeline.storage import files
-from pipeline.storage.location import location
-from pipeline.verification.replayed import Replayed
-from pipeline.verification.verify import Drawn, replay_part
-from pipeline.workloads.folder import load_workload
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import DatasetError, VerificationFailed
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.verification.replayed import Replayed
+from hindcast.pipeline.verification.verify import Drawn, replay_part
+from hindcast.pipeline.workloads.folder import load_workload
 
 Behaviours = Callable[[Path], Mapping[str, Behaviour]]
 

@@ -30,16 +30,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pipeline import dataset as ds
-from pipeline.building.build import append_in_progress, counts_of
-from pipeline.dataset import Dataset
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes
-from pipeline.dataset.columns import NO_CHOICE, episodes_schema
-from pipeline.dataset.part import Block
-from pipeline.errors import (
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import append_in_progress, counts_of
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes
+from hindcast.pipeline.dataset.columns import NO_CHOICE, episodes_schema
+from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.errors import (
     DatasetError,
     HindcastError,
     InputError,
@@ -47,22 +45,22 @@ from pipeline.errors import (
     StorageError,
     VerificationFailed,
 )
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import RECORDED
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.arrays import begin_episode, make_step_arrays
-from pipeline.simulation.functions import cell
-from pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
-from pipeline.simulation.players import EpisodeRunner, EpisodeTrace, episode_runner
-from pipeline.simulation.policy import NO_PARAMETERS, Behaviour, Heuristic, no_score
-from pipeline.simulation.rollout import values_of
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec, added_outcomes
-from pipeline.verification.documents import check_documents
-from pipeline.verification.files import check_files
-from pipeline.verification.replay import (
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import RECORDED
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.functions import cell
+from hindcast.pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
+from hindcast.pipeline.simulation.players import EpisodeRunner, EpisodeTrace, episode_runner
+from hindcast.pipeline.simulation.policy import NO_PARAMETERS, Behaviour, Heuristic, no_score
+from hindcast.pipeline.simulation.rollout import values_of
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec, added_outcomes
+from hindcast.pipeline.verification.documents import check_documents
+from hindcast.pipeline.verification.files import check_files
+from hindcast.pipeline.verification.replay import (
     FAULTS,
     FINE,
     FIRST_NOT_DRAWN,
@@ -75,10 +73,11 @@ from pipeline.verification.replay import (
     LoggedColumns,
     replay,
 )
-from pipeline.verification.replayed import Elsewhere, Replayed
-from pipeline.verification.workload import check_source, check_workload
-from pipeline.workloads.folder import load_workload
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.verification.replayed import Elsewhere, Replayed
+from hindcast.pipeline.verification.workload import check_source, check_workload
+from hindcast.pipeline.workloads.folder import load_workload
+from hindcast.pipeline.workloads.schema import Workload
+from numpy.typing import NDArray
 
 _DRAWING: Final = ("numpy", "numba")  # packages whose versions decide what is drawn
 _BEYOND: Final = "names and texts of the recipe, its other sections, and package versions"
@@ -137,7 +136,9 @@ def verify(
     checks.append(("workload", text))
     checks.append(_check_episodes(dataset))
     if manifest.recipe.trace.format == RECORDED:
-        from pipeline.history.importing import check_recorded  # compiles kernels of thermal
+        from hindcast.pipeline.history.importing import (
+            check_recorded,  # compiles kernels of thermal
+        )
 
         checks.append(check_recorded(dataset))
         missing.append("the history file, and how its decisions were drawn")

@@ -10,13 +10,13 @@ from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pipeline.dataset import Dataset
-from pipeline.dataset import manifest as mf
-from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from pipeline.history.records import ELSEWHERE
-from pipeline.recipes.loading import traces_folder
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import (
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
+from hindcast.pipeline.history.records import ELSEWHERE
+from hindcast.pipeline.recipes.loading import traces_folder
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import (
     GENERATED,
     INGESTED,
     RECORDED,
@@ -24,10 +24,10 @@ from pipeline.recipes.workload_source import (
     load_source,
     reader_settings,
 )
-from pipeline.storage.files import local_folder, sha256_file
-from pipeline.storage.location import is_remote
-from pipeline.workloads.folder import check_folder, load_workload
-from pipeline.workloads.schema import Provenance, SourceFile, Workload
+from hindcast.pipeline.storage.files import local_folder, sha256_file
+from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.workloads.folder import check_folder, load_workload
+from hindcast.pipeline.workloads.schema import Provenance, SourceFile, Workload
 
 
 def check_workload(dataset: Dataset, workload: Workload) -> None:
@@ -120,7 +120,7 @@ def _at_hand(recipe: Recipe) -> Path | None:
 
 def _read_again(recipe: Recipe, path: Path, provenance: Provenance) -> Workload | None:
     """Return the workload of a trace; None if the files there are not those of the provenance."""
-    from pipeline.traces import FORMATS
+    from hindcast.pipeline.traces import FORMATS
 
     if recipe.trace.format == INGESTED:
         found = load_workload(path)

@@ -1,7 +1,7 @@
 """Workload folders: writing a workload as a folder, and reading it back.
 
     OUT/
-      tasks.parquet         the canonical tasks (pipeline.workloads.schema.TASK_COLUMNS)
+      tasks.parquet         the canonical tasks (hindcast.pipeline.workloads.schema.TASK_COLUMNS)
       machines.parquet      the machines, if the trace has them
       quarantine.parquet    the bad rows: file, line, reason, text
       manifest.json         written last: sources, rows left out, SHA-256 of all files above
@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.errors import DatasetError, StorageError
-from pipeline.storage import files
-from pipeline.storage.guards import require_file
-from pipeline.workloads.schema import (
+from hindcast.pipeline.errors import DatasetError, StorageError
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.workloads.schema import (
     MACHINE_COLUMNS,
     QUARANTINE_COLUMNS,
     TASK_COLUMNS,

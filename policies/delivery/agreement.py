@@ -21,15 +21,21 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.episodes import Trajectory
+from hindcast.pipeline.simulation.policy import readings
+from hindcast.policies.delivery.verdict import (
+    AGENT,
+    RULE,
+    Verdict,
+    compare,
+    eligible_rules,
+    rule_policy,
+)
+from hindcast.policies.networks.limits import own_spec
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.training.returns import best_behaviours, of_behaviours
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.episodes import Trajectory
-from pipeline.simulation.policy import readings
-from policies.delivery.verdict import AGENT, RULE, Verdict, compare, eligible_rules, rule_policy
-from policies.networks.limits import own_spec
-from policies.networks.policy import LearnedPolicy
-from policies.training.returns import best_behaviours, of_behaviours
 
 SHARE: Final = 0.3  # of the validation episodes, held by the best behaviours
 TEMPERATURES: Final = tuple(np.geomspace(0.03, 3.0, 9).tolist())

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import DatasetError
-from pipeline.notes import tell
-from pipeline.simulation.spec import Spec
-from pipeline.storage.files import remove_folder
-from pipeline.storage.run_files import BEST, CURVES, DELIVERED, DESCRIPTION
-from policies.delivery.verdict import Verdict, deliver
-from policies.networks.checkpoint import (
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.notes import tell
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.files import remove_folder
+from hindcast.pipeline.storage.run_files import BEST, CURVES, DELIVERED, DESCRIPTION
+from hindcast.policies.delivery.verdict import Verdict, deliver
+from hindcast.policies.networks.checkpoint import (
     Metric,
     Selected,
     Trained,
@@ -20,9 +20,9 @@ from policies.networks.checkpoint import (
     require_finite,
     save,
 )
-from policies.networks.policy import LearnedPolicy
-from policies.training.fingerprint import finished
-from policies.training.run_folder import write_curves
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.training.fingerprint import finished
+from hindcast.policies.training.run_folder import write_curves
 
 SELECTED: Final = "selected"
 LAST: Final = "last"

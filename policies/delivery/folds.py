@@ -24,18 +24,17 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-
-from pipeline.recipes.splits import evenly_spaced
-from policies.delivery.played import (
+from hindcast.pipeline.recipes.splits import evenly_spaced
+from hindcast.policies.delivery.played import (
     Windows,
     best_rule,
     headline_value,
     values_of,
 )
-from policies.delivery.verdict import Verdict, best_judged, compare
-from policies.networks.checkpoint import Trained
-from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import rankable
+from hindcast.policies.delivery.verdict import Verdict, best_judged, compare
+from hindcast.policies.networks.checkpoint import Trained
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import rankable
 
 FOLDS: Final = 4
 MOST_PLAYED: Final = 100  # windows of a fold

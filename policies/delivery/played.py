@@ -31,23 +31,22 @@ from functools import cache, partial
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.evaluation.evaluate import BATCH
+from hindcast.pipeline.recipes.problem import further_windows, make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.splits import evenly_spaced
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import Episode, plays_episodes, run_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.delivery.verdict import RULE, Verdict, compare
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import rankable
 from numpy.typing import NDArray
-
-from pipeline.evaluation.evaluate import BATCH
-from pipeline.recipes.problem import further_windows, make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.splits import evenly_spaced
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Episode, plays_episodes, run_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from policies.delivery.verdict import RULE, Verdict, compare
-from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import rankable
 
 MOST_WINDOWS: Final = 400  # train windows on which rules are compared
 FURTHER: Final = 400

@@ -3,11 +3,11 @@
 OUT/delivered is a checkpoint like any other. It holds the selected or the last checkpoint,
 whichever does better in a test on validation windows, if the test finds it better than the best
 rule. Otherwise it holds that rule: a network with weight 1 on the rank column of the rule
-(policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user who trains therefore
-never gets a policy that is known to be worse than a rule at hand.
+(hindcast.policies.networks.rules) and 0 elsewhere, which plays the rule exactly. A user who trains
+therefore never gets a policy that is known to be worse than a rule at hand.
 
-The test is one of policies.delivery.played, policies.delivery.folds and
-policies.delivery.agreement.
+The test is one of hindcast.policies.delivery.played, hindcast.policies.delivery.folds and
+hindcast.policies.delivery.agreement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.statistics.intervals import paired_difference
+from hindcast.pipeline.storage.run_files import DELIVERED
+from hindcast.policies.networks.checkpoint import Trained, save
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import rankable
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
 from numpy.typing import NDArray
-
-from pipeline.simulation.spec import Spec
-from pipeline.statistics.intervals import paired_difference
-from pipeline.storage.run_files import DELIVERED
-from policies.networks.checkpoint import Trained, save
-from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import rankable
-from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
 Gate: TypeAlias = Literal["simulator", "folds", "log"]
 # The sign of five differences is the same by luck in 3.1 % of cases, more than one side of a 95 %

@@ -4,22 +4,22 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pipeline.scenarios import SCENARIOS, module_of
-from pipeline.simulation.memory_rules import MemoryRule
-from pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.scenarios import SCENARIOS, module_of
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.policy import Heuristic
 
-_HERE: Final = "policies.heuristics."
-_THERE: Final = "pipeline.scenarios."
+_HERE: Final = "hindcast.policies.heuristics."
+_THERE: Final = "hindcast.pipeline.scenarios."
 
 
 def heuristics(scenario: str) -> dict[str, Heuristic]:
     """Return the rules that score observations; raise UnknownName for an unknown scenario.
 
-    Rules of pipeline.scenarios.NAME are in policies.heuristics.NAME. A scenario from outside this
-    repository has its rules in its own module.
+    Rules of hindcast.pipeline.scenarios.NAME are in hindcast.policies.heuristics.NAME. A scenario
+    from outside this repository has its rules in its own module.
     """
-    from policies.heuristics.generic import INDIFFERENT
-    from policies.heuristics.linear import RANDOM_LINEAR
+    from hindcast.policies.heuristics.generic import INDIFFERENT
+    from hindcast.policies.heuristics.linear import RANDOM_LINEAR
 
     own: Mapping[str, Heuristic] = getattr(_module(scenario), "HEURISTICS", {})
     return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **own}
@@ -33,7 +33,7 @@ def rules(scenario: str) -> dict[str, Heuristic | MemoryRule]:
 
 def find_rule(scenario: str, name: str) -> Heuristic | MemoryRule | None:
     """Return the rule of a name, which may be around_RULE; None if there is no such rule."""
-    from policies.heuristics.around import PREFIX, around
+    from hindcast.policies.heuristics.around import PREFIX, around
 
     known = rules(scenario)
     if name in known or not name.startswith(PREFIX):

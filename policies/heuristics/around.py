@@ -14,10 +14,9 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-
-from pipeline.simulation.kernel import SCORE, compiled
-from pipeline.simulation.policy import Heuristic
-from policies.heuristics.linear import draw_weights, linear
+from hindcast.pipeline.simulation.kernel import SCORE, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.policies.heuristics.linear import draw_weights, linear
 
 PREFIX: Final = "around_"
 STRENGTH: Final = 100.0  # near enough to the rule that a good share of the draws is better than it

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.binpack.features import MOMENT, ROW
-from pipeline.simulation.kernel import SCORE, compiled
-from pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.scenarios.binpack.features import MOMENT, ROW
+from hindcast.pipeline.simulation.kernel import SCORE, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
 
 REFERENCE_TAKE: Final = 0.2  # probability with which the reference's random rule takes a pair
 

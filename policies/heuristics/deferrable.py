@@ -1,8 +1,8 @@
 """Compiled rules for `deferrable`.
 
 `fifo`, `sjf` and `tetris` are the published baselines: they order the startable jobs and start the
-longest prefix that fits (pipeline.scenarios.deferrable.slotwise_action). The other rules are ours
-and skip jobs that do not fit. Every rule is a function of one decision's observation.
+longest prefix that fits (hindcast.pipeline.scenarios.deferrable.slotwise_action). The other rules
+are ours and skip jobs that do not fit. Every rule is a function of one decision's observation.
 
 Source of tetris: Grandl et al., "Multi-Resource Packing for Cluster Schedulers", SIGCOMM 2014,
 which with one resource is "the largest request first".
@@ -11,14 +11,13 @@ which with one resource is "the largest request first".
 from collections.abc import Mapping
 from typing import Final
 
+from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
+from hindcast.pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.policies.heuristics.knapsack import choose_set, feasible_jobs
+from hindcast.policies.heuristics.prices import RANDOM_PRICES
 from numba import types
-
-from pipeline.scenarios.deferrable.features import MOMENT, ROW
-from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
-from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
-from pipeline.simulation.policy import Heuristic
-from policies.heuristics.knapsack import choose_set, feasible_jobs
-from policies.heuristics.prices import RANDOM_PRICES
 
 LATER_SLOT: Final = 0.3  # worth of a slot after the first in knapsack_patient; the first is worth 1
 WAITING: Final = 0.5  # share of a job's later pay that it subtracts if the job can wait

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from pipeline.simulation.kernel import SCORE, compiled
-from pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.simulation.kernel import SCORE, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
 
 
 @compiled(SCORE)

@@ -4,10 +4,10 @@ Each rule chooses an application first and then a cluster for it. Ties go to the
 arrived first and to the first cluster, which is the order of the rows. n is the number of tasks of
 a run.
 
-`sf_p`, `lf_p`, `sf_e` and `lf_e` are from Liu et al., see pipeline.scenarios.multicluster. The
-other rules are ours. `least_slack` and `urgent_first` beat `most_free_now` on both TMDL and AJDR:
-smallest n first lets streaming applications, which have many runs and are delayed least by a step
-of waiting, go ahead of applications to which that step costs more. For the same reason
+`sf_p`, `lf_p`, `sf_e` and `lf_e` are from Liu et al., see hindcast.pipeline.scenarios.multicluster.
+The other rules are ours. `least_slack` and `urgent_first` beat `most_free_now` on both TMDL and
+AJDR: smallest n first lets streaming applications, which have many runs and are delayed least by a
+step of waiting, go ahead of applications to which that step costs more. For the same reason
 `urgent_shortest` is better than `urgent_first`: a step of waiting is a larger share of a short run.
 """
 
@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.scenarios.multicluster.features import ROW
+from hindcast.pipeline.scenarios.multicluster.instances import CRITICAL, REGULAR, STREAMING
+from hindcast.pipeline.simulation.kernel import FLOATS, ROWS, SCORE, Compiled, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
 from numba import types
-
-from pipeline.scenarios.multicluster.features import ROW
-from pipeline.scenarios.multicluster.instances import CRITICAL, REGULAR, STREAMING
-from pipeline.simulation.kernel import FLOATS, ROWS, SCORE, Compiled, compiled
-from pipeline.simulation.policy import Heuristic
 
 _EXECUTORS: Final = 1000.0  # unit of free and queued, which are whole numbers of executors
 _STEPS: Final = 100.0  # unit of execution, deadline and age

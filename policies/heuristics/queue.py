@@ -22,10 +22,10 @@ system-generated predictions", TPDS 2007. `fcfs_easy_sjbf`: the same paper. `con
 Mu'alem & Feitelson, TPDS 2001. `similar_area`, `aged_area`, `aged_similar`, `steady_area` and
 `balanced_area` were chosen on the first parts of logs of the archive; they are ours.
 
-Some rules choose from the memory of an episode (pipeline.simulation.memory_rules). `conservative`
-knows no more than a real scheduler, but is not a score of a row. `NAME_clairvoyant` is NAME_easy
-with run times instead of requested times, in the reservation too: it knows what no scheduler knows.
-Jobs that already run when the window begins keep their requested times in it.
+Some rules choose from the memory of an episode (hindcast.pipeline.simulation.memory_rules).
+`conservative` knows no more than a real scheduler, but is not a score of a row. `NAME_clairvoyant`
+is NAME_easy with run times instead of requested times, in the reservation too: it knows what no
+scheduler knows. Jobs that already run when the window begins keep their requested times in it.
 `recorded` starts jobs as the log did. These rules wait where config.allow_wait is false, too, but
 can then not be recorded.
 """
@@ -37,20 +37,27 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
+from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.simulation.kernel import (
+    CHOOSE,
+    FLOATS,
+    INTS,
+    ROWS,
+    SCORE,
+    Compiled,
+    compiled,
+)
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.heuristics.linear import RANDOM_LINEAR
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.dynamics import next_event, shown
-from pipeline.scenarios.queue.features import MOMENT, ROW
-from pipeline.scenarios.queue.schedule import read_schedule
-from pipeline.simulation.kernel import CHOOSE, FLOATS, INTS, ROWS, SCORE, Compiled, compiled
-from pipeline.simulation.memory_rules import MemoryRule
-from pipeline.simulation.policy import Heuristic
-from pipeline.simulation.scenario import Instance
-from pipeline.simulation.spec import Spec
-from policies.heuristics.linear import RANDOM_LINEAR
 
 _LAST: Final = -1e300  # below every priority
 _EASY, _STRICT, _GREEDY = range(3)

@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.rlscheduler import layout as m
-from pipeline.scenarios.rlscheduler.features import ROW
-from pipeline.scenarios.rlscheduler.rules import NAMES, key, play
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import begin_episode
-from pipeline.simulation.kernel import SCORE, Compiled, compiled
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Episode, finished_episode, run_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
+from hindcast.pipeline.scenarios.rlscheduler import layout as m
+from hindcast.pipeline.scenarios.rlscheduler.features import ROW
+from hindcast.pipeline.scenarios.rlscheduler.rules import NAMES, key, play
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import begin_episode
+from hindcast.pipeline.simulation.kernel import SCORE, Compiled, compiled
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode, run_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
 
 _RULES: Final[Mapping[str, tuple[str, str]]] = {
     "fcfs": ("the job that was submitted first", "-submit_s"),

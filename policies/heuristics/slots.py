@@ -18,11 +18,10 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.scenarios.slots.features import ROW, STEP
+from hindcast.pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, Compiled, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
 from numba import types
-
-from pipeline.scenarios.slots.features import ROW, STEP
-from pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, Compiled, compiled
-from pipeline.simulation.policy import Heuristic
 
 WEIGHT: Final = 0.2  # of packer in sjf_packer
 _NEVER: Final = -np.inf

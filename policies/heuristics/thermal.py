@@ -7,9 +7,9 @@ Several rules break ties in favour of the farthest server, which gives off the l
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.scenarios.thermal.features import MOMENT, ROW
-from pipeline.simulation.kernel import SCORE, compiled
-from pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
+from hindcast.pipeline.simulation.kernel import SCORE, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
 
 TIE: Final = 1e-3  # per grid step: below any difference in usage, 1 / 40
 BUSY: Final = 10.0  # larger than any distance

@@ -1,8 +1,8 @@
 """Network architectures: the candidate scorer and the networks of single papers.
 
-The candidate scorer (policies.networks.policy) suits any scenario. Each other architecture is a
-module with its settings and shapes (policies.networks.fixed), its policy and its Architecture; the
-module is listed in ARCHITECTURES.
+The candidate scorer (hindcast.policies.networks.policy) suits any scenario. Each other architecture
+is a module with its settings and shapes (hindcast.policies.networks.fixed), its policy and its
+Architecture; the module is listed in ARCHITECTURES.
 """
 
 import importlib
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from pipeline.simulation.spec import Feature
-from policies.networks.features import FeatureMap
-from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import RuleColumns
-from policies.networks.settings import Weights
+from hindcast.pipeline.simulation.spec import Feature
+from hindcast.policies.networks.features import FeatureMap
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import RuleColumns
+from hindcast.policies.networks.settings import Weights
 
 
 class AnyNetwork(Protocol):
@@ -70,10 +70,10 @@ class Architecture:
 
 # The module of each architecture, by the `kind` of its settings; imported on use.
 ARCHITECTURES: Final[Mapping[str, str]] = {
-    "clusters": "policies.papers.liu.network",
-    "prices": "policies.papers.prices.network",
-    "servers": "policies.papers.thermal_report.network",
-    "slot_scores": "policies.papers.osdec.policy",
+    "clusters": "hindcast.policies.papers.liu.network",
+    "prices": "hindcast.policies.papers.prices.network",
+    "servers": "hindcast.policies.papers.thermal_report.network",
+    "slot_scores": "hindcast.policies.papers.osdec.policy",
 }
 
 

@@ -7,10 +7,9 @@ bit. `fma` leaves no choice.
 
 from typing import Any, Final
 
+from hindcast.pipeline.simulation.kernel import compiled
 from numba import types
 from numba.extending import intrinsic
-
-from pipeline.simulation.kernel import compiled
 
 _F: Final = types.float32
 

@@ -10,9 +10,9 @@ returns (B, K, Q) and (sum of N, Q).
 Padded and packed inputs are computed as ragged ones. Rows that the mask forbids (about half of the
 rows of a real log) cost nothing and cannot leak: a candidate that sees others sees only feasible
 ones. Results do not depend on padding or on the order of the candidates. They depend on the number
-of candidates only if candidates see each other. Inputs are expanded by policies.networks.features;
-policies.networks.settings defines the shapes; policies.networks.policy computes the same without
-torch.
+of candidates only if candidates see each other. Inputs are expanded by
+hindcast.policies.networks.features; hindcast.policies.networks.settings defines the shapes;
+hindcast.policies.networks.policy computes the same without torch.
 """
 
 import math
@@ -20,14 +20,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks import forward
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
 from numpy.typing import NDArray
 from torch import Tensor, nn
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError
-from pipeline.simulation.spec import Spec
-from policies.networks import forward
-from policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
 # Finite: -inf times a zero of a one-hot vector is not a number, in d3rlpy's losses and elsewhere.
 FILL: Final = forward.FILL

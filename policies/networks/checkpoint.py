@@ -27,13 +27,11 @@ from typing import Any, Final
 import numpy as np
 import safetensors
 import safetensors.numpy
-from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.settings import read_settings
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
-from pipeline.simulation.spec import Feature, Spec
-from pipeline.storage.files import (
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
+from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.pipeline.storage.files import (
     json_text,
     local_copy,
     make_folder,
@@ -43,13 +41,14 @@ from pipeline.storage.files import (
     write_bytes,
     write_json,
 )
-from pipeline.storage.guards import require_file
-from pipeline.storage.run_files import DESCRIPTION, WEIGHTS
-from pipeline.storage.versions import package_versions, version
-from policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
-from policies.networks.features import FeatureMap
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings, Weights, make_network
+from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
+from hindcast.pipeline.storage.versions import package_versions, version
+from hindcast.policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
+from hindcast.policies.networks.features import FeatureMap
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
+from numpy.typing import NDArray
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1

@@ -18,12 +18,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError
+from hindcast.policies.networks.features import FeatureMap, input_names
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from policies.networks.features import FeatureMap, input_names
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings, Weights
 
 Floats = NDArray[np.float64]
 Layer = tuple[Floats, Floats]  # weights (out, in) and bias (out,)

@@ -5,25 +5,24 @@
     expanded             x1 .. xn | log1p of the heavy-tailed | b_i * b_j for i <= j (products)
     network input        (expanded - mean) * inverse
 
-Columns that rules fill (policies.networks.rules) are the last of x1 .. xn and take no part in the
-products. Without logs, as in published agents, no column counts as heavy-tailed.
+Columns that rules fill (hindcast.policies.networks.rules) are the last of x1 .. xn and take no part
+in the products. Without logs, as in published agents, no column counts as heavy-tailed.
 
 For six columns of which two are heavy-tailed the quadratic map has 6 + 2 + 21 = 29 numbers.
-The map is derived from `pipeline.simulation.spec.Feature`; mean and inverse come from the training
-data and are stored in the checkpoint. Training and acting share one compiled expansion.
+The map is derived from `hindcast.pipeline.simulation.spec.Feature`; mean and inverse come from the
+training data and are stored in the checkpoint. Training and acting share one compiled expansion.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.simulation.arrays import named
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, compiled
+from hindcast.pipeline.simulation.spec import Feature
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.simulation.arrays import named
-from pipeline.simulation.kernel import FLOATS, INTS, MASK, compiled
-from pipeline.simulation.spec import Feature
 
 _FITTED_ROWS: Final = 1 << 18  # two digits more precise than training can notice
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from policies.networks.features import FeatureMap
-from policies.networks.rules import NO_RULES, RuleColumns
+from hindcast.policies.networks.features import FeatureMap
+from hindcast.policies.networks.rules import NO_RULES, RuleColumns
 
 S = TypeVar("S")
 
@@ -18,7 +18,7 @@ class FixedSettings:
 
 @dataclass(frozen=True)
 class FixedNetwork(Generic[S]):
-    """Base of a network without its weights, see policies.networks.settings.Network.
+    """Base of a network without its weights, see hindcast.policies.networks.settings.Network.
 
     Subclasses have `shapes`, the name and shape of every weight.
     """

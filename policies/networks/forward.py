@@ -6,20 +6,17 @@ whatever other observations are scored with it.
 
 `flat` holds the weights in the order in which they are read, each bias (out,) before its weight
 (in, out): [image] layer 0, [norm, query, key, value, output], layer 1, ... see
-`policies.networks.settings.Network.shapes`.
+`hindcast.policies.networks.settings.Network.shapes`.
 """
 
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.simulation.arrays import named
-from pipeline.simulation.kernel import FLOATS, INTS, compiled
-from pipeline.simulation.uncounted import uncounted
-from policies.networks.arithmetic import dot4, fma, tanh32
-from policies.networks.features import (
+from hindcast.pipeline.simulation.arrays import named
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.simulation.uncounted import uncounted
+from hindcast.policies.networks.arithmetic import dot4, fma, tanh32
+from hindcast.policies.networks.features import (
     COLUMNS,
     INPUTS,
     MAP_MEMBERS,
@@ -27,13 +24,16 @@ from policies.networks.features import (
     expand_row,
     expand_rules,
 )
+from numba import types
+from numpy.typing import NDArray
 
 MLP: Final = 0
 DEEPSETS: Final = 1
 ATTENTION: Final = 2
 PLACES: Final = 3  # reads only [context | image]; one output per place
 
-# Score of a candidate that cannot be chosen; finite, see policies.networks.candidate_scorer.
+# Score of a candidate that cannot be chosen; finite, see
+# hindcast.policies.networks.candidate_scorer.
 FILL: Final = -1e8
 NORM_EPSILON: Final = 1e-5
 LANES: Final = 8  # rows that are scored side by side
@@ -68,9 +68,9 @@ class NetworkArrays(NamedTuple):
     """A candidate scorer with its weights, in the order of compiled loops.
 
     The first ten members are the FeatureMaps of the context (c_) and of the candidates, with the
-    rule columns last (`policies.networks.features.rules_last`): their part of layer 0 is added to
-    the part of all other inputs, which can be kept while only ranks change. `widths` are the widths
-    of the layers from layer 0 on, `flat` the weights in the order of reading.
+    rule columns last (`hindcast.policies.networks.features.rules_last`): their part of layer 0 is
+    added to the part of all other inputs, which can be kept while only ranks change. `widths` are
+    the widths of the layers from layer 0 on, `flat` the weights in the order of reading.
     """
 
     c_columns: NDArray[np.int64]

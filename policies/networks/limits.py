@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.kernel import FLOATS, compiled
+from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.pipeline.workloads.schema import LARGEST
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.recipes.recipe import Recipe
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.kernel import FLOATS, compiled
-from pipeline.simulation.spec import Feature, Spec
-from pipeline.workloads.schema import LARGEST
 
 _ROUNDING: Final = 1e-6  # of float32, in which logs are stored, relative to the bounds
 

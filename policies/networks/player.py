@@ -1,20 +1,17 @@
 """Compiled episodes of a candidate scorer, for recording, verification and evaluation.
 
-NetworkRunner implements `pipeline.simulation.players`: recording and verification need the
+NetworkRunner implements `hindcast.pipeline.simulation.players`: recording and verification need the
 probability of every candidate, evaluation only the choice. Training also needs the probability of
-the choice (policies.rollouts.trajectories).
+the choice (hindcast.policies.rollouts.trajectories).
 """
 
 from typing import Any, Final
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
-from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import (
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.kernel import (
     FLOATS,
     INFEASIBLE,
     INTS,
@@ -23,17 +20,19 @@ from pipeline.simulation.kernel import (
     TRUNCATED,
     compiled,
 )
-from pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
-from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
-from pipeline.simulation.uncounted import uncounted
-from policies.networks.forward import NETWORK, NetworkArrays
-from policies.networks.row_table import TABLE, looks_alone, make_table
-from policies.networks.rules import RULES, rule_buffers
-from policies.networks.scoring import score_candidates
-from policies.networks.settings import Network
+from hindcast.pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
+from hindcast.pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.uncounted import uncounted
+from hindcast.policies.networks.forward import NETWORK, NetworkArrays
+from hindcast.policies.networks.row_table import TABLE, looks_alone, make_table
+from hindcast.policies.networks.rules import RULES, rule_buffers
+from hindcast.policies.networks.scoring import score_candidates
+from hindcast.policies.networks.settings import Network
+from numba import types
+from numpy.typing import NDArray
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 _NOT_A_NUMBER: Final = -2  # code of an episode, beside INFEASIBLE
@@ -112,7 +111,7 @@ def _decide(
 
 
 class NetworkRunner:
-    """The EpisodeRunner (pipeline.simulation.players) of a candidate scorer."""
+    """The EpisodeRunner (hindcast.pipeline.simulation.players) of a candidate scorer."""
 
     def __init__(
         self,

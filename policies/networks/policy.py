@@ -4,19 +4,24 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError, HindcastError
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.players import EpisodeRunner
+from hindcast.pipeline.simulation.policy import Reading
+from hindcast.pipeline.simulation.rollout import Episode, GreedyEpisode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.policies.networks.features import rules_last
+from hindcast.policies.networks.forward import PLACES, Form, NetworkArrays, score_rows, score_sets
+from hindcast.policies.networks.rules import find_rules, rule_columns
+from hindcast.policies.networks.settings import (
+    KINDS,
+    Network,
+    NetworkSettings,
+    Weights,
+    read_columns,
+)
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError, HindcastError
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.players import EpisodeRunner
-from pipeline.simulation.policy import Reading
-from pipeline.simulation.rollout import Episode, GreedyEpisode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Feature, Spec
-from policies.networks.features import rules_last
-from policies.networks.forward import PLACES, Form, NetworkArrays, score_rows, score_sets
-from policies.networks.rules import find_rules, rule_columns
-from policies.networks.settings import KINDS, Network, NetworkSettings, Weights, read_columns
 
 _FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
 
@@ -35,7 +40,7 @@ class LearnedPolicy:
     def __init__(
         self,
         name: str,
-        network: Any,  # a Network, or one of another architecture: policies.networks
+        network: Any,  # a Network, or one of another architecture: hindcast.policies.networks
         weights: Weights,
         features_context: tuple[Feature, ...],
         features_candidates: tuple[Feature, ...],
@@ -99,7 +104,7 @@ class LearnedPolicy:
         self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
     ) -> EpisodeRunner | None:
         """Return a compiled episode; None for a network of another architecture."""
-        from policies.networks.player import NetworkRunner
+        from hindcast.policies.networks.player import NetworkRunner
 
         if type(self) is not LearnedPolicy:
             return None
@@ -114,7 +119,7 @@ class LearnedPolicy:
         return self._greedy_episode if type(self) is LearnedPolicy else None
 
     def _greedy_episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
-        from policies.networks.player import NetworkRunner
+        from hindcast.policies.networks.player import NetworkRunner
 
         self.check(spec)
         return NetworkRunner(

@@ -12,15 +12,12 @@ the part of layer 0 that does not depend on these; the rest is computed at every
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import named
-from pipeline.simulation.uncounted import uncounted
-from policies.networks.arithmetic import dot4, fma
-from policies.networks.features import COLUMNS, INPUTS, expand_row, expand_rules
-from policies.networks.forward import (
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import named
+from hindcast.pipeline.simulation.uncounted import uncounted
+from hindcast.policies.networks.arithmetic import dot4, fma
+from hindcast.policies.networks.features import COLUMNS, INPUTS, expand_row, expand_rules
+from hindcast.policies.networks.forward import (
     LANES,
     NETWORK,
     activate,
@@ -29,7 +26,9 @@ from policies.networks.forward import (
     fill_lanes,
     finish_row,
 )
-from policies.networks.settings import Network
+from hindcast.policies.networks.settings import Network
+from numba import types
+from numpy.typing import NDArray
 
 PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
 SHIFT: Final = np.uint64(64 - 12)
@@ -301,11 +300,11 @@ def score_ruled(
     """Fill the scores of the candidates `able` of a network with rule columns.
 
     The rule columns are the last ones of `wide`, and `able` has the rows of the feasible
-    candidates, see `policies.networks.rules.fill_rule_columns`. The table has layer 0 of each row
-    without the rule columns. `near` has this part for the candidates that are looked up together.
-    room[2] has for every candidate the entry of `near` that is computed for its row, or -1 if the
-    table had the row; room[3] has the entry of every new row. The other arrays are those of
-    `score_alone`.
+    candidates, see `hindcast.policies.networks.rules.fill_rule_columns`. The table has layer 0 of
+    each row without the rule columns. `near` has this part for the candidates that are looked up
+    together. room[2] has for every candidate the entry of `near` that is computed for its row, or
+    -1 if the table had the row; room[3] has the entry of every new row. The other arrays are those
+    of `score_alone`.
     """
     candidates, wide, able, network, table, shown = uncounted(
         (candidates, wide, able, network, table, shown)

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.kernel import FLOATS3, INTS, ROWS, SCORE, compiled
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.simulation.spec import Feature
+from hindcast.pipeline.storage.files import sha256_text
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.kernel import FLOATS3, INTS, ROWS, SCORE, compiled
-from pipeline.simulation.policy import Heuristic
-from pipeline.simulation.spec import Feature
-from pipeline.storage.files import sha256_text
 
 OBSERVATIONS: Final = 2048
 _MOST: Final = 12  # candidates of an observation

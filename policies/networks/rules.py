@@ -11,7 +11,7 @@ with weight 1 on a rank and 0 elsewhere plays the rule.
 A rule may read all candidates of an observation, infeasible ones included. The columns are
 therefore computed before candidates are cut to a number or left out. They need no simulator: on
 logged observations they are computed while the log is read, if its values are within the ranges of
-the features (policies.networks.limits).
+the features (hindcast.policies.networks.limits).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,20 @@ from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.dataset.sampling import FurtherColumns
+from hindcast.pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
+from hindcast.pipeline.simulation.functions import SCORE_CELL
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled, compiled
+from hindcast.pipeline.simulation.masks import feasible_rows
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.simulation.spec import Feature
+from hindcast.pipeline.simulation.uncounted import uncounted
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.limits import Limits, limits_of
+from hindcast.policies.networks.rule_digests import current, digest_of
 from numba import types
 from numba.typed import List
 from numpy.typing import NDArray
-
-from pipeline.dataset.sampling import FurtherColumns
-from pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
-from pipeline.simulation.functions import SCORE_CELL
-from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled, compiled
-from pipeline.simulation.masks import feasible_rows
-from pipeline.simulation.policy import Heuristic
-from pipeline.simulation.spec import Feature
-from pipeline.simulation.uncounted import uncounted
-from policies.heuristics import heuristics
-from policies.networks.limits import Limits, limits_of
-from policies.networks.rule_digests import current, digest_of
 
 _RULE: Final = types.FunctionType(SCORE)
 RULES: Final = SCORE_CELL  # a list of rules
@@ -53,7 +52,7 @@ class RuleColumns:
 
     Attributes:
         names: Names of the rules, in the order of their columns.
-        digests: Digest of what each rule does, see policies.networks.rule_digests.
+        digests: Digest of what each rule does, see hindcast.policies.networks.rule_digests.
         functions: The compiled rules.
         context: Limits of the context; None if its features are not known.
         candidates: Limits of the candidates without rule columns; None if their features are not

@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
+from hindcast.pipeline.simulation.arrays import EPISODE
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
+from hindcast.policies.networks.forward import NETWORK, score_sets
+from hindcast.policies.networks.row_table import TABLE, score_alone, score_ruled
+from hindcast.policies.networks.rules import RULES, fill_rule_columns, widen
 from numba import types
-
-from pipeline.simulation.arrays import EPISODE
-from pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
-from policies.networks.forward import NETWORK, score_sets
-from policies.networks.row_table import TABLE, score_alone, score_ruled
-from policies.networks.rules import RULES, fill_rule_columns, widen
 
 
 @compiled(
@@ -25,9 +24,9 @@ def score_candidates(
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
     The network reads the columns of `rules`. `alone` says whether it scores every candidate on its
-    own, see `policies.networks.row_table.looks_alone`. In that case, the scores of infeasible
-    candidates are left as they are. `wide`, `able` and `values` are the buffers of
-    `policies.networks.rules.rule_buffers`.
+    own, see `hindcast.policies.networks.row_table.looks_alone`. In that case, the scores of
+    infeasible candidates are left as they are. `wide`, `able` and `values` are the buffers of
+    `hindcast.policies.networks.rules.rule_buffers`.
     """
     context, candidates, feasible = episode.context, episode.candidates, episode.feasible
     shown, allowed = scores[:n], feasible[:n]

@@ -11,7 +11,7 @@
              a candidate's score is that of its place, and no other column of its row is read
 
 Scores depend neither on infeasible candidates nor on the order of the candidates. The weights are
-those of `policies.networks.candidate_scorer.CandidateScorer`.
+those of `hindcast.policies.networks.candidate_scorer.CandidateScorer`.
 
 Sources: Zaheer et al., "Deep Sets", NeurIPS 2017; Vaswani et al., "Attention Is All You Need",
 NeurIPS 2017; the dense layer over the image is from Mao et al., "Resource Management with Deep
@@ -25,15 +25,14 @@ from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
+from hindcast.pipeline.simulation.spec import Feature
+from hindcast.policies.networks.features import FeatureMap, fit_map, unscaled_map
+from hindcast.policies.networks.forward import ATTENTION, DEEPSETS, MLP
+from hindcast.policies.networks.rules import NO_RULES, RuleColumns, find_rules
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError, RecipeError, did_you_mean
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
-from pipeline.simulation.spec import Feature
-from policies.networks.features import FeatureMap, fit_map, unscaled_map
-from policies.networks.forward import ATTENTION, DEEPSETS, MLP
-from policies.networks.rules import NO_RULES, RuleColumns, find_rules
 
 Weights = Mapping[str, NDArray[np.float32]]
 
@@ -61,7 +60,7 @@ class NetworkSettings:
             and the row's place; 0 for a score of the row.
         columns: Names of the candidate's features that are inputs, in any order; empty for all.
         rules: Names of rules whose choice and rank of the candidate are inputs
-            (policies.networks.rules); they take no part in squares and products.
+            (hindcast.policies.networks.rules); they take no part in squares and products.
     """
 
     hidden: tuple[int, ...] = number((), "from 1 to 65,536")

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.errors import unknown_name
-from pipeline.plugins import Registry
+from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.plugins import Registry
 
 ALL: Final = "all"  # in a recipe: every agent for the scenario
 
@@ -30,12 +30,13 @@ class Agent:
         scenarios: Names of the only scenarios that the agent is for; () for all scenarios.
         probabilities: True if the agent needs Decisions.probabilities.
         whole: True if the agent also reads whole logs, from `Task.logs`
-            (policies.training.episode_stream).
+            (hindcast.policies.training.episode_stream).
         around: True if the agent learns only from episodes that drew the weights of their policy
-            (policies.heuristics.around, policies.heuristics.prices). "all" leaves it out.
+            (hindcast.policies.heuristics.around, hindcast.policies.heuristics.prices). "all" leaves
+            it out.
         attribute: Name of the implementation in the module; "" means the module itself. The
             implementation has `Config`, a frozen dataclass, and `learner(task, config)`, see
-            policies.training.learner.
+            hindcast.policies.training.learner.
     """
 
     name: str
@@ -64,62 +65,70 @@ class Agent:
 
 
 _ALL: Final = (
-    Agent("behaviour_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
+    Agent("behaviour_cloning", "hindcast.policies.offline.cloning.behaviour_cloning",
+          transitions=False,
           description="behaviour cloning: imitates the logged choices (cross-entropy)"),
-    Agent("trajectory_preference", "policies.offline.preference.trajectory_preference",
+    Agent("trajectory_preference", "hindcast.policies.offline.preference.trajectory_preference",
           transitions=False,
           description="trajectory preference: imitates the better of two episodes of one window"),
-    Agent("dqn", "policies.offline.q_learning.agents", transitions=True, attribute="DQN",
+    Agent("dqn", "hindcast.policies.offline.q_learning.agents", transitions=True, attribute="DQN",
           description="DQN: Q-learning with a target network, over masked candidates (d3rlpy)"),
-    Agent("nfq", "policies.offline.q_learning.agents", transitions=True, attribute="NFQ",
+    Agent("nfq", "hindcast.policies.offline.q_learning.agents", transitions=True, attribute="NFQ",
           description="neural fitted Q iteration: Q-learning without a target network (d3rlpy)"),
-    Agent("qr_dqn", "policies.offline.q_learning.agents", transitions=True, attribute="QR_DQN",
+    Agent("qr_dqn", "hindcast.policies.offline.q_learning.agents",
+          transitions=True, attribute="QR_DQN",
           description="quantile-regression DQN: learns quantiles of the return (d3rlpy)"),
-    Agent("qr_dqn_cql", "policies.offline.q_learning.agents", transitions=True,
+    Agent("qr_dqn_cql", "hindcast.policies.offline.q_learning.agents", transitions=True,
           attribute="QR_DQN_CQL",
           description="QR-DQN with CQL: keeps the values of unlogged choices low (d3rlpy)"),
-    Agent("advantage_regression", "policies.offline.regression.advantage_regression",
+    Agent("advantage_regression", "hindcast.policies.offline.regression.advantage_regression",
           transitions=False, probabilities=True, whole=True,
           description="advantage regression: takes the choice of highest fitted advantage"),
-    Agent("advantage_cloning", "policies.offline.regression.advantage_cloning", transitions=False,
+    Agent("advantage_cloning", "hindcast.policies.offline.regression.advantage_cloning",
+          transitions=False,
           per_episode=None, candidates=16, probabilities=True, whole=True,
           description="advantage cloning: imitates the best behaviours, tilted to high advantages"),
-    Agent("response_surface", "policies.offline.regression.response_surface", transitions=False,
+    Agent("response_surface", "hindcast.policies.offline.regression.response_surface",
+          transitions=False,
           per_episode=1, whole=True, around=True,
           description="response surface: the best weights around a rule, by regression on the "
                       "outcomes of episodes that drew theirs (around_RULE)"),
-    Agent("price_surface", "policies.papers.prices.surface", transitions=False, per_episode=1,
+    Agent("price_surface", "hindcast.policies.papers.prices.surface",
+          transitions=False, per_episode=1,
           scenarios=("deferrable",), around=True,
           description="price surface: prices of coming slots, by regression on the outcomes of "
                       "episodes that drew theirs (random_prices); for deferrable only"),
-    Agent("preference_ensemble", "policies.offline.preference.preference_ensemble",
+    Agent("preference_ensemble", "hindcast.policies.offline.preference.preference_ensemble",
           transitions=False,
           description="preference ensemble: mean of trajectory preference on resampled windows"),
-    Agent("report_dqn", "policies.papers.thermal_report.agent", transitions=True,
+    Agent("report_dqn", "hindcast.policies.papers.thermal_report.agent", transitions=True,
           scenarios=("thermal",),
           description="DQN of a 2018 data-centre report, errors corrected; for thermal only"),
-    Agent("double_dqn", "policies.offline.q_learning.agents", transitions=True,
+    Agent("double_dqn", "hindcast.policies.offline.q_learning.agents", transitions=True,
           attribute="DOUBLE_DQN",
           description="double DQN: DQN whose targets choose and value by two networks (d3rlpy)"),
-    Agent("cql", "policies.offline.q_learning.agents", transitions=True, attribute="CQL",
+    Agent("cql", "hindcast.policies.offline.q_learning.agents", transitions=True, attribute="CQL",
           description="conservative Q-learning: keeps values of unlogged choices low (d3rlpy)"),
-    Agent("filtered_cloning", "policies.offline.cloning.filtered_cloning", transitions=False,
+    Agent("filtered_cloning", "hindcast.policies.offline.cloning.filtered_cloning",
+          transitions=False,
           description="filtered cloning: imitates only the best episodes of every window"),
-    Agent("return_conditioned", "policies.offline.cloning.return_conditioned", transitions=False,
+    Agent("return_conditioned", "hindcast.policies.offline.cloning.return_conditioned",
+          transitions=False,
           description="return-conditioned cloning: imitates logged choices "
                       "given the return, acts for a high return"),
-    Agent("bcq", "policies.offline.actor_critic.bcq", transitions=True,
+    Agent("bcq", "hindcast.policies.offline.actor_critic.bcq", transitions=True,
           description="discrete BCQ: Q-learning over choices that the behaviour might have made"),
-    Agent("iql", "policies.offline.actor_critic.iql", transitions=True,
+    Agent("iql", "hindcast.policies.offline.actor_critic.iql", transitions=True,
           description="implicit Q-learning: values of the best logged choices, weighted imitation"),
-    Agent("crr", "policies.offline.actor_critic.crr", transitions=True,
+    Agent("crr", "hindcast.policies.offline.actor_critic.crr", transitions=True,
           description="critic-regularised regression: imitates choices "
                       "that a critic finds above average"),
-    Agent("awac", "policies.offline.actor_critic.awac", transitions=True,
+    Agent("awac", "hindcast.policies.offline.actor_critic.awac", transitions=True,
           description="advantage-weighted actor-critic: imitates choices weighted by advantage"),
-    Agent("discrete_sac_cql", "policies.offline.actor_critic.discrete_sac_cql", transitions=True,
+    Agent("discrete_sac_cql", "hindcast.policies.offline.actor_critic.discrete_sac_cql",
+          transitions=True,
           description="discrete soft actor-critic with CQL: keeps unlogged choices' values low"),
-    Agent("cdqac", "policies.offline.actor_critic.cdqac", transitions=True,
+    Agent("cdqac", "hindcast.policies.offline.actor_critic.cdqac", transitions=True,
           description="conservative discrete quantile actor-critic: "
                       "learns quantiles of the return"),
 )  # fmt: skip
@@ -158,7 +167,7 @@ def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
     A dotted name reaches into a table: "network.hidden" is the key `hidden` of `network`. Raises
     UnknownName for the agent, and RecipeError for settings that the agent does not have.
     """
-    from pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.recipes.settings import read_settings
 
     config = _find(agent).implementation().Config
     return read_settings(config, _nested(config(), settings or {}), f"settings of {agent}")

@@ -5,13 +5,13 @@
                      image (B, ...) if there is one; every decision has its next observation
 
     import numpy as np
-    from policies.offline.d3rlpy_replay_buffer import mini_batches, replay_buffer
+    from hindcast.policies.offline.d3rlpy_replay_buffer import mini_batches, replay_buffer
     buffer = replay_buffer("demo/d3rlpy")
     for batch in mini_batches("demo/d3rlpy", 256, np.random.default_rng(0)): algorithm.update(batch)
 
 d3rlpy's own buffer drops the last decision of a truncated episode, and its sampler is a loop in
 Python. `mini_batches` gathers rows of memory-mapped arrays instead. d3rlpy itself masks no choice:
-`policies.offline.q_learning.masked_q` shows how to do so.
+`hindcast.policies.offline.q_learning.masked_q` shows how to do so.
 """
 
 import importlib
@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.exports.d3rlpy import SHAPE
+from hindcast.pipeline.storage.files import read_json
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.exports.d3rlpy import SHAPE
-from pipeline.storage.files import read_json
 
 _NAMES: Final = ("observations", "actions", "rewards", "terminals", "timeouts")
 
@@ -185,4 +184,4 @@ def _divided(arrays: Arrays, rows: NDArray[np.float32]) -> list[NDArray[np.float
 
 def _load_d3rlpy() -> None:
     """Load d3rlpy without side effects of its import."""
-    importlib.import_module("policies.offline.q_learning.masked_q")
+    importlib.import_module("hindcast.policies.offline.q_learning.masked_q")

@@ -5,21 +5,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, InputError
-from pipeline.simulation.spec import Spec
-from policies.networks.checkpoint import Metric, Trained
-from policies.networks.rules import COLUMNS_PER_RULE
-from policies.networks.settings import Weights
-from policies.offline import Agent, read_config
-from policies.offline import agent as find_agent
-from policies.offline.sample_cache import rules_of
-from policies.training.devices import find_device, repeatable
-from policies.training.episode_stream import Logs
-from policies.training.learner import Learner, Task
-from policies.training.loop import Callbacks, Fitted, Point, Progress, Select, fit
-from policies.training.monitoring import SEEN, make_probe_set, measure
-from policies.training.resume import INTERVAL_S, ResumeFile
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.checkpoint import Metric, Trained
+from hindcast.policies.networks.rules import COLUMNS_PER_RULE
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.offline import Agent, read_config
+from hindcast.policies.offline import agent as find_agent
+from hindcast.policies.offline.sample_cache import rules_of
+from hindcast.policies.training.devices import find_device, repeatable
+from hindcast.policies.training.episode_stream import Logs
+from hindcast.policies.training.learner import Learner, Task
+from hindcast.policies.training.loop import Callbacks, Fitted, Point, Progress, Select, fit
+from hindcast.policies.training.monitoring import SEEN, make_probe_set, measure
+from hindcast.policies.training.resume import INTERVAL_S, ResumeFile
 
 
 def train_agent(

@@ -1,16 +1,16 @@
-"""Gates of offline trainings: what is delivered, by `--gate`, see `policies.delivery`."""
+"""Gates of offline trainings: what is delivered, by `--gate`, see `hindcast.policies.delivery`."""
 
 from collections.abc import Callable
 from functools import partial
 
-from pipeline import dataset as ds
-from pipeline.errors import DatasetError, TraceError
-from pipeline.recipes.workload_source import RECORDED
-from policies.delivery import agreement, folds, played
-from policies.delivery.checkpoints import Decide
-from policies.delivery.folds import Without
-from policies.delivery.verdict import Gate, Verdict, judge_each
-from policies.networks.policy import LearnedPolicy
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.errors import DatasetError, TraceError
+from hindcast.pipeline.recipes.workload_source import RECORDED
+from hindcast.policies.delivery import agreement, folds, played
+from hindcast.policies.delivery.checkpoints import Decide
+from hindcast.policies.delivery.folds import Without
+from hindcast.policies.delivery.verdict import Gate, Verdict, judge_each
+from hindcast.policies.networks.policy import LearnedPolicy
 
 
 def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without) -> Decide:

@@ -7,13 +7,13 @@ The latest sample of each split is kept in memory, one at a time.
 
 from typing import Any, Final
 
-from pipeline import dataset as ds
-from pipeline.dataset.decisions import Decisions, decision_bytes
-from pipeline.dataset.sampling import FurtherColumns, sample_decisions
-from pipeline.simulation.seeds import generator
-from policies.networks.limits import own_spec
-from policies.networks.rules import find_rules
-from policies.offline import Agent
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import Decisions, decision_bytes
+from hindcast.pipeline.dataset.sampling import FurtherColumns, sample_decisions
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.limits import own_spec
+from hindcast.policies.networks.rules import find_rules
+from hindcast.policies.offline import Agent
 
 _HELD: Final[
     dict[str, tuple[Any, Decisions]]
@@ -70,7 +70,8 @@ def columns_of_rules(opened: ds.Dataset, config: Any) -> FurtherColumns | None:
 
     A manifest may state any spec, but rules are compiled for the features of the scenario, and
     their ranges are those under the recipe's settings. Raises RecipeError as
-    `policies.networks.rules.find_rules` does, and DatasetError if the manifest has other features.
+    `hindcast.policies.networks.rules.find_rules` does, and DatasetError if the manifest has other
+    features.
     """
     if not rules_of(config):
         return None

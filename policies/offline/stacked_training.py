@@ -19,27 +19,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-
-from pipeline import dataset as ds
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, InputError
-from pipeline.storage.files import make_folder, remove_partials
-from pipeline.storage.locks import writing
-from pipeline.storage.provenance import begin_training, provenance
-from policies.delivery.checkpoints import write_training
-from policies.delivery.verdict import Gate
-from policies.networks.candidate_scorer import fit_network
-from policies.offline import agent as find_agent
-from policies.offline import read_config
-from policies.offline.fit import check_decisions, measure_of, trained_by, untrained
-from policies.offline.gates import decide_once
-from policies.offline.training import both_splits, data_of
-from policies.training.devices import find_device, repeatable, torch_setting
-from policies.training.fingerprint import finished, training_key
-from policies.training.learner import Task
-from policies.training.loop import Callbacks, Progress, fit_together
-from policies.training.resident import memory, padded_bytes
-from policies.training.run_folder import clear
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.storage.files import make_folder, remove_partials
+from hindcast.pipeline.storage.locks import writing
+from hindcast.pipeline.storage.provenance import begin_training, provenance
+from hindcast.policies.delivery.checkpoints import write_training
+from hindcast.policies.delivery.verdict import Gate
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.offline import agent as find_agent
+from hindcast.policies.offline import read_config
+from hindcast.policies.offline.fit import check_decisions, measure_of, trained_by, untrained
+from hindcast.policies.offline.gates import decide_once
+from hindcast.policies.offline.training import both_splits, data_of
+from hindcast.policies.training.devices import find_device, repeatable, torch_setting
+from hindcast.policies.training.fingerprint import finished, training_key
+from hindcast.policies.training.learner import Task
+from hindcast.policies.training.loop import Callbacks, Progress, fit_together
+from hindcast.policies.training.resident import memory, padded_bytes
+from hindcast.policies.training.run_folder import clear
 
 WIDTH: Final = 64  # most trainings of a stack
 _LOGS: Final = 2 << 30  # bytes of a stack's decisions in main memory
@@ -86,10 +85,10 @@ def train_stacked(
 ) -> dict[Path, str]:
     """Train an agent once per member, several in one program, and write their folders.
 
-    The folders are those of `policies.offline.training.train`, without a state to resume from.
-    Weights equal those of single trainings to rounding, so a single training in the same folder
-    does not count as finished. Finished members are left unchanged. `progress` is called with the
-    steps of all members together.
+    The folders are those of `hindcast.policies.offline.training.train`, without a state to resume
+    from. Weights equal those of single trainings to rounding, so a single training in the same
+    folder does not count as finished. Finished members are left unchanged. `progress` is called
+    with the steps of all members together.
 
     Returns:
         The reasons of trainings that failed on their data or diverged, by their folders.
@@ -137,8 +136,8 @@ def _groups(
 ) -> list[list[tuple[Member, Any, str]]]:
     """Return the trainings that share their shapes, those with the same decisions side by side.
 
-    Decisions depend on the seed and on how returns are discounted (policies.offline.sample_cache).
-    They are then sampled once and moved once.
+    Decisions depend on the seed and on how returns are discounted
+    (hindcast.policies.offline.sample_cache). They are then sampled once and moved once.
     """
     groups: dict[Any, list[tuple[Member, Any, str]]] = {}
     for one in waiting:

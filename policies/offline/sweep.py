@@ -28,14 +28,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-
-from pipeline.errors import RecipeError, did_you_mean
-from pipeline.recipes.settings import read_settings
-from pipeline.recipes.toml_text import read_toml
-from pipeline.settings.ranges import SEED, number
-from pipeline.simulation.seeds import generator
-from pipeline.storage.files import sha256_text
-from policies.offline import AGENTS, agent, read_config
+from hindcast.pipeline.errors import RecipeError, did_you_mean
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.recipes.toml_text import read_toml
+from hindcast.pipeline.settings.ranges import SEED, number
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.storage.files import sha256_text
+from hindcast.policies.offline import AGENTS, agent, read_config
 
 _RANGE: Final = {"low", "high", "scale"}
 _SCALES: Final = ("linear", "log")

@@ -3,7 +3,7 @@
 agent, settings (JSON), seed, steps, checkpoint   the training
 criterion, best_step, best_score                  its best checkpoint, by the agent's criterion
 preference            preference on the validation split at the best checkpoint
-                      (policies.training.monitoring), the one metric that all agents share
+                      (hindcast.policies.training.monitoring), the one metric that all agents share
 mean_preference       mean preference over the seeds of one choice; rows are sorted by it
 validation_...        metrics after the last step
 error                 reason for a missing checkpoint
@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.storage.run_files import CURVES
-from policies.networks.checkpoint import read_description
-from policies.offline.sweep import Run
+from hindcast.pipeline.storage.run_files import CURVES
+from hindcast.policies.networks.checkpoint import read_description
+from hindcast.policies.offline.sweep import Run
 
 NAME: Final = "sweep.parquet"
 _PREFERENCE: Final = "validation_preference"

@@ -6,36 +6,36 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from pipeline import dataset as ds
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import unknown_name
-from pipeline.notes import tell
-from pipeline.storage.files import make_folder, remove_folder, remove_partials
-from pipeline.storage.locks import one_writer
-from pipeline.storage.provenance import begin_training, provenance
-from pipeline.storage.run_files import FOLDS, step_folder
-from policies.delivery.checkpoints import (
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.notes import tell
+from hindcast.pipeline.storage.files import make_folder, remove_folder, remove_partials
+from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.storage.provenance import begin_training, provenance
+from hindcast.pipeline.storage.run_files import FOLDS, step_folder
+from hindcast.policies.delivery.checkpoints import (
     decide_again,
     finished_otherwise,
     policies_of,
     write_training,
 )
-from policies.delivery.folds import FOLDS as COUNT
-from policies.delivery.verdict import Gate
-from policies.networks.checkpoint import Trained, save
-from policies.networks.policy import LearnedPolicy
-from policies.offline import Agent, read_config
-from policies.offline import agent as find_agent
-from policies.offline.fit import train_decisions
-from policies.offline.gates import decide_by
-from policies.offline.sample_cache import columns_of_rules, sample
-from policies.training.devices import find_device, torch_setting
-from policies.training.episode_stream import Logs, log_of_dataset
-from policies.training.fingerprint import finished, training_key
-from policies.training.loop import Point, Progress, Select
-from policies.training.resume import ResumeFile
-from policies.training.run_folder import clear
-from policies.training.tensorboard import open_tensorboard
+from hindcast.policies.delivery.folds import FOLDS as COUNT
+from hindcast.policies.delivery.verdict import Gate
+from hindcast.policies.networks.checkpoint import Trained, save
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.offline import Agent, read_config
+from hindcast.policies.offline import agent as find_agent
+from hindcast.policies.offline.fit import train_decisions
+from hindcast.policies.offline.gates import decide_by
+from hindcast.policies.offline.sample_cache import columns_of_rules, sample
+from hindcast.policies.training.devices import find_device, torch_setting
+from hindcast.policies.training.episode_stream import Logs, log_of_dataset
+from hindcast.policies.training.fingerprint import finished, training_key
+from hindcast.policies.training.loop import Point, Progress, Select
+from hindcast.policies.training.resume import ResumeFile
+from hindcast.policies.training.run_folder import clear
+from hindcast.policies.training.tensorboard import open_tensorboard
 
 MEMORY: Final = 512 << 20  # bytes of decisions: half a million of the real packing workload
 
@@ -71,10 +71,10 @@ def train(
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
     the agent's own criterion or by `select`. `gate` compares the checkpoints with the best rule of
     the log, in the simulator, with trainings on parts of the log (which lie in out/folds until they
-    have played), or on the log alone (policies.delivery). A training that is finished with another
-    gate is judged, not repeated. `tensorboard` is a folder for TensorBoard's event files. `point`
-    is called with the step and the metrics of every point of the curves. Raises UnknownName,
-    RecipeError, DatasetError, StorageError and InputError.
+    have played), or on the log alone (hindcast.policies.delivery). A training that is finished with
+    another gate is judged, not repeated. `tensorboard` is a folder for TensorBoard's event files.
+    `point` is called with the step and the metrics of every point of the curves. Raises
+    UnknownName, RecipeError, DatasetError, StorageError and InputError.
     """
     if gate not in get_args(Gate):
         raise unknown_name("gate", gate, get_args(Gate))

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
-from pipeline.errors import unknown_name
-from pipeline.plugins import Registry
+from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.plugins import Registry
 
 __all__ = ["ONLINE_AGENTS", "OnlineAgent", "online_agent", "read_online_config"]
 
@@ -24,9 +24,9 @@ class OnlineAgent:
     Attributes:
         name: Name in the registry, on the command line and in checkpoints.
         module: Module with Config, a frozen dataclass that has `network` and `sampling`, and
-            learner(problem, config, network, weights, device), see policies.online.problem. If the
-            network is not a candidate scorer, the module also has fit(problem, settings) and an
-            imitator, see policies.online.imitation.
+            learner(problem, config, network, weights, device), see
+            hindcast.policies.online.problem. If the network is not a candidate scorer, the module
+            also has fit(problem, settings) and an imitator, see hindcast.policies.online.imitation.
         description: One line for the help of the command line.
         scenarios: Scenarios that the agent supports; () for all.
         whole: Whether the network reads infeasible candidates too, so that imitation needs whole
@@ -42,42 +42,42 @@ class OnlineAgent:
 
 ONLINE_AGENTS: Final = Registry[OnlineAgent]("online_agents", {
     "reinforce": OnlineAgent(
-        "reinforce", "policies.online.reinforce",
+        "reinforce", "hindcast.policies.online.reinforce",
         "policy gradient with a baseline over trajectories (DeepJS, DeepRM)",
     ),
     "natural_gradient": OnlineAgent(
-        "natural_gradient", "policies.online.natural_gradient",
+        "natural_gradient", "hindcast.policies.online.natural_gradient",
         "natural policy gradient: steps of fixed KL divergence, by Fisher-vector products",
     ),
     "evolution": OnlineAgent(
-        "evolution", "policies.online.evolution",
+        "evolution", "hindcast.policies.online.evolution",
         "CMA-ES on the weights of a small scorer, by the return of its greedy choices",
     ),
     "ppo": OnlineAgent(
-        "ppo", "policies.online.ppo",
+        "ppo", "hindcast.policies.online.ppo",
         "proximal policy optimisation, with or without a value network",
     ),
     "counterfactual": OnlineAgent(
-        "counterfactual", "policies.online.counterfactual",
+        "counterfactual", "hindcast.policies.online.counterfactual",
         "policy iteration from rollouts of every candidate of a decision (ours)",
     ),
     "dqn_online": OnlineAgent(
-        "dqn_online", "policies.online.dqn",
+        "dqn_online", "hindcast.policies.online.dqn",
         "double DQN over a replay buffer of played decisions, as the offline double_dqn",
     ),
     "score_ppo": OnlineAgent(
-        "score_ppo", "policies.papers.osdec.agent",
+        "score_ppo", "hindcast.policies.papers.osdec.agent",
         "policy gradient on scores of all jobs of a slot, drawn at once (OSDEC, variants)",
         scenarios=("deferrable",),
         whole=True,
     ),
     "monte_carlo_value": OnlineAgent(
-        "monte_carlo_value", "policies.papers.liu.agent",
+        "monte_carlo_value", "hindcast.policies.papers.liu.agent",
         "Monte-Carlo values, a replay buffer and exploration guided by a rule (Liu et al.)",
         scenarios=("multicluster",),
     ),
     "price_evolution": OnlineAgent(
-        "price_evolution", "policies.papers.prices.agent",
+        "price_evolution", "hindcast.policies.papers.prices.agent",
         "CMA-ES on prices of a core in the coming slots, for an exact knapsack (ours)",
         scenarios=("deferrable",),
         whole=True,
@@ -103,7 +103,7 @@ def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> A
 
 def _replaced(held: Any, settings: Mapping[str, Any], where: str) -> Any:
     """Return the dataclass `held` with these settings replaced."""
-    from pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.recipes.settings import read_settings
 
     merged = {f.name: getattr(held, f.name) for f in fields(held)}
     for key, value in settings.items():

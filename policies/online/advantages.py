@@ -20,12 +20,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation.kernel import compiled
+from hindcast.pipeline.statistics.returns import returns_to_go
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.simulation.kernel import compiled
-from pipeline.statistics.returns import returns_to_go
 
 Baseline = Literal["decision", "time", "none"]
 Floats = NDArray[np.float64]

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from hindcast.policies.networks.candidate_scorer import CandidateScorer, expand_moment
+from hindcast.policies.networks.settings import Network
+from hindcast.policies.rollouts.trajectories import NetworkInputs
 from numpy.typing import NDArray
 from torch import Tensor
-
-from policies.networks.candidate_scorer import CandidateScorer, expand_moment
-from policies.networks.settings import Network
-from policies.rollouts.trajectories import NetworkInputs
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@
     loss        mean huber(Q(s, choice) - y)
 
 Values, loss, step and the names of the settings are those of the offline double_dqn
-(policies.offline.q_learning.masked_q), so that the two can be compared on equal terms: give both
-the same `network`, `minibatch`, `learning_rate`, `discount` and `target_update_interval`, and the
-offline agent `baseline = "none"` and iterations * `gradient_steps` steps. They then differ only in
-the policy that played. There is no baseline of a window's mean return here, because it would change
-with every iteration.
+(hindcast.policies.offline.q_learning.masked_q), so that the two can be compared on equal terms:
+give both the same `network`, `minibatch`, `learning_rate`, `discount` and `target_update_interval`,
+and the offline agent `baseline = "none"` and iterations * `gradient_steps` steps. They then differ
+only in the policy that played. There is no baseline of a window's mean return here, because it
+would change with every iteration.
 
 The state after the last decision of a truncated episode was never observed. Such a decision serves
 as the successor of others but is not learned from.
@@ -26,16 +26,15 @@ from typing import Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.online.dqn_replay import Replay
+from hindcast.policies.online.problem import Problem, Sampling
+from hindcast.policies.rollouts.trajectories import Trajectory, network_inputs
+from hindcast.policies.training.learner import Info, Learner, means
+from hindcast.policies.training.values import ValueUnit
 from torch import Tensor, nn
-
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.seeds import generator
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.dqn_replay import Replay
-from policies.online.problem import Problem, Sampling
-from policies.rollouts.trajectories import Trajectory, network_inputs
-from policies.training.learner import Info, Learner, means
-from policies.training.values import ValueUnit
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def learner(
     device: torch.device,
 ) -> Learner:
     """Return a run from these weights, or from random ones; a step is an iteration."""
-    from policies.offline.q_learning import masked_q  # first: it silences d3rlpy
+    from hindcast.policies.offline.q_learning import masked_q  # first: it silences d3rlpy
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 

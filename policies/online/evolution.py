@@ -24,20 +24,19 @@ from typing import Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.estimators.selection import ranks
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.delivery.played import best_rule
+from hindcast.policies.networks import AnyNetwork
+from hindcast.policies.networks.rules import COLUMNS_PER_RULE, RANK
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.online.problem import Problem, Sampling, make_scorer
+from hindcast.policies.rollouts.trajectories import Trajectory, sample_trajectories
+from hindcast.policies.training.learner import Info, Learner
 from numpy.typing import NDArray
 from torch import nn
-
-from pipeline.errors import RecipeError
-from pipeline.estimators.selection import ranks
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.seeds import generator
-from policies.delivery.played import best_rule
-from policies.networks import AnyNetwork
-from policies.networks.rules import COLUMNS_PER_RULE, RANK
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.problem import Problem, Sampling, make_scorer
-from policies.rollouts.trajectories import Trajectory, sample_trajectories
-from policies.training.learner import Info, Learner
 
 Vector = NDArray[np.float64]
 

@@ -1,15 +1,15 @@
-"""Gates of online trainings: what is delivered, by `--gate`, see `policies.delivery`."""
+"""Gates of online trainings: what is delivered, by `--gate`, see `hindcast.policies.delivery`."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
-from policies.delivery import folds, played
-from policies.delivery.checkpoints import LAST, SELECTED, Decide
-from policies.delivery.folds import Without
-from policies.delivery.verdict import Verdict, eligible_rules, judge_each
-from policies.networks.checkpoint import Trained
-from policies.networks.policy import LearnedPolicy
-from policies.online.problem import Problem
+from hindcast.policies.delivery import folds, played
+from hindcast.policies.delivery.checkpoints import LAST, SELECTED, Decide
+from hindcast.policies.delivery.folds import Without
+from hindcast.policies.delivery.verdict import Verdict, eligible_rules, judge_each
+from hindcast.policies.networks.checkpoint import Trained
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.online.problem import Problem
 
 OnlineGate: TypeAlias = Literal["simulator", "folds"]
 

@@ -19,22 +19,21 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-
-from pipeline.errors import RecipeError, unknown_name
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.settings import read_settings
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.memory_rules import MemoryRule
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import Episode, run_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from pipeline.workloads.schema import Workload
-from policies.heuristics import rules
-from policies.networks.policy import LearnedPolicy
-from policies.rollouts.trajectories import sample_trajectories
+from hindcast.pipeline.errors import RecipeError, unknown_name
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import Episode, run_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.workloads.schema import Workload
+from hindcast.policies.heuristics import rules
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.rollouts.trajectories import sample_trajectories
 
 RETURN = "guard_return"
 LEAST = "guard_least"

@@ -3,14 +3,14 @@
     loss = mean over decisions of KL(logged distribution || softmax of the scores)
 
 Logged distributions carry more information than the choices drawn from them, see
-policies.offline.regression.advantage_cloning. Of a mixed log, only the best behaviours are imitated
-(`share` of its episodes). If a dataset has no probabilities, the choices are imitated.
+hindcast.policies.offline.regression.advantage_cloning. Of a mixed log, only the best behaviours are
+imitated (`share` of its episodes). If a dataset has no probabilities, the choices are imitated.
 
 The module of an agent whose network is not a candidate scorer has
 
     imitator(task, config, network, shown, held_out) -> Learner
 
-with a Task of policies.training.learner, the distributions `shown` (D, K) to imitate and
+with a Task of hindcast.policies.training.learner, the distributions `shown` (D, K) to imitate and
 `held_out`, those of task.validation, or None. The learner returns weights by the names of
 network.shapes. `cloning` makes such learners for networks with a gradient.
 
@@ -27,27 +27,26 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import torch
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import Decisions, decision_bytes
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.files import make_folder, remove_partials
+from hindcast.policies.networks import AnyNetwork, acting
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.checkpoint import Trained, load_policy, network_digest, save
+from hindcast.policies.networks.settings import Network, Weights
+from hindcast.policies.online import online_agent
+from hindcast.policies.training.fingerprint import finished, training_key
+from hindcast.policies.training.learner import Learner, Task, descent
+from hindcast.policies.training.loop import Callbacks, fit
+from hindcast.policies.training.losses import LossAt, drawn_loss, imitation_loss, spaced_loss
+from hindcast.policies.training.resume import ResumeFile
+from hindcast.policies.training.returns import best_behaviours, of_behaviours
 from numpy.typing import NDArray
 from torch import nn
-
-from pipeline import dataset as ds
-from pipeline.dataset.decisions import Decisions, decision_bytes
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, InputError
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from pipeline.storage.files import make_folder, remove_partials
-from policies.networks import AnyNetwork, acting
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.checkpoint import Trained, load_policy, network_digest, save
-from policies.networks.settings import Network, Weights
-from policies.online import online_agent
-from policies.training.fingerprint import finished, training_key
-from policies.training.learner import Learner, Task, descent
-from policies.training.loop import Callbacks, fit
-from policies.training.losses import LossAt, drawn_loss, imitation_loss, spaced_loss
-from policies.training.resume import ResumeFile
-from policies.training.returns import best_behaviours, of_behaviours
 
 FOLDER: Final = "imitation"
 _CANDIDATES: Final = 32

@@ -18,17 +18,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.online.choices import PolicyBatch, log_softmax, policy_gain
+from hindcast.policies.online.problem import Problem, Sampling, make_scorer
+from hindcast.policies.online.reinforce import episode_metrics
+from hindcast.policies.training.learner import Info, Learner
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
-
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.seeds import generator
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.choices import PolicyBatch, log_softmax, policy_gain
-from policies.online.problem import Problem, Sampling, make_scorer
-from policies.online.reinforce import episode_metrics
-from policies.training.learner import Info, Learner
 
 _HALVINGS = 10
 _SOLVED = 1e-10  # squared residual at which the solver stops, relative to the first one

@@ -26,23 +26,22 @@ from typing import Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.statistics.returns import step_discounts
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.online.advantages import against_group, gae
+from hindcast.policies.online.choices import PolicyBatch, entropy, log_softmax, policy_batch
+from hindcast.policies.online.decisions import Numbers, gathered, subset
+from hindcast.policies.online.problem import Problem, Sampling, make_scorer
+from hindcast.policies.online.reinforce import episode_metrics
+from hindcast.policies.online.state_value import StateValue, summaries, summary_size
+from hindcast.policies.rollouts.trajectories import Trajectory
+from hindcast.policies.training.learner import Info, Learner
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
-
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.seeds import generator
-from pipeline.statistics.returns import step_discounts
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.advantages import against_group, gae
-from policies.online.choices import PolicyBatch, entropy, log_softmax, policy_batch
-from policies.online.decisions import Numbers, gathered, subset
-from policies.online.problem import Problem, Sampling, make_scorer
-from policies.online.reinforce import episode_metrics
-from policies.online.state_value import StateValue, summaries, summary_size
-from policies.rollouts.trajectories import Trajectory
-from policies.training.learner import Info, Learner
 
 Floats = NDArray[np.float64]
 

@@ -13,30 +13,29 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
-
-from pipeline.errors import RecipeError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.rollout import Episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from policies.delivery.played import Windows
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings, Weights, make_network
-from policies.online.advantages import Baseline, advantages
-from policies.online.choices import PolicyBatch, merged, policy_batch
-from policies.online.guard import Guard
-from policies.rollouts.trajectories import (
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.rollout import Episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.delivery.played import Windows
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
+from hindcast.policies.online.advantages import Baseline, advantages
+from hindcast.policies.online.choices import PolicyBatch, merged, policy_batch
+from hindcast.policies.online.guard import Guard
+from hindcast.policies.rollouts.trajectories import (
     NetworkInputs,
     Trajectory,
     network_inputs,
     sample_trajectories,
     sample_trajectory,
 )
-from policies.training.learner import Criterion, Info, Learner
+from hindcast.policies.training.learner import Criterion, Info, Learner
+from numpy.typing import NDArray
+from torch import nn
 
 PIECE = 1 << 17  # largest number of candidates per call of the network in training
 _PIXELS = 1 << 23  # largest number of pixels per call, 32 MB as float32
@@ -54,7 +53,7 @@ class Sampling:
         windows: Windows per iteration, at least 1.
         stay: Iterations on the same windows, at least 1.
         baseline: Baseline of the returns-to-go, "decision", "time" or "none", see
-            policies.online.advantages.
+            hindcast.policies.online.advantages.
         normalise: Whether advantages are divided by their standard deviation over the window.
         discount: Discount of the returns-to-go, above 0, at most 1.
     """

@@ -20,15 +20,14 @@ from typing import Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.online.choices import entropy, log_softmax, policy_gain
+from hindcast.policies.online.problem import Drawn, Problem, Sampling, make_scorer
+from hindcast.policies.rollouts.trajectories import Trajectory
+from hindcast.policies.training.learner import Info, Learner
 from torch import Tensor
-
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.seeds import generator
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.choices import entropy, log_softmax, policy_gain
-from policies.online.problem import Drawn, Problem, Sampling, make_scorer
-from policies.rollouts.trajectories import Trajectory
-from policies.training.learner import Info, Learner
 
 
 @dataclass(frozen=True)

@@ -8,44 +8,49 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import torch
-
-from pipeline.errors import DatasetError, InputError, RecipeError, unknown_name
-from pipeline.notes import tell
-from pipeline.recipes.problem import further_windows, make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import INGESTED, load_source, opens_trace, trace_path
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.spec import Spec
-from pipeline.storage.files import make_folder, remove_folder, remove_partials, sha256_file
-from pipeline.storage.locks import one_writer
-from pipeline.storage.provenance import begin_training, provenance
-from pipeline.storage.run_files import FOLDS, step_folder
-from pipeline.workloads.schema import Workload
-from policies.delivery import played
-from policies.delivery.checkpoints import (
+from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, unknown_name
+from hindcast.pipeline.notes import tell
+from hindcast.pipeline.recipes.problem import further_windows, make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import INGESTED, load_source, opens_trace, trace_path
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.files import make_folder, remove_folder, remove_partials, sha256_file
+from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.storage.provenance import begin_training, provenance
+from hindcast.pipeline.storage.run_files import FOLDS, step_folder
+from hindcast.pipeline.workloads.schema import Workload
+from hindcast.policies.delivery import played
+from hindcast.policies.delivery.checkpoints import (
     decide_again,
     finished_otherwise,
     policies_of,
     write_training,
 )
-from policies.delivery.folds import FOLDS as COUNT
-from policies.networks import AnyNetwork
-from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
-from policies.networks.ensemble import mean_of_scores
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings, Weights
-from policies.online import online_agent, read_online_config
-from policies.online.gates import OnlineGate, decide_by
-from policies.online.guard import guard_of, passes
-from policies.online.imitation import FOLDER as IMITATION
-from policies.online.imitation import Imitation, Imitator, imitate
-from policies.online.problem import Problem, fit_network
-from policies.training.devices import find_device, repeatable, torch_setting
-from policies.training.fingerprint import finished, training_key
-from policies.training.learner import Learner
-from policies.training.loop import Callbacks, Point, Progress, Select, fit
-from policies.training.resume import ResumeFile
-from policies.training.run_folder import clear
+from hindcast.policies.delivery.folds import FOLDS as COUNT
+from hindcast.policies.networks import AnyNetwork
+from hindcast.policies.networks.checkpoint import (
+    Metric,
+    Trained,
+    load_policy,
+    read_description,
+    save,
+)
+from hindcast.policies.networks.ensemble import mean_of_scores
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import NetworkSettings, Weights
+from hindcast.policies.online import online_agent, read_online_config
+from hindcast.policies.online.gates import OnlineGate, decide_by
+from hindcast.policies.online.guard import guard_of, passes
+from hindcast.policies.online.imitation import FOLDER as IMITATION
+from hindcast.policies.online.imitation import Imitation, Imitator, imitate
+from hindcast.policies.online.problem import Problem, fit_network
+from hindcast.policies.training.devices import find_device, repeatable, torch_setting
+from hindcast.policies.training.fingerprint import finished, training_key
+from hindcast.policies.training.learner import Learner
+from hindcast.policies.training.loop import Callbacks, Point, Progress, Select, fit
+from hindcast.policies.training.resume import ResumeFile
+from hindcast.policies.training.run_folder import clear
 
 _RESUME_S: Final = 15.0
 
@@ -82,16 +87,16 @@ def train_online(
     Agent and iterations are by default those of the recipe's [online]. `start` is the checkpoint of
     a network to continue from, of an offline agent or of this agent: its architecture and its
     normalisation replace those of the settings. With several checkpoints, the network is their
-    ensemble, whose scores are the means of theirs (policies.networks.ensemble). Only the weights
-    are taken over; exploration and step sizes start from the beginning. By default, an ensemble has
-    no iterations: it is judged and delivered as it is. `imitation` trains the agent's network on a
-    dataset before it plays. `gate` compares the checkpoints with the best rule of the scenario on
-    the validation windows, or with trainings without parts of the train windows, which lie in
-    out/folds until they have played (policies.delivery). A training that is finished with another
-    gate is judged, not repeated. The same recipe, seed, start and dataset give the same bytes for
-    any number of `workers` and any number of interruptions. `point` is called with the step and the
-    metrics of every point of the curves. Raises UnknownName, RecipeError, DatasetError,
-    StorageError, InputError.
+    ensemble, whose scores are the means of theirs (hindcast.policies.networks.ensemble). Only the
+    weights are taken over; exploration and step sizes start from the beginning. By default, an
+    ensemble has no iterations: it is judged and delivered as it is. `imitation` trains the agent's
+    network on a dataset before it plays. `gate` compares the checkpoints with the best rule of the
+    scenario on the validation windows, or with trainings without parts of the train windows, which
+    lie in out/folds until they have played (hindcast.policies.delivery). A training that is
+    finished with another gate is judged, not repeated. The same recipe, seed, start and dataset
+    give the same bytes for any number of `workers` and any number of interruptions. `point` is
+    called with the step and the metrics of every point of the curves. Raises UnknownName,
+    RecipeError, DatasetError, StorageError, InputError.
     """
     if gate not in get_args(OnlineGate):
         raise unknown_name("gate", gate, get_args(OnlineGate))

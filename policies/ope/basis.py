@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.features import FeatureMap, expanded_size, fit_map
+from hindcast.policies.ope.episodes import WholeEpisodes
 from numpy.typing import NDArray
-
-from pipeline.simulation.spec import Spec
-from policies.networks.features import FeatureMap, expanded_size, fit_map
-from policies.ope.episodes import WholeEpisodes
 
 Array = NDArray[np.float64]
 

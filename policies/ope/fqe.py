@@ -16,19 +16,18 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.features import fit_map
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.ope.episodes import WholeEpisodes
+from hindcast.policies.training.devices import repeatable
+from hindcast.policies.training.learner import CPU, descend
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.errors import InputError
-from pipeline.simulation.spec import Spec
-from pipeline.statistics.returns import discounted_sums, step_discounts
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.features import fit_map
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.ope.episodes import WholeEpisodes
-from policies.training.devices import repeatable
-from policies.training.learner import CPU, descend
 
 Array = NDArray[np.float64]
 

@@ -22,37 +22,36 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-
-from pipeline import dataset as datasets
-from pipeline.dataset import Dataset
-from pipeline.dataset.estimated import read_estimates
-from pipeline.errors import InputError, TraceError, unknown_name
-from pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
-from pipeline.estimators.selection import assess, rank_correlation
-from pipeline.evaluation.evaluate import Entrant
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import RECORDED
-from pipeline.simulation.memory_rules import MemoryRule
-from pipeline.simulation.policy import Behaviour, Heuristic, readings
-from pipeline.simulation.rollout import Planner
-from pipeline.storage.extras import installed, missing
-from pipeline.storage.provenance import described, provenance
-from policies.entrants import entrants, own_policies
-from policies.ope.basis import Basis, fit_basis, linear_features
-from policies.ope.behaviour.propensities import aligned, conditional, support
-from policies.ope.consensus import describe_consensus, describe_order
-from policies.ope.episodes import WholeEpisodes, read_episodes
-from policies.ope.probabilities import (
+from hindcast.pipeline import dataset as datasets
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.estimated import read_estimates
+from hindcast.pipeline.errors import InputError, TraceError, unknown_name
+from hindcast.pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
+from hindcast.pipeline.estimators.selection import assess, rank_correlation
+from hindcast.pipeline.evaluation.evaluate import Entrant
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import RECORDED
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic, readings
+from hindcast.pipeline.simulation.rollout import Planner
+from hindcast.pipeline.storage.extras import installed, missing
+from hindcast.pipeline.storage.provenance import described, provenance
+from hindcast.policies.entrants import entrants, own_policies
+from hindcast.policies.ope.basis import Basis, fit_basis, linear_features
+from hindcast.policies.ope.behaviour.propensities import aligned, conditional, support
+from hindcast.policies.ope.consensus import describe_consensus, describe_order
+from hindcast.policies.ope.episodes import WholeEpisodes, read_episodes
+from hindcast.policies.ope.probabilities import (
     Propensities,
     logged_propensities,
     mixture_propensities,
     policy_probabilities,
 )
-from policies.ope.results import Folder, finite, rows_of
-from policies.ope.similarity import PolicySpace, policy_space
-from policies.ope.truth import simulate, true_return
-from policies.registry import behaviours
+from hindcast.policies.ope.results import Folder, finite, rows_of
+from hindcast.policies.ope.similarity import PolicySpace, policy_space
+from hindcast.policies.ope.truth import simulate, true_return
+from hindcast.policies.registry import behaviours
+from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -255,8 +254,8 @@ def _torch() -> dict[str, Any]:
     """Return the setting of torch if networks were fitted."""
     if "torch" not in sys.modules:
         return {}
-    from policies.training.devices import torch_setting
-    from policies.training.learner import CPU
+    from hindcast.policies.training.devices import torch_setting
+    from hindcast.policies.training.learner import CPU
 
     return {"torch": torch_setting(CPU)}
 
@@ -457,7 +456,7 @@ class _Job:
     @cached_property
     def _fitted(self) -> tuple[WholeEpisodes, Any, Any]:
         """Episodes to fit values on, settings of FQE, and the common warm start of all policies."""
-        from policies.ope import fqe
+        from hindcast.policies.ope import fqe
 
         split, settings, other = self._fit_split(), self.settings, self.log
         if split != settings.split:
@@ -467,7 +466,7 @@ class _Job:
 
     def _fit(self, behaviour: Behaviour, probabilities: Array) -> tuple[Array, Array]:
         """Return the policy's values (q, v) on the log, from networks fitted on another split."""
-        from policies.ope.fqe import fit_fqe
+        from hindcast.policies.ope.fqe import fit_fqe
 
         other, own, start = self._fitted
         seen = policy_probabilities(behaviour, other)

@@ -18,14 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError, InputError, PolicyFault
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.functions import SCORE_CELL, cell
-from pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
-from pipeline.simulation.policy import (
+from hindcast.pipeline.errors import HindcastError, InputError, PolicyFault
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.functions import SCORE_CELL, cell
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
+from hindcast.pipeline.simulation.policy import (
     NO_PARAMETERS,
     BatchPolicy,
     Behaviour,
@@ -33,7 +30,9 @@ from pipeline.simulation.policy import (
     fill_probabilities,
     readings,
 )
-from policies.ope.episodes import WholeEpisodes
+from hindcast.policies.ope.episodes import WholeEpisodes
+from numba import types
+from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.manifest import versions
-from pipeline.errors import DatasetError, StorageError
-from pipeline.estimators import Estimate
-from pipeline.evaluation.evaluate import Entrant
-from pipeline.statistics.intervals import Interval
-from pipeline.storage import files
-from pipeline.storage.locks import writing
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.manifest import versions
+from hindcast.pipeline.errors import DatasetError, StorageError
+from hindcast.pipeline.estimators import Estimate
+from hindcast.pipeline.evaluation.evaluate import Entrant
+from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.locks import writing
 
 ESTIMATES: Final = "estimates.parquet"
 DESCRIPTION: Final = "ope.json"

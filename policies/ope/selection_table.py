@@ -10,15 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError
-from pipeline.estimators.selection import assess
-from pipeline.evaluation.summary.results import read_csv
-from pipeline.storage.files import read_json, read_parquet
-from pipeline.storage.provenance import NOT_RECORDED
-from policies.ope.consensus import CONSENSUS, consensus_scores, members_of
-from policies.ope.ope import new_rank_correlation, reference_of
-from policies.ope.results import DESCRIPTION, ESTIMATES
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.estimators.selection import assess
+from hindcast.pipeline.evaluation.summary.results import read_csv
+from hindcast.pipeline.storage.files import read_json, read_parquet
+from hindcast.pipeline.storage.provenance import NOT_RECORDED
+from hindcast.policies.ope.consensus import CONSENSUS, consensus_scores, members_of
+from hindcast.policies.ope.ope import new_rank_correlation, reference_of
+from hindcast.policies.ope.results import DESCRIPTION, ESTIMATES
 
 _K: Final = 4
 _HEAD: Final = (

@@ -16,13 +16,12 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.estimators import LoggedPolicies
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.ope.episodes import WholeEpisodes, pick
+from hindcast.policies.ope.probabilities import policy_probabilities
 from numpy.typing import NDArray
-
-from pipeline.estimators import LoggedPolicies
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.spec import Spec
-from policies.ope.episodes import WholeEpisodes, pick
-from policies.ope.probabilities import policy_probabilities
 
 Array = NDArray[np.float64]
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.dataset.manifest import versions
+from hindcast.pipeline.evaluation.evaluate import EVALUATION, SCORES, Entrant, evaluate
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
+from hindcast.pipeline.storage.files import read_json, read_parquet
 from numpy.typing import NDArray
-
-from pipeline.dataset.manifest import versions
-from pipeline.evaluation.evaluate import EVALUATION, SCORES, Entrant, evaluate
-from pipeline.recipes.recipe import Recipe
-from pipeline.statistics.intervals import Interval, bootstrap_interval
-from pipeline.storage.files import read_json, read_parquet
 
 
 def simulate(

@@ -4,10 +4,10 @@
     branched              |-- a -- . -- . -- . | Q(s1, a)       `branch`: a copy of s1, the
                           |-- b -- . -- . -- . | Q(s1, b)       candidate, then `play_on`
 
-A copy of the two arrays of an episode is a copy of the episode (pipeline.simulation.kernel). All
-candidates of a decision therefore meet the same future, and their returns differ only because of
-the candidate. A rule or a network decides, in the episode and in the rollouts. No Python runs
-between two decisions, and the GIL is released.
+A copy of the two arrays of an episode is a copy of the episode
+(hindcast.pipeline.simulation.kernel). All candidates of a decision therefore meet the same future,
+and their returns differ only because of the candidate. A rule or a network decides, in the episode
+and in the rollouts. No Python runs between two decisions, and the GIL is released.
 
 Candidates of a decision that are equal in the columns that the network reads count as one
 candidate; only the first of them is tried.
@@ -16,16 +16,15 @@ candidate; only the first of them is tried.
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import EPISODE, STEPS
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
+from hindcast.pipeline.simulation.policy import GENERATOR, best_feasible
+from hindcast.policies.networks.features import COLUMNS
+from hindcast.policies.networks.rules import RULES, rule_buffers, widen
+from hindcast.policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
+from hindcast.policies.rollouts.play_on import play_on, score_decision
 from numba import types
-
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import EPISODE, STEPS
-from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
-from pipeline.simulation.policy import GENERATOR, best_feasible
-from policies.networks.features import COLUMNS
-from policies.networks.rules import RULES, rule_buffers, widen
-from policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
-from policies.rollouts.play_on import play_on, score_decision
 
 C_PLAYED: Final = 3  # member of the cursor, beside those of `gather`: decisions of the rollouts
 
@@ -107,8 +106,8 @@ def branch(
     are all equal, and those in which a softmax over the network's scores gives the greedy choice
     more than `certain`, except for a share `of_certain` drawn from `rng`. A rule's scores are no
     log-probabilities, so `certain` does not apply to a rule. The layout of `looked` is that of
-    `policies.rollouts.trajectories.NetworkInputs`, with the greedy choice as `chosen`. The rollouts
-    are played in `own`. Returns False for a forbidden choice.
+    `hindcast.policies.rollouts.trajectories.NetworkInputs`, with the greedy choice as `chosen`. The
+    rollouts are played in `own`. Returns False for a forbidden choice.
     """
     look, act = observe[0], step[0]
     columns, scores = decider.network.columns, arrays.scores

@@ -9,19 +9,18 @@ released.
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, named
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
+from hindcast.pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from hindcast.pipeline.simulation.uncounted import uncounted
+from hindcast.policies.networks.features import COLUMNS
+from hindcast.policies.networks.forward import NETWORK, NetworkArrays
+from hindcast.policies.networks.row_table import SHIFT, TABLE, Table, is_held, put, tag_of
+from hindcast.policies.networks.rules import RULES, rule_buffers, widen
+from hindcast.policies.networks.scoring import score_candidates
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import EPISODE, STEPS, named
-from pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
-from pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
-from pipeline.simulation.uncounted import uncounted
-from policies.networks.features import COLUMNS
-from policies.networks.forward import NETWORK, NetworkArrays
-from policies.networks.row_table import SHIFT, TABLE, Table, is_held, put, tag_of
-from policies.networks.rules import RULES, rule_buffers, widen
-from policies.networks.scoring import score_candidates
 
 # rows of the array `numbers` that `sample` writes
 N_LOG_PROBABILITY: Final = 0
@@ -48,7 +47,7 @@ class DeciderArrays(NamedTuple):
 
 
 class LookedArrays(NamedTuple):
-    """Buffers for the arrays of a `policies.rollouts.trajectories.NetworkInputs`."""
+    """Buffers for the arrays of a `hindcast.policies.rollouts.trajectories.NetworkInputs`."""
 
     rows: NDArray[np.float64]
     row_of: NDArray[np.int64]
@@ -127,7 +126,7 @@ def gather(
 
     Returns 0 if the next decision might not fit into `looked`, 1 when all choices are made, and
     INFEASIBLE for a forbidden choice. The layout is that of
-    `policies.rollouts.trajectories.NetworkInputs`.
+    `hindcast.policies.rollouts.trajectories.NetworkInputs`.
     """
     observe, step = observe[0], step[0]
     ints, floats, context, image, candidates, feasible = uncounted(episode)

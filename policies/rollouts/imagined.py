@@ -21,29 +21,28 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError, InputError
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
-from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
-from pipeline.simulation.kernel import FRESH, INFEASIBLE, RUNNING, TRUNCATED
-from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Future, Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import RULES, rule_buffers
-from policies.rollouts.branches import try_candidate
-from policies.rollouts.compiled import DECIDER
-from policies.rollouts.play_on import (
+from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.kernel import FRESH, INFEASIBLE, RUNNING, TRUNCATED
+from hindcast.pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import RULES, rule_buffers
+from hindcast.policies.rollouts.branches import try_candidate
+from hindcast.policies.rollouts.compiled import DECIDER
+from hindcast.policies.rollouts.play_on import (
     Decider,
     decider_of_rule,
     require_scorer,
     score_decision,
 )
+from numba import types
+from numpy.typing import NDArray
 
 FUTURES: Final = 8
 SCREENED: Final = 2
@@ -74,7 +73,7 @@ def _try_all(
 
 @dataclass(frozen=True)
 class ImaginedRollouts:
-    """A policy that looks ahead in drawn futures; a `pipeline.simulation.rollout.Planner`.
+    """A policy that looks ahead in drawn futures; a `hindcast.pipeline.simulation.rollout.Planner`.
 
     Its futures are drawn from the memory of the instance, so an episode is the same in every call.
     """

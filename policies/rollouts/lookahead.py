@@ -20,18 +20,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-
-from pipeline.errors import HindcastError
-from pipeline.simulation.arrays import EpisodeArrays, StepArrays, begin_episode, make_step_arrays
-from pipeline.simulation.functions import cell
-from pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TRUNCATED
-from pipeline.simulation.policy import Heuristic
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from policies.networks.policy import LearnedPolicy
-from policies.rollouts.play_on import Decider, decider_of_rule, play_on, require_scorer
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation.arrays import (
+    EpisodeArrays,
+    StepArrays,
+    begin_episode,
+    make_step_arrays,
+)
+from hindcast.pipeline.simulation.functions import cell
+from hindcast.pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TRUNCATED
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.rollouts.play_on import Decider, decider_of_rule, play_on, require_scorer
 
 VARIANTS: Final = 8
 SPREAD: Final = 0.3  # distance of a variant from the policy, per norm of each weight tensor

@@ -1,29 +1,34 @@
 """Compiled continuation of an episode from any moment to a time or to its end.
 
-A copy of the two arrays of an episode is a copy of the episode (pipeline.simulation.kernel), so
-continuing a copy is lookahead. A rule or a network decides. No Python runs between two decisions,
-and the GIL is released.
+A copy of the two arrays of an episode is a copy of the episode
+(hindcast.pipeline.simulation.kernel), so continuing a copy is lookahead. A rule or a network
+decides. No Python runs between two decisions, and the GIL is released.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import EPISODE, STEPS
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.policy import (
+    GENERATOR,
+    NO_PARAMETERS,
+    Heuristic,
+    draw_choice,
+    no_score,
+)
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.uncounted import uncounted
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.row_table import looks_alone, make_table
+from hindcast.policies.networks.rules import RULES, rule_buffers
+from hindcast.policies.networks.scoring import score_candidates
+from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.rollouts.compiled import DECIDER, DeciderArrays
 from numba import types
-
-from pipeline.errors import InputError
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import EPISODE, STEPS
-from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
-from pipeline.simulation.policy import GENERATOR, NO_PARAMETERS, Heuristic, draw_choice, no_score
-from pipeline.simulation.spec import Spec
-from pipeline.simulation.uncounted import uncounted
-from policies.networks.policy import LearnedPolicy
-from policies.networks.row_table import looks_alone, make_table
-from policies.networks.rules import RULES, rule_buffers
-from policies.networks.scoring import score_candidates
-from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.compiled import DECIDER, DeciderArrays
 
 
 @k.compiled(
@@ -37,7 +42,7 @@ def score_decision(
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
     A network reads the columns of `rules`. `wide`, `able` and `values` are the buffers for them,
-    see `policies.networks.rules.rule_buffers`.
+    see `hindcast.policies.networks.rules.rule_buffers`.
     """
     decider, episode = uncounted(decider), uncounted(episode)
     if decider.guided:

@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.functions import cell
+from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
+from hindcast.pipeline.simulation.policy import NO_PARAMETERS
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.row_table import looks_alone, make_table
+from hindcast.policies.networks.settings import Network
+from hindcast.policies.rollouts import compiled as play
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.simulation.arrays import begin_episode, make_step_arrays
-from pipeline.simulation.functions import cell
-from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
-from pipeline.simulation.policy import NO_PARAMETERS
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
-from policies.networks.policy import LearnedPolicy
-from policies.networks.row_table import looks_alone, make_table
-from policies.networks.settings import Network
-from policies.rollouts import compiled as play
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 PIECE: Final = 1 << 20  # largest number of candidates of a piece of NetworkInputs
@@ -59,7 +58,8 @@ class NetworkInputs:
     The feasible candidates of decision t are rows[index[starts[t]:starts[t + 1]]].
 
     Attributes:
-        rows: (U, F) unique candidates; with R rules (U, F + 2R), see policies.networks.rules.
+        rows: (U, F) unique candidates; with R rules (U, F + 2R), see
+            hindcast.policies.networks.rules.
         row_of: (U,) decision of each row; the first one if decisions share the row.
         context: (T, C) context features.
         image: (T, P) uint8 pixels.

@@ -6,8 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import torch
-
-from pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.errors import InputError, unknown_name
 
 DEVICES: Final = ("auto", "cpu", "cuda")
 _THREADS: Final = 1  # of torch and BLAS, in every training

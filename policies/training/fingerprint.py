@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import DatasetError
-from pipeline.storage.files import sha256_text
-from pipeline.storage.provenance import chosen_kernels
-from pipeline.storage.run_files import DESCRIPTION, step_folder
-from pipeline.storage.versions import package_versions, version
-from policies.networks.checkpoint import load_policy, read_description
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.files import sha256_text
+from hindcast.pipeline.storage.provenance import chosen_kernels
+from hindcast.pipeline.storage.run_files import DESCRIPTION, step_folder
+from hindcast.pipeline.storage.versions import package_versions, version
+from hindcast.policies.networks.checkpoint import load_policy, read_description
 
 _LIBRARIES: Final = ("torch", "numpy", "d3rlpy")
 _SCRIPT: Final = "__main__"  # module of an agent that its own script trains
-_OWN: Final = ("pipeline.", "policies.", "flows.")
+_OWN: Final = "hindcast."
 
 
 def training_key(
@@ -42,8 +42,8 @@ def training_key(
     """Return the key of a training, a SHA-256 digest.
 
     `module` is where the agent is implemented; `data` identifies the dataset by digests. `gate`
-    decides what is delivered (policies.delivery). `stacked` is true for a training in one program
-    with others, which rounds differently.
+    decides what is delivered (hindcast.policies.delivery). `stacked` is true for a training in one
+    program with others, which rounds differently.
     """
     parts = {
         "agent": agent,

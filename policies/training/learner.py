@@ -4,10 +4,11 @@ An agent is a module policies/offline/<name>.py with `Config`, a frozen dataclas
 
     def learner(task, config) -> Learner
 
-The loop (policies.training.loop) does the rest: step sizes, curves, checkpoints and resuming after
-a kill. A resumed run ends in the same weights, bit for bit, only if everything that changes from
-step to step is in `modules` (parameters and buffers), `optimisers` or `rng`. So a counter or a
-running mean is a buffer, and a target network is a module; the number of the step is an argument.
+The loop (hindcast.policies.training.loop) does the rest: step sizes, curves, checkpoints and
+resuming after a kill. A resumed run ends in the same weights, bit for bit, only if everything that
+changes from step to step is in `modules` (parameters and buffers), `optimisers` or `rng`. So a
+counter or a running mean is a buffer, and a target network is a module; the number of the step is
+an argument.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +17,12 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks import AnyNetwork
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.training.episode_stream import Logs
 from torch import Tensor, nn
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.simulation.spec import Spec
-from policies.networks import AnyNetwork
-from policies.networks.settings import Weights
-from policies.training.episode_stream import Logs
 
 Info = Mapping[str, Tensor]
 Loss = Callable[[], tuple[Tensor, Info]]  # loss of some decisions, and metrics with `agreement`
@@ -57,8 +57,8 @@ class Criterion:
     """The metric that selects the best of an agent's checkpoints.
 
     The metric is one that `validate` returns, or one that the loop measures for every agent
-    (policies.training.monitoring). An agent may name its own loss if a lower loss means a better
-    scheduler or imitator. A TD error is no such loss: its target moves with the values.
+    (hindcast.policies.training.monitoring). An agent may name its own loss if a lower loss means a
+    better scheduler or imitator. A TD error is no such loss: its target moves with the values.
 
     Attributes:
         metric: Name of the metric.

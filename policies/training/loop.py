@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-
-from policies.networks.checkpoint import Metric, Selected
-from policies.networks.settings import Weights
-from policies.training.curves import Curves
-from policies.training.learner import Criterion, Learner
-from policies.training.resume import ResumeFile
+from hindcast.policies.networks.checkpoint import Metric, Selected
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.training.curves import Curves
+from hindcast.policies.training.learner import Criterion, Learner
+from hindcast.policies.training.resume import ResumeFile
 
 Progress = Callable[[int, int], None]
 # The score of a checkpoint from its weights and metrics: higher is better, None for no score.

@@ -14,14 +14,13 @@ from typing import Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.policies.networks.candidate_scorer import expand_moment
+from hindcast.policies.networks.features import FeatureMap
+from hindcast.policies.networks.settings import Network
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError
-from policies.networks.candidate_scorer import expand_moment
-from policies.networks.features import FeatureMap
-from policies.networks.settings import Network
 
 _EXPANDED_BYTES: Final = 128 << 20  # of the candidates of one set of observations
 

@@ -14,12 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.policies.networks.settings import Network
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError
-from policies.networks.settings import Network
 
 _ON_CPU: Final = 2 << 30  # bytes of padded transitions
 _SHARE: Final = 0.5  # of the memory of another device; minibatches and their gradients need some

@@ -22,13 +22,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.files import write_bytes
+from hindcast.policies.networks.checkpoint import Selected
+from hindcast.policies.training.curves import Curves
+from hindcast.policies.training.learner import Learner
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.storage.files import write_bytes
-from policies.networks.checkpoint import Selected
-from policies.training.curves import Curves
-from policies.training.learner import Learner
 
 NAME: Final = "training.safetensors"
 INTERVAL_S: Final = 15.0  # between two states; shorter intervals cost more than they save

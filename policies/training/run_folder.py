@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import polars as pl
-
-from pipeline.storage.files import table_writer, write_atomically
-from pipeline.storage.provenance import PROVENANCE
-from pipeline.storage.run_files import BEST, CHECKPOINTS, DELIVERED, DESCRIPTION, WEIGHTS
-from policies.networks.checkpoint import Metric
+from hindcast.pipeline.storage.files import table_writer, write_atomically
+from hindcast.pipeline.storage.provenance import PROVENANCE
+from hindcast.pipeline.storage.run_files import BEST, CHECKPOINTS, DELIVERED, DESCRIPTION, WEIGHTS
+from hindcast.policies.networks.checkpoint import Metric
 
 
 def clear(out: Path) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.storage.extras import require
-from policies.training.loop import Point
+from hindcast.pipeline.storage.extras import require
+from hindcast.policies.training.loop import Point
 
 
 def open_tensorboard(folder: Path | None, run: str) -> tuple[Point | None, Callable[[], None]]:

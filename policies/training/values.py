@@ -4,7 +4,7 @@
 
 r and G are the reward and the logged return to go, scaled so that values are of order one in any
 unit of the reward. If `baseline` is "window", r and G are measured against other episodes of the
-window (`policies.training.returns.against_window`); this keeps the order of policies.
+window (`hindcast.policies.training.returns.against_window`); this keeps the order of policies.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,15 +12,14 @@ from typing import Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.statistics.returns import step_discounts
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.training.minibatches import Outcomes
+from hindcast.policies.training.returns import against_window, discounted_to_go
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.spec import Spec
-from pipeline.statistics.returns import step_discounts
-from policies.networks.settings import NetworkSettings
-from policies.training.minibatches import Outcomes
-from policies.training.returns import against_window, discounted_to_go
 
 
 @dataclass(frozen=True)

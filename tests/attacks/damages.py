@@ -32,20 +32,20 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hindcast.pipeline.building.append import append
+from hindcast.pipeline.building.build import build, counts_of, describe
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.verification.verify import verify
+from hindcast.pipeline.workloads.folder import load_workload
+from hindcast.policies.networks.checkpoint import Trained, load_policy, save
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.registry import behaviours, recorded_behaviours
 
-from pipeline.building.append import append
-from pipeline.building.build import build, counts_of, describe
-from pipeline.dataset import manifest as mf
-from pipeline.errors import HindcastError, InputError, VerificationFailed
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from pipeline.storage import files
-from pipeline.verification.verify import verify
-from pipeline.workloads.folder import load_workload
-from policies.networks.checkpoint import Trained, load_policy, save
-from policies.networks.features import unscaled_map
-from policies.networks.settings import Network, NetworkSettings
-from policies.registry import behaviours, recorded_behaviours
 from tests import sample_datasets
 from tests.pipeline.verification.test_damage import DAMAGES, SMALL
 

@@ -26,14 +26,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMED_OUT = -100  # exit code of a command that was stopped after its time
 MODULES = (
-    "flows.cli", "flows.progress", "pipeline.building.append", "pipeline.building.build",
-    "pipeline.evaluation.evaluate", "pipeline.exports.croissant", "pipeline.exports.csv",
-    "pipeline.exports.d3rlpy", "pipeline.exports.d4rl", "pipeline.exports.history",
-    "pipeline.exports.huggingface", "pipeline.exports.minari", "pipeline.history.importing",
-    "pipeline.inspection", "pipeline.report.page", "pipeline.report.svg", "pipeline.traces.ingest",
-    "pipeline.verification.verify", "policies.entrants", "policies.heuristics.binpack",
-    "policies.offline.training", "policies.online.training", "policies.ope.ope",
-    "policies.registry", "h5py", "pandas", "torch", "torch._dynamo",
+    "hindcast.flows.cli", "hindcast.flows.progress", "hindcast.pipeline.building.append",
+    "hindcast.pipeline.building.build", "hindcast.pipeline.evaluation.evaluate",
+    "hindcast.pipeline.exports.croissant", "hindcast.pipeline.exports.csv",
+    "hindcast.pipeline.exports.d3rlpy", "hindcast.pipeline.exports.d4rl",
+    "hindcast.pipeline.exports.history", "hindcast.pipeline.exports.huggingface",
+    "hindcast.pipeline.exports.minari", "hindcast.pipeline.history.importing",
+    "hindcast.pipeline.inspection", "hindcast.pipeline.report.page", "hindcast.pipeline.report.svg",
+    "hindcast.pipeline.traces.ingest", "hindcast.pipeline.verification.verify",
+    "hindcast.policies.entrants", "hindcast.policies.heuristics.binpack",
+    "hindcast.policies.offline.training", "hindcast.policies.online.training",
+    "hindcast.policies.ope.ope", "hindcast.policies.registry", "h5py", "pandas", "torch",
+    "torch._dynamo",
 )  # fmt: skip
 
 
@@ -197,7 +201,7 @@ def _command(request: Mapping[str, Any]) -> int:
         sys.argv = ["-c"]
         exec(compile(argv[1], "<command>", "exec"), {"__name__": "__main__"})
         return 0
-    from flows import cli
+    from hindcast.flows import cli
 
     sys.argv = ["hindcast", *argv]
     return cli.main(argv)

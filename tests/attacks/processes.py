@@ -25,11 +25,13 @@ SMALL: Final = (
 )  # fmt: skip
 RECIPE: Final = "binpack-synthetic-v1"
 _MODULES: Final = (
-    "flows.cli", "flows.progress", "flows.runs.stages", "pipeline.building.append",
-    "pipeline.evaluation.evaluate", "pipeline.report.page", "pipeline.verification.verify",
-    "pipeline.scenarios.binpack", "pipeline.scenarios.slots", "policies.entrants",
-    "policies.registry", "policies.offline.training", "policies.online.training", "torch",
-    "pipeline.exports", "filelock",
+    "hindcast.flows.cli", "hindcast.flows.progress", "hindcast.flows.runs.stages",
+    "hindcast.pipeline.building.append", "hindcast.pipeline.evaluation.evaluate",
+    "hindcast.pipeline.report.page", "hindcast.pipeline.verification.verify",
+    "hindcast.pipeline.scenarios.binpack", "hindcast.pipeline.scenarios.slots",
+    "hindcast.policies.entrants", "hindcast.policies.registry",
+    "hindcast.policies.offline.training", "hindcast.policies.online.training", "torch",
+    "hindcast.pipeline.exports", "filelock",
 )  # fmt: skip
 
 
@@ -37,7 +39,7 @@ def load() -> None:
     """Import what the commands need, and check that no thread was started."""
     for name in _MODULES:
         import_module(name)
-    from policies.training.resume import ResumeFile
+    from hindcast.policies.training.resume import ResumeFile
 
     # States of trainings every tenth of a second instead of every 15 s: these trainings are short.
     ResumeFile.due = lambda self: self._clock() - self._last >= 0.1  # type: ignore[method-assign]
@@ -96,7 +98,7 @@ class Started:
 
 def start(argv: Sequence[str], folder: Path, log: Path) -> Started:
     """Start a command in a folder."""
-    from flows.cli import main
+    from hindcast.flows.cli import main
 
     sys.stdout.flush()
     sys.stderr.flush()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.dataset.decisions import Decisions
 
-from pipeline.dataset.decisions import Decisions
 from tests.benchmarks.training import (
     CANDIDATES,
     MINIBATCH,
@@ -31,8 +31,7 @@ FIT: Final = "d3rlpy's fit of double_dqn"
 def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) -> dict[str, float]:
     """Return the median steps per second of these agents and, under FIT, of d3rlpy."""
     import torch
-
-    from policies.training.devices import repeatable
+    from hindcast.policies.training.devices import repeatable
 
     decisions = made_up(np.random.default_rng(0), rows)
     cpu = torch.device("cpu")
@@ -54,8 +53,8 @@ def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) 
 
 def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable[[], None] | None:
     """Run `steps` steps of an agent. Return None if the agent is solved in fewer."""
-    from policies.offline import AGENTS
-    from policies.training.learner import Task
+    from hindcast.policies.offline import AGENTS
+    from hindcast.policies.training.learner import Task
 
     agent = AGENTS[name].implementation()
     learner = agent.learner(Task(decisions, SPEC, 10**6, 0, device=device), agent.Config())
@@ -73,9 +72,9 @@ def _agent(name: str, decisions: Decisions, steps: int, device: Any) -> Callable
 
 
 def _fit(decisions: Decisions, steps: int) -> Callable[[], None]:
-    from policies.networks.candidate_scorer import fit_network
-    from policies.offline.q_learning.agents import DqnConfig
-    from policies.offline.q_learning.masked_q import create
+    from hindcast.policies.networks.candidate_scorer import fit_network
+    from hindcast.policies.offline.q_learning.agents import DqnConfig
+    from hindcast.policies.offline.q_learning.masked_q import create
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 
@@ -90,7 +89,7 @@ def _fit(decisions: Decisions, steps: int) -> Callable[[], None]:
 
 def measure() -> list[tuple[str, float, str, str]]:
     """Return rows of (quantity, value, unit, comparison)."""
-    from policies.offline import anywhere
+    from hindcast.policies.offline import anywhere
 
     found = rates(list(anywhere()))
     fit = found.pop(FIT)

@@ -8,19 +8,19 @@ import time
 from pathlib import Path
 
 import numpy as np
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.verification.verify import verify
+from hindcast.pipeline.workloads.schema import Workload
+from hindcast.policies.heuristics.binpack import HEURISTICS
+from hindcast.policies.registry import behaviours
 
-from pipeline.building.build import build
-from pipeline.errors import TraceError
-from pipeline.gymnasium_env.single import SchedulingEnv
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.verification.verify import verify
-from pipeline.workloads.schema import Workload
-from policies.heuristics.binpack import HEURISTICS
-from policies.registry import behaviours
 from tests.benchmarks import packing_in_simpy
 
 SIMULATED = range(0, 40, 4)  # windows that are also simulated in SimPy
@@ -94,13 +94,14 @@ def _recorded() -> list[Row]:
 def _commands() -> list[Row]:
     """Time whole commands as processes, with warm caches."""
     evaluate = (
-        "from flows.cli import main; import sys, tempfile\n"
+        "from hindcast.flows.cli import main; import sys, tempfile\n"
         "with tempfile.TemporaryDirectory() as d:\n"
         "    sys.exit(main(['evaluate', 'binpack-alibaba2017-v1', '--policy', 'tetris', '--set',\n"
         "                   'split.test=\"200..200\"', '--out', d + '/e', '--direct']))\n"
     )
     return [
-        ("hindcast --help", _process("from flows.cli import main; main(['--help'])"), "s", "warm"),
+        ("hindcast --help",
+         _process("from hindcast.flows.cli import main; main(['--help'])"), "s", "warm"),
         ("evaluate one rule on one chunk, --direct", _process(evaluate), "s", "warm, in all"),
         ("the same through an embedded Prefect server",
          _process(evaluate.replace(", '--direct'", "")), "s", "warm, in all"),

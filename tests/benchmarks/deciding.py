@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-
-from policies.deciding import Decider, Guard, load_decider
+from hindcast.policies.deciding import Decider, Guard, load_decider
 
 AGENT = Path(__file__).resolve().parents[2] / "datasets" / "queue-ctc-online" / "agent"
 WAITING, RUNNING, COMPLETED, USERS = 500, 100, 1000, 50

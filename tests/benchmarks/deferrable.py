@@ -8,13 +8,12 @@ import time
 
 import numpy as np
 import polars as pl
-
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics.generic import INDIFFERENT
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.generic import INDIFFERENT
 
 EPISODES = 40
 ROUNDS = 5
@@ -44,14 +43,13 @@ def measure() -> list[tuple[str, float, str]]:
 
 def _slots() -> list[tuple[str, float, str]]:
     import torch
-
-    from policies.online.training import problem_of
-    from policies.papers.osdec import agent as score_ppo
-    from policies.papers.osdec.network import SlotScoresSettings
-    from policies.papers.osdec.rollouts import play_slots
-    from policies.papers.osdec.torch_network import SlotNetwork
-    from policies.papers.prices import agent as price_evolution
-    from policies.training.devices import repeatable
+    from hindcast.policies.online.training import problem_of
+    from hindcast.policies.papers.osdec import agent as score_ppo
+    from hindcast.policies.papers.osdec.network import SlotScoresSettings
+    from hindcast.policies.papers.osdec.rollouts import play_slots
+    from hindcast.policies.papers.osdec.torch_network import SlotNetwork
+    from hindcast.policies.papers.prices import agent as price_evolution
+    from hindcast.policies.training.devices import repeatable
 
     cpu = torch.device("cpu")
     problem = problem_of(load_recipe("deferrable-osdec-online"), 0, 1)

@@ -3,10 +3,9 @@
 import time
 
 import numpy as np
+from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+from hindcast.pipeline.gymnasium_env.vector import SchedulingVectorEnv
 from numpy.typing import NDArray
-
-from pipeline.gymnasium_env.single import SchedulingEnv
-from pipeline.gymnasium_env.vector import SchedulingVectorEnv
 
 RECIPES = ("slots-deeprm-v1", "binpack-synthetic-v1")
 ENVIRONMENTS = 256

@@ -8,13 +8,12 @@ A time step is a step of the simulated clock; a decision comes every fifteen of 
 import time
 
 import numpy as np
-
-from pipeline.recipes.workload_source import GENERATED
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.workloads.schema import Provenance, Workload
-from policies.heuristics.generic import INDIFFERENT
+from hindcast.pipeline.recipes.workload_source import GENERATED
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.policies.heuristics.generic import INDIFFERENT
 
 EPISODES = 20
 ROUNDS = 5

@@ -14,21 +14,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.players import PolicyRunner, episode_runner
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.workloads.schema import Workload
+from hindcast.policies.networks.policy import LearnedPolicy
 
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.players import PolicyRunner, episode_runner
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.scenario import Instance
-from pipeline.workloads.schema import Workload
-from policies.networks.policy import LearnedPolicy
 from tests.benchmarks.packing_in_simpy import Rule, drawn_pairs, first_fit
 from tests.benchmarks.packing_in_simpy import play as play_in_simpy
 
 if TYPE_CHECKING:  # the module loads torch
-    from policies.online.problem import Drawn, Problem
+    from hindcast.policies.online.problem import Drawn, Problem
 
 WORKERS = 2
 WINDOWS = 8
@@ -45,11 +45,11 @@ def measure() -> list[Row]:
 
 
 def _slots() -> list[Row]:
-    from policies.networks.candidate_scorer import CandidateScorer
-    from policies.online.counterfactual.rollouts import Rollouts, ask_episodes
-    from policies.online.problem import Sampling, fit_network
-    from policies.online.training import problem_of, settings_of
-    from policies.rollouts.play_on import Decider
+    from hindcast.policies.networks.candidate_scorer import CandidateScorer
+    from hindcast.policies.online.counterfactual.rollouts import Rollouts, ask_episodes
+    from hindcast.policies.online.problem import Sampling, fit_network
+    from hindcast.policies.online.training import problem_of, settings_of
+    from hindcast.policies.rollouts.play_on import Decider
 
     def network_of(sets: tuple[str, ...]) -> tuple["Problem", LearnedPolicy]:
         recipe = load_recipe("slots-deeprm-online", sets)
@@ -81,8 +81,8 @@ def _slots() -> list[Row]:
 
 def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
     """Return the cost of rollouts at decision time, relative to the network that acts alone."""
-    from policies.online.problem import Sampling
-    from policies.rollouts.lookahead import rollouts_of
+    from hindcast.policies.online.problem import Sampling
+    from hindcast.policies.rollouts.lookahead import rollouts_of
 
     planner = rollouts_of(policy, (), problem.spec)
     instances = [problem.instance_of(w) for w in problem.windows_of(1, Sampling(1, WINDOWS, 1))]
@@ -164,11 +164,10 @@ def _evaluated(
 
 def _packing() -> list[Row]:
     import torch
-
-    from policies.online import natural_gradient, reinforce
-    from policies.online.problem import Sampling, fit_network
-    from policies.online.training import problem_of, settings_of
-    from policies.training.devices import repeatable
+    from hindcast.policies.online import natural_gradient, reinforce
+    from hindcast.policies.online.problem import Sampling, fit_network
+    from hindcast.policies.online.training import problem_of, settings_of
+    from hindcast.policies.training.devices import repeatable
 
     recipe = load_recipe("binpack-synthetic-v1", SETTINGS)
     _name, config = settings_of(recipe)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import simpy
-
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.workloads.schema import Workload
 
 
 @dataclass

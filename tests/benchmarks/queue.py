@@ -9,14 +9,13 @@ import time
 
 import numpy as np
 import polars as pl
-
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.simulation.batched import BatchedEpisodes
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
-from policies.heuristics import rules
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.simulation.batched import BatchedEpisodes
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics import rules
 
 JOBS = 100_000
 PROCESSORS = 128

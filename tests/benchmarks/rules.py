@@ -10,17 +10,16 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
-from policies.delivery.verdict import eligible_rules
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.trajectories import sample_trajectory
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.delivery.verdict import eligible_rules
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.rollouts.trajectories import sample_trajectory
 
 RECIPES = (
     "binpack-synthetic-v1", "slots-deeprm-v1", "slots-stream-v1", "deferrable-base-v1",

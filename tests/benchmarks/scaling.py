@@ -25,10 +25,9 @@ from typing import Final
 
 import numpy as np
 import psutil
-
-from flows.commands.build import Request
-from flows.runners import LOCAL, RUNNERS, check
-from pipeline.errors import InputError
+from hindcast.flows.commands.build import Request
+from hindcast.flows.runners import LOCAL, RUNNERS, check
+from hindcast.pipeline.errors import InputError
 
 Row = tuple[str, float, str, str]
 LENGTHS: Final = (1, 10, 100)
@@ -79,7 +78,7 @@ def built(out: Path, overrides: tuple[str, ...], *options: str) -> tuple[float, 
     argv = ["build", "slots-swf-kth-v1", *words, "--out", str(out), *options]
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *argv], stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "hindcast.flows.cli", *argv], stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None
@@ -193,7 +192,7 @@ def parts(scratch: Path, count: int = PARTS) -> Iterator[Row]:
         began = time.perf_counter()
         with (scratch / "parts.log").open("wb") as said:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flows.cli", *argv], stdout=said, stderr=said
+                [sys.executable, "-m", "hindcast.flows.cli", *argv], stdout=said, stderr=said
             )
         during = before
         while process.poll() is None:

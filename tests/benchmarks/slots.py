@@ -1,8 +1,8 @@
 """Speed of `slots`: random play of compiled episodes, with the observation built.
 
 The fixed cost of an episode is that of an episode with a single time step, in decisions of a long
-episode. It rises if numba takes long to recognise the arguments of a loop (pipeline.simulation.
-functions).
+episode. It rises if numba takes long to recognise the arguments of a loop
+(hindcast.pipeline.simulation. functions).
 """
 
 import time
@@ -11,16 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
-
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.slots.config import SlotsConfig
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics.generic import INDIFFERENT
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings, make_network
-from policies.rollouts.trajectories import sample_trajectory
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.generic import INDIFFERENT
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.rollouts.trajectories import sample_trajectory
 
 STEPS = 20_000
 ROUNDS = 5

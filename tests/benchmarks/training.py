@@ -8,8 +8,9 @@ on one thread of torch, and medians over the rounds are compared. The whole loop
 everything around a step: curves, monitoring, and saved states to resume from.
 
 On every device that torch finds, a single run and a stack of 64 agents (one program, see
-policies.offline.q_learning.double_dqn_stack) take turns with `fit` on that device. An agent-update
-is a gradient step of one agent. Runs one after the other make as many as a single run makes steps.
+hindcast.policies.offline.q_learning.double_dqn_stack) take turns with `fit` on that device. An
+agent-update is a gradient step of one agent. Runs one after the other make as many as a single run
+makes steps.
 """
 
 import contextlib
@@ -23,9 +24,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.simulation.spec import Feature, Spec
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.simulation.spec import Feature, Spec
 
 MINIBATCH = 256
 CANDIDATES = 32
@@ -100,13 +100,12 @@ def made_up(rng: np.random.Generator, rows: int = ROWS) -> Decisions:
 def compare(rounds: int = 15, steps: int = 30) -> Measured:
     """Run both in turns, for `rounds` rounds of `steps` gradient steps each."""
     import torch
-
-    from policies.networks.candidate_scorer import fit_network
-    from policies.offline.q_learning.agents import DqnConfig
-    from policies.offline.q_learning.masked_q import create, d3rlpy_batch, update
-    from policies.training.devices import repeatable
-    from policies.training.minibatches import Batches, draw_rows
-    from policies.training.values import ValueUnit
+    from hindcast.policies.networks.candidate_scorer import fit_network
+    from hindcast.policies.offline.q_learning.agents import DqnConfig
+    from hindcast.policies.offline.q_learning.masked_q import create, d3rlpy_batch, update
+    from hindcast.policies.training.devices import repeatable
+    from hindcast.policies.training.minibatches import Batches, draw_rows
+    from hindcast.policies.training.values import ValueUnit
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 
@@ -155,12 +154,11 @@ def on_device(name: str, rounds: int = 7) -> dict[str, float]:
     Steps are those of agents, so a step of the stack counts STACK times.
     """
     import torch
-
-    from policies.networks.candidate_scorer import fit_network
-    from policies.offline.q_learning.agents import DOUBLE_DQN, DqnConfig
-    from policies.offline.q_learning.masked_q import create
-    from policies.training.devices import repeatable
-    from policies.training.learner import Learner, Task
+    from hindcast.policies.networks.candidate_scorer import fit_network
+    from hindcast.policies.offline.q_learning.agents import DOUBLE_DQN, DqnConfig
+    from hindcast.policies.offline.q_learning.masked_q import create
+    from hindcast.policies.training.devices import repeatable
+    from hindcast.policies.training.learner import Learner, Task
 
     from d3rlpy.algos import DoubleDQNConfig  # isort: skip
 
@@ -227,7 +225,7 @@ def device_rows(name: str) -> list[tuple[str, float, str, str]]:
 
 def d3rlpy_buffer(network: Any, decisions: Decisions) -> Any:
     """Return the decisions as d3rlpy samples them, with features expanded beforehand."""
-    from policies.offline.q_learning import masked_q  # noqa: F401, I001  it keeps d3rlpy's import quiet
+    from hindcast.policies.offline.q_learning import masked_q  # noqa: F401, I001  it keeps d3rlpy's import quiet
     from d3rlpy.dataset import MDPDataset
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -267,7 +265,7 @@ def quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
 
 def whole_loop(agent: str = "double_dqn", steps: int = 1000, rows: int = ROWS) -> float:
     """Return the gradient steps per second of a training as `hindcast train` runs it."""
-    from policies.offline.fit import train_agent
+    from hindcast.policies.offline.fit import train_agent
 
     decisions = made_up(np.random.default_rng(0), rows)
     train_agent(agent, decisions, SPEC, steps=2, seed=0, validation=decisions)

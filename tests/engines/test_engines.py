@@ -17,12 +17,12 @@ from pathlib import Path
 import boto3
 import psutil
 import pytest
+from hindcast.flows import engine, runners, units
+from hindcast.flows.commands import build, directly, evaluate, run, study, verify
+from hindcast.flows.runs import sweep
+from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
+from hindcast.pipeline.storage.files import sha256_file
 
-from flows import engine, runners, units
-from flows.commands import build, directly, evaluate, run, study, verify
-from flows.runs import sweep
-from pipeline.errors import HindcastError, InputError, VerificationFailed
-from pipeline.storage.files import sha256_file
 from tests.attacks.processes import content
 from tests.conftest import TINY
 from tests.engines.clusters import ENGINES, ROOT
@@ -133,7 +133,7 @@ def test_evaluations_are_resumed_and_have_the_same_scores(there, tmp_path, monke
 
 
 def stopping(items, evaluation):
-    from flows.units import play_runs
+    from hindcast.flows.units import play_runs
 
     play_runs(items[:1], evaluation)
     raise RuntimeError("stop")
@@ -143,8 +143,8 @@ def refusing(names):
     """Return a unit that fails if it has to write a file of these names."""
 
     def unit(items, evaluation):
-        from flows import units
-        from pipeline.evaluation import evaluate
+        from hindcast.flows import units
+        from hindcast.pipeline.evaluation import evaluate
 
         job, policies = units._evaluation(evaluation)
         for number, start in items:
@@ -158,7 +158,9 @@ def test_another_recipe_on_the_workers_is_refused(there, tmp_path):
     """A recipe that was changed meanwhile does not give scores of two recipes."""
     request = there(evaluate.Request(RECIPE, str(tmp_path / "e"), ("tetris",), overrides=TINY))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.evaluation.evaluate.claim_of", lambda _recipe, _policies: "other")
+        patch.setattr(
+            "hindcast.pipeline.evaluation.evaluate.claim_of", lambda _recipe, _policies: "other"
+        )
         with pytest.raises(InputError, match="a policy of it is another one on"):
             engine.run_flow(request)
 
@@ -184,9 +186,8 @@ def damaged(dataset, out):
 
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-    from pipeline.dataset import manifest as mf
-    from pipeline.storage.files import write_json
+    from hindcast.pipeline.dataset import manifest as mf
+    from hindcast.pipeline.storage.files import write_json
 
     shutil.copytree(dataset, out)
     manifest = mf.read_manifest(out)
@@ -229,7 +230,7 @@ def test_a_worker_that_is_killed_does_not_count(
     killed = tmp_path / "killed"
 
     def dying(items, out, plan):
-        from flows.units import record_parts
+        from hindcast.flows.units import record_parts
 
         try:
             with killed.open("x") as report:
@@ -273,8 +274,8 @@ def test_a_build_with_ray_alone(tiny_dataset, tmp_path):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PREFECT_"))}
         words = [word for override in TINY for word in ("--set", override)]
         begun = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "build", RECIPE, *words, "--out", tmp_path / "d",
-             "--runner", "ray", "--workers", "2"],
+            [sys.executable, "-m", "hindcast.flows.cli", "build", RECIPE, *words,
+             "--out", tmp_path / "d", "--runner", "ray", "--workers", "2"],
             env={**kept, **own, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-
-from flows import artifacts
-from flows.commands import build, evaluate, report
-from flows.progress import Lines
-from pipeline.evaluation.summary.rows import TABLE_SCHEMA
+from hindcast.flows import artifacts
+from hindcast.flows.commands import build, evaluate, report
+from hindcast.flows.progress import Lines
+from hindcast.pipeline.evaluation.summary.rows import TABLE_SCHEMA
 
 SUMMARY = """\
 # Summary

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from flows.cli import main
+from hindcast.flows.cli import main
 
 RECIPE = """
 id = "quiet-v1"

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from flows import cli, commands
-from flows.commands import traces
-from flows.parser import parse
-from pipeline.errors import HindcastError, StorageError
+from hindcast.flows import cli, commands
+from hindcast.flows.commands import traces
+from hindcast.flows.parser import parse
+from hindcast.pipeline.errors import HindcastError, StorageError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECIPE = "binpack-synthetic-v1"
@@ -277,11 +276,12 @@ def test_help_is_instant_since_it_loads_nothing_heavy(flag):
     """--help and --version load no heavy library and no command's module."""
     script = f"""
 import sys
-from flows.cli import main
+from hindcast.flows.cli import main
 code = main([{flag!r}])
 heavy = {{"prefect", "torch", "numba", "numpy", "polars", "pyarrow", "pydantic", "rich"}}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
-assert not [name for name in sys.modules if name.startswith(("flows.commands.", "policies"))]
+early = ("hindcast.flows.commands.", "hindcast.policies")
+assert not [name for name in sys.modules if name.startswith(early)]
 raise SystemExit(code)
 """
     done = subprocess.run(
@@ -296,7 +296,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "traces"], cwd=ROOT, stdout=writer,
+        [sys.executable, "-m", "hindcast.flows.cli", "traces"], cwd=ROOT, stdout=writer,
         stderr=subprocess.PIPE, text=True, timeout=60, check=False,
     )  # fmt: skip
     os.close(writer)

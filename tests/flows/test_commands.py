@@ -5,8 +5,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-
-from flows import commands, parser
+from hindcast.flows import commands, parser
 
 FILES = sorted(p.stem for p in Path(commands.__file__).parent.glob("*.py") if p.stem != "__init__")
 ASKED = ("ingest", "build", "train", "train-online", "evaluate", "report")  # single steps

@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from flows import cli, commands
-from flows.completion import SCRIPTS, words
-from flows.parser import SHELLS
-from pipeline.recipes.known import known_recipes
-from policies.offline import AGENTS
-from policies.online import ONLINE_AGENTS
+from hindcast.flows import cli, commands
+from hindcast.flows.completion import SCRIPTS, words
+from hindcast.flows.parser import SHELLS
+from hindcast.pipeline.recipes.known import known_recipes
+from hindcast.policies.offline import AGENTS
+from hindcast.policies.online import ONLINE_AGENTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -49,7 +48,7 @@ def test_what_the_last_word_can_become(line, found):
 def complete(line: str) -> list[str]:
     """Return what bash offers at the end of a line."""
     script = f"""
-hindcast() {{ {sys.executable} -m flows.cli "$@"; }}
+hindcast() {{ {sys.executable} -m hindcast.flows.cli "$@"; }}
 eval "$(hindcast --completion bash)"
 COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 _hindcast

@@ -4,10 +4,9 @@ import inspect
 from datetime import UTC, datetime
 
 import pytest
-
-from flows import parser
-from flows.commands import build, find, run
-from pipeline.errors import InputError
+from hindcast.flows import parser
+from hindcast.flows.commands import build, find, run
+from hindcast.pipeline.errors import InputError
 
 
 def request_of(*argv):

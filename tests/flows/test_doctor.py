@@ -5,10 +5,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-
-from flows import diagnosis
-from flows.cli import main
-from pipeline.errors import InputError
+from hindcast.flows import diagnosis
+from hindcast.flows.cli import main
+from hindcast.pipeline.errors import InputError
 
 LEASES = "prefect.server.concurrency.lease_storage"
 
@@ -83,7 +82,7 @@ def test_a_server_that_does_not_answer_fails(diagnose, monkeypatch):
     def refuse(url):
         raise InputError(f"PREFECT_API_URL is {url}, where nobody answers; start one")
 
-    monkeypatch.setattr("flows.engine.check_server", refuse)
+    monkeypatch.setattr("hindcast.flows.engine.check_server", refuse)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     found = diagnose("prefect")
     assert found["prefect server"].judgement == "failure"
@@ -100,8 +99,8 @@ def test_a_server_that_does_not_answer_fails(diagnose, monkeypatch):
     ],
 )
 def test_places_that_a_killed_server_forgets_are_a_warning(diagnose, monkeypatch, told, judgement):
-    monkeypatch.setattr("flows.engine.check_server", lambda url: None)
-    monkeypatch.setattr("flows.engine.server_settings", lambda url: told)
+    monkeypatch.setattr("hindcast.flows.engine.check_server", lambda url: None)
+    monkeypatch.setattr("hindcast.flows.engine.server_settings", lambda url: told)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     found = diagnose("prefect")
     assert found["prefect server"].judgement == "ok"

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import httpx
 import psutil
 import pytest
+from hindcast.flows import cli, engine
+from hindcast.pipeline.errors import HindcastError, StorageError
 
-from flows import cli, engine
-from pipeline.errors import HindcastError, StorageError
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def surroundings(home: Path) -> dict[str, str]:
 def hindcast(home: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *argv], cwd=ROOT, env=surroundings(home),
+        [sys.executable, "-m", "hindcast.flows.cli", *argv], cwd=ROOT, env=surroundings(home),
         capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_an_interrupted_command_leaves_no_process_behind(home, tmp_path, number,
     recipe = [*SET, *(word for override in LONG for word in ("--set", override))]
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "build", "binpack-synthetic-v1", *recipe,
+            [sys.executable, "-m", "hindcast.flows.cli", "build", "binpack-synthetic-v1", *recipe,
              "--out", str(out), "--record"],
             cwd=ROOT, env=surroundings(home), stderr=stderr,
         )  # fmt: skip
@@ -157,7 +157,7 @@ def test_a_server_that_dies_during_a_command_is_one_line(monkeypatch, tmp_path, 
         finally:
             raise httpx.ConnectError("Connection refused")
 
-    monkeypatch.setattr("flows.deployments.build", lost)
+    monkeypatch.setattr("hindcast.flows.deployments.build", lost)
     argv = ["build", "binpack-synthetic-v1", *SET, "--out", str(tmp_path / "dataset")]
     assert cli.main(argv) == 1
     line = capsys.readouterr().err

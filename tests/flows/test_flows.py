@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from flows import commands
-from flows.commands import build, train_online
-from pipeline.errors import InputError
+from hindcast.flows import commands
+from hindcast.flows.commands import build, train_online
+from hindcast.pipeline.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARAMETERS = json.loads(Path(__file__).with_name("parameters.json").read_text(encoding="utf-8"))
@@ -39,7 +38,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def flow(name: str):
-    return getattr(importlib.import_module("flows.deployments"), name)
+    return getattr(importlib.import_module("hindcast.flows.deployments"), name)
 
 
 def request_of(name: str) -> type:
@@ -80,8 +79,8 @@ def test_the_parameters_of_a_flow_are_the_fields_of_its_request(name):
 
 def test_a_new_field_of_a_request_is_an_option_and_a_parameter_of_the_flow(monkeypatch):
     """A new field needs a change of the dataclass only: no parser and no deployment changes."""
-    from flows import deployments as module
-    from flows import parser
+    from hindcast.flows import deployments as module
+    from hindcast.flows import parser
 
     @dataclasses.dataclass(frozen=True)
     class Request(build.Request):
@@ -131,7 +130,7 @@ def test_a_flow_keeps_its_result_as_json_and_is_not_retried(name):
 def test_a_flow_is_one_task_with_its_request(monkeypatch):
     """The body of a flow is the call of one command."""
     calls = []
-    module = importlib.import_module("flows.deployments")
+    module = importlib.import_module("hindcast.flows.deployments")
     monkeypatch.setattr(module, "call_as_task", lambda request: calls.append(request) or {})
     assert flow("build").fn("r", "o", ("seed=2",), 3) == {}
     assert flow("train_online").fn("r", "o", seed=4) == {}
@@ -166,7 +165,7 @@ def test_wrong_parameters_are_refused_before_a_run(name, wrong):
 
 def test_urls_survive_the_parameters_of_a_flow():
     """URLs are passed as text: a Path would drop a slash, and cannot be written as JSON."""
-    from pipeline.storage.location import location
+    from hindcast.pipeline.storage.location import location
 
     url = location("memory://bucket/x")
     as_json = {"evaluations": ("memory://bucket/x", "e"), "out": "memory://bucket/x"}
@@ -200,8 +199,8 @@ def test_a_deployment_has_valid_parameters_and_no_schedule(name):
 
 def test_only_a_store_that_does_not_answer_is_worth_another_try(monkeypatch):
     """Every other error is raised at once; a store gets three more calls, then its error counts."""
-    from flows import tasks
-    from pipeline.errors import FolderBusy, RecipeError, StorageError, StoreUnavailable
+    from hindcast.flows import tasks
+    from hindcast.pipeline.errors import FolderBusy, RecipeError, StorageError, StoreUnavailable
 
     said, slept, errors = [], [], []
 
@@ -234,7 +233,7 @@ def test_only_a_store_that_does_not_answer_is_worth_another_try(monkeypatch):
 
 def test_trainings_have_the_tag_that_limits_them():
     """How many tasks of a tag run at a time is a setting of the server."""
-    from flows.tasks import RUN_NAMES, TAGS
+    from hindcast.flows.tasks import RUN_NAMES, TAGS
 
     assert TAGS["train"] == TAGS["train_online"] == TAGS["stack"] == ("training",)
     assert set(TAGS) <= set(RUN_NAMES) <= {*NAMES, "stack"}  # a stack is a task of a sweep alone

@@ -1,6 +1,6 @@
 """Tests of the ledger of a run."""
 
-from flows.runs.ledger import Ledger
+from hindcast.flows.runs.ledger import Ledger
 
 
 def test_a_run_with_other_inputs_is_made_again(tiny_recipe, tmp_path):

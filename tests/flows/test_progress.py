@@ -3,8 +3,7 @@
 import io
 
 import pytest
-
-from flows.progress import Bars, Lines, duration, estimate, note, progress, showing
+from hindcast.flows.progress import Bars, Lines, duration, estimate, note, progress, showing
 
 
 def test_lines_are_at_most_one_an_interval_and_say_what_is_left():

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-
-from flows import papers
-from flows.cli import main
-from flows.commands import directly
-from flows.papers import Setting, Stage
-from flows.runs import reproduce as runs
-from pipeline.papers import claims
-from pipeline.papers.cells import difference, mean, mean_cells, pairing
-from pipeline.papers.cells import runs as runs_of
-from pipeline.papers.published import SCHEMA
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
+from hindcast.flows import papers
+from hindcast.flows.cli import main
+from hindcast.flows.commands import directly
+from hindcast.flows.papers import Setting, Stage
+from hindcast.flows.runs import reproduce as runs
+from hindcast.pipeline.papers import claims
+from hindcast.pipeline.papers.cells import difference, mean, mean_cells, pairing
+from hindcast.pipeline.papers.cells import runs as runs_of
+from hindcast.pipeline.papers.published import SCHEMA
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 
 pytestmark = pytest.mark.slow
 RULES = {"sjf_now": "SJF", "packer_now": "Packer"}
@@ -71,8 +70,8 @@ def paper(monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr(papers, "PAPERS", {"made": "made"})
     monkeypatch.setattr(papers, "find", lambda name: module)
-    monkeypatch.setattr("flows.commands.reproduce.PAPERS", {"made": "made"})
-    monkeypatch.setattr("flows.commands.reproduce.find", lambda name: module)
+    monkeypatch.setattr("hindcast.flows.commands.reproduce.PAPERS", {"made": "made"})
+    monkeypatch.setattr("hindcast.flows.commands.reproduce.find", lambda name: module)
     return module
 
 
@@ -246,8 +245,8 @@ def test_a_stage_is_run_again_when_what_it_reads_has_changed_and_no_other_is(
     made = (stage("a", "random"), stage("b", "random"), stage("c", "{out}/a/best"))
     assert runs.reads(made) == {"a": frozenset(), "b": frozenset(), "c": frozenset({"a"})}
     paper.stages = lambda setting: made
-    monkeypatch.setattr("flows.commands.evaluate.check", lambda request: None)
-    monkeypatch.setattr("flows.commands.evaluate.show", lambda result: None)
+    monkeypatch.setattr("hindcast.flows.commands.evaluate.check", lambda request: None)
+    monkeypatch.setattr("hindcast.flows.commands.evaluate.show", lambda result: None)
     monkeypatch.setattr(runs, "write_results", lambda *_: None)
     monkeypatch.setattr(runs, "read_results", lambda _place: ({}, None))
     monkeypatch.setattr(runs, "paper_markdown", lambda *_: "")

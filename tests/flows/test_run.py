@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hindcast.flows import cli
+from hindcast.flows.commands import directly, name_of, run, train, verify
+from hindcast.flows.runs.stages import run_stages
+from hindcast.pipeline.errors import DatasetError
 
-from flows import cli
-from flows.commands import directly, name_of, run, train, verify
-from flows.runs.stages import run_stages
-from pipeline.errors import DatasetError
 from tests.conftest import TINY
 from tests.flows.test_deployment import SMALL, write_log
 
@@ -166,7 +166,7 @@ def test_verify_fails_with_1_and_the_reason(done, tmp_path, capsys):
 
 def test_two_checkpoints_of_one_seed_are_told_apart(done, tiny_recipe, tmp_path):
     """Names of one seed's checkpoints contain the beginning of their weights' digest."""
-    from policies.entrants import entrants
+    from hindcast.policies.entrants import entrants
 
     first = done / "agents" / "trajectory_preference-seed0"
     second = tmp_path / "more"

@@ -4,11 +4,10 @@ import csv
 import json
 
 import pytest
-
-from flows import cli
-from flows.commands import run
-from pipeline.errors import RecipeError
-from pipeline.recipes.loading import load_recipe
+from hindcast.flows import cli
+from hindcast.flows.commands import run
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.recipes.loading import load_recipe
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +32,7 @@ def words(*overrides):
 @pytest.fixture(scope="module")
 def metric():
     """Return an outcome of slots that is not its headline metric."""
-    from pipeline.scenarios import load_scenario
+    from hindcast.pipeline.scenarios import load_scenario
 
     recipe = load_recipe("slots-deeprm-online")
     spec = load_scenario("slots").spec(recipe.config, recipe.objective)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hindcast.flows import cli, engine, units
+from hindcast.flows.commands import build, directly, train_online
+from hindcast.flows.progress import Lines, showing
+from hindcast.flows.runners import dask, runner, workers
+from hindcast.flows.runners.runner import Runner
+from hindcast.flows.runs import sweep
+from hindcast.pipeline.errors import HindcastError, InputError, StorageError
 
-from flows import cli, engine, units
-from flows.commands import build, directly, train_online
-from flows.progress import Lines, showing
-from flows.runners import dask, runner, workers
-from flows.runners.runner import Runner
-from flows.runs import sweep
-from pipeline.errors import HindcastError, InputError, StorageError
 from tests.conftest import TINY
 from tests.pipeline.building.test_build import digest
 
@@ -160,7 +160,7 @@ def test_a_build_with_dask_survives_a_killed_worker(tiny_dataset, tmp_path, monk
     killed = tmp_path / "killed"
 
     def dying(items, out, plan):
-        from flows.units import record_parts
+        from hindcast.flows.units import record_parts
 
         try:
             with killed.open("x") as report:

@@ -4,8 +4,7 @@ import json
 
 import polars as pl
 import pytest
-
-from flows import cli
+from hindcast.flows import cli
 
 pytestmark = pytest.mark.slow
 

@@ -4,13 +4,13 @@ import shutil
 import threading
 
 import pytest
+from hindcast.flows.commands import build, directly, verify
+from hindcast.flows.progress import Lines, showing
+from hindcast.pipeline.building import parts
+from hindcast.pipeline.errors import VerificationFailed
+from hindcast.pipeline.storage.files import LOCK
+from hindcast.pipeline.verification import verify as verification
 
-from flows.commands import build, directly, verify
-from flows.progress import Lines, showing
-from pipeline.building import parts
-from pipeline.errors import VerificationFailed
-from pipeline.storage.files import LOCK
-from pipeline.verification import verify as verification
 from tests.conftest import TINY
 
 
@@ -87,7 +87,7 @@ def test_a_failure_of_a_dataset_that_stays_is_no_reason_to_start_again(
 
 
 def test_a_lock_is_no_part_of_a_dataset(tiny_dataset, tmp_path, capsys):
-    from flows.cli import main
+    from hindcast.flows.cli import main
 
     folder = tmp_path / "d"
     shutil.copytree(tiny_dataset, folder)

@@ -7,10 +7,9 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-
-from flows.cli import main
-from pipeline.errors import TraceError
-from pipeline.recipes.recognition import recognise
+from hindcast.flows.cli import main
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.recipes.recognition import recognise
 
 JOBS = 600
 WEEK_S = 7 * 86_400

@@ -5,8 +5,7 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
-
-from pipeline.storage.files import sha256_file
+from hindcast.pipeline.storage.files import sha256_file
 
 
 @pytest.fixture(scope="session")

@@ -4,21 +4,20 @@ import subprocess
 import sys
 
 import pytest
-
-from pipeline import plugins
-from pipeline.errors import InputError, UnknownName
-from pipeline.exports import EXPORTS
-from pipeline.plugins import Registry
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import SCENARIOS, load_scenario, register_scenario
-from pipeline.traces import FORMATS
-from policies.heuristics import heuristics
-from policies.offline import AGENTS, Agent
-from policies.offline import agent as find_agent
-from policies.online import ONLINE_AGENTS
+from hindcast.pipeline import plugins
+from hindcast.pipeline.errors import InputError, UnknownName
+from hindcast.pipeline.exports import EXPORTS
+from hindcast.pipeline.plugins import Registry
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import SCENARIOS, load_scenario, register_scenario
+from hindcast.pipeline.traces import FORMATS
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.offline import AGENTS, Agent
+from hindcast.policies.offline import agent as find_agent
+from hindcast.policies.online import ONLINE_AGENTS
 
 PLUGIN = """
-from pipeline.exports import EXPORTS, Export
+from hindcast.pipeline.exports import EXPORTS, Export
 EXPORTS.register("{name}", Export("{name}", __name__, "a format from outside", "everything"))
 """
 REGISTRIES = (SCENARIOS, AGENTS, ONLINE_AGENTS, FORMATS, EXPORTS)
@@ -79,7 +78,7 @@ def test_modules_of_the_environment_variable(outside, monkeypatch, form):
         plugins.VARIABLE, f" {file.stem if form == 'module' else file} ,,plugin_of_ours"
     )
     assert len(EXPORTS) == len(list(EXPORTS))
-    assert EXPORTS["csv"].module == "pipeline.exports.csv"
+    assert EXPORTS["csv"].module == "hindcast.pipeline.exports.csv"
     assert EXPORTS["mine"].module == "plugin_of_ours"
     assert "mine" in list(EXPORTS)
 
@@ -129,7 +128,12 @@ def test_entry_points_are_imported_when_they_are_named(outside):
 
 def test_a_name_of_a_stranger_imports_nothing(outside, tiny_recipe, tmp_path):
     """A recipe's words are compared with names; modules are named by the user and by packages."""
-    for scenario in ("stranger", "stranger:SCENARIO", "pipeline.scenarios.binpack", "../stranger"):
+    for scenario in (
+        "stranger",
+        "stranger:SCENARIO",
+        "hindcast.pipeline.scenarios.binpack",
+        "../stranger",
+    ):
         (outside / "stranger.py").write_text("raise SystemExit('imported')")
         recipe = tmp_path / "recipe.toml"
         recipe.write_text(
@@ -168,10 +172,10 @@ def test_registering_loads_nothing_heavy():
     """Names and registrations need neither numba nor torch."""
     script = """
 import sys
-from pipeline.exports import EXPORTS, Export
-from pipeline.scenarios import register_scenario
-from policies.offline import AGENTS, Agent
-from policies.online import ONLINE_AGENTS, OnlineAgent
+from hindcast.pipeline.exports import EXPORTS, Export
+from hindcast.pipeline.scenarios import register_scenario
+from hindcast.policies.offline import AGENTS, Agent
+from hindcast.policies.online import ONLINE_AGENTS, OnlineAgent
 register_scenario("mine", "somewhere")
 AGENTS.register("mine", Agent("mine", "somewhere", False, 60, 32, "mine"))
 ONLINE_AGENTS.register("mine", OnlineAgent("mine", "somewhere", "mine"))

@@ -8,19 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
 
 import pytest
-
-from pipeline.errors import RecipeError
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.settings import read_settings
-from pipeline.scenarios import SCENARIOS, load_scenario
-from pipeline.settings.ranges import check_ranges, number, range_of, ranged
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
-from pipeline.traces.synthetic import SyntheticConfig
-from policies.networks import ARCHITECTURES, load_architecture
-from policies.networks.settings import NetworkSettings
-from policies.offline import AGENTS
-from policies.offline.sweep import Sweep
-from policies.online import ONLINE_AGENTS
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+from hindcast.pipeline.settings.ranges import check_ranges, number, range_of, ranged
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
+from hindcast.pipeline.traces.synthetic import SyntheticConfig
+from hindcast.policies.networks import ARCHITECTURES, load_architecture
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.offline import AGENTS
+from hindcast.policies.offline.sweep import Sweep
+from hindcast.policies.online import ONLINE_AGENTS
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,26 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-
-from pipeline.errors import TraceError, VerificationFailed
-from pipeline.exports import EXPORTS, Export
-from pipeline.exports import csv as csv_export
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.kernel import ELAPSED, INFEASIBLE, REWARD, RUNNING
-from pipeline.testing import (
+from hindcast.pipeline.errors import TraceError, VerificationFailed
+from hindcast.pipeline.exports import EXPORTS, Export
+from hindcast.pipeline.exports import csv as csv_export
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.kernel import ELAPSED, INFEASIBLE, REWARD, RUNNING
+from hindcast.pipeline.testing import (
     check_dataset,
     check_export,
     check_policy,
     check_scenario,
     check_trace_format,
 )
-from pipeline.traces import FORMATS
-from policies.heuristics import heuristics
-from policies.networks.checkpoint import load_policy
-from policies.online.training import train_online
-from policies.registry import behaviours
+from hindcast.pipeline.traces import FORMATS
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.online.training import train_online
+from hindcast.policies.registry import behaviours
 
 LOG = "; MaxProcs: 64\n1 10 5 100 8 -1 -1 8 600 -1 1 7 1 -1 0 -1 -1 -1\n"
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
 
 K = 6
 

@@ -5,23 +5,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.spec import Feature, Outcome, Spec
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.features import unscaled_map
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings
-from policies.online.problem import Problem
-from policies.papers.osdec.agent import fit as fit_slots
-from policies.papers.osdec.network import SlotScoresSettings
-from policies.papers.osdec.policy import SlotScoresPolicy
-from policies.papers.osdec.rollouts import play_slots
-from policies.papers.osdec.torch_network import SlotNetwork
-from policies.rollouts.trajectories import NetworkInputs
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.online.problem import Problem
+from hindcast.policies.papers.osdec.agent import fit as fit_slots
+from hindcast.policies.papers.osdec.network import SlotScoresSettings
+from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
+from hindcast.policies.papers.osdec.rollouts import play_slots
+from hindcast.policies.papers.osdec.torch_network import SlotNetwork
+from hindcast.policies.rollouts.trajectories import NetworkInputs
 
 
 class ToyProblem(SimpleNamespace):

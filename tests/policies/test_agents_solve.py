@@ -16,11 +16,10 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.simulation.spec import Feature, Outcome, Spec
-from policies.offline import anywhere, read_config
-from policies.offline.fit import train_agent
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.policies.offline import anywhere, read_config
+from hindcast.policies.offline.fit import train_agent
 
 pytestmark = pytest.mark.slow
 

@@ -8,24 +8,24 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.building.append import append
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.errors import DatasetError, RecipeError, VerificationFailed
+from hindcast.pipeline.recipes.checkpoints import DESCRIPTION, WEIGHTS
+from hindcast.pipeline.recipes.loading import load_recipe, parse_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.players import PolicyRunner, episode_runner
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.online.training import train_online
+from hindcast.policies.registry import behaviours
 
-from pipeline.building.append import append
-from pipeline.building.build import build
-from pipeline.dataset.manifest import read_manifest
-from pipeline.errors import DatasetError, RecipeError, VerificationFailed
-from pipeline.recipes.checkpoints import DESCRIPTION, WEIGHTS
-from pipeline.recipes.loading import load_recipe, parse_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.players import PolicyRunner, episode_runner
-from pipeline.simulation.policy import Behaviour
-from pipeline.verification.verify import verify
-from policies.networks.checkpoint import load_policy
-from policies.networks.settings import NetworkSettings
-from policies.online.training import train_online
-from policies.registry import behaviours
 from tests.conftest import TINY
 from tests.folders import content
 
@@ -243,9 +243,9 @@ def test_compiled_episodes_are_those_of_asking_decision_by_decision(
 @pytest.fixture(scope="module")
 def play_policy():
     """Return a function from (spec, kind) to a scorer with small random weights."""
-    from policies.networks.features import unscaled_map
-    from policies.networks.policy import LearnedPolicy
-    from policies.networks.settings import Network
+    from hindcast.policies.networks.features import unscaled_map
+    from hindcast.policies.networks.policy import LearnedPolicy
+    from hindcast.policies.networks.settings import Network
 
     def make(spec, kind):
         hidden = (4, 4) if kind != "attention" else (4,)

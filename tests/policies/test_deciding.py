@@ -6,20 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import LIVE_STATES, load_scenario
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue import live_fields, live_state
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.simulation.batched import BatchedEpisodes, scores_of
+from hindcast.pipeline.simulation.policy import best_feasible
+from hindcast.policies.deciding import DECIDERS, Guard, agreement, load_decider
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.registry import resolve
 
 import hindcast
-from pipeline.errors import HindcastError, InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import LIVE_STATES, load_scenario
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue import live_fields, live_state
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.simulation.batched import BatchedEpisodes, scores_of
-from pipeline.simulation.policy import best_feasible
-from policies.deciding import DECIDERS, Guard, agreement, load_decider
-from policies.heuristics import heuristics
-from policies.registry import resolve
 from tests.pipeline.scenarios.queue.test_queue import OBJECTIVE, SCENARIO, drawn
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,26 +8,26 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.flows.cli import main
+from hindcast.pipeline.building import shared_plan
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, InputError, PolicyFault, RecipeError, UnknownName
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.plugins import is_reference, source_of
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.batched import BatchedEpisodes, observation_of
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies import own_agents
+from hindcast.policies.entrants import entrants, own_policies, with_whole_paths
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.offline import AGENTS, Agent
+from hindcast.policies.ope.ope import OPESettings, evaluate_offline
+from hindcast.policies.own_policy import own_policy
+from hindcast.policies.registry import behaviours, recorded_behaviours
 
-from flows.cli import main
-from pipeline.building import shared_plan
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, InputError, PolicyFault, RecipeError, UnknownName
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.plugins import is_reference, source_of
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.batched import BatchedEpisodes, observation_of
-from pipeline.verification.verify import verify
-from policies import own_agents
-from policies.entrants import entrants, own_policies, with_whole_paths
-from policies.heuristics import heuristics
-from policies.offline import AGENTS, Agent
-from policies.ope.ope import OPESettings, evaluate_offline
-from policies.own_policy import own_policy
-from policies.registry import behaviours, recorded_behaviours
 from tests.conftest import TINY
 from tests.policies.test_queue import RECIPE as QUEUE
 from tests.policies.test_queue import write_log
@@ -95,12 +95,12 @@ class Rule:
 
 number = 3
 AGENT = hindcast.Agent(
-    "my_cloning", "policies.offline.cloning.behaviour_cloning", transitions=False,
+    "my_cloning", "hindcast.policies.offline.cloning.behaviour_cloning", transitions=False,
     description="behaviour cloning under another name",
 )
 TAKEN = hindcast.Agent("cql", __name__, transitions=True, description="taken")
 ODD = hindcast.Agent("../a", __name__, transitions=True, description="not a name of a folder")
-PLAYER = hindcast.OnlineAgent("my_player", "policies.online.reinforce", "another name")
+PLAYER = hindcast.OnlineAgent("my_player", "hindcast.policies.online.reinforce", "another name")
 '''
 NAME = "own_code_of_a_test"
 

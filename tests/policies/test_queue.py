@@ -7,30 +7,29 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.building.build import build
-from pipeline.errors import RecipeError, UnknownName
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.recipes.loading import load_recipe, recipe_folder
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.features import MOMENT, ROW
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.seeds import generator
-from policies.entrants import entrants
-from policies.heuristics import heuristics
-from policies.networks.checkpoint import load_policy, read_description
-from policies.offline import anywhere
-from policies.offline.training import train
-from policies.online import ONLINE_AGENTS
-from policies.online.guard import guard_of, passes
-from policies.online.training import problem_of, train_online
-from policies.registry import behaviours
-from policies.rollouts.lookahead import rollouts_of_rules
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import RecipeError, UnknownName
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.entrants import entrants
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.offline import anywhere
+from hindcast.policies.offline.training import train
+from hindcast.policies.online import ONLINE_AGENTS
+from hindcast.policies.online.guard import guard_of, passes
+from hindcast.policies.online.training import problem_of, train_online
+from hindcast.policies.registry import behaviours
+from hindcast.policies.rollouts.lookahead import rollouts_of_rules
 
 LOGS = ["log_waited", "log_requested", "log_predicted", "log_similar", "log_processors"]
 SCENARIO = load_scenario("queue")

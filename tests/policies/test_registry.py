@@ -4,13 +4,12 @@ import dataclasses
 
 import polars as pl
 import pytest
-
-from pipeline.errors import InputError, UnknownName
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.recipes.recipe import OnlineRecipe
-from policies.entrants import entrants
-from policies.online.training import train_online
-from policies.registry import split_checkpoint_name
+from hindcast.pipeline.errors import InputError, UnknownName
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.policies.entrants import entrants
+from hindcast.policies.online.training import train_online
+from hindcast.policies.registry import split_checkpoint_name
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 

@@ -1,1 +1,1 @@
-"""Commands about logs of a scheduler of the reader's own, as in `flows.commands`."""
+"""Commands about logs of a scheduler of the reader's own, as in `hindcast.flows.commands`."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from policies.ope.behaviour.model import BehaviourModel
+    from hindcast.policies.ope.behaviour.model import BehaviourModel
 
 _DATASET: Final = "data"  # folder of the parts, which no workload has
 
@@ -43,9 +43,9 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the source cannot be read as a log, or options do not go together."""
-    from flows.runs.whatif import source_of
-    from pipeline.errors import InputError, StorageError
-    from pipeline.storage.location import is_remote
+    from hindcast.flows.runs.whatif import source_of
+    from hindcast.pipeline.errors import InputError, StorageError
+    from hindcast.pipeline.storage.location import is_remote
 
     if is_remote(location(request.source)):
         raise InputError(f"{request.source}: expected a place on this machine, not a store")
@@ -76,8 +76,8 @@ def run(request: Request) -> dict[str, Any]:
 
 def fitted(request: Request) -> tuple["BehaviourModel", Path | None]:
     """Fit and test the model, and write it; return the model and its file, if there is one."""
-    from pipeline.storage.files import write_json
-    from policies.ope.behaviour.propensities import described
+    from hindcast.pipeline.storage.files import write_json
+    from hindcast.policies.ope.behaviour.propensities import described
 
     if _is_dataset(request):
         return _of_dataset(request)
@@ -90,12 +90,12 @@ def fitted(request: Request) -> tuple["BehaviourModel", Path | None]:
 
 
 def _of_log(request: Request) -> "BehaviourModel":
-    from flows.runs.whatif import source_of
-    from pipeline.recipes.recipe import Recipe
-    from pipeline.recipes.workload_source import load_source
-    from pipeline.scenarios import load_scenario
-    from pipeline.scenarios.queue.instances import read_log
-    from policies.ope.behaviour.model import model_of_log
+    from hindcast.flows.runs.whatif import source_of
+    from hindcast.pipeline.recipes.recipe import Recipe
+    from hindcast.pipeline.recipes.workload_source import load_source
+    from hindcast.pipeline.scenarios import load_scenario
+    from hindcast.pipeline.scenarios.queue.instances import read_log
+    from hindcast.policies.ope.behaviour.model import model_of_log
 
     config = load_scenario("queue").config()
     recipe = Recipe(
@@ -106,13 +106,12 @@ def _of_log(request: Request) -> "BehaviourModel":
 
 def _of_dataset(request: Request) -> tuple["BehaviourModel", Path]:
     import polars as pl
-
-    from pipeline import dataset as datasets
-    from pipeline.dataset.estimated import write_estimates
-    from policies.ope.behaviour.choice_sets import choices_of_episodes
-    from policies.ope.behaviour.model import model_of_choices
-    from policies.ope.behaviour.propensities import described, estimated
-    from policies.ope.episodes import read_episodes
+    from hindcast.pipeline import dataset as datasets
+    from hindcast.pipeline.dataset.estimated import write_estimates
+    from hindcast.policies.ope.behaviour.choice_sets import choices_of_episodes
+    from hindcast.policies.ope.behaviour.model import model_of_choices
+    from hindcast.policies.ope.behaviour.propensities import described, estimated
+    from hindcast.policies.ope.episodes import read_episodes
 
     opened = datasets.open(location(request.source))
     splits = opened.episodes()["split"].unique(maintain_order=True).to_list()
@@ -126,7 +125,7 @@ def _of_dataset(request: Request) -> tuple["BehaviourModel", Path]:
 def _result(model: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from policies.ope.behaviour.model import in_words
+    from hindcast.policies.ope.behaviour.model import in_words
 
     names = ("feature", "coefficient", "low", "high", "words")
     return {

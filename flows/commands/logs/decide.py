@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from pipeline.errors import HindcastError, InputError
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.storage.location import location
 
 _STDIN: Final = "-"
 _WIDE: Final = 7  # digits of a number in a table
@@ -75,8 +75,8 @@ def check(request: Request) -> None:
 
 
 def _decider(request: Request) -> Any:
-    from pipeline.recipes.loading import load_recipe
-    from policies.deciding import Guard, load_decider, require_live_state
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.deciding import Guard, load_decider, require_live_state
 
     require_live_state(request.scenario)
     config = None
@@ -117,7 +117,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> dict[str, Any]:
-    from policies.deciding import agreement
+    from hindcast.policies.deciding import agreement
 
     state = _parsed(text, where)
     answer: dict[str, Any] = decider.decide(state, first=request.first, where=where)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flows import parser as p
-from flows.commands import Command, Shown
-from pipeline.storage.extras import require
-from pipeline.storage.location import location
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.pipeline.storage.extras import require
+from hindcast.pipeline.storage.location import location
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the log, its format, its settings or a policy cannot be used."""
-    from pipeline.errors import InputError
-    from pipeline.storage.location import is_remote
-    from pipeline.traces.first_look import no_such_file
+    from hindcast.pipeline.errors import InputError
+    from hindcast.pipeline.storage.location import is_remote
+    from hindcast.pipeline.traces.first_look import no_such_file
 
     for place in (request.log, request.out):
         if is_remote(location(place)):
@@ -58,7 +58,7 @@ def check(request: Request) -> None:
         raise InputError("whatif: --iterations is for --train")
     if request.train:
         require("whatif --train", "torch")
-    from flows.runs.whatif import check_policies, source_of  # compiles the simulators
+    from hindcast.flows.runs.whatif import check_policies, source_of  # compiles the simulators
 
     source_of(request)
     check_policies(request.policies)
@@ -66,7 +66,7 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Play the log with its own scheduler and with other policies, and write the page."""
-    from flows.runs.whatif import run_whatif
+    from hindcast.flows.runs.whatif import run_whatif
 
     return run_whatif(request)
 

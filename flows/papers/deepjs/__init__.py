@@ -10,15 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from flows.papers import Setting
-from flows.papers.deepjs.commands import AGENT, SLID, stages
-from pipeline.papers.cells import beside, bound, cell, difference, ours, pairing, runs
-from pipeline.papers.claims import difference_claim, direction_claim
-from pipeline.papers.published import number, published
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
-from pipeline.papers.tables import read_csv
-from pipeline.statistics.intervals import Interval, bootstrap_interval
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.deepjs.commands import AGENT, SLID, stages
+from hindcast.pipeline.papers.cells import beside, bound, cell, difference, ours, pairing, runs
+from hindcast.pipeline.papers.claims import difference_claim, direction_claim
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
+from hindcast.pipeline.papers.tables import read_csv
+from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
 
 __all__ = ["SOURCE", "TITLE", "results", "stages"]
 TITLE: Final = "DeepJS"

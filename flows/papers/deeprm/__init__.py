@@ -10,10 +10,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
-
-from flows.papers import Setting
-from flows.papers.deeprm.claims import claims
-from flows.papers.deeprm.commands import (
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.deeprm.claims import claims
+from hindcast.flows.papers.deeprm.commands import (
     COMPAT_RATES,
     COMPAT_RULES,
     OBJECTIVES,
@@ -28,7 +27,7 @@ from flows.papers.deeprm.commands import (
     seeds_of,
     stages,
 )
-from flows.papers.deeprm.files import (
+from hindcast.flows.papers.deeprm.files import (
     AGENT,
     COLUMNS,
     COMPLETION,
@@ -54,12 +53,20 @@ from flows.papers.deeprm.files import (
     tenths,
     trained_text,
 )
-from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers.cells import beside, cell, difference, mean, ours, runs, strongest_rule
-from pipeline.papers.published import number, published
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
-from pipeline.statistics.intervals import Interval, bootstrap_interval
-from pipeline.statistics.numbers import count_of
+from hindcast.pipeline.evaluation.summary.pairing import Pairing
+from hindcast.pipeline.papers.cells import (
+    beside,
+    cell,
+    difference,
+    mean,
+    ours,
+    runs,
+    strongest_rule,
+)
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
+from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
+from hindcast.pipeline.statistics.numbers import count_of
 
 __all__ = ["SOURCE", "TITLE", "results", "stages"]
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-from flows.papers.deeprm.commands import (
+from hindcast.flows.papers.deeprm.commands import (
     CLAIMED_RATES,
     IMAGE_ITERATIONS,
     NATURAL_ITERATIONS,
@@ -14,7 +14,7 @@ from flows.papers.deeprm.commands import (
     few,
     seeds_of,
 )
-from flows.papers.deeprm.files import (
+from hindcast.flows.papers.deeprm.files import (
     AGENT,
     COLUMNS,
     COMPLETION,
@@ -39,11 +39,11 @@ from flows.papers.deeprm.files import (
     tenths,
     trained_text,
 )
-from pipeline.evaluation.summary.pairing import PolicyRuns
-from pipeline.papers.cells import difference, runs
-from pipeline.papers.claims import NOT_APPLICABLE, difference_claim, order_claim
-from pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
-from pipeline.statistics.numbers import count_of
+from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns
+from hindcast.pipeline.papers.cells import difference, runs
+from hindcast.pipeline.papers.claims import NOT_APPLICABLE, difference_claim, order_claim
+from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
+from hindcast.pipeline.statistics.numbers import count_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 

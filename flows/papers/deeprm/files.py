@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from flows.papers import Setting
-from flows.papers.deeprm.commands import (
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.deeprm.commands import (
     PAPER_RATE,
     RATES,
     RECIPE_RATE,
@@ -19,12 +17,13 @@ from flows.papers.deeprm.commands import (
     seeds_at,
     seeds_of,
 )
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers.cells import pairing
-from pipeline.statistics.intervals import Array, Interval, bootstrap_interval
-from pipeline.statistics.numbers import count_of
-from pipeline.storage.files import read_parquet
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.pairing import Pairing
+from hindcast.pipeline.papers.cells import pairing
+from hindcast.pipeline.statistics.intervals import Array, Interval, bootstrap_interval
+from hindcast.pipeline.statistics.numbers import count_of
+from hindcast.pipeline.storage.files import read_parquet
+from numpy.typing import NDArray
 
 AGENT: Final = "reinforce-best"
 DRAWING: Final = "reinforce-best@1"

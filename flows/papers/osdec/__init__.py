@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from flows.papers import Setting
-from flows.papers.osdec.commands import (
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.osdec.commands import (
     BASE,
     CASES,
     FREE_DELAY,
@@ -26,8 +25,8 @@ from flows.papers.osdec.commands import (
     VARIANTS,
     stages,
 )
-from pipeline.evaluation.summary.pairing import PolicyRuns
-from pipeline.papers.cells import (
+from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns
+from hindcast.pipeline.papers.cells import (
     beside,
     bound,
     cell,
@@ -37,10 +36,10 @@ from pipeline.papers.cells import (
     runs,
     strongest_rule,
 )
-from pipeline.papers.claims import difference_claim, order_claim
-from pipeline.papers.published import number, published
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
-from pipeline.storage.files import read_parquet
+from hindcast.pipeline.papers.claims import difference_claim, order_claim
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
+from hindcast.pipeline.storage.files import read_parquet
 
 __all__ = ["SOURCE", "TITLE", "results", "stages"]
 TITLE: Final = "OSDEC"

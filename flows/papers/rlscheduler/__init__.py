@@ -6,11 +6,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
-
-from flows.papers import Setting
-from flows.papers.rlscheduler.claims import claims
-from flows.papers.rlscheduler.commands import RULES, TABLE_RULES, stages
-from flows.papers.rlscheduler.files import (
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.rlscheduler.claims import claims
+from hindcast.flows.papers.rlscheduler.commands import RULES, TABLE_RULES, stages
+from hindcast.flows.papers.rlscheduler.files import (
     AGENT,
     HEADLINE,
     OFFLINE,
@@ -19,17 +18,17 @@ from flows.papers.rlscheduler.files import (
     Measured,
     read,
 )
-from pipeline.calibration.rlscheduler import LEFT_OUT
-from pipeline.calibration.rlscheduler_published import (
+from hindcast.pipeline.calibration.rlscheduler import LEFT_OUT
+from hindcast.pipeline.calibration.rlscheduler_published import (
     BOUNDED_SLOWDOWN,
     SETTINGS,
     TRACES,
     UTILISATION,
 )
-from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers.cells import beside, cell, mean, ours, runs
-from pipeline.papers.published import number
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
+from hindcast.pipeline.evaluation.summary.pairing import Pairing
+from hindcast.pipeline.papers.cells import beside, cell, mean, ours, runs
+from hindcast.pipeline.papers.published import number
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 
 __all__ = ["SOURCE", "TITLE", "results", "stages"]
 

@@ -3,14 +3,14 @@
 from itertools import pairwise
 from typing import Any, Final
 
-from flows.papers.rlscheduler.commands import TABLE_RULES
-from flows.papers.rlscheduler.files import AGENT, PAPER_AGENT, Measured
-from pipeline.calibration.rlscheduler_published import BOUNDED_SLOWDOWN, SETTINGS
-from pipeline.errors import InputError
-from pipeline.papers.cells import difference, mean, strongest_rule
-from pipeline.papers.claims import difference_claim, order_claim
-from pipeline.papers.published import number
-from pipeline.statistics.intervals import Interval
+from hindcast.flows.papers.rlscheduler.commands import TABLE_RULES
+from hindcast.flows.papers.rlscheduler.files import AGENT, PAPER_AGENT, Measured
+from hindcast.pipeline.calibration.rlscheduler_published import BOUNDED_SLOWDOWN, SETTINGS
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.papers.cells import difference, mean, strongest_rule
+from hindcast.pipeline.papers.claims import difference_claim, order_claim
+from hindcast.pipeline.papers.published import number
+from hindcast.pipeline.statistics.intervals import Interval
 
 _UNIT: Final = "1"
 _UNSEEN_DIFFERS: Final = (

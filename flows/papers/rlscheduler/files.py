@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-
-from flows.papers import Setting
-from flows.papers.rlscheduler.commands import LOGS, evaluation_of, seeds_of
-from pipeline.calibration.rlscheduler_published import PAPER, SETTINGS, TRACES
-from pipeline.errors import InputError
-from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers.cells import pairing
-from pipeline.papers.published import published
-from pipeline.storage.files import read_parquet
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.rlscheduler.commands import LOGS, evaluation_of, seeds_of
+from hindcast.pipeline.calibration.rlscheduler_published import PAPER, SETTINGS, TRACES
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.evaluation.summary.pairing import Pairing
+from hindcast.pipeline.papers.cells import pairing
+from hindcast.pipeline.papers.published import published
+from hindcast.pipeline.storage.files import read_parquet
 
 AGENT: Final = "ppo-best"
 ONLINE: Final = "evolution-best"

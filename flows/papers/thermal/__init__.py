@@ -4,17 +4,17 @@ Two settings are used side by side. `sizes` has the report's sizes and objective
 random choices, as the report's generator makes it. `tight` has longer jobs with deadlines that
 bind, and a log of eleven behaviours. On both, the network is trained with checkpoints; Figures 7
 and 8 are the servers that these choose at logged decisions. Evaluations and off-policy estimates
-are what the report could not make. See `flows.papers.thermal.results` for the results.
+are what the report could not make. See `hindcast.flows.papers.thermal.results` for the results.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from flows.papers import Setting, Stage
-from flows.papers.thermal.results import read
-from flows.papers.thermal.texts import AGENT, OFFLINE, ONLINE, RULES, SETTINGS
-from pipeline.papers.results import Results
+from hindcast.flows.papers import Setting, Stage
+from hindcast.flows.papers.thermal.results import read
+from hindcast.flows.papers.thermal.texts import AGENT, OFFLINE, ONLINE, RULES, SETTINGS
+from hindcast.pipeline.papers.results import Results
 
 TITLE: Final = "The 2018 data-centre report"
 SOURCE: Final = 'L. Dong, "Solution on Data Center Job Scheduling Problem", 2018'

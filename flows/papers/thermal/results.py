@@ -12,10 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-
-from flows.papers import Setting
-from flows.papers.thermal.texts import (
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.thermal.texts import (
     AGENT,
     DRAWN,
     ESTIMATORS,
@@ -32,24 +30,25 @@ from flows.papers.thermal.texts import (
     figure_texts,
     table_texts,
 )
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
-from pipeline.papers.cells import beside, bound, cell, ours, pairing, runs
-from pipeline.papers.claims import direction_claim
-from pipeline.papers.published import number, published
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, Results
-from pipeline.papers.styles import PAPER
-from pipeline.papers.tables import read_csv
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios.thermal.config import HEAT_CONSTANT, settled
-from pipeline.scenarios.thermal.instances import POSITIONS
-from pipeline.statistics.intervals import (
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
+from hindcast.pipeline.papers.cells import beside, bound, cell, ours, pairing, runs
+from hindcast.pipeline.papers.claims import direction_claim
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, Results
+from hindcast.pipeline.papers.styles import PAPER
+from hindcast.pipeline.papers.tables import read_csv
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios.thermal.config import HEAT_CONSTANT, settled
+from hindcast.pipeline.scenarios.thermal.instances import POSITIONS
+from hindcast.pipeline.statistics.intervals import (
     Interval,
     bootstrap_interval,
     bootstrap_intervals,
     difference_cells,
 )
-from pipeline.storage.files import read_json, read_parquet
+from hindcast.pipeline.storage.files import read_json, read_parquet
+from numpy.typing import NDArray
 
 TINY: Final = 1e-17  # the heat of the far server in the printed record
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from flows.papers import Setting
-from pipeline.papers.results import FigureText, TableText
+from hindcast.flows.papers import Setting
+from hindcast.pipeline.papers.results import FigureText, TableText
 
 AGENT: Final = "report_dqn"
 OFFLINE: Final = "advantage_regression"

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Final
 
-from flows.papers import Setting
-from flows.papers.timecritical import figures as drawn
-from flows.papers.timecritical import tables as measured
-from flows.papers.timecritical.commands import stages
-from pipeline.papers.results import Results
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.timecritical import figures as drawn
+from hindcast.flows.papers.timecritical import tables as measured
+from hindcast.flows.papers.timecritical.commands import stages
+from hindcast.pipeline.papers.results import Results
 
 TITLE: Final = "Time-critical workloads (Liu et al.)"
 SOURCE: Final = (

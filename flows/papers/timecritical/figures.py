@@ -7,10 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-
-from flows.papers import Setting
-from flows.papers.timecritical.commands import (
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers.timecritical.commands import (
     AGENT,
     BASELINE,
     LOADS,
@@ -24,20 +22,21 @@ from flows.papers.timecritical.commands import (
     agents,
     overrides,
 )
-from flows.papers.timecritical.tables import AJDR, COST, TMDL, pair
-from pipeline.errors import DatasetError
-from pipeline.papers import cells
-from pipeline.papers.results import FIGURE, FigureText
-from pipeline.papers.styles import PAPER as PRINTED
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import Recipe
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.instances import draw_arrivals
-from pipeline.scenarios.multicluster.paper_scores import evaluation
-from pipeline.simulation.seeds import generator
-from pipeline.statistics.intervals import Array, Interval
-from pipeline.storage.files import read_parquet
-from pipeline.storage.run_files import CURVES
+from hindcast.flows.papers.timecritical.tables import AJDR, COST, TMDL, pair
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers import cells
+from hindcast.pipeline.papers.results import FIGURE, FigureText
+from hindcast.pipeline.papers.styles import PAPER as PRINTED
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.instances import draw_arrivals
+from hindcast.pipeline.scenarios.multicluster.paper_scores import evaluation
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.statistics.intervals import Array, Interval
+from hindcast.pipeline.storage.files import read_parquet
+from hindcast.pipeline.storage.run_files import CURVES
+from numpy.typing import NDArray
 
 PLAIN_AGENT: Final = f"{AGENT}, plain exploration"
 _LONGEST: Final = 60  # steps between arrival events that Figure 3 shows

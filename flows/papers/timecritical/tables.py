@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from flows.papers.timecritical.commands import (
+from hindcast.flows.papers.timecritical.commands import (
     AGENT,
     BASELINE,
     BESIDE,
@@ -24,15 +23,15 @@ from flows.papers.timecritical.commands import (
     RULES,
     STRONGEST,
 )
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.pairing import Pairing
-from pipeline.papers import cells
-from pipeline.papers.claims import difference_claim, order_claim
-from pipeline.papers.published import number, published
-from pipeline.papers.results import CLAIM, TABLE, TableText
-from pipeline.papers.tables import read_csv
-from pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
-from pipeline.statistics.intervals import (
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.pairing import Pairing
+from hindcast.pipeline.papers import cells
+from hindcast.pipeline.papers.claims import difference_claim, order_claim
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.papers.results import CLAIM, TABLE, TableText
+from hindcast.pipeline.papers.tables import read_csv
+from hindcast.pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
+from hindcast.pipeline.statistics.intervals import (
     Array,
     Interval,
     bootstrap_interval,

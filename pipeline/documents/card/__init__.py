@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import polars as pl
-
-from pipeline.dataset import manifest as mf
-from pipeline.documents.card.coverage import Coverage, measure
-from pipeline.documents.card.page import card
-from pipeline.storage.files import write_text
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents.card.coverage import Coverage, measure
+from hindcast.pipeline.documents.card.page import card
+from hindcast.pipeline.storage.files import write_text
 
 
 def write_card(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from pipeline.simulation.spec import Feature, Spec
+from hindcast.pipeline.simulation.spec import Feature, Spec
 
 _DIGITS: Final = re.compile(r"\d+")
 _FEW: Final = 2  # more features that differ only in their numbers share one line

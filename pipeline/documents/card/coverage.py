@@ -12,12 +12,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.part import open_part, part_errors
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
-
-from pipeline.dataset import manifest as mf
-from pipeline.dataset.part import open_part, part_errors
-from pipeline.errors import DatasetError
-from pipeline.simulation.spec import Spec
 
 _COLUMNS: Final = (
     "episode", "step", "choice", "feasible", "propensity", "behaviour_probabilities",

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
-
-from pipeline.dataset import manifest as mf
-from pipeline.storage.files import sha256_text
-from pipeline.traces import FORMATS
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.storage.files import sha256_text
+from hindcast.pipeline.traces import FORMATS
 
 OWN_LICENCE: Final = "apache-2.0"  # Hindcast's, for workloads that it generates
 MIXED: Final = "all_splits"  # name of the split if a part holds windows of several

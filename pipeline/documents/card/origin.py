@@ -4,13 +4,13 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pipeline.dataset import manifest as mf
-from pipeline.documents.card.header import licence_of
-from pipeline.errors import printable
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.toml import recipe_toml
-from pipeline.scenarios import load_scenario
-from pipeline.traces import FORMATS
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents.card.header import licence_of
+from hindcast.pipeline.errors import printable
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.toml import recipe_toml
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.traces import FORMATS
 
 _ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of decisions that were not simulated
 _SIMULATED: Final = (

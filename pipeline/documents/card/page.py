@@ -3,25 +3,24 @@
 import textwrap
 
 import polars as pl
-
-from pipeline.dataset import manifest as mf
-from pipeline.documents.card import origin
-from pipeline.documents.card.columns import columns
-from pipeline.documents.card.coverage import Coverage, effective
-from pipeline.documents.card.header import files_by_split, header, licence_of
-from pipeline.documents.card.loading import loading
-from pipeline.documents.card.returns import behaviour_returns, behaviours_table, histogram
-from pipeline.errors import printable
-from pipeline.recipes.recipe import LEVELS
-from pipeline.scenarios import load_scenario
-from pipeline.statistics.numbers import count_of
-from pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents.card import origin
+from hindcast.pipeline.documents.card.columns import columns
+from hindcast.pipeline.documents.card.coverage import Coverage, effective
+from hindcast.pipeline.documents.card.header import files_by_split, header, licence_of
+from hindcast.pipeline.documents.card.loading import loading
+from hindcast.pipeline.documents.card.returns import behaviour_returns, behaviours_table, histogram
+from hindcast.pipeline.errors import printable
+from hindcast.pipeline.recipes.recipe import LEVELS
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.statistics.numbers import count_of
+from hindcast.pipeline.workloads.caveats import Caveat
 
 
 def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> str:
     """Return the card as Markdown.
 
-    `coverage` is the result of pipeline.documents.card.coverage.measure.
+    `coverage` is the result of hindcast.pipeline.documents.card.coverage.measure.
     """
     recipe, spec = manifest.recipe, manifest.spec
     sections = {

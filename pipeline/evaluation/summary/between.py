@@ -17,10 +17,9 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError, unknown_name
-from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
-from pipeline.statistics.intervals import paired_difference
+from hindcast.pipeline.errors import DatasetError, unknown_name
+from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
+from hindcast.pipeline.statistics.intervals import paired_difference
 
 COLUMNS: Final = (
     "evaluation", "other", "metric", "windows", "mean", "other_mean", "difference", "low", "high",

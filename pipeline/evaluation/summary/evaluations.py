@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import polars as pl
-
-from pipeline.errors import DatasetError
-from pipeline.storage.files import read_json, read_parquet
-from pipeline.storage.provenance import as_records
-from pipeline.workloads.caveats import Caveat, from_json
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.files import read_json, read_parquet
+from hindcast.pipeline.storage.provenance import as_records
+from hindcast.pipeline.workloads.caveats import Caveat, from_json
 
 Kind: TypeAlias = Literal[
     "heuristic", "random", "learned", "mixture", "knows run times", "recorded"
@@ -84,7 +83,8 @@ class PolicyEntry:
 class Evaluation:
     """Content of evaluation.json; text that the file lacks is empty.
 
-    `sessions` are the keys in `records` of where it was computed (`pipeline.storage.provenance`).
+    `sessions` are the keys in `records` of where it was computed
+    (`hindcast.pipeline.storage.provenance`).
     """
 
     folder: Path

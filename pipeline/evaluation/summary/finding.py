@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import polars as pl
-
-from pipeline.evaluation.summary.pairing import Setting
-from pipeline.evaluation.summary.summarise import Summary
-from pipeline.statistics.numbers import (
+from hindcast.pipeline.evaluation.summary.pairing import Setting
+from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.statistics.numbers import (
     count_of,
     decimals_for,
     decimals_telling,

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-
-from pipeline.errors import printable
-from pipeline.evaluation.summary.finding import state_finding
-from pipeline.evaluation.summary.pairing import Setting
-from pipeline.evaluation.summary.rules import described
-from pipeline.evaluation.summary.summarise import Summary
-from pipeline.statistics.numbers import (
+from hindcast.pipeline.errors import printable
+from hindcast.pipeline.evaluation.summary.finding import state_finding
+from hindcast.pipeline.evaluation.summary.pairing import Setting
+from hindcast.pipeline.evaluation.summary.rules import described
+from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.statistics.numbers import (
     count_of,
     decimals_for,
     decimals_telling,

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.evaluations import (
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.evaluations import (
     KEY,
     Evaluation,
     Kind,
@@ -27,7 +26,7 @@ from pipeline.evaluation.summary.evaluations import (
     read_evaluation,
     read_scores,
 )
-from pipeline.statistics.intervals import Array
+from hindcast.pipeline.statistics.intervals import Array
 
 
 @dataclass(frozen=True)

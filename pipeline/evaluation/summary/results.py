@@ -15,21 +15,25 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError, unknown_name
-from pipeline.evaluation.summary.markdown import plain_text, text_table
-from pipeline.evaluation.summary.pairing import PolicyRuns, Setting
-from pipeline.evaluation.summary.rows import best_first, tie_tolerance
-from pipeline.evaluation.summary.summarise import Summary
-from pipeline.statistics.intervals import (
+from hindcast.pipeline.errors import DatasetError, unknown_name
+from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
+from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
+from hindcast.pipeline.evaluation.summary.rows import best_first, tie_tolerance
+from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.statistics.intervals import (
     RESAMPLES,
     bootstrap_intervals,
     difference_cells,
     mean_cells,
     win_tie_loss,
 )
-from pipeline.statistics.numbers import count_of, decimals_for, write_interval, write_number
-from pipeline.storage.provenance import NOT_RECORDED
+from hindcast.pipeline.statistics.numbers import (
+    count_of,
+    decimals_for,
+    write_interval,
+    write_number,
+)
+from hindcast.pipeline.storage.provenance import NOT_RECORDED
 
 _DIGITS: Final = 6  # significant digits of a number in results.csv
 _NUMBERS: Final = (

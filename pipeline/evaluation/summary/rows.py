@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.evaluation.summary.pairing import Pairing, PolicyRuns
-from pipeline.statistics.intervals import (
+from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns
+from hindcast.pipeline.statistics.intervals import (
     Array,
     bootstrap_intervals,
     difference_cells,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from pipeline.evaluation.summary.evaluations import Kind, PolicyEntry
+from hindcast.pipeline.evaluation.summary.evaluations import Kind, PolicyEntry
 
 _KINDS: Final[dict[Kind, str]] = {
     "heuristic": "a rule that this evaluation does not describe",

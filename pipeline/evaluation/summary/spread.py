@@ -17,11 +17,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import InputError, unknown_name
-from pipeline.evaluation.summary.pairing import read_settings
-from pipeline.evaluation.summary.rows import tie_tolerance
-from pipeline.statistics.intervals import Array
+from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.evaluation.summary.pairing import read_settings
+from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
+from hindcast.pipeline.statistics.intervals import Array
 
 _QUARTILES: Final = ("lowest", "quartile_1", "median", "quartile_3", "highest")
 COLUMNS: Final = (

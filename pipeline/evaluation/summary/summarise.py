@@ -3,8 +3,9 @@
     scores  ->  common windows  ->  mean, low, high, iqm, median        of each policy
                                 ->  paired difference, wins, chance     against each reference
 
-Seeds and training seeds of one agent are pooled into one row; pipeline.statistics.intervals says
-how their spread enters the interval. A second table has them one by one.
+Seeds and training seeds of one agent are pooled into one row;
+hindcast.pipeline.statistics.intervals says how their spread enters the interval. A second table has
+them one by one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.evaluations import Metric
-from pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
-from pipeline.evaluation.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
-from pipeline.statistics.intervals import LEVEL, RESAMPLES, Array
-from pipeline.statistics.numbers import count_of
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.evaluations import Metric
+from hindcast.pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
+from hindcast.pipeline.evaluation.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
+from hindcast.pipeline.statistics.intervals import LEVEL, RESAMPLES, Array
+from hindcast.pipeline.statistics.numbers import count_of
 
 FEW_SEEDS: Final = 5
 FEW_WINDOWS: Final = 20

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipeline.evaluation.summary.summarise import Summary
-from pipeline.storage.files import (
+from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.storage.files import (
     bytes_writer,
     json_text,
     make_folder,
@@ -12,7 +12,7 @@ from pipeline.storage.files import (
     text_writer,
     written_together,
 )
-from pipeline.storage.provenance import PROVENANCE
+from hindcast.pipeline.storage.provenance import PROVENANCE
 
 
 def write_summary(
@@ -28,8 +28,8 @@ def write_summary(
     texts of more files, by their names. Raises UnknownName for a metric that no setting has,
     StorageError if the folder cannot be written.
     """
-    from pipeline.evaluation.summary.markdown import render_markdown
-    from pipeline.evaluation.summary.results import records, results, results_markdown
+    from hindcast.pipeline.evaluation.summary.markdown import render_markdown
+    from hindcast.pipeline.evaluation.summary.results import records, results, results_markdown
 
     table = results(summary, metrics=metrics)
     make_folder(out)

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import InputError
-from pipeline.recipes.proposals.load import demand, ratio
-from pipeline.recipes.proposals.plan import (
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.proposals.load import demand, ratio
+from hindcast.pipeline.recipes.proposals.plan import (
     Plan,
     SplitFacts,
     Start,
@@ -16,7 +15,7 @@ from pipeline.recipes.proposals.plan import (
     ranges,
     split_warnings,
 )
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.workloads.schema import Workload
 
 _JOBS: Final = (50, 20, 10, 5)  # of a window, the preferred number first
 _WINDOWS: Final = 60  # for which a number of jobs is good

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.workloads.schema import Workload
 
 # Shares of a workload by split, in order of time.
 SHARES: Final[Mapping[str, float]] = {"train": 0.6, "validation": 0.1, "test": 0.3}

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pipeline.errors import InputError, printable, unknown_name
-from pipeline.recipes.loading import parse_recipe
-from pipeline.recipes.proposals.plan import NO_CONTENTION, Plan, Start
-from pipeline.workloads.caveats import of_provenance
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.errors import InputError, printable, unknown_name
+from hindcast.pipeline.recipes.loading import parse_recipe
+from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, Plan, Start
+from hindcast.pipeline.workloads.caveats import of_provenance
+from hindcast.pipeline.workloads.schema import Workload
 
-_FOLDER: Final = "pipeline.recipes.proposals"
+_FOLDER: Final = "hindcast.pipeline.recipes.proposals"
 # Scenario -> module with `misfit` and `plan`, in the order in which they are considered.
 SCENARIOS: Final[Mapping[str, str]] = {
     "queue": f"{_FOLDER}.queue",

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.recipes.proposals.load import demand, ratio
-from pipeline.recipes.proposals.plan import (
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.proposals.load import demand, ratio
+from hindcast.pipeline.recipes.proposals.plan import (
     SHARES,
     Plan,
     SplitFacts,
@@ -17,8 +15,9 @@ from pipeline.recipes.proposals.plan import (
     ranges,
     split_warnings,
 )
-from pipeline.scenarios.queue.instances import Log, read_log, usable
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.scenarios.queue.instances import Log, read_log, usable
+from hindcast.pipeline.workloads.schema import Workload
+from numpy.typing import NDArray
 
 _JOBS: Final = (256, 128, 64, 32, 16, 8)  # of a window, the preferred number first
 _FOLLOW: Final = 4  # windows of jobs that arrive after a window
@@ -184,7 +183,7 @@ def _queue_length(log: Log, starts: list[int]) -> float:
     """Return the number of waiting jobs of the log at the begin of windows, 90th percentile."""
     waiting = [
         int((log.start[:first] >= log.submit[first]).sum()) for first in starts
-    ]  # as pipeline.scenarios.queue.instances.select_jobs
+    ]  # as hindcast.pipeline.scenarios.queue.instances.select_jobs
     return float(np.quantile(np.array(waiting), 0.9))
 
 

@@ -12,12 +12,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.estimators.selection import rank_correlation
+from hindcast.pipeline.report.whatif.nearness import distance
+from hindcast.pipeline.report.whatif.words import WaitUnit
+from hindcast.pipeline.scenarios.queue.instances import Log
 from numpy.typing import NDArray
-
-from pipeline.estimators.selection import rank_correlation
-from pipeline.report.whatif.nearness import distance
-from pipeline.report.whatif.words import WaitUnit
-from pipeline.scenarios.queue.instances import Log
 
 Array = NDArray[np.float64]
 
@@ -56,7 +55,7 @@ def fidelity(
 
     Args:
         log: The log, with starts.
-        jobs: The J jobs of the run, see pipeline.report.whatif.jobs.counted_jobs.
+        jobs: The J jobs of the run, see hindcast.pipeline.report.whatif.jobs.counted_jobs.
         begin: Second at which the run begins, on the clock of the log.
         schedules: Waits in s of the jobs under each schedule, (J,).
         kinds: Group of every job by kind of group, (J,).

@@ -12,22 +12,21 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.evaluation.evaluate import Entrant, Job
-from pipeline.scenarios.queue.instances import read_log, select_jobs, usable
-from pipeline.scenarios.queue.schedule import read_schedule
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.rollout import plays_episodes, run_episode
-from pipeline.simulation.seeds import generator
-from pipeline.storage.files import (
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.evaluate import Entrant, Job
+from hindcast.pipeline.scenarios.queue.instances import read_log, select_jobs, usable
+from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.storage.files import (
     make_folder,
     read_parquet,
     sha256_text,
     table_writer,
     write_atomically,
 )
+from numpy.typing import NDArray
 
 LARGEST_USERS: Final = 5
 _LEAST_IN_GROUP: Final = 10

@@ -12,18 +12,17 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-
-from pipeline.evaluation.evaluate import SCORES
-from pipeline.evaluation.summary.evaluations import Evaluation, read_evaluation
-from pipeline.statistics.intervals import (
+from hindcast.pipeline.evaluation.evaluate import SCORES
+from hindcast.pipeline.evaluation.summary.evaluations import Evaluation, read_evaluation
+from hindcast.pipeline.statistics.intervals import (
     Interval,
     bootstrap_intervals,
     difference_cells,
     mean_cells,
     relative_difference,
 )
-from pipeline.storage.files import read_parquet
+from hindcast.pipeline.storage.files import read_parquet
+from numpy.typing import NDArray
 
 HEADLINE: Final = "mean_bounded_slowdown"
 WAIT: Final = "mean_wait_s"

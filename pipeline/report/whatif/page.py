@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.evaluation.summary.rules import described
-from pipeline.report import page as report_page
-from pipeline.report.html import element, joined, section
-from pipeline.report.rules import Listed, explained, rules_part
-from pipeline.report.whatif import numbers as n
-from pipeline.report.whatif import plan as planning
-from pipeline.report.whatif.sections import (
+from hindcast.pipeline.evaluation.summary.rules import described
+from hindcast.pipeline.report import page as report_page
+from hindcast.pipeline.report.html import element, joined, section
+from hindcast.pipeline.report.rules import Listed, explained, rules_part
+from hindcast.pipeline.report.whatif import numbers as n
+from hindcast.pipeline.report.whatif import plan as planning
+from hindcast.pipeline.report.whatif.sections import (
     commands_part,
     finding_card,
     groups_part,
@@ -30,10 +30,10 @@ from pipeline.report.whatif.sections import (
     surer_part,
     windows_part,
 )
-from pipeline.report.whatif.story import Material, Story, tell
-from pipeline.statistics.intervals import Interval
-from pipeline.storage.files import write_json, write_text
-from pipeline.workloads.caveats import of_provenance
+from hindcast.pipeline.report.whatif.story import Material, Story, tell
+from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.storage.files import write_json, write_text
+from hindcast.pipeline.workloads.caveats import of_provenance
 
 PAGE: Final = "whatif.html"
 _SCHEDULES: Final = {  # what only the section about the simulated machine names

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-
-from pipeline.errors import InputError
-from pipeline.recipes.splits import evenly_spaced
-from pipeline.recipes.toml import table_toml
-from pipeline.scenarios.queue.instances import read_log
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.splits import evenly_spaced
+from hindcast.pipeline.recipes.toml import table_toml
+from hindcast.pipeline.scenarios.queue.instances import read_log
+from hindcast.pipeline.workloads.schema import Workload
 
 RECIPE: Final = "recipe.toml"
 TRAIN: Final = "train.toml"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from pipeline.report.html import (
+from hindcast.pipeline.report.html import (
     Cell,
     Markup,
     Row,
@@ -15,21 +15,21 @@ from pipeline.report.html import (
     joined,
     table,
 )
-from pipeline.report.whatif import numbers as n
-from pipeline.report.whatif.fidelity import Fidelity
-from pipeline.report.whatif.nearness import LIMITS
-from pipeline.report.whatif.plan import Plan
-from pipeline.report.whatif.plots import policies_plot, weeks_plot
-from pipeline.report.whatif.story import Material, Story
-from pipeline.report.whatif.words import (
+from hindcast.pipeline.report.whatif import numbers as n
+from hindcast.pipeline.report.whatif.fidelity import Fidelity
+from hindcast.pipeline.report.whatif.nearness import LIMITS
+from hindcast.pipeline.report.whatif.plan import Plan
+from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
+from hindcast.pipeline.report.whatif.story import Material, Story
+from hindcast.pipeline.report.whatif.words import (
     WaitUnit,
     interval_of,
     percent,
     plain,
     verdict_of,
 )
-from pipeline.statistics.intervals import Interval
-from pipeline.statistics.numbers import count_of
+from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.numbers import count_of
 
 _VERDICTS: Final = {"win": "Clear gain", "unclear": "No clear difference", "loss": "Clear loss"}
 _NOTHING: Final = "\N{EN DASH}"

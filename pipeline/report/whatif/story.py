@@ -7,18 +7,17 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.evaluation.evaluate import Job
+from hindcast.pipeline.recipes.recipe import TraceSource
+from hindcast.pipeline.report.whatif import numbers as n
+from hindcast.pipeline.report.whatif import plan as planning
+from hindcast.pipeline.report.whatif import words
+from hindcast.pipeline.report.whatif.fidelity import Fidelity, fidelity
+from hindcast.pipeline.report.whatif.jobs import by_group, counted_jobs, groups
+from hindcast.pipeline.report.whatif.nearness import nearness
+from hindcast.pipeline.scenarios.queue.instances import read_log
+from hindcast.pipeline.workloads.schema import Workload
 from numpy.typing import NDArray
-
-from pipeline.evaluation.evaluate import Job
-from pipeline.recipes.recipe import TraceSource
-from pipeline.report.whatif import numbers as n
-from pipeline.report.whatif import plan as planning
-from pipeline.report.whatif import words
-from pipeline.report.whatif.fidelity import Fidelity, fidelity
-from pipeline.report.whatif.jobs import by_group, counted_jobs, groups
-from pipeline.report.whatif.nearness import nearness
-from pipeline.scenarios.queue.instances import read_log
-from pipeline.workloads.schema import Workload
 
 WINDOWS, BEFORE, RUN = "evaluation", "before", "run"  # folders of evaluations
 _WEEK_S: Final = 7 * 86_400

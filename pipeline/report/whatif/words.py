@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import polars as pl
-
-from pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope, pair_of
-from pipeline.statistics.numbers import count_of, write_number
-from pipeline.workloads import caveats as cv
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope, pair_of
+from hindcast.pipeline.statistics.numbers import count_of, write_number
+from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads.schema import Workload
 
 _LONGER: Final = 1.1  # times the wait of another policy that count as longer
 _SLOWER_S: Final = 900.0  # seconds that count as longer

@@ -20,12 +20,12 @@ of its float64 sums.
 
 from typing import Final
 
-from pipeline.scenarios.binpack import dynamics as kernel
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.scenarios.binpack.features import OBJECTIVES, spec
-from pipeline.scenarios.binpack.instances import demand, instance, windows
-from pipeline.scenarios.binpack.observation import observe
-from pipeline.simulation.scenario import Scenario
+from hindcast.pipeline.scenarios.binpack import dynamics as kernel
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.scenarios.binpack.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.binpack.instances import demand, instance, windows
+from hindcast.pipeline.scenarios.binpack.observation import observe
+from hindcast.pipeline.simulation.scenario import Scenario
 
 SCENARIO: Final = Scenario(
     name="binpack",

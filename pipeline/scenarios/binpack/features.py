@@ -3,10 +3,9 @@
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.binpack import layout as m
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+from hindcast.pipeline.scenarios.binpack import layout as m
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("makespan", "completion", "slowdown")
 

@@ -2,17 +2,16 @@
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.binpack import dynamics as kernel
+from hindcast.pipeline.scenarios.binpack import layout as m
+from hindcast.pipeline.scenarios.binpack.bounds import lower_bound, work_bound
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.scenarios.binpack.features import OBJECTIVES
+from hindcast.pipeline.settings.ranges import check_ranges
+from hindcast.pipeline.simulation.scenario import Demand, Instance, make_memory, require_room
+from hindcast.pipeline.workloads.schema import Workload
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.scenarios.binpack import dynamics as kernel
-from pipeline.scenarios.binpack import layout as m
-from pipeline.scenarios.binpack.bounds import lower_bound, work_bound
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.scenarios.binpack.features import OBJECTIVES
-from pipeline.settings.ranges import check_ranges
-from pipeline.simulation.scenario import Demand, Instance, make_memory, require_room
-from pipeline.workloads.schema import Workload
 
 
 def windows(config: BinpackConfig, workload: Workload) -> int:

@@ -17,31 +17,34 @@ cores of the jobs that already run. The order of events in every slot:
 Candidates are the jobs that run, that can start, or that will be able to start, followed by a last
 row that closes the slot. Only startable jobs that fit and the last row are feasible. A slot in
 which no job can be started is shown too, so every slot has exactly one close. The published action,
-a score per startable job, is pipeline.scenarios.deferrable.slotwise_action.
+a score per startable job, is hindcast.pipeline.scenarios.deferrable.slotwise_action.
 """
 
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable.bounds import upper_bound
-from pipeline.scenarios.deferrable.config import DeferrableConfig, check_config
-from pipeline.scenarios.deferrable.dynamics import begin_slot, outcome, step
-from pipeline.scenarios.deferrable.features import OBJECTIVES, spec
-from pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, draw_jobs
-from pipeline.scenarios.deferrable.instances_from_trace import demand, draw_trace, trace_slots
-from pipeline.scenarios.deferrable.observation import observe
-from pipeline.simulation.scenario import (
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.bounds import upper_bound
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig, check_config
+from hindcast.pipeline.scenarios.deferrable.dynamics import begin_slot, outcome, step
+from hindcast.pipeline.scenarios.deferrable.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, draw_jobs
+from hindcast.pipeline.scenarios.deferrable.instances_from_trace import (
+    demand,
+    draw_trace,
+    trace_slots,
+)
+from hindcast.pipeline.scenarios.deferrable.observation import observe
+from hindcast.pipeline.simulation.scenario import (
     DRAWN_WINDOWS,
     Instance,
     Scenario,
     make_memory,
     require_room,
 )
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.workloads.schema import Workload
+from numpy.typing import NDArray
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:

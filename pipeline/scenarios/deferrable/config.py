@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.settings.ranges import check_ranges, number
 
 
 @dataclass(frozen=True)

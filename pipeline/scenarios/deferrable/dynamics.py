@@ -1,12 +1,11 @@
 """Compiled transition of `deferrable`. The problem is described in its package."""
 
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.features import OUT, TERM
+from hindcast.pipeline.scenarios.deferrable.layout import ONE, U
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 from numba import types
-
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable.features import OUT, TERM
-from pipeline.scenarios.deferrable.layout import ONE, U
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 
 @compiled(types.void(INTS))

@@ -3,10 +3,9 @@
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("revenue", "utilisation")
 TERMS: Final = (*OBJECTIVES, "delay", "violation")

@@ -10,7 +10,7 @@ constraints. Unlike this problem, it may not start a job beyond the capacity. Wi
 is in [0, 1].
 
 HiGHS is part of the optional package highspy, which is imported when it is used. `upper_bound` of
-pipeline.scenarios.deferrable.bounds is nearly as low and needs no package.
+hindcast.pipeline.scenarios.deferrable.bounds is nearly as low and needs no package.
 
 Source: Dong et al., problem (1).
 """
@@ -20,12 +20,11 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.storage.extras import installed, missing
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.simulation.scenario import Instance
-from pipeline.storage.extras import installed, missing
 
 _TIME_LIMIT_S: Final = 60.0
 # the variables X_is: job, start, pay; arrays (K,)

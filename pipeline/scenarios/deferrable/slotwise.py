@@ -24,19 +24,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.dynamics import outcome, step
+from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW, TERM
+from hindcast.pipeline.scenarios.deferrable.observation import observe
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, stack_memories
+from hindcast.pipeline.simulation.spec import Spec
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable.dynamics import outcome, step
-from pipeline.scenarios.deferrable.features import MOMENT, ROW, TERM
-from pipeline.scenarios.deferrable.observation import observe
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, stack_memories
-from pipeline.simulation.spec import Spec
 
 HISTORY: Final = m.HISTORY
 LAGS: Final = m.LAGS
@@ -274,7 +273,7 @@ class Slots:
         history: The history, (E, LAGS + 1, HISTORY).
         counts: Numbers of startable, running and future rows, (E, 3).
         step_outputs: Sums of the step outputs over the slot, (E, 2 + K), see
-            pipeline.simulation.kernel.
+            hindcast.pipeline.simulation.kernel.
         totals: Sums of the step outputs over the episode, (E, 2 + K).
         paid: Reward of the slot, (E,).
         started: Number of jobs started in the slot, (E,).

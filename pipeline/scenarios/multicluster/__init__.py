@@ -43,8 +43,8 @@ how its tasks fit the executors of the cluster. A linear score of these columns 
 tiers of `urgent_first`, and more.
 
 The paper leaves the following open. It is fixed here, with constants found by calibration against
-the paper's SF-E rows (pipeline.calibration.multicluster): s, n, k, periods, deadlines and batch
-distributions; the order of events in a step; that waiting in the pool counts; that a miss is
+the paper's SF-E rows (hindcast.pipeline.calibration.multicluster): s, n, k, periods, deadlines and
+batch distributions; the order of events in a step; that waiting in the pool counts; that a miss is
 counted when its run completes; and the time from which the deadline of a batch counts. The paper's
 agents always deploy, and so do ours: the size of the pool does not depend on the policy.
 """
@@ -52,15 +52,14 @@ agents always deploy, and so do ours: the size of the pool does not depend on th
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.multicluster import dynamics as kernel
-from pipeline.scenarios.multicluster.config import MulticlusterConfig, check_config
-from pipeline.scenarios.multicluster.features import OBJECTIVES, spec
-from pipeline.scenarios.multicluster.initial_state import lay_out
-from pipeline.scenarios.multicluster.instances import draw_applications
-from pipeline.scenarios.multicluster.observation import observe
-from pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.scenarios.multicluster import dynamics as kernel
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig, check_config
+from hindcast.pipeline.scenarios.multicluster.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out
+from hindcast.pipeline.scenarios.multicluster.instances import draw_applications
+from hindcast.pipeline.scenarios.multicluster.observation import observe
+from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
+from hindcast.pipeline.workloads.schema import Workload
 
 
 def instance(

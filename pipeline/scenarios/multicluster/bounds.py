@@ -2,7 +2,7 @@
 
 import heapq
 
-from pipeline.scenarios.multicluster.instances import Applications
+from hindcast.pipeline.scenarios.multicluster.instances import Applications
 
 
 def delay_bound(applications: Applications) -> float:

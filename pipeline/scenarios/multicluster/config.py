@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from pipeline.errors import InputError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 
 EVAL_MISS: Final = 0.02  # weight of a missed deadline in Eval, relative to a percent of delay
 

@@ -6,13 +6,12 @@ once. No code handles single tasks.
 """
 
 import numpy as np
+from hindcast.pipeline.scenarios.multicluster import layout as m
+from hindcast.pipeline.scenarios.multicluster.config import EVAL_MISS
+from hindcast.pipeline.scenarios.multicluster.features import OUT, TERM
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 from numba import types
-
-from pipeline.scenarios.multicluster import layout as m
-from pipeline.scenarios.multicluster.config import EVAL_MISS
-from pipeline.scenarios.multicluster.features import OUT, TERM
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 
 @compiled(types.void(INTS, types.int64, types.int64))

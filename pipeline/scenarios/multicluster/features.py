@@ -11,10 +11,9 @@ and profile are fractions.
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.multicluster import layout as m
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+from hindcast.pipeline.scenarios.multicluster import layout as m
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("misses_and_delay", "misses", "delay")
 

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pipeline.scenarios.multicluster import layout as m
-from pipeline.scenarios.multicluster.bounds import most_pooled
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.instances import (
+from hindcast.pipeline.scenarios.multicluster import layout as m
+from hindcast.pipeline.scenarios.multicluster.bounds import most_pooled
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.instances import (
     STREAMING,
     Applications,
     draw_applications,
@@ -26,13 +24,14 @@ from pipeline.scenarios.multicluster.instances import (
     draw_needs,
     rows_of,
 )
+from numpy.typing import NDArray
 
 _INTERVALS: Final = 4096  # to draw the next arrival from
 
 
 @dataclass(frozen=True)
 class DrawnFuture:
-    """A future of all episodes of one instance, see `pipeline.simulation.scenario.Future`.
+    """A future of all episodes of one instance, see `hindcast.pipeline.simulation.scenario.Future`.
 
     J applications have R runs in the instance, and the applications of the future have Q runs.
 

@@ -4,16 +4,15 @@ import math
 from functools import partial
 
 import numpy as np
-
-from pipeline.errors import InputError
-from pipeline.scenarios.multicluster import dynamics as kernel
-from pipeline.scenarios.multicluster import layout as m
-from pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.features import TERM
-from pipeline.scenarios.multicluster.futures import draw_future
-from pipeline.scenarios.multicluster.instances import STREAMING, Applications, rows_of
-from pipeline.simulation.scenario import Instance, make_memory
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.multicluster import dynamics as kernel
+from hindcast.pipeline.scenarios.multicluster import layout as m
+from hindcast.pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.features import TERM
+from hindcast.pipeline.scenarios.multicluster.futures import draw_future
+from hindcast.pipeline.scenarios.multicluster.instances import STREAMING, Applications, rows_of
+from hindcast.pipeline.simulation.scenario import Instance, make_memory
 
 
 def _most_ahead(config: MulticlusterConfig) -> int:

@@ -1,10 +1,10 @@
 """Compiled observation of `multicluster`: the clusters, and every pair of the pool."""
 
-from pipeline.scenarios.multicluster import layout as m
-from pipeline.scenarios.multicluster.features import MOMENT, ROW
-from pipeline.scenarios.multicluster.foresight import write_foresight
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import OBSERVE, compiled
+from hindcast.pipeline.scenarios.multicluster import layout as m
+from hindcast.pipeline.scenarios.multicluster.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.multicluster.foresight import write_foresight
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import OBSERVE, compiled
 
 
 @compiled(OBSERVE)

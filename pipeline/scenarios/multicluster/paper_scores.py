@@ -4,13 +4,12 @@ All functions take arrays of one number per episode, (E,): TMDL and AJDR (percen
 of its baseline, for both of which lower is better. A score is the policy's share of 100; the
 baseline has the rest.
 
-Source: Liu et al., Section V-C, see pipeline.scenarios.multicluster.
+Source: Liu et al., Section V-C, see hindcast.pipeline.scenarios.multicluster.
 """
 
 import numpy as np
+from hindcast.pipeline.scenarios.multicluster.config import EVAL_MISS
 from numpy.typing import NDArray
-
-from pipeline.scenarios.multicluster.config import EVAL_MISS
 
 Numbers = NDArray[np.float64]
 

@@ -42,25 +42,25 @@ before the window. Observations show neither the time since the window began nor
 counts. The column `submitted`, from which some rules are computed, is an identifier.
 
 `whole = true` makes one episode of all jobs from the window's first one to the end of the log.
-pipeline.scenarios.queue.schedule reads the starts of all jobs from the memory of an episode.
+hindcast.pipeline.scenarios.queue.schedule reads the starts of all jobs from the memory of an
+episode.
 """
 
 import sys
 from typing import Final
 
 import numpy as np
-
-from pipeline.errors import InputError
-from pipeline.scenarios.queue import dynamics as kernel
-from pipeline.scenarios.queue.config import QueueConfig, check_config
-from pipeline.scenarios.queue.features import OBJECTIVES, spec
-from pipeline.scenarios.queue.forgetting import forget
-from pipeline.scenarios.queue.initial_state import lay_out
-from pipeline.scenarios.queue.instances import first_job, read_log, select_jobs
-from pipeline.scenarios.queue.observation import observe
-from pipeline.scenarios.queue.schedule import by_week
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.queue import dynamics as kernel
+from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
+from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.queue.forgetting import forget
+from hindcast.pipeline.scenarios.queue.initial_state import lay_out
+from hindcast.pipeline.scenarios.queue.instances import first_job, read_log, select_jobs
+from hindcast.pipeline.scenarios.queue.observation import observe
+from hindcast.pipeline.scenarios.queue.schedule import by_week
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.workloads.schema import Workload
 
 
 def windows(config: QueueConfig, workload: Workload) -> int:

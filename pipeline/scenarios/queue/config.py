@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pipeline.errors import InputError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
 
 WIDE: Final = 0.25  # share of the machine from which a job is wide
 LONG_S: Final = 4 * 3600  # requested seconds from which a job is long

@@ -1,15 +1,14 @@
-"""Compiled transition of `queue`. The problem is described in pipeline.scenarios.queue."""
+"""Compiled transition of `queue`. The problem is described in hindcast.pipeline.scenarios.queue."""
 
 import math
 
 import numpy as np
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
+from hindcast.pipeline.scenarios.queue.features import OUT, TERM
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 from numba import types
-
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
-from pipeline.scenarios.queue.features import OUT, TERM
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 
 @compiled(types.int64(INTS))

@@ -6,9 +6,8 @@ Logarithms are natural. A share is a share of the machine's processors.
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("bounded_slowdown", "wait")
 TERMS: Final = ("bounded_slowdown", "wait_h")

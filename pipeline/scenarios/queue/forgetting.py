@@ -15,11 +15,10 @@ those that wait or run. Before a policy plays the copy on,
 import math
 
 import numpy as np
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.dynamics import next_event
+from hindcast.pipeline.simulation.kernel import FLOATS, FORGET, INTS, compiled
 from numba import types
-
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.dynamics import next_event
-from pipeline.simulation.kernel import FLOATS, FORGET, INTS, compiled
 
 
 @compiled(types.int64(INTS, FLOATS, types.int64))

@@ -4,17 +4,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from hindcast.pipeline.scenarios.queue import dynamics as kernel
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.bounds import lower_bounds
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, TERMS
+from hindcast.pipeline.scenarios.queue.instances import Jobs, Log, histories, recent_submissions
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.simulation.scenario import Instance, make_memory, require_room
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.scenarios.queue import dynamics as kernel
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.bounds import lower_bounds
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.scenarios.queue.features import OBJECTIVES, TERMS
-from pipeline.scenarios.queue.instances import Jobs, Log, histories, recent_submissions
-from pipeline.simulation.kernel import FLOATS, INTS, compiled
-from pipeline.simulation.scenario import Instance, make_memory, require_room
 
 _NUMBERS_PER_JOB = 32  # of memory, at most: blocks per job, per user, per key and of the profile
 

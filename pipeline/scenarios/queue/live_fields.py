@@ -6,10 +6,9 @@ from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 import numpy as np
+from hindcast.pipeline.errors import InputError, nearest
+from hindcast.pipeline.settings.ranges import shown
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError, nearest
-from pipeline.settings.ranges import shown
 
 Ints = NDArray[np.int64]
 

@@ -18,16 +18,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.errors import nearest
-from pipeline.scenarios.queue import dynamics as kernel
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.scenarios.queue.features import OBJECTIVES, spec
-from pipeline.scenarios.queue.initial_state import Beginning, lay_jobs, require_memory, settle
-from pipeline.scenarios.queue.live_fields import (
+from hindcast.pipeline.errors import nearest
+from hindcast.pipeline.scenarios.queue import dynamics as kernel
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.queue.initial_state import (
+    Beginning,
+    lay_jobs,
+    require_memory,
+    settle,
+)
+from hindcast.pipeline.scenarios.queue.live_fields import (
     COMPLETED,
     LISTS,
     OTHERS,
@@ -45,11 +47,13 @@ from pipeline.scenarios.queue.live_fields import (
     read_number,
     read_values,
 )
-from pipeline.scenarios.queue.observation import observe
-from pipeline.settings.ranges import shown
-from pipeline.simulation.arrays import EpisodeArrays, begin_episode
-from pipeline.simulation.kernel import FLOATS, INTS, compiled
-from pipeline.simulation.scenario import Instance
+from hindcast.pipeline.scenarios.queue.observation import observe
+from hindcast.pipeline.settings.ranges import shown
+from hindcast.pipeline.simulation.arrays import EpisodeArrays, begin_episode
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.simulation.scenario import Instance
+from numba import types
+from numpy.typing import NDArray
 
 _THURSDAY_S: Final = 3 * 86_400  # 1970-01-01 was a Thursday
 

@@ -15,13 +15,12 @@ are free from each of them on, and the logarithm of the time until then:
 import math
 
 import numpy as np
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.dynamics import can_wait, shown
+from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, compiled
 from numba import types
-
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.dynamics import can_wait, shown
-from pipeline.scenarios.queue.features import MOMENT, ROW
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, compiled
 
 _DAY_S = 86_400
 _HOUR_S = 3_600

@@ -3,7 +3,8 @@
 Parallel jobs of a log run on one machine of identical processors. A window is a sequence of
 consecutive jobs; the machine is empty when the first one arrives, and no job arrives after the last
 one. A decision chooses any waiting job. If it fits it starts; otherwise events pass until it does,
-and with `backfill` other jobs may start meanwhile (pipeline.scenarios.rlscheduler.dynamics).
+and with `backfill` other jobs may start meanwhile
+(hindcast.pipeline.scenarios.rlscheduler.dynamics).
 
     bounded_slowdown   r = -sum of max(1, (wait + run) / max(run, 10 s)) / N over the jobs that
                        start between two decisions, N jobs in the window
@@ -22,16 +23,15 @@ processors that it will not need stay idle.
 from typing import Final
 
 import numpy as np
-
-from pipeline.errors import InputError
-from pipeline.scenarios.rlscheduler import dynamics as kernel
-from pipeline.scenarios.rlscheduler import layout as m
-from pipeline.scenarios.rlscheduler.config import RLSchedulerConfig, check_config
-from pipeline.scenarios.rlscheduler.features import OBJECTIVES, spec
-from pipeline.scenarios.rlscheduler.instances import lay_out, read_log
-from pipeline.scenarios.rlscheduler.observation import observe
-from pipeline.simulation.scenario import Instance, Scenario, require_room
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.rlscheduler import dynamics as kernel
+from hindcast.pipeline.scenarios.rlscheduler import layout as m
+from hindcast.pipeline.scenarios.rlscheduler.config import RLSchedulerConfig, check_config
+from hindcast.pipeline.scenarios.rlscheduler.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.rlscheduler.instances import lay_out, read_log
+from hindcast.pipeline.scenarios.rlscheduler.observation import observe
+from hindcast.pipeline.simulation.scenario import Instance, Scenario, require_room
+from hindcast.pipeline.workloads.schema import Workload
 
 
 def windows(config: RLSchedulerConfig, workload: Workload) -> int:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.errors import InputError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.scenario import ONE_PER_WINDOW
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.scenario import ONE_PER_WINDOW
 
 
 @dataclass(frozen=True)

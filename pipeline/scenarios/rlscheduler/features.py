@@ -6,9 +6,8 @@ The first eight columns of a row are those of the published observation.
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
-from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+from hindcast.pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("bounded_slowdown", "wait")
 TERMS: Final = ("bounded_slowdown", "wait_h")

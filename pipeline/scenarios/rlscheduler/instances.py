@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.errors import InputError, did_you_mean
+from hindcast.pipeline.scenarios.rlscheduler import layout as m
+from hindcast.pipeline.scenarios.rlscheduler.features import ROOM
+from hindcast.pipeline.simulation.scenario import make_memory
+from hindcast.pipeline.workloads.schema import Workload
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError, did_you_mean
-from pipeline.scenarios.rlscheduler import layout as m
-from pipeline.scenarios.rlscheduler.features import ROOM
-from pipeline.simulation.scenario import make_memory
-from pipeline.workloads.schema import Workload
 
 
 @dataclass(frozen=True)

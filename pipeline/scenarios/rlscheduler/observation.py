@@ -1,11 +1,10 @@
 """Observations of `rlscheduler`: one row per waiting job, or the 128 rows of the program."""
 
 import numpy as np
+from hindcast.pipeline.scenarios.rlscheduler import layout as m
+from hindcast.pipeline.scenarios.rlscheduler.features import LONGEST_WAIT_S, MOMENT, ROOM, ROW
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 from numba import types
-
-from pipeline.scenarios.rlscheduler import layout as m
-from pipeline.scenarios.rlscheduler.features import LONGEST_WAIT_S, MOMENT, ROOM, ROW
-from pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 
 
 @compiled(types.void(INTS, FLOATS, ROWS, types.int64, types.int64))

@@ -56,14 +56,13 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-
-from pipeline.errors import InputError
-from pipeline.scenarios.slots import dynamics as kernel
-from pipeline.scenarios.slots import layout as m
-from pipeline.scenarios.slots.config import Sizes, SlotsConfig, sizes_of
-from pipeline.scenarios.slots.features import OBJECTIVES, spec
-from pipeline.scenarios.slots.futures import DrawnFuture
-from pipeline.scenarios.slots.instances import (
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.slots import dynamics as kernel
+from hindcast.pipeline.scenarios.slots import layout as m
+from hindcast.pipeline.scenarios.slots.config import Sizes, SlotsConfig, sizes_of
+from hindcast.pipeline.scenarios.slots.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.slots.futures import DrawnFuture
+from hindcast.pipeline.scenarios.slots.instances import (
     COMPAT_EXAMPLES,
     Jobs,
     compat_jobs,
@@ -71,15 +70,15 @@ from pipeline.scenarios.slots.instances import (
     draw_jobs,
     trace_jobs,
 )
-from pipeline.scenarios.slots.observation import observe
-from pipeline.simulation.scenario import (
+from hindcast.pipeline.scenarios.slots.observation import observe
+from hindcast.pipeline.simulation.scenario import (
     DRAWN_WINDOWS,
     Instance,
     Scenario,
     make_memory,
     require_room,
 )
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.workloads.schema import Workload
 
 
 def windows(config: SlotsConfig, workload: Workload) -> int:

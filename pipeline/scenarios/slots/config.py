@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from pipeline.errors import InputError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 
 LONGEST_HORIZON: Final = 1000  # time steps
 

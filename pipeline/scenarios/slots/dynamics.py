@@ -1,4 +1,4 @@
-"""Compiled transition of `slots`. The problem is described in pipeline.scenarios.slots.
+"""Compiled transition of `slots`. The problem is described in hindcast.pipeline.scenarios.slots.
 
 The earliest window of every visible job is stored. It is cheap to update, because resources are
 only taken: a window moves back when a job is placed on it, and one row forward when time passes:
@@ -9,13 +9,12 @@ only taken: a window moves back when a job is placed on it, and one row forward 
     none            the window that ends in the new last row, or none
 """
 
+from hindcast.pipeline.scenarios.slots import layout as m
+from hindcast.pipeline.scenarios.slots.features import OUT, TERM
+from hindcast.pipeline.scenarios.slots.layout import ONE, U
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 from numba import types
-
-from pipeline.scenarios.slots import layout as m
-from pipeline.scenarios.slots.features import OUT, TERM
-from pipeline.scenarios.slots.layout import ONE, U
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
 
 @compiled(types.int64(INTS, FLOATS, types.int64, types.int64))

@@ -4,10 +4,9 @@ import math
 from typing import Final
 
 import numpy as np
-
-from pipeline.errors import InputError
-from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
-from pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec, columns
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
+from hindcast.pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("slowdown", "completion", "utilisation")
 

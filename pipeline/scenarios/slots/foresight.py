@@ -9,13 +9,12 @@ and the row that moves on, describe the present state. The grid is changed and r
 whole numbers, so the restored values are exact.
 """
 
+from hindcast.pipeline.scenarios.slots import layout as m
+from hindcast.pipeline.scenarios.slots.dynamics import earliest
+from hindcast.pipeline.scenarios.slots.features import ROW
+from hindcast.pipeline.scenarios.slots.layout import U
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
 from numba import types
-
-from pipeline.scenarios.slots import layout as m
-from pipeline.scenarios.slots.dynamics import earliest
-from pipeline.scenarios.slots.features import ROW
-from pipeline.scenarios.slots.layout import U
-from pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
 
 
 @compiled(types.float64(INTS, FLOATS, types.int64))

@@ -10,17 +10,16 @@ independent, so the part of a drawn sequence after the present step is a future 
 from dataclasses import dataclass
 
 import numpy as np
+from hindcast.pipeline.scenarios.slots import layout as m
+from hindcast.pipeline.scenarios.slots.instances import Jobs
 from numpy.typing import NDArray
-
-from pipeline.scenarios.slots import layout as m
-from pipeline.scenarios.slots.instances import Jobs
 
 _INT_BLOCKS = 7  # with one entry per job
 
 
 @dataclass(frozen=True)
 class DrawnFuture:
-    """A future of all episodes of one instance, see `pipeline.simulation.scenario.Future`.
+    """A future of all episodes of one instance, see `hindcast.pipeline.simulation.scenario.Future`.
 
     Attributes:
         jobs: A drawn sequence. Its jobs after the present time step replace those to come.

@@ -1,4 +1,4 @@
-"""Compiled observation of `slots`. The layouts are drawn in pipeline.scenarios.slots.
+"""Compiled observation of `slots`. The layouts are drawn in hindcast.pipeline.scenarios.slots.
 
 The image is kept from one observation to the next. In every row a job takes the first empty cells,
 so cells fill from the left in the order of placement. A placement draws one job; a time step moves
@@ -8,14 +8,13 @@ the machine up by one row. A new image is drawn from the running jobs, in the sa
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.scenarios.slots import layout as m
+from hindcast.pipeline.scenarios.slots.features import ROW, SLOT, STEP
+from hindcast.pipeline.scenarios.slots.foresight import write_delays
+from hindcast.pipeline.scenarios.slots.layout import U
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, IMAGE, INTS, OBSERVE, ROWS, compiled
 from numba import types
-
-from pipeline.scenarios.slots import layout as m
-from pipeline.scenarios.slots.features import ROW, SLOT, STEP
-from pipeline.scenarios.slots.foresight import write_delays
-from pipeline.scenarios.slots.layout import U
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, IMAGE, INTS, OBSERVE, ROWS, compiled
 
 FULL: Final = 255  # value of a cell of a waiting job
 GAP_LIMIT: Final = 10  # time steps since the last arrival at which the time column is full

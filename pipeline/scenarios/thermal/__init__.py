@@ -30,14 +30,13 @@ counts as efficient; with `idle_power` it does not pay.
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.thermal import dynamics as kernel
-from pipeline.scenarios.thermal.config import ThermalConfig, settled
-from pipeline.scenarios.thermal.features import OBJECTIVES, spec
-from pipeline.scenarios.thermal.instances import draw_jobs, make_instance
-from pipeline.scenarios.thermal.observation import observe
-from pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
-from pipeline.workloads.schema import Workload
+from hindcast.pipeline.scenarios.thermal import dynamics as kernel
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
+from hindcast.pipeline.scenarios.thermal.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.thermal.instances import draw_jobs, make_instance
+from hindcast.pipeline.scenarios.thermal.observation import observe
+from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
+from hindcast.pipeline.workloads.schema import Workload
 
 
 def instance(

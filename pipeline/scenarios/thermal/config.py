@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pipeline.errors import InputError
-from pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.settings.ranges import check_ranges, number
 
 HEAT_CONSTANT: Final = 200.0  # heat of a fully used server in the centre, in one step
 _LONGEST: Final = 10_000  # steps that a job can be planned ahead; calendars are that long

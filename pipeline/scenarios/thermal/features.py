@@ -4,9 +4,8 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-
-from pipeline.scenarios.thermal.config import HEAT_CONSTANT, ThermalConfig, settled
-from pipeline.simulation.spec import Feature, Outcome, Spec, columns
+from hindcast.pipeline.scenarios.thermal.config import HEAT_CONSTANT, ThermalConfig, settled
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("level", "difference")
 TERMS: Final = (

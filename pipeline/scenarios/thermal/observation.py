@@ -1,12 +1,11 @@
 """Observations of `thermal`: one row per server, on the state before the decision."""
 
+from hindcast.pipeline.scenarios.thermal import layout as m
+from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.thermal.layout import U
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 from numba import types
-
-from pipeline.scenarios.thermal import layout as m
-from pipeline.scenarios.thermal.features import MOMENT, ROW
-from pipeline.scenarios.thermal.layout import U
-from pipeline.simulation import kernel as k
-from pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 
 
 @compiled(types.void(INTS, FLOATS, ROWS))

@@ -12,14 +12,17 @@ length.
 from dataclasses import dataclass
 
 import torch
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import drawn_logits, log_probabilities
+from hindcast.policies.offline.actor_critic.critics import (
+    chosen,
+    masked_expectation,
+    masked_log_softmax,
+)
+from hindcast.policies.training.learner import Info
+from hindcast.policies.training.minibatches import Minibatch
+from hindcast.policies.training.values import ValueSettings
 from torch import Tensor
-
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import drawn_logits, log_probabilities
-from policies.offline.actor_critic.critics import chosen, masked_expectation, masked_log_softmax
-from policies.training.learner import Info
-from policies.training.minibatches import Minibatch
-from policies.training.values import ValueSettings
 
 _SMALLEST = 1e-8  # deviation below which advantages count as equal
 

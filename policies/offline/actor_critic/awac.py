@@ -10,25 +10,24 @@ Source: Nair, Gupta, Dalal & Levine, "AWAC: Accelerating Online Reinforcement Le
 Datasets", 2020. As in its authors' code, weights are normalised over the minibatch; the largest
 weights are cut off first. Differences: expectations over the policy are sums over the candidates,
 not single draws; advantages are divided by their deviation, see
-`policies.offline.actor_critic.advantage_weighting`; there is no online phase.
+`hindcast.policies.offline.actor_critic.advantage_weighting`; there is no online phase.
 """
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.offline.actor_critic.advantage_weighting import (
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.offline.actor_critic.advantage_weighting import (
     Extraction,
     advantage_over,
     standardised_weights,
     weighted_cloning,
 )
-from policies.offline.actor_critic.critics import Critics, chosen, policy_value
-from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
-from policies.training.learner import Info, Learner, Task
-from policies.training.minibatches import Transitions
+from hindcast.policies.offline.actor_critic.critics import Critics, chosen, policy_value
+from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.minibatches import Transitions
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Config(Extraction):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)

@@ -17,17 +17,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, log_probabilities
+from hindcast.policies.offline.actor_critic.critics import chosen, follow, logged_value
+from hindcast.policies.offline.actor_critic.side_by_side_networks import (
+    check_mergeable,
+    merge,
+    side_by_side,
+)
+from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.minibatches import Observations, Transitions
+from hindcast.policies.training.values import ValueSettings
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
-
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import FILL, CandidateScorer, log_probabilities
-from policies.offline.actor_critic.critics import chosen, follow, logged_value
-from policies.offline.actor_critic.side_by_side_networks import check_mergeable, merge, side_by_side
-from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
-from policies.training.learner import Info, Learner, Task
-from policies.training.minibatches import Observations, Transitions
-from policies.training.values import ValueSettings
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Config(ValueSettings):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     check_mergeable(config.network)
     weights_rng, rng, unit, network = begin(task, config)
     q = CandidateScorer(network, weights_rng)

@@ -23,12 +23,9 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import one_hot
-
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.offline.actor_critic.critics import (
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.offline.actor_critic.critics import (
     DuelingQuantiles,
     conservative,
     entropy,
@@ -38,10 +35,12 @@ from policies.offline.actor_critic.critics import (
     quantile_loss,
     spread_among,
 )
-from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
-from policies.training.learner import Info, Learner, Task
-from policies.training.minibatches import Transitions
-from policies.training.values import ValueSettings
+from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.minibatches import Transitions
+from hindcast.policies.training.values import ValueSettings
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Config(ValueSettings):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = nn.ModuleList(

@@ -15,12 +15,11 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
+from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, pool
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.training.minibatches import Minibatch, Observations
 from torch import Tensor, nn
 from torch.nn.functional import linear
-
-from policies.networks.candidate_scorer import FILL, CandidateScorer, pool
-from policies.networks.settings import Network, NetworkSettings
-from policies.training.minibatches import Minibatch, Observations
 
 _SMALLEST = 1e-8
 _WIDTH = 32  # of a state's value if the network has no hidden layer to copy the width from

@@ -10,8 +10,8 @@ Source: Wang, Novikov, Zolna et al., "Critic Regularized Regression", NeurIPS 20
 "exp", with the mean over the policy as the baseline). Differences: expectations are sums over the
 candidates instead of means over a few draws; the critic gives a value where the paper's gives a
 distribution; for "exp", advantages are divided by their deviation, see
-`policies.offline.actor_critic.advantage_weighting`. Unlike `awac`, CRR has one critic, and targets
-come from a lagging policy, as in the paper.
+`hindcast.policies.offline.actor_critic.advantage_weighting`. Unlike `awac`, CRR has one critic, and
+targets come from a lagging policy, as in the paper.
 """
 
 import copy
@@ -19,19 +19,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
-
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.offline.actor_critic.advantage_weighting import (
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.offline.actor_critic.advantage_weighting import (
     Extraction,
     advantage_over,
     standardised_weights,
     weighted_cloning,
 )
-from policies.offline.actor_critic.critics import Critics, chosen, follow, policy_value
-from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
-from policies.training.learner import Info, Learner, Task
-from policies.training.minibatches import Transitions
+from hindcast.policies.offline.actor_critic.critics import Critics, chosen, follow, policy_value
+from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.minibatches import Transitions
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Config(Extraction):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     lagging = copy.deepcopy(policy).requires_grad_(requires_grad=False)

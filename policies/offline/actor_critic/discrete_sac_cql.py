@@ -16,7 +16,7 @@ over thousands of decisions it would drown the return.
 Differences: values are divided by size(Q), their spread among the candidates of a decision, so one
 alpha serves rewards of any size. An alpha that is too small at the beginning makes the policy
 certain before the values are accurate, and its gradient vanishes. Targets follow slowly. The weight
-of the conservative term suits values of order one (`policies.offline.q_learning.agents`).
+of the conservative term suits values of order one (`hindcast.policies.offline.q_learning.agents`).
 entropy_share is lower, since the agent acts greedily. There is no dropout.
 """
 
@@ -24,11 +24,9 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.offline.actor_critic.critics import (
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.offline.actor_critic.critics import (
     Critics,
     chosen,
     conservative,
@@ -37,10 +35,11 @@ from policies.offline.actor_critic.critics import (
     masked_log_softmax,
     spread_among,
 )
-from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
-from policies.training.learner import Info, Learner, Task
-from policies.training.minibatches import Transitions
-from policies.training.values import ValueSettings
+from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.minibatches import Transitions
+from hindcast.policies.training.values import ValueSettings
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Temperature(nn.Module):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)

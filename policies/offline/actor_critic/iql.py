@@ -7,26 +7,25 @@
 A tau near 1 makes V the value of the best logged choices of states like s; the value of an unlogged
 choice is never used. Source: Kostrikov, Nair & Levine, "Offline Reinforcement Learning with
 Implicit Q-Learning", ICLR 2022. Differences: candidates instead of actions (V pools them, see
-`policies.offline.actor_critic.critics`); advantages are divided by their deviation within the
-minibatch, so that one temperature serves rewards of any size and episodes of any length.
+`hindcast.policies.offline.actor_critic.critics`); advantages are divided by their deviation within
+the minibatch, so that one temperature serves rewards of any size and episodes of any length.
 """
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.offline.actor_critic.advantage_weighting import (
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.offline.actor_critic.advantage_weighting import (
     Extraction,
     standardised_weights,
     weighted_cloning,
 )
-from policies.offline.actor_critic.critics import Critics, StateValue, expectile_loss
-from policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
-from policies.training.learner import Info, Learner, Task
-from policies.training.minibatches import Transitions
+from hindcast.policies.offline.actor_critic.critics import Critics, StateValue, expectile_loss
+from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.minibatches import Transitions
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Config(Extraction):
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng, unit, network = begin(task, config)
     policy = CandidateScorer(network, weights_rng)
     critics = Critics(network, weights_rng)

@@ -11,10 +11,9 @@ The two parts are independent: each output is that of its scorer alone.
 import dataclasses
 
 import numpy as np
+from hindcast.pipeline.errors import RecipeError
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
 from numpy.typing import NDArray
-
-from pipeline.errors import RecipeError
-from policies.networks.settings import Network, NetworkSettings, Weights
 
 Matrix = NDArray[np.float32]
 

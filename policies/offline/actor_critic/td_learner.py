@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.networks.settings import Network, Weights
+from hindcast.policies.training.learner import Info, Learner, Task, descend, nothing_to_validate
+from hindcast.policies.training.minibatches import Batches, Transitions, draw_rows, spaced_rows
+from hindcast.policies.training.values import ValueSettings, ValueUnit, value_unit
 from torch import Tensor, nn
-
-from policies.networks.candidate_scorer import fit_network
-from policies.networks.settings import Network, Weights
-from policies.training.learner import Info, Learner, Task, descend, nothing_to_validate
-from policies.training.minibatches import Batches, Transitions, draw_rows, spaced_rows
-from policies.training.values import ValueSettings, ValueUnit, value_unit
 
 _VALIDATED = 1024  # transitions
 

@@ -13,15 +13,18 @@ from typing import Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.policies.networks.candidate_scorer import (
+    CandidateScorer,
+    fit_network,
+    log_probabilities,
+)
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.training.learner import Info, Learner, Task, descent
+from hindcast.policies.training.losses import LossAt, drawn_loss, spaced_loss
+from hindcast.policies.training.minibatches import Batches, Minibatch
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.settings.ranges import check_ranges, number
-from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.training.learner import Info, Learner, Task, descent
-from policies.training.losses import LossAt, drawn_loss, spaced_loss
-from policies.training.minibatches import Batches, Minibatch
 
 _VALIDATED: Final = 4096  # decisions
 
@@ -57,7 +60,7 @@ def cloning_loss(scorer: CandidateScorer, batch: Minibatch) -> tuple[Tensor, Inf
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     network = fit_network(task.decisions, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)

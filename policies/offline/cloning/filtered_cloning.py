@@ -13,13 +13,12 @@ Wang et al., "BAIL: Best-Action Imitation Learning for Batch Deep Reinforcement 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.offline.cloning import behaviour_cloning
+from hindcast.policies.training.learner import Learner, Task
+from hindcast.policies.training.returns import windows_of
 from numpy.typing import NDArray
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.settings.ranges import number
-from policies.offline.cloning import behaviour_cloning
-from policies.training.learner import Learner, Task
-from policies.training.returns import windows_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
 
     def filtered(of: Decisions) -> Decisions:
         return of.take(np.flatnonzero(best_episodes(of, config.share)[of.episode]))

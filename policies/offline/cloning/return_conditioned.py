@@ -18,20 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import CandidateScorer, fit_network
+from hindcast.policies.networks.settings import Network, Weights
+from hindcast.policies.offline.cloning import behaviour_cloning
+from hindcast.policies.offline.cloning.behaviour_cloning import cloning_learner, cloning_loss
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.losses import LossAt
+from hindcast.policies.training.minibatches import Batches
+from hindcast.policies.training.returns import standardised_to_go
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import RecipeError
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
-from policies.networks.settings import Network, Weights
-from policies.offline.cloning import behaviour_cloning
-from policies.offline.cloning.behaviour_cloning import cloning_learner, cloning_loss
-from policies.training.learner import Info, Learner, Task
-from policies.training.losses import LossAt
-from policies.training.minibatches import Batches
-from policies.training.returns import standardised_to_go
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def fold(network: Network, weights: Weights, target: float) -> Weights:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     if not config.network.hidden:
         raise RecipeError(
             "network: hidden is [], but a linear score adds the same term for the target return "

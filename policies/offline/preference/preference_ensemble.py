@@ -8,25 +8,31 @@ A log has a few hundred windows. The choice of those windows affects a scorer mo
 of pairs. Scores are linear in the weights, so the mean of the weights is the scorer of the mean of
 the scores: the ensemble is one checkpoint, and acts as fast as one scorer. Sources: Breiman,
 "Bagging Predictors", Machine Learning 1996; for the mean over steps see
-`policies.offline.preference.weight_averaging`.
+`hindcast.policies.offline.preference.weight_averaging`.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import CandidateScorer, fit_network
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.offline.preference import trajectory_preference as single
+from hindcast.policies.offline.preference.trajectory_preference import Ranking
+from hindcast.policies.offline.preference.weight_averaging import TailAverage, mean_weights
+from hindcast.policies.training.learner import (
+    LOWEST_LOSS,
+    Info,
+    Learner,
+    Task,
+    descend,
+    validation_of,
+)
+from hindcast.policies.training.minibatches import Batches
 from numpy.typing import NDArray
 from torch import nn
-
-from pipeline.errors import RecipeError
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
-from policies.networks.settings import Weights
-from policies.offline.preference import trajectory_preference as single
-from policies.offline.preference.trajectory_preference import Ranking
-from policies.offline.preference.weight_averaging import TailAverage, mean_weights
-from policies.training.learner import LOWEST_LOSS, Info, Learner, Task, descend, validation_of
-from policies.training.minibatches import Batches
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ def resampled(ranking: Ranking, rng: np.random.Generator) -> Ranking:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`.
+    """Return one training run, see `hindcast.policies.training.learner`.
 
     Raises RecipeError for a network with hidden layers.
     """

@@ -23,18 +23,21 @@ from typing import Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.candidate_scorer import (
+    CandidateScorer,
+    fit_network,
+    log_probabilities,
+)
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.training.learner import Info, Learner, Loss, Task, descent
+from hindcast.policies.training.minibatches import Batches
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, RecipeError, did_you_mean
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.spec import Spec
-from policies.networks.candidate_scorer import CandidateScorer, fit_network, log_probabilities
-from policies.networks.settings import Network, NetworkSettings
-from policies.training.learner import Info, Learner, Loss, Task, descent
-from policies.training.minibatches import Batches
 
 _VALIDATED: Final = 256  # pairs
 _VALIDATION_SEED: Final = 0  # draws the same pairs at every point of a curve
@@ -201,7 +204,7 @@ def pair_loss(
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     ranking = rank(task.decisions, task.spec, config)
     network = fit_network(task.decisions, task.spec, config.network)

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.settings import Weights
 from torch import nn
-
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.settings import Weights
 
 
 class TailAverage(nn.Module):

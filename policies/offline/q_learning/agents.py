@@ -16,7 +16,7 @@
 Q_target is a copy of Q, taken every `target_update_interval` steps. The paper of NFQ fits a network
 to convergence between two rounds of targets; here a round is one gradient step. qr_dqn_cql is the
 first of the two agents that Offline-LD trains on logs of job-shop scheduling, there over a graph
-network. `policies.offline.q_learning.masked_q` explains masks for quantiles.
+network. `hindcast.policies.offline.q_learning.masked_q` explains masks for quantiles.
 
 Sources: Mnih et al., "Human-level control through deep reinforcement learning", Nature 2015 (dqn);
 van Hasselt, Guez & Silver, "Deep Reinforcement Learning with Double Q-Learning", AAAI 2016;
@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from pipeline.settings.ranges import number
-from policies.training.learner import Learner, Task
-from policies.training.values import ValueSettings
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.training.learner import Learner, Task
+from hindcast.policies.training.values import ValueSettings
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class QLearning:
     Attributes:
         Config: The agent's settings.
         algorithm: Name of d3rlpy's config of the algorithm.
-        stacks: True if several runs can be one program (policies.offline.stacked_training).
+        stacks: True if several runs can be one program
+            (hindcast.policies.offline.stacked_training).
     """
 
     Config: type[ValueSettings]
@@ -100,7 +101,7 @@ class QLearning:
 
     def alike(self, config: Any) -> Hashable | None:
         """Return what the runs of a stack share; None for a run that cannot be stacked."""
-        from policies.offline.q_learning import double_dqn_stack
+        from hindcast.policies.offline.q_learning import double_dqn_stack
 
         if not self.stacks or not double_dqn_stack.stackable(config):
             return None
@@ -108,21 +109,23 @@ class QLearning:
 
     def stack(self, tasks: Sequence[Task], configs: Sequence[Any]) -> list[Learner]:
         """Return runs that take their steps together."""
-        from policies.offline.q_learning import double_dqn_stack
+        from hindcast.policies.offline.q_learning import double_dqn_stack
 
         return double_dqn_stack.learners(tasks, configs)
 
     def learner(self, task: Task, config: Any) -> Learner:
-        """Return one training run, see `policies.training.learner`.
+        """Return one training run, see `hindcast.policies.training.learner`.
 
         On a GPU, a run that can be stacked is a stack of one, if its log fits in the memory there.
         """
         if task.device.type != "cpu" and self.alike(config) is not None:
-            from policies.offline.q_learning.double_dqn_stack import fits
+            from hindcast.policies.offline.q_learning.double_dqn_stack import fits
 
             if fits(task, config):
                 return self.stack([task], [config])[0]
-        from policies.offline.q_learning.masked_q import q_learner  # silences d3rlpy's import
+        from hindcast.policies.offline.q_learning.masked_q import (
+            q_learner,  # silences d3rlpy's import
+        )
 
         from d3rlpy import algos  # isort: skip
 

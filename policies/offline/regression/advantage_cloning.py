@@ -5,7 +5,7 @@
 
 b are the logged probabilities of the best behaviours (`share` of the episodes). f are their
 advantages and `spread` is the deviation of f over their choices, both of
-`policies.offline.regression.advantages`.
+`hindcast.policies.offline.regression.advantages`.
 
 With an improvement of 0 this is behaviour cloning from whole distributions instead of single
 choices, so the scorer need not learn to separate exploration from intent. A larger improvement
@@ -22,19 +22,23 @@ from typing import Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import CandidateScorer, fit_network
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.offline.regression.advantage_regression import fit_maps, logs_of
+from hindcast.policies.offline.regression.advantages import (
+    AdvantageSettings,
+    Maps,
+    Solution,
+    fit_advantages,
+)
+from hindcast.policies.training.learner import Info, Learner, Task, descent
+from hindcast.policies.training.losses import drawn_loss, imitation_loss, spaced_loss
+from hindcast.policies.training.returns import best_behaviours, of_behaviours
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import CandidateScorer, fit_network
-from policies.networks.settings import NetworkSettings
-from policies.offline.regression.advantage_regression import fit_maps, logs_of
-from policies.offline.regression.advantages import AdvantageSettings, Maps, Solution, fit_advantages
-from policies.training.learner import Info, Learner, Task, descent
-from policies.training.losses import drawn_loss, imitation_loss, spaced_loss
-from policies.training.returns import best_behaviours, of_behaviours
 
 _VALIDATED: Final = 4096  # decisions
 _BLOCK: Final = 1 << 14  # decisions whose candidates are expanded at a time
@@ -90,7 +94,7 @@ def improved(
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`."""
+    """Return one training run, see `hindcast.policies.training.learner`."""
     if config.improvement < 0.0:
         raise RecipeError(f"improvement is {config.improvement}, expected 0 or more")
     if config.phi.rules not in ((), config.network.rules):

@@ -15,24 +15,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.simulation.spec import Spec
-from policies.networks.candidate_scorer import fit_network
-from policies.networks.features import fit_map
-from policies.networks.settings import NetworkSettings, Weights
-from policies.offline.regression.advantages import (
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.networks.features import fit_map
+from hindcast.policies.networks.settings import NetworkSettings, Weights
+from hindcast.policies.offline.regression.advantages import (
     AdvantageSettings,
     Maps,
     Solution,
     explained,
     fit_advantages,
 )
-from policies.training.episode_stream import Logs, log_of_decisions
-from policies.training.learner import Info, Learner, Task, nothing_to_validate
-from policies.training.returns import best_behaviours, of_behaviours
+from hindcast.policies.training.episode_stream import Logs, log_of_decisions
+from hindcast.policies.training.learner import Info, Learner, Task, nothing_to_validate
+from hindcast.policies.training.returns import best_behaviours, of_behaviours
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def fit_maps(decisions: Decisions, spec: Spec, logs: Logs, phi: NetworkSettings)
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`.
+    """Return one training run, see `hindcast.policies.training.learner`.
 
     Raises RecipeError for a network with hidden layers.
     """

@@ -11,7 +11,7 @@ One episode is one observation. All of its choices had the same weights, so no c
 single choices. A few hundred episodes were enough for 35 columns of `multicluster`. Values are
 limited because many draws do badly, and their outcomes are heavy-tailed.
 
-Source: see policies.offline.regression.surface.
+Source: see hindcast.policies.offline.regression.surface.
 """
 
 from dataclasses import dataclass, field
@@ -19,14 +19,13 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.spec import Spec
-from policies.heuristics.around import PREFIX, STRENGTH
-from policies.networks.settings import NetworkSettings, Weights, make_network
-from policies.offline.regression.surface import Array, surface_learner
-from policies.training.learner import Learner, Task
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.heuristics.around import PREFIX, STRENGTH
+from hindcast.policies.networks.settings import NetworkSettings, Weights, make_network
+from hindcast.policies.offline.regression.surface import Array, surface_learner
+from hindcast.policies.training.learner import Learner, Task
 
 _BEST: Final = 0.9  # quantile of the values whose negative is the lowest value
 _FLAT: Final = 0.5  # quantile of the curvatures that counts as the smallest
@@ -58,7 +57,7 @@ class Config:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`.
+    """Return one training run, see `hindcast.policies.training.learner`.
 
     Raises RecipeError without a rule, and DatasetError for a log without episodes around it.
     """

@@ -4,8 +4,8 @@
     coefficients    ridge regression of the outcomes on the design, (P,)
 
 The two agents differ in the policy that the weights belong to, in the design, and in how the
-maximum of the surface is found: policies.offline.regression.response_surface and
-policies.papers.prices.surface.
+maximum of the surface is found: hindcast.policies.offline.regression.response_surface and
+hindcast.policies.papers.prices.surface.
 
 Source: Box & Wilson, "On the Experimental Attainment of Optimum Conditions", JRSS B 1951; weights
 per episode as in Sehnke et al., "Parameter-exploring policy gradients", Neural Networks 2010.
@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from hindcast.policies.networks import AnyNetwork
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.training.learner import Info, Learner, nothing_to_validate
 from numpy.typing import NDArray
 from torch import nn
-
-from policies.networks import AnyNetwork
-from policies.networks.settings import Weights
-from policies.training.learner import Info, Learner, nothing_to_validate
 
 Array = NDArray[np.float64]
 Observations = tuple[Array, Array]  # design (E, P), outcomes (E,)

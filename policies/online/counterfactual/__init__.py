@@ -38,22 +38,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.online.choices import PolicyBatch, entropy, join, log_softmax, policy_batch
+from hindcast.policies.online.counterfactual.recent_buffer import RecentBuffer
+from hindcast.policies.online.counterfactual.rollouts import Counterfactuals, Rollouts, ask_episodes
+from hindcast.policies.online.decisions import places, subset
+from hindcast.policies.online.problem import Problem, Sampling, make_scorer
+from hindcast.policies.rollouts.play_on import Decider
+from hindcast.policies.training.learner import Info, Learner, descend, means
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.errors import unknown_name
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.policy import Heuristic
-from pipeline.simulation.seeds import generator
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.settings import Network, NetworkSettings, Weights
-from policies.online.choices import PolicyBatch, entropy, join, log_softmax, policy_batch
-from policies.online.counterfactual.recent_buffer import RecentBuffer
-from policies.online.counterfactual.rollouts import Counterfactuals, Rollouts, ask_episodes
-from policies.online.decisions import places, subset
-from policies.online.problem import Problem, Sampling, make_scorer
-from policies.rollouts.play_on import Decider
-from policies.training.learner import Info, Learner, descend, means
 
 Floats = NDArray[np.float64]
 
@@ -154,7 +153,7 @@ def learner(
 
 def find_guide(scenario: str, name: str) -> Heuristic | None:
     """Return the scenario's rule of that name, None for ""; raise UnknownName otherwise."""
-    from policies.heuristics import heuristics
+    from hindcast.policies.heuristics import heuristics
 
     known = heuristics(scenario)
     if name and name not in known:

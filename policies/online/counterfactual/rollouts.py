@@ -1,9 +1,9 @@
 """Episodes with rollouts of every candidate at some of their decisions.
 
 An episode is first played to its end. Some of its decisions are then drawn uniformly, early and
-late ones alike, and the episode is played again to roll them out (policies.rollouts.branches). No
-policy observes future arrivals, so over many windows the returns are unbiased samples of the
-candidates' values under the policy that continues.
+late ones alike, and the episode is played again to roll them out
+(hindcast.policies.rollouts.branches). No policy observes future arrivals, so over many windows the
+returns are unbiased samples of the candidates' values under the policy that continues.
 
 Source: Bertsekas, Tsitsiklis & Wu, "Rollout Algorithms for Combinatorial Optimization", Journal of
 Heuristics 1997.
@@ -14,21 +14,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.functions import cell
+from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.online.problem import Problem, Sampling
+from hindcast.policies.rollouts.branches import C_PLAYED, branch
+from hindcast.policies.rollouts.play_on import Decider, play_on
+from hindcast.policies.rollouts.trajectories import NetworkInputs, looked_of, make_looked_arrays
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.arrays import begin_episode, make_step_arrays
-from pipeline.simulation.functions import cell
-from pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
-from pipeline.simulation.rollout import Episode, finished_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from policies.online.problem import Problem, Sampling
-from policies.rollouts.branches import C_PLAYED, branch
-from policies.rollouts.play_on import Decider, play_on
-from policies.rollouts.trajectories import NetworkInputs, looked_of, make_looked_arrays
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 

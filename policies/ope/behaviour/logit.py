@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from policies.ope.behaviour.choice_sets import ChoiceSets
 
 Array = NDArray[np.float64]
 

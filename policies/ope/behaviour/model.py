@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.queue.instances import Log
+from hindcast.pipeline.storage.extras import installed
+from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
+from hindcast.policies.ope.behaviour.logit import Logit, fit_logit, log_probabilities
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.scenarios.queue.instances import Log
-from pipeline.storage.extras import installed
-from policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
-from policies.ope.behaviour.logit import Logit, fit_logit, log_probabilities
 
 Array = NDArray[np.float64]
 
@@ -149,7 +148,7 @@ def _model(sets: ChoiceSets, stop: int, start: int, clusters: str, seed: int) ->
 def _network(train: ChoiceSets, test: ChoiceSets, seed: int) -> Iterator[Score]:
     """Yield the test of the network if torch is installed."""
     if installed("torch"):
-        from policies.ope.behaviour.network import network_utilities
+        from hindcast.policies.ope.behaviour.network import network_utilities
 
         yield _score("network", network_utilities(train, test, seed), test, likely=True)
 

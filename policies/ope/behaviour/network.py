@@ -7,9 +7,8 @@ from typing import Final
 
 import numpy as np
 import torch
+from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets
 from numpy.typing import NDArray
-
-from policies.ope.behaviour.choice_sets import ChoiceSets
 
 Array = NDArray[np.float64]
 

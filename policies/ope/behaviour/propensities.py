@@ -15,13 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.ope.behaviour.choice_sets import choices_of_episodes, starting
+from hindcast.policies.ope.behaviour.logit import Logit, log_probabilities
+from hindcast.policies.ope.episodes import WholeEpisodes
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.simulation.spec import Spec
-from policies.ope.behaviour.choice_sets import choices_of_episodes, starting
-from policies.ope.behaviour.logit import Logit, log_probabilities
-from policies.ope.episodes import WholeEpisodes
 
 Array = NDArray[np.float64]
 

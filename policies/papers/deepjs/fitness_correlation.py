@@ -21,17 +21,16 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.selection import ranks
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network
+from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 from numpy.typing import NDArray
-
-from pipeline.errors import InputError
-from pipeline.estimators.selection import ranks
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network
-from policies.rollouts.trajectories import network_inputs, sample_trajectory
 
 Floats = NDArray[np.float64]
 _DECISIONS: Final = 200  # per window, evenly spaced

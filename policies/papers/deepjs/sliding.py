@@ -18,23 +18,22 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import Recipe
-from pipeline.recipes.settings import read_settings
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import plays_episodes, run_episode
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.seeds import generator
-from pipeline.simulation.spec import Spec
-from pipeline.storage.run_files import step_folder
-from policies.networks.checkpoint import load_policy, read_description
-from policies.networks.policy import LearnedPolicy
-from policies.online.problem import Sampling
-from policies.rollouts.trajectories import sample_trajectory
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.run_files import step_folder
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.online.problem import Sampling
+from hindcast.policies.rollouts.trajectories import sample_trajectory
 
 _DRAWS: Final = 12
 COLUMNS: Final = ("window", "step", "policy", "draws", "value")

@@ -20,7 +20,8 @@ function of the value that is learned:
     logarithm      sign(value) log(1 + |value| / .1), then standardised; the mean of a logarithm is
                    not the logarithm of a mean, but no single episode dominates the loss
 
-Source: Liu et al., see pipeline.scenarios.multicluster: section IV-C and algorithm 1. The paper
+Source: Liu et al., see hindcast.pipeline.scenarios.multicluster: section IV-C and algorithm 1. The
+    paper
 states neither step size nor activation nor scale; those are ours, and so are the constants that
 standardise inputs. Difference from the paper: whole episodes leave the replay, not single rows.
 """
@@ -32,29 +33,35 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from pipeline.errors import RecipeError, unknown_name
-from pipeline.scenarios.multicluster.features import MOMENT
-from pipeline.scenarios.multicluster.layout import APPLICATIONS
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.scenario import Instance
-from pipeline.simulation.seeds import generator
-from policies.heuristics.multicluster import HEURISTICS
-from policies.networks.settings import Weights
-from policies.online.problem import Problem
-from policies.papers.liu.imitation import imitator
-from policies.papers.liu.network import (
+from hindcast.pipeline.errors import RecipeError, unknown_name
+from hindcast.pipeline.scenarios.multicluster.features import MOMENT
+from hindcast.pipeline.scenarios.multicluster.layout import APPLICATIONS
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.heuristics.multicluster import HEURISTICS
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.online.problem import Problem
+from hindcast.policies.papers.liu.imitation import imitator
+from hindcast.policies.papers.liu.network import (
     ClustersNetwork,
     ClustersPolicy,
     ClustersSettings,
     clusters_network,
 )
-from policies.papers.liu.replay import EpisodeReplay
-from policies.papers.liu.rollouts import GREEDY, GUIDED, RANDOM, Exploring, Valued, play_valued
-from policies.papers.liu.torch_network import make_value_network, weights_of
-from policies.training.learner import Criterion, Info, Learner, descend
+from hindcast.policies.papers.liu.replay import EpisodeReplay
+from hindcast.policies.papers.liu.rollouts import (
+    GREEDY,
+    GUIDED,
+    RANDOM,
+    Exploring,
+    Valued,
+    play_valued,
+)
+from hindcast.policies.papers.liu.torch_network import make_value_network, weights_of
+from hindcast.policies.training.learner import Criterion, Info, Learner, descend
+from numpy.typing import NDArray
+from torch import Tensor
 
 _FITTED_WINDOWS = 16
 _VALIDATED = 50  # windows, at most

@@ -7,21 +7,20 @@
 
 Rows of one application are usually adjacent in an observation. If they are not, the application is
 computed again, with the same scores. About half of the outputs of a ReLU are zero; the next layer
-skips them. `flat` is laid out as in `policies.networks.forward`: each bias (out,) before its weight
-(in, out), and in layer 0 the application before the moment.
+skips them. `flat` is laid out as in `hindcast.policies.networks.forward`: each bias (out,) before
+its weight (in, out), and in layer 0 the application before the moment.
 """
 
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from hindcast.pipeline.simulation.arrays import named
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.policies.networks.arithmetic import dot4, fma
+from hindcast.policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
+from hindcast.policies.networks.forward import add_product
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.simulation.arrays import named
-from pipeline.simulation.kernel import FLOATS, INTS, compiled
-from policies.networks.arithmetic import dot4, fma
-from policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
-from policies.networks.forward import add_product
 
 _FUSED: Final = {"contract"}  # fused multiply-add; nothing is reordered
 

@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.candidate_scorer import FILL
+from hindcast.policies.online.imitation import Steps, cloning
+from hindcast.policies.papers.liu.network import CLUSTER, ClustersNetwork
+from hindcast.policies.papers.liu.torch_network import make_value_network, weights_of
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.losses import LossAt, tilted_loss
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.simulation.seeds import generator
-from policies.networks.candidate_scorer import FILL
-from policies.online.imitation import Steps, cloning
-from policies.papers.liu.network import CLUSTER, ClustersNetwork
-from policies.papers.liu.torch_network import make_value_network, weights_of
-from policies.training.learner import Info, Learner, Task
-from policies.training.losses import LossAt, tilted_loss
 
 _STEPS = Steps(minibatch=128, learning_rate=1e-3, validated=1024)
 
@@ -32,7 +31,7 @@ def imitator(
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """Return the learner of an imitation before play, see policies.online.imitation."""
+    """Return the learner of an imitation before play, see hindcast.policies.online.imitation."""
     rng = generator(task.seed, "imitation weights")
     scorer = make_value_network(network, None, rng).to(task.device)
     place = [f.name for f in task.spec.candidates].index(CLUSTER)

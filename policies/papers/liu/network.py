@@ -23,18 +23,17 @@ from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError, HindcastError
+from hindcast.pipeline.settings.ranges import number
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.policy import Heuristic, Reading
+from hindcast.policies.networks import Architecture, Features
+from hindcast.policies.networks.features import columns_of, fit_map
+from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Weights, dense
+from hindcast.policies.papers.liu.forward import ClustersArrays, score_pairs
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError, HindcastError
-from pipeline.settings.ranges import number
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.policy import Heuristic, Reading
-from policies.networks import Architecture, Features
-from policies.networks.features import columns_of, fit_map
-from policies.networks.fixed import FixedNetwork, FixedSettings
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Weights, dense
-from policies.papers.liu.forward import ClustersArrays, score_pairs
 
 APPLICATION: Final = (
     "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",
@@ -74,7 +73,7 @@ class ClustersSettings(FixedSettings):
 
 @dataclass(frozen=True)
 class ClustersNetwork(FixedNetwork[ClustersSettings]):
-    """Network without its weights; implements policies.networks.settings.Network.
+    """Network without its weights; implements hindcast.policies.networks.settings.Network.
 
     Attributes:
         candidates: Map of the 14 features of an application.

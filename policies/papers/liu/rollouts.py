@@ -14,21 +14,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation import kernel
+from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
+from hindcast.pipeline.simulation.rollout import Episode, finished_episode, values_of
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.uncounted import uncounted
+from hindcast.policies.networks.features import expand_row
+from hindcast.policies.papers.liu.forward import CLUSTERS, score_pairs
+from hindcast.policies.papers.liu.network import ClustersPolicy
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.simulation import kernel
-from pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
-from pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
-from pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
-from pipeline.simulation.rollout import Episode, finished_episode, values_of
-from pipeline.simulation.scenario import Instance, Scenario
-from pipeline.simulation.spec import Spec
-from pipeline.simulation.uncounted import uncounted
-from policies.networks.features import expand_row
-from policies.papers.liu.forward import CLUSTERS, score_pairs
-from policies.papers.liu.network import ClustersPolicy
 
 GREEDY: Final = 0  # kinds of choices
 RANDOM: Final = 1

@@ -1,13 +1,12 @@
-"""Torch version of the network of policies.papers.liu.network, for learning."""
+"""Torch version of the network of hindcast.policies.papers.liu.network, for learning."""
 
 from itertools import pairwise
 
 import numpy as np
 import torch
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.papers.liu.network import ClustersNetwork
 from torch import nn
-
-from policies.networks.settings import Weights
-from policies.papers.liu.network import ClustersNetwork
 
 
 def make_value_network(

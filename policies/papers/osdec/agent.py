@@ -2,7 +2,7 @@
 
     action      one score per startable job, drawn once per slot from N(mean, deviation); the jobs
                 start in order of score until one does not fit
-                (pipeline.scenarios.deferrable.slotwise)
+                (hindcast.pipeline.scenarios.deferrable.slotwise)
     gain        clipped (ppo), or advantage * log-density (reinforce); the density covers the
                 scores of the startable jobs
     advantage   generalised advantage estimation over slots (ppo), or return to go minus the mean
@@ -28,23 +28,26 @@ from typing import Literal
 
 import numpy as np
 import torch
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.scenarios.deferrable.slotwise import Slots
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.statistics.returns import returns_to_go
+from hindcast.policies.networks.features import fit_map
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.online.advantages import advantages, gae
+from hindcast.policies.online.ppo import clipped_gain, divergence
+from hindcast.policies.online.problem import Problem, Sampling
+from hindcast.policies.papers.osdec.imitation import imitator
+from hindcast.policies.papers.osdec.network import (
+    SlotScoresNetwork,
+    SlotScoresSettings,
+    slot_scores_network,
+)
+from hindcast.policies.papers.osdec.rollouts import Floats, SlotTraces, play_greedily, play_slots
+from hindcast.policies.papers.osdec.torch_network import SlotNetwork
+from hindcast.policies.training.learner import Criterion, Info, Learner
 from torch import Tensor, nn
-
-from pipeline.errors import RecipeError
-from pipeline.scenarios.deferrable.slotwise import Slots
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.seeds import generator
-from pipeline.statistics.returns import returns_to_go
-from policies.networks.features import fit_map
-from policies.networks.settings import Weights
-from policies.online.advantages import advantages, gae
-from policies.online.ppo import clipped_gain, divergence
-from policies.online.problem import Problem, Sampling
-from policies.papers.osdec.imitation import imitator
-from policies.papers.osdec.network import SlotScoresNetwork, SlotScoresSettings, slot_scores_network
-from policies.papers.osdec.rollouts import Floats, SlotTraces, play_greedily, play_slots
-from policies.papers.osdec.torch_network import SlotNetwork
-from policies.training.learner import Criterion, Info, Learner
 
 _FITTED_WINDOWS = 16
 _VALIDATED = 50

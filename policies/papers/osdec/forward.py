@@ -6,30 +6,29 @@
                        -> embed -> attention, norm, ... -> layer      one score per job
 
 A slot is scored alone, in loops of a fixed order, so a score does not depend on what else is asked.
-`flat` is laid out as in `policies.networks.forward`: each bias (out,) before its weight (in, out),
-in the order of reading.
+`flat` is laid out as in `hindcast.policies.networks.forward`: each bias (out,) before its weight
+(in, out), in the order of reading.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from pipeline.simulation.arrays import named
-from pipeline.simulation.kernel import FLOATS, compiled
-from policies.networks.arithmetic import tanh32
-from policies.networks.features import INPUTS, MAP_MEMBERS, ROWS, expand_row
-from policies.networks.forward import add_product, normalise
-from policies.networks.settings import Weights
-from policies.papers.osdec.network import (
+from hindcast.pipeline.simulation.arrays import named
+from hindcast.pipeline.simulation.kernel import FLOATS, compiled
+from hindcast.policies.networks.arithmetic import tanh32
+from hindcast.policies.networks.features import INPUTS, MAP_MEMBERS, ROWS, expand_row
+from hindcast.policies.networks.forward import add_product, normalise
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.papers.osdec.network import (
     HIGH,
     LOW,
     RECURRENT,
     SlotScoresNetwork,
     SlotScoresSettings,
 )
+from numba import types
+from numpy.typing import NDArray
 
 MLP: Final = 0
 POINTER: Final = 1

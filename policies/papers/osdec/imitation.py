@@ -33,21 +33,20 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.scenarios.deferrable.features import ROW
+from hindcast.pipeline.scenarios.deferrable.slotwise import begun_slots, waiting_jobs
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.candidate_scorer import FILL
+from hindcast.policies.online.imitation import Steps, cloning
+from hindcast.policies.papers.osdec.network import SlotScoresNetwork
+from hindcast.policies.papers.osdec.rollouts import look
+from hindcast.policies.papers.osdec.torch_network import SlotNetwork
+from hindcast.policies.training.learner import Info, Learner, Task
+from hindcast.policies.training.losses import LossAt, tilted_loss
 from numpy.typing import NDArray
 from torch import Tensor
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError
-from pipeline.scenarios.deferrable.features import ROW
-from pipeline.scenarios.deferrable.slotwise import begun_slots, waiting_jobs
-from pipeline.simulation.seeds import generator
-from policies.networks.candidate_scorer import FILL
-from policies.online.imitation import Steps, cloning
-from policies.papers.osdec.network import SlotScoresNetwork
-from policies.papers.osdec.rollouts import look
-from policies.papers.osdec.torch_network import SlotNetwork
-from policies.training.learner import Info, Learner, Task
-from policies.training.losses import LossAt, tilted_loss
 
 TEMPERATURE: Final = 0.2
 _STEPS: Final = Steps(minibatch=128, learning_rate=5e-3, validated=1024)
@@ -61,7 +60,7 @@ def imitator(
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """Return the learner of an imitation before play, see policies.online.imitation.
+    """Return the learner of an imitation before play, see hindcast.policies.online.imitation.
 
     Decisions are whole observations. Raises DatasetError if no scores can imitate any of them.
     """

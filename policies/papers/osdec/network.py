@@ -1,6 +1,6 @@
 """Architecture of the OSDEC networks, which score all jobs of a slot of `deferrable` at once.
 
-policies.papers.osdec.policy acts with these networks; torch_network learns them.
+hindcast.policies.papers.osdec.policy acts with these networks; torch_network learns them.
 
     row         9 features of a job, 3 of the moment, and the outputs of the auxiliary module; the
                 first `rows` rows are read: startable jobs, then running, then future ones by time
@@ -28,16 +28,15 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.scenarios.deferrable import features as deferrable
+from hindcast.pipeline.scenarios.deferrable.layout import HISTORY
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.policies.networks import Features
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
+from hindcast.policies.networks.settings import dense
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError
-from pipeline.scenarios.deferrable import features as deferrable
-from pipeline.scenarios.deferrable.layout import HISTORY
-from pipeline.settings.ranges import check_ranges, number
-from policies.networks import Features
-from policies.networks.features import unscaled_map
-from policies.networks.fixed import FixedNetwork, FixedSettings
-from policies.networks.settings import dense
 
 ROW: Final = (
     "cores", "duration", "until_earliest", "until_latest", "since_submission", "remaining",
@@ -94,7 +93,7 @@ class SlotScoresSettings(FixedSettings):
 
 @dataclass(frozen=True)
 class SlotScoresNetwork(FixedNetwork[SlotScoresSettings]):
-    """Network without its weights; implements policies.networks.settings.Network."""
+    """Network without its weights; implements hindcast.policies.networks.settings.Network."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

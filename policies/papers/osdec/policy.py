@@ -1,30 +1,29 @@
-"""Policy that acts with an OSDEC network (policies.papers.osdec.network), without torch.
+"""Policy that acts with an OSDEC network (hindcast.policies.papers.osdec.network), without torch.
 
 The scores of a slot depend on the state at its beginning. At a later decision of the slot the
-policy undoes the starts made so far (pipeline.scenarios.deferrable.slotwise) and scores that state
-again. Decision by decision it therefore starts the same jobs as one action of the paper would,
-without any memory between decisions.
+policy undoes the starts made so far (hindcast.pipeline.scenarios.deferrable.slotwise) and scores
+that state again. Decision by decision it therefore starts the same jobs as one action of the paper
+would, without any memory between decisions.
 """
 
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pipeline.errors import HindcastError
-from pipeline.scenarios.deferrable.features import MOMENT, ROW
-from pipeline.scenarios.deferrable.layout import HISTORY, LAGS
-from pipeline.simulation.kernel import Compiled
-from pipeline.simulation.policy import Reading
-from policies.networks import Architecture, Features
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Weights
-from policies.papers.osdec.network import (
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.deferrable.layout import HISTORY, LAGS
+from hindcast.pipeline.simulation.kernel import Compiled
+from hindcast.pipeline.simulation.policy import Reading
+from hindcast.policies.networks import Architecture, Features
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.papers.osdec.network import (
     BEYOND,
     SlotScoresNetwork,
     SlotScoresSettings,
     slot_scores_network,
 )
+from numpy.typing import NDArray
 
 _Row = NDArray[np.float32]
 
@@ -44,9 +43,9 @@ class SlotScoresPolicy(LearnedPolicy):
         features_candidates: Features,
     ) -> None:
         # Compiled when a policy is made, not when checkpoints are only inspected.
-        from pipeline.scenarios.deferrable.slotwise import begin_of_slot, waiting_jobs
-        from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
-        from policies.papers.osdec.forward import slot_arrays, slot_means
+        from hindcast.pipeline.scenarios.deferrable.slotwise import begin_of_slot, waiting_jobs
+        from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
+        from hindcast.policies.papers.osdec.forward import slot_arrays, slot_means
 
         self._stop: Compiled = stop_at_misfit
         self._begin: Compiled = begin_of_slot

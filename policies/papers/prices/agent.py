@@ -1,10 +1,10 @@
 """CMA-ES of the prices of coming slots: an agent for `deferrable` that is not from a paper.
 
-An individual is a set of weights of policies.papers.prices.network. Its fitness is the mean return
-of the knapsack with these weights over the windows of the iteration, which all individuals play.
-Credit goes to weights rather than to single decisions, since the jobs that decisions start compete
-for the same cores. A dozen weights need a few dozen generations. policies.online.evolution
-describes the search distribution and its update.
+An individual is a set of weights of hindcast.policies.papers.prices.network. Its fitness is the
+mean return of the knapsack with these weights over the windows of the iteration, which all
+individuals play. Credit goes to weights rather than to single decisions, since the jobs that
+decisions start compete for the same cores. A dozen weights need a few dozen generations.
+hindcast.policies.online.evolution describes the search distribution and its update.
 
 `sampling.trajectories` is the number of individuals; `baseline`, `normalise` and `discount` are not
 used.
@@ -16,20 +16,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-
-from pipeline.errors import RecipeError
-from pipeline.settings.ranges import check_ranges, number
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Episode, run_episode
-from pipeline.simulation.seeds import generator
-from policies.heuristics.prices import WEIGHTS, score_by_prices
-from policies.networks.features import fit_map
-from policies.networks.settings import Weights
-from policies.online.evolution import Distribution, Vector, as_weights
-from policies.online.problem import Problem, Sampling
-from policies.papers.prices.imitation import imitator
-from policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
-from policies.training.learner import Criterion, Info, Learner
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import Episode, run_episode
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.heuristics.prices import WEIGHTS, score_by_prices
+from hindcast.policies.networks.features import fit_map
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.online.evolution import Distribution, Vector, as_weights
+from hindcast.policies.online.problem import Problem, Sampling
+from hindcast.policies.papers.prices.imitation import imitator
+from hindcast.policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
+from hindcast.policies.training.learner import Criterion, Info, Learner
 
 _FITTED = 16  # windows, at most
 _VALIDATED = 50

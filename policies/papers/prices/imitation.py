@@ -4,8 +4,9 @@
                knapsack would still start in this slot, or of the close if it would start none
 
 A dozen weights of an exact knapsack have no gradient and need none. The search is that of
-policies.online.evolution, started at zero, with a fitness that needs no simulator. All individuals
-of a generation are evaluated on the same minibatch, and each generation draws another one.
+hindcast.policies.online.evolution, started at zero, with a fitness that needs no simulator. All
+individuals of a generation are evaluated on the same minibatch, and each generation draws another
+one.
 
 The order in which the jobs of a slot are started has no effect, so the fitness ignores it: at every
 decision, the set of jobs still to be started has to be right. A set that is too small lacks the job
@@ -22,18 +23,17 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.scenarios.deferrable.features import ROW
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.heuristics.prices import WEIGHTS, score_by_prices
+from hindcast.policies.online.evolution import Distribution, Vector, as_weights
+from hindcast.policies.papers.prices.network import PricesNetwork, require_observations
+from hindcast.policies.training.learner import Criterion, Info, Learner, Task
+from hindcast.policies.training.minibatches import draw_rows, spaced_rows
 from numba import types
 from numpy.typing import NDArray
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.scenarios.deferrable.features import ROW
-from pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
-from pipeline.simulation.seeds import generator
-from policies.heuristics.prices import WEIGHTS, score_by_prices
-from policies.online.evolution import Distribution, Vector, as_weights
-from policies.papers.prices.network import PricesNetwork, require_observations
-from policies.training.learner import Criterion, Info, Learner, Task
-from policies.training.minibatches import draw_rows, spaced_rows
 
 RIDGE: Final = 1e-4
 GENERATIONS: Final = 100  # maximal number; agreement stopped improving after 40
@@ -55,7 +55,7 @@ def imitator(
     shown: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
-    """Return the learner of an imitation before play, see policies.online.imitation.
+    """Return the learner of an imitation before play, see hindcast.policies.online.imitation.
 
     Decisions are whole observations; a step is a generation.
     """

@@ -1,8 +1,8 @@
 """Policy of `deferrable` that solves an exact knapsack with learned prices of coming slots.
 
 In every slot, the set of startable jobs with the highest total value that fits into the free cores
-is started. The formulas are those of policies.heuristics.prices; 12 weights are learned, the rest
-is arithmetic of the scenario.
+is started. The formulas are those of hindcast.policies.heuristics.prices; 12 weights are learned,
+the rest is arithmetic of the scenario.
 
 Every job pays 1 per core-slot, so the price of a core-slot corresponds to its multiplier in a
 Lagrangian relaxation of the offline problem: 1 where demand is certain, 0 where capacity is left
@@ -16,20 +16,19 @@ from functools import cache, cached_property
 from typing import Final, Literal
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError, HindcastError
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.features import CANDIDATES, ROW, context_features
+from hindcast.pipeline.simulation.policy import Reading
+from hindcast.policies.heuristics.prices import PRICE_INPUTS, WAIT_INPUTS, score_by_prices
+from hindcast.policies.networks import Architecture, Features
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
+from hindcast.policies.networks.limits import Limits, limits_of
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.papers.osdec.network import check_deferrable
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError, HindcastError
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.scenarios.deferrable.features import CANDIDATES, ROW, context_features
-from pipeline.simulation.policy import Reading
-from policies.heuristics.prices import PRICE_INPUTS, WAIT_INPUTS, score_by_prices
-from policies.networks import Architecture, Features
-from policies.networks.features import unscaled_map
-from policies.networks.fixed import FixedNetwork, FixedSettings
-from policies.networks.limits import Limits, limits_of
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Weights
-from policies.papers.osdec.network import check_deferrable
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@
 
 One episode is one observation. All of its decisions had the same prices, so no credit is assigned
 to single decisions. The surface has 91 coefficients: 2,000 episodes gave prices that are hardly
-better than the best rule, 4,000 gave a third of what playing finds (policies.papers.prices.agent).
+better than the best rule, 4,000 gave a third of what playing finds
+(hindcast.policies.papers.prices.agent).
 
-Source: see policies.offline.regression.surface. The agent is ours.
+Source: see hindcast.policies.offline.regression.surface. The agent is ours.
 """
 
 from dataclasses import dataclass, replace
@@ -17,17 +18,16 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError
-from pipeline.settings.ranges import check_ranges, number
-from policies.heuristics.prices import RANDOM_PRICES, STEP, WEIGHTS
-from policies.networks.features import fit_map
-from policies.networks.settings import Weights
-from policies.offline.regression.surface import Array, surface_learner
-from policies.online.evolution import as_weights
-from policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
-from policies.training.learner import Learner, Task
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.policies.heuristics.prices import RANDOM_PRICES, STEP, WEIGHTS
+from hindcast.policies.networks.features import fit_map
+from hindcast.policies.networks.settings import Weights
+from hindcast.policies.offline.regression.surface import Array, surface_learner
+from hindcast.policies.online.evolution import as_weights
+from hindcast.policies.papers.prices.network import PricesNetwork, PricesSettings, prices_network
+from hindcast.policies.training.learner import Learner, Task
 
 _PAIRS: Final = np.triu_indices(WEIGHTS)
 _COEFFICIENTS: Final = 1 + WEIGHTS + len(_PAIRS[0])
@@ -51,7 +51,7 @@ class Config:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return one training run, see `policies.training.learner`.
+    """Return one training run, see `hindcast.policies.training.learner`.
 
     Raises DatasetError for a log without episodes of random_prices.
     """

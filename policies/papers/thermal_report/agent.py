@@ -3,9 +3,9 @@
     y     = r + gamma * max over the feasible i of Q_target(s')_i
     loss  = mean (y - Q(s)_choice)^2 + l1 * |theta|_1 + l2 * |theta|_2^2
 
-with the network of `policies.papers.thermal_report.network`, RMSProp, uniform minibatches of logged
-transitions, and a target network that is replaced every `target_update_interval` steps. Source: L.
-Dong, "Solution on Data Center Job Scheduling Problem", 2018, section III.
+with the network of `hindcast.policies.papers.thermal_report.network`, RMSProp, uniform minibatches
+of logged transitions, and a target network that is replaced every `target_update_interval` steps.
+Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018, section III.
 
 Differences from the report, whose code does not learn: the report's target network is never read,
 its Q and its target are masked by different actions, its regulariser is never optimised, its
@@ -21,24 +21,23 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, linear
-
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError
-from pipeline.settings.ranges import number
-from policies.networks.candidate_scorer import FILL, WeightedModule
-from policies.papers.thermal_report.network import (
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.settings.ranges import number
+from hindcast.policies.networks.candidate_scorer import FILL, WeightedModule
+from hindcast.policies.papers.thermal_report.network import (
     LEAK,
     NUMBER,
     ServersNetwork,
     ServersSettings,
     servers_network,
 )
-from policies.training.learner import Info, Learner, Task, descend, nothing_to_validate
-from policies.training.minibatches import draw_rows, spaced_rows
-from policies.training.values import reward_scale
+from hindcast.policies.training.learner import Info, Learner, Task, descend, nothing_to_validate
+from hindcast.policies.training.minibatches import draw_rows, spaced_rows
+from hindcast.policies.training.values import reward_scale
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, linear
 
 _VALIDATED: Final = 1024  # transitions
 
@@ -103,7 +102,7 @@ class _Log:
 
 
 def learner(task: Task, config: Config) -> Learner:
-    """Return the learner of one training run, see `policies.training.learner`.
+    """Return the learner of one training run, see `hindcast.policies.training.learner`.
 
     Raises DatasetError if decisions do not all show the same servers.
     """

@@ -13,7 +13,7 @@ Efficiency is usage per energy, 1 for a server that is off. All are those before
 Source: L. Dong, "Solution on Data Center Job Scheduling Problem", 2018, Figures 7 and 8.
 
 Difference from the report: its states contain the logged decision, see
-`policies.papers.thermal_report.agent`.
+`hindcast.policies.papers.thermal_report.agent`.
 """
 
 from pathlib import Path
@@ -21,17 +21,16 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.scenarios.thermal.features import ROW
+from hindcast.pipeline.scenarios.thermal.instances import POSITIONS, efficiency
+from hindcast.pipeline.storage.run_files import CHECKPOINTS
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.networks.policy import LearnedPolicy
 from numpy.typing import NDArray
-
-from pipeline.dataset import Dataset
-from pipeline.dataset.decisions import Decisions
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, InputError
-from pipeline.scenarios.thermal.features import ROW
-from pipeline.scenarios.thermal.instances import POSITIONS, efficiency
-from pipeline.storage.run_files import CHECKPOINTS
-from policies.networks.checkpoint import load_policy
-from policies.networks.policy import LearnedPolicy
 
 SCENARIO: Final = "thermal"
 QUANTITIES: Final = ("usage", "efficiency", "distance")

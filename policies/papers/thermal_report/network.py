@@ -16,16 +16,15 @@ from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
+from hindcast.pipeline.errors import DatasetError, HindcastError
+from hindcast.pipeline.settings.ranges import ranged
+from hindcast.pipeline.simulation.policy import Reading
+from hindcast.policies.networks import Architecture, Features
+from hindcast.policies.networks.features import columns_of, fit_map
+from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import dense
 from numpy.typing import NDArray
-
-from pipeline.errors import DatasetError, HindcastError
-from pipeline.settings.ranges import ranged
-from pipeline.simulation.policy import Reading
-from policies.networks import Architecture, Features
-from policies.networks.features import columns_of, fit_map
-from policies.networks.fixed import FixedNetwork, FixedSettings
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import dense
 
 SERVER: Final = ("capacity", "x", "y", "usage", "energy", "heat")
 JOB: Final = ("submit", "deadline", "process", "resources", "total_heat")
@@ -55,7 +54,7 @@ class ServersSettings(FixedSettings):
 
 @dataclass(frozen=True)
 class ServersNetwork(FixedNetwork[ServersSettings]):
-    """Network without its weights; implements policies.networks.settings.Network."""
+    """Network without its weights; implements hindcast.policies.networks.settings.Network."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -17,12 +17,11 @@ import venv
 from pathlib import Path
 
 import polars as pl
-
-from pipeline.building.build import build
-from pipeline.dataset import open as open_dataset
-from pipeline.exports import export
-from pipeline.recipes.loading import load_recipe
-from policies.registry import behaviours
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset import open as open_dataset
+from hindcast.pipeline.exports import export
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.policies.registry import behaviours
 
 CLIENTS = ("datasets", "polars", "duckdb", "mlcroissant", "minari[hdf5]", "pillow", "gymnasium")
 # The second differs from the first in its seed only.

@@ -4,11 +4,10 @@ import json
 
 import polars as pl
 import pytest
-
-from flows.papers import OUT, Setting
-from flows.papers import deepjs as paper
-from pipeline.errors import DatasetError
-from pipeline.papers.published import number, published
+from hindcast.flows.papers import OUT, Setting
+from hindcast.flows.papers import deepjs as paper
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers.published import number, published
 
 FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 WINDOWS = 40

@@ -6,10 +6,9 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-
-from flows.papers import OUT, Setting, deeprm
-from flows.papers.deeprm import commands as protocol
-from flows.papers.deeprm.files import (
+from hindcast.flows.papers import OUT, Setting, deeprm
+from hindcast.flows.papers.deeprm import commands as protocol
+from hindcast.flows.papers.deeprm.files import (
     AGENT,
     DRAWING,
     NATURAL,
@@ -20,10 +19,10 @@ from flows.papers.deeprm.files import (
     read_curve,
     tenths,
 )
-from flows.parser import parse
-from pipeline.errors import DatasetError
-from pipeline.papers.folder import read_results, write_results
-from pipeline.papers.published import number, published
+from hindcast.flows.parser import parse
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers.folder import read_results, write_results
+from hindcast.pipeline.papers.published import number, published
 
 FULL = Setting((0, 1, 2, 3, 4))
 QUICK = Setting((0, 1), quick=True)

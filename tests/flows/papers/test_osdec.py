@@ -5,13 +5,12 @@ import json
 
 import polars as pl
 import pytest
-
-from flows.papers import Setting
-from flows.papers import osdec as paper
-from flows.papers.osdec import commands as protocol
-from pipeline.errors import DatasetError
-from pipeline.papers.published import number, published
-from pipeline.recipes.loading import load_recipe
+from hindcast.flows.papers import Setting
+from hindcast.flows.papers import osdec as paper
+from hindcast.flows.papers.osdec import commands as protocol
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.recipes.loading import load_recipe
 
 FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 WINDOWS = 12

@@ -3,11 +3,10 @@
 import re
 
 import pytest
-
-from flows.papers import OUT, PAPERS, Setting, find
-from flows.parser import parse
-from flows.runs.reproduce import reads
-from pipeline.errors import InputError
+from hindcast.flows.papers import OUT, PAPERS, Setting, find
+from hindcast.flows.parser import parse
+from hindcast.flows.runs.reproduce import reads
+from hindcast.pipeline.errors import InputError
 
 FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 CHECKPOINT = re.compile("/(best|delivered)$")

@@ -6,15 +6,20 @@ import math
 
 import polars as pl
 import pytest
-
-from flows.papers import OUT, Setting
-from flows.papers import rlscheduler as paper
-from flows.papers.rlscheduler import commands as protocol
-from flows.papers.rlscheduler.files import AGENT, OFFLINE, ONLINE, VALIDATION, read_calibration
-from flows.parser import parse
-from pipeline.calibration.rlscheduler_published import SETTINGS
-from pipeline.errors import DatasetError, InputError
-from pipeline.papers.published import number, published
+from hindcast.flows.papers import OUT, Setting
+from hindcast.flows.papers import rlscheduler as paper
+from hindcast.flows.papers.rlscheduler import commands as protocol
+from hindcast.flows.papers.rlscheduler.files import (
+    AGENT,
+    OFFLINE,
+    ONLINE,
+    VALIDATION,
+    read_calibration,
+)
+from hindcast.flows.parser import parse
+from hindcast.pipeline.calibration.rlscheduler_published import SETTINGS
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.papers.published import number, published
 
 FULL = Setting((0, 1, 2, 3, 4))
 QUICK = Setting((0, 1, 2, 3, 4), quick=True)

@@ -6,15 +6,14 @@ import shutil
 
 import polars as pl
 import pytest
-
-from flows.papers import OUT, Setting
-from flows.papers import thermal as paper
-from flows.papers.thermal.texts import MEASURED, QUANTITIES, RULES, SETTINGS, WHICH
-from pipeline.calibration.thermal import calibrate
-from pipeline.errors import DatasetError, HindcastError
-from pipeline.papers.published import number, published
-from pipeline.papers.results import CLAIM, FIGURE, TABLE
-from policies.papers.thermal_report.choices import COLUMNS
+from hindcast.flows.papers import OUT, Setting
+from hindcast.flows.papers import thermal as paper
+from hindcast.flows.papers.thermal.texts import MEASURED, QUANTITIES, RULES, SETTINGS, WHICH
+from hindcast.pipeline.calibration.thermal import calibrate
+from hindcast.pipeline.errors import DatasetError, HindcastError
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE
+from hindcast.policies.papers.thermal_report.choices import COLUMNS
 
 FULL, QUICK = Setting((0, 1, 2, 3, 4)), Setting((0, 1), quick=True)
 WINDOWS, STEPS, MINIBATCHES = 5, (50, 100), 4

@@ -8,17 +8,16 @@ import shutil
 
 import polars as pl
 import pytest
-
-from flows.papers import OUT, Setting
-from flows.papers import timecritical as paper
-from flows.papers.timecritical import commands as protocol
-from flows.papers.timecritical import figures, tables
-from flows.parser import parse
-from pipeline.calibration.multicluster_scores import comparisons
-from pipeline.errors import DatasetError
-from pipeline.papers.published import number, published
-from pipeline.papers.results import CLAIM, FIGURE, TABLE
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.flows.papers import OUT, Setting
+from hindcast.flows.papers import timecritical as paper
+from hindcast.flows.papers.timecritical import commands as protocol
+from hindcast.flows.papers.timecritical import figures, tables
+from hindcast.flows.parser import parse
+from hindcast.pipeline.calibration.multicluster_scores import comparisons
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers.published import number, published
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
 
 FULL = Setting((0, 1, 2, 3, 4))
 QUICK = Setting((0, 1), quick=True)
@@ -326,11 +325,11 @@ def test_drawn_intervals_have_the_published_probabilities(results):
 
 def test_arrivals_of_the_figure_are_those_of_the_episode():
     """The recipe's first test window starts at the first arrival that the figure draws."""
-    from pipeline.recipes.loading import load_recipe
-    from pipeline.recipes.problem import make_instance
-    from pipeline.recipes.workload_source import load_source
-    from pipeline.scenarios import load_scenario
-    from pipeline.scenarios.multicluster import layout
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.recipes.problem import make_instance
+    from hindcast.pipeline.recipes.workload_source import load_source
+    from hindcast.pipeline.scenarios import load_scenario
+    from hindcast.pipeline.scenarios.multicluster import layout
 
     recipe = load_recipe(protocol.RECIPE, protocol.overrides("beta", quick=True))
     window = recipe.windows("test")[0]

@@ -9,17 +9,17 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hindcast.flows import cli
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.append import append
+from hindcast.pipeline.building.build import BuildResult, build
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.registry import behaviours
 
-from flows import cli
-from pipeline import dataset as ds
-from pipeline.building.append import append
-from pipeline.building.build import BuildResult, build
-from pipeline.dataset import manifest as mf
-from pipeline.errors import DatasetError, InputError, VerificationFailed
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import Recipe
-from pipeline.verification.verify import verify
-from policies.registry import behaviours
 from tests.conftest import TINY
 from tests.pipeline.building.test_build import digest
 

@@ -13,15 +13,15 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building import parts
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.registry import behaviours
 
-from pipeline import dataset as ds
-from pipeline.building import parts
-from pipeline.building.build import build
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, RecipeError, StorageError
-from pipeline.recipes.loading import load_recipe
-from pipeline.verification.verify import verify
-from policies.registry import behaviours
 from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,7 +65,9 @@ def build_tiny(out, ready):
 def test_killed_builds_end_in_the_same_bytes(tiny_recipe, tiny_dataset, tmp_path):
     """SIGKILL at random points, over and over; the build that follows ends bit-identical."""
     context = multiprocessing.get_context("forkserver")  # which imports once, then forks
-    context.set_forkserver_preload(["pipeline.building.build", "policies.heuristics.binpack"])
+    context.set_forkserver_preload(
+        ["hindcast.pipeline.building.build", "hindcast.policies.heuristics.binpack"]
+    )
     out, ready = tmp_path / "killed", context.Event()
     rng = random.Random(7)
     kills = 0

@@ -4,16 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hindcast.pipeline.building import shared_plan
+from hindcast.pipeline.building.append import append
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.building.shared_plan import record, share
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.storage.location import location
+from hindcast.policies.registry import behaviours
 
-from pipeline.building import shared_plan
-from pipeline.building.append import append
-from pipeline.building.build import build
-from pipeline.building.shared_plan import record, share
-from pipeline.dataset import manifest as mf
-from pipeline.errors import DatasetError
-from pipeline.recipes.loading import load_recipe
-from pipeline.storage.location import location
-from policies.registry import behaviours
 from tests.conftest import TINY
 from tests.pipeline.building.test_build import digest
 

@@ -2,11 +2,10 @@
 
 import polars as pl
 import pytest
-
-from pipeline.calibration.multicluster import PAPER, SETTINGS, SPEC, calibrate
-from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe
-from policies.heuristics.multicluster import HEURISTICS
+from hindcast.pipeline.calibration.multicluster import PAPER, SETTINGS, SPEC, calibrate
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.policies.heuristics.multicluster import HEURISTICS
 
 
 def test_every_printed_number_has_a_row_beside_ours():

@@ -4,9 +4,8 @@ import json
 
 import polars as pl
 import pytest
-
-from flows import cli
-from pipeline.calibration.multicluster_scores import comparisons
+from hindcast.flows import cli
+from hindcast.pipeline.calibration.multicluster_scores import comparisons
 
 # policy -> group, kind, TMDL and AJDR on four windows
 SCORES = {

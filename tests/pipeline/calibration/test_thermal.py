@@ -1,9 +1,8 @@
 """Tests of the record that the 2018 report prints."""
 
 import pytest
-
-from pipeline.calibration.thermal import METRICS, calibrate
-from pipeline.papers.published import number, published
+from hindcast.pipeline.calibration.thermal import METRICS, calibrate
+from hindcast.pipeline.papers.published import number, published
 
 
 def test_the_record_of_figure_4_comes_out_to_the_last_digit_of_its_heats():

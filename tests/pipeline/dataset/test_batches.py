@@ -8,12 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, InputError
-from pipeline.recipes.loading import load_recipe
-from policies.registry import behaviours
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.policies.registry import behaviours
 
 SMALL = 100_000  # bytes: a few row groups of the cut dataset
 

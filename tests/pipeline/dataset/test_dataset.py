@@ -8,12 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, InputError
-from pipeline.storage.location import location
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.storage.location import location
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "v0.1.0"
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.building import parts as recording
-from pipeline.building.build import build
-from pipeline.recipes.loading import load_recipe
-from policies.registry import behaviours
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building import parts as recording
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.policies.registry import behaviours
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +36,8 @@ SCRIPT = """
 import json, resource, sys
 import numpy as np
 import polars as pl
-from pipeline import dataset as ds
-from pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.sampling import sample_decisions
 
 def minibatches(dataset):
     buffer = 32 << 20

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.documents.attributes import attributes
+from hindcast.pipeline.documents.attributes import attributes
 
 
 @dataclass(frozen=True)

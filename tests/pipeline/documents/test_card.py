@@ -13,23 +13,22 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import yaml
-
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.documents.card import card_text
-from pipeline.documents.card.columns import columns
-from pipeline.documents.card.coverage import effective, entropy, measure
-from pipeline.documents.card.header import MIXED, files_by_split, licence_of, size_category
-from pipeline.documents.card.loading import SNIPPETS
-from pipeline.documents.card.origin import provenance
-from pipeline.documents.card.page import warnings
-from pipeline.documents.card.returns import behaviour_returns, histogram
-from pipeline.errors import DatasetError
-from pipeline.inspection.diff import compare
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import BehaviourRecipe
-from pipeline.scenarios import SCENARIOS, load_scenario
-from policies.registry import behaviours
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.documents.card import card_text
+from hindcast.pipeline.documents.card.columns import columns
+from hindcast.pipeline.documents.card.coverage import effective, entropy, measure
+from hindcast.pipeline.documents.card.header import MIXED, files_by_split, licence_of, size_category
+from hindcast.pipeline.documents.card.loading import SNIPPETS
+from hindcast.pipeline.documents.card.origin import provenance
+from hindcast.pipeline.documents.card.page import warnings
+from hindcast.pipeline.documents.card.returns import behaviour_returns, histogram
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.inspection.diff import compare
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe
+from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+from hindcast.policies.registry import behaviours
 
 
 def rows(folder) -> list[dict]:

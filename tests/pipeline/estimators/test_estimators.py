@@ -4,10 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from pipeline.errors import InputError, UnknownName
-from pipeline.estimators import ESTIMATORS, LoggedEpisodes, LoggedPolicies, Settings, estimate
-from pipeline.estimators.doubly_robust import temporal_differences
+from hindcast.pipeline.errors import InputError, UnknownName
+from hindcast.pipeline.estimators import (
+    ESTIMATORS,
+    LoggedEpisodes,
+    LoggedPolicies,
+    Settings,
+    estimate,
+)
+from hindcast.pipeline.estimators.doubly_robust import temporal_differences
 
 from .conftest import CHOICES, HORIZON, STATES
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from pipeline.estimators import LoggedEpisodes, Settings, estimate
-from pipeline.estimators.intervals import bootstrap, empirical_bernstein, hoeffding
+from hindcast.pipeline.estimators import LoggedEpisodes, Settings, estimate
+from hindcast.pipeline.estimators.intervals import bootstrap, empirical_bernstein, hoeffding
 
 B, PI, MEAN = 0.5, np.array([0.3, 0.7]), np.array([0.2, 0.6])
 TRUTH = float(PI @ MEAN)

@@ -5,10 +5,9 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-
-from pipeline.errors import InputError
-from pipeline.estimators import LoggedEpisodes, LoggedPolicies, Settings, estimate
-from pipeline.estimators.logged_policies import normal_scores
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators import LoggedEpisodes, LoggedPolicies, Settings, estimate
+from hindcast.pipeline.estimators.logged_policies import normal_scores
 
 QUICK = Settings(resamples=200)
 QUARTER = NormalDist().inv_cdf(0.75)

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-from pipeline.estimators import selection
+from hindcast.pipeline.estimators import selection
 
 TRUE = [10.0, 8.0, 6.0, 4.0]
 

@@ -10,18 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
-from pipeline.evaluation import evaluate as evaluation
-from pipeline.evaluation.evaluate import Entrant, evaluate
-from pipeline.evaluation.summary.summarise import summarise
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.seeds import generator
-from policies.entrants import entrants
+from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
+from hindcast.pipeline.evaluation import evaluate as evaluation
+from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
+from hindcast.pipeline.evaluation.summary.summarise import summarise
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.entrants import entrants
 
 
 class LongestFirst:

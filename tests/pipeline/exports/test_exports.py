@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from flows import cli
-from pipeline import exports
-from pipeline.errors import InputError, StorageError, UnknownName
-from pipeline.exports import EXPORTS, export
-from pipeline.exports._target import new_folder
-from pipeline.testing import check_export
+from hindcast.flows import cli
+from hindcast.pipeline import exports
+from hindcast.pipeline.errors import InputError, StorageError, UnknownName
+from hindcast.pipeline.exports import EXPORTS, export
+from hindcast.pipeline.exports._target import new_folder
+from hindcast.pipeline.testing import check_export
 
 GENERAL = [name for name in EXPORTS if not name.startswith("history")]
 PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
@@ -158,7 +157,7 @@ def test_what_killed_exports_left_is_removed(name, thermal, tmp_path):
 
 def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
     """An export from a store (here memory://) has the same files as a local export."""
-    from pipeline.storage.location import location
+    from hindcast.pipeline.storage.location import location
 
     remote = location("memory://exports/csv")
     export(thermal.folder, "csv", remote)
@@ -174,8 +173,8 @@ def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
 
 @pytest.mark.parametrize("name", EXPORTS)
 def test_a_dataset_in_a_store_is_exported_alike(name, thermal, tmp_path):
-    from pipeline.storage.location import location
-    from pipeline.storage.remote import upload
+    from hindcast.pipeline.storage.location import location
+    from hindcast.pipeline.storage.remote import upload
 
     remote = location(f"memory://exports/dataset-{name}")
     for path in listed(thermal.folder):
@@ -226,7 +225,7 @@ def test_the_command_refuses_in_one_line(thermal, tmp_path, capsys):
 @pytest.mark.parametrize("name", PADDING)
 def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatch):
     """Rows are padded a bounded number at a time; the number changes neither draws nor files."""
-    from pipeline.exports import _padding as padding
+    from hindcast.pipeline.exports import _padding as padding
 
     export(long.folder, name, tmp_path / "a" / "x", candidates=2)
     monkeypatch.setattr(padding, "_BYTES", 1 << 16)
@@ -250,7 +249,7 @@ def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatc
 
 
 def test_draws_follow_from_the_recipe_s_seed(long):
-    from pipeline.exports import _padding as padding
+    from hindcast.pipeline.exports import _padding as padding
 
     manifest = long.dataset.manifest
     seeds = (manifest.recipe.seed, manifest.recipe.seed, 77)

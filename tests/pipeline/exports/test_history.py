@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import polars as pl
-
-from pipeline.exports import export
-from pipeline.exports import history as exported
-from pipeline.history.exporting import to_history
-from pipeline.history.records import read_history, write_records
+from hindcast.pipeline.exports import export
+from hindcast.pipeline.exports import history as exported
+from hindcast.pipeline.history.exporting import to_history
+from hindcast.pipeline.history.records import read_history, write_records
 
 
 def all_blocks(dataset):

@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.exports import export
+from hindcast.pipeline.exports.minari import dataset_id
 
-from pipeline.exports import export
-from pipeline.exports.minari import dataset_id
 from tests.pipeline.exports.padded import expected_rows
 from tests.sample_datasets import LONG_STEPS
 
@@ -116,9 +116,9 @@ def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load)
 def test_the_environment_of_a_recipe_that_ships_is_recovered(images, tmp_path, load, monkeypatch):
     """The recipe of this dataset counts as one that ships: nothing else differs."""
     recipe = images.dataset.recipe
-    monkeypatch.setattr("pipeline.exports.minari.known_recipes", lambda: [recipe.id])
-    monkeypatch.setattr("pipeline.exports.minari.load_recipe", lambda _: recipe)
-    monkeypatch.setattr("pipeline.gymnasium_env.problem.as_recipe", lambda *_: recipe)
+    monkeypatch.setattr("hindcast.pipeline.exports.minari.known_recipes", lambda: [recipe.id])
+    monkeypatch.setattr("hindcast.pipeline.exports.minari.load_recipe", lambda _: recipe)
+    monkeypatch.setattr("hindcast.pipeline.gymnasium_env.problem.as_recipe", lambda *_: recipe)
     export(images.folder, "minari", tmp_path / "x")
     dataset = load()
     env = dataset.recover_environment()

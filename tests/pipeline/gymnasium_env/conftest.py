@@ -2,8 +2,7 @@
 
 import gymnasium
 import pytest
-
-from pipeline.gymnasium_env.registration import register_envs
+from hindcast.pipeline.gymnasium_env.registration import register_envs
 
 # Arguments of gymnasium.make by id.
 SMALL = {

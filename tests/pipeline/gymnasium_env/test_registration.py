@@ -10,13 +10,12 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.gymnasium_env.registration import ENVIRONMENTS, register_envs
+from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+from hindcast.pipeline.scenarios import SCENARIOS
 from packaging.requirements import Requirement
 from packaging.version import Version
-
-from pipeline.errors import InputError
-from pipeline.gymnasium_env.registration import ENVIRONMENTS, register_envs
-from pipeline.gymnasium_env.single import SchedulingEnv
-from pipeline.scenarios import SCENARIOS
 
 ROOT = Path(__file__).resolve().parents[3]
 

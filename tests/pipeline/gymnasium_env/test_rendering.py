@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-
-from pipeline.errors import InfeasibleChoice, InputError
-from pipeline.gymnasium_env.rendering import View, picture
-from pipeline.gymnasium_env.single import SchedulingEnv
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.spec import Feature, Spec
+from hindcast.pipeline.errors import InfeasibleChoice, InputError
+from hindcast.pipeline.gymnasium_env.rendering import View, picture
+from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.spec import Feature, Spec
 
 
 def test_text_shows_the_candidates(make):

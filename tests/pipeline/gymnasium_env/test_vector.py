@@ -4,12 +4,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
-
-from pipeline.errors import InfeasibleChoice, InputError
-from pipeline.gymnasium_env.problem import INVALID_LIMIT
-from pipeline.gymnasium_env.registration import register_envs
-from pipeline.gymnasium_env.single import SchedulingEnv
-from pipeline.gymnasium_env.vector import SchedulingVectorEnv
+from hindcast.pipeline.errors import InfeasibleChoice, InputError
+from hindcast.pipeline.gymnasium_env.problem import INVALID_LIMIT
+from hindcast.pipeline.gymnasium_env.registration import register_envs
+from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+from hindcast.pipeline.gymnasium_env.vector import SchedulingVectorEnv
 
 
 def assert_same_infos(ours, theirs):

@@ -10,14 +10,13 @@ opposite sign of the report's Eq 5.
 """
 
 import numpy as np
-
-from pipeline.dataset.columns import NO_CHOICE
-from pipeline.history import records as h
-from pipeline.history.exporting import _joined, _Rows
-from pipeline.history.records import History, States
-from pipeline.scenarios.thermal.config import settled
-from pipeline.scenarios.thermal.features import ROW
-from pipeline.scenarios.thermal.instances import energy, full_heat
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.history import records as h
+from hindcast.pipeline.history.exporting import _joined, _Rows
+from hindcast.pipeline.history.records import History, States
+from hindcast.pipeline.scenarios.thermal.config import settled
+from hindcast.pipeline.scenarios.thermal.features import ROW
+from hindcast.pipeline.scenarios.thermal.instances import energy, full_heat
 
 _FILE_ALPHA = 5.0
 _FILE_BETA = 1000.0

@@ -9,31 +9,31 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.building.part_writer import PartWriter
-from pipeline.building.recorder import Recording, make_log
-from pipeline.dataset.part import read_blocks
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from pipeline.history.conversion import episodes, to_log
-from pipeline.history.exporting import to_history
-from pipeline.history.importing import check_recorded, ingest_history
-from pipeline.history.records import (
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.part_writer import PartWriter
+from hindcast.pipeline.building.recorder import Recording, make_log
+from hindcast.pipeline.dataset.part import read_blocks
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
+from hindcast.pipeline.history.conversion import episodes, to_log
+from hindcast.pipeline.history.exporting import to_history
+from hindcast.pipeline.history.importing import check_recorded, ingest_history
+from hindcast.pipeline.history.records import (
     RECORDED,
     parse_history,
     read_history,
     record_json,
     write_records,
 )
-from pipeline.history.records_table import read_table
-from pipeline.inspection.show import details
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal.config import ThermalConfig, settled
-from pipeline.scenarios.thermal.instances import Jobs, draw_jobs, make_instance
-from pipeline.simulation.policy import Behaviour
-from pipeline.verification.verify import verify
-from policies.heuristics import heuristics
+from hindcast.pipeline.history.records_table import read_table
+from hindcast.pipeline.inspection.show import details
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
+from hindcast.pipeline.scenarios.thermal.instances import Jobs, draw_jobs, make_instance
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.heuristics import heuristics
+
 from tests.pipeline.history.leaky import leaky_history
 
 SCENARIO = load_scenario("thermal")
@@ -364,9 +364,8 @@ def test_parsing_leaves_the_value_alone(tmp_path):
 def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
     """A history that is read from a URL and written to a URL gives the same dataset."""
     import fsspec
-
-    from pipeline.storage import files as storage
-    from pipeline.storage.location import location
+    from hindcast.pipeline.storage import files as storage
+    from hindcast.pipeline.storage.location import location
 
     path = tmp_path / "d.json"
     path.write_text(json.dumps(records(tmp_path)))

@@ -14,17 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from flows.cli import main
-from pipeline import dataset as ds
-from pipeline.dataset.manifest import read_manifest
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import HindcastError, InputError, VerificationFailed
-from pipeline.exports import export
-from pipeline.recipes.loading import parse_recipe
-from pipeline.storage.files import sha256_file
-from pipeline.verification.verify import verify
-from policies.registry import behaviours
+from hindcast.flows.cli import main
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
+from hindcast.pipeline.exports import export
+from hindcast.pipeline.recipes.loading import parse_recipe
+from hindcast.pipeline.storage.files import sha256_file
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.registry import behaviours
 
 PART = "data/part-00000.parquet"
 

@@ -13,12 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.guards import require_parquet
+from hindcast.pipeline.storage.parquet_pages import DamagedPage, check_chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import DatasetError
-from pipeline.storage.guards import require_parquet
-from pipeline.storage.parquet_pages import DamagedPage, check_chunk
 from tests.pipeline.hostile.tampering import (
     PART,
     mend,
@@ -110,12 +110,12 @@ import resource, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 import pyarrow as pa, pyarrow.parquet as pq
-from pipeline import dataset as ds
-from pipeline.storage import guards
-from pipeline.errors import InputError, VerificationFailed
-from pipeline.dataset.manifest import read_manifest
-from pipeline.dataset.part import read_blocks
-from pipeline.verification.verify import verify
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.storage import guards
+from hindcast.pipeline.errors import InputError, VerificationFailed
+from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.dataset.part import read_blocks
+from hindcast.pipeline.verification.verify import verify
 guards.LARGEST_GROUP = guards.LARGEST_TABLE = 32 << 20
 spec = read_manifest(Path({sound!r})).spec
 list(read_blocks(Path({sound!r}) / "data/part-00000.parquet", spec))

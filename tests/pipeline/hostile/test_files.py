@@ -7,17 +7,17 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.storage.files import json_text, read_json
+from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.entrants import entrants
+from hindcast.policies.registry import behaviours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.building.build import build
-from pipeline.errors import DatasetError
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.storage.files import json_text, read_json
-from pipeline.storage.guards import require_file
-from pipeline.verification.verify import verify
-from policies.entrants import entrants
-from policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (
     PART,
     assert_commands_refuse,
@@ -130,7 +130,7 @@ def test_a_hostile_interrupted_build_is_refused(tiny_recipe, tmp_path, monkeypat
     def fail(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.building.build.describe", fail)
+    monkeypatch.setattr("hindcast.pipeline.building.build.describe", fail)
     with pytest.raises(KeyboardInterrupt):
         build(tiny_recipe, behaviours(tiny_recipe), out)
     monkeypatch.undo()
@@ -148,7 +148,7 @@ def test_a_hostile_interrupted_evaluation_is_refused(tiny_recipe, tmp_path, monk
     def fail(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.evaluation.evaluate.pl.concat", fail)
+    monkeypatch.setattr("hindcast.pipeline.evaluation.evaluate.pl.concat", fail)
     with pytest.raises(KeyboardInterrupt):
         evaluate(tiny_recipe, chosen, split="test", out=tmp_path / "e")
     monkeypatch.undo()

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.storage import remote
+from hindcast.pipeline.storage.files import sha256_file
+from hindcast.policies.registry import behaviours
 
-from pipeline.building.build import build
-from pipeline.dataset import manifest as mf
-from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.storage import remote
-from pipeline.storage.files import sha256_file
-from policies.registry import behaviours
 from tests.conftest import TINY
 from tests.pipeline.hostile.tampering import command, mend
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
+from hindcast.pipeline.verification.verify import verify
+from hindcast.pipeline.workloads.folder import load_workload
+from hindcast.policies.networks.checkpoint import load_policy
 
-from pipeline import dataset as ds
-from pipeline.errors import InputError
-from pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
-from pipeline.verification.verify import verify
-from pipeline.workloads.folder import load_workload
-from policies.networks.checkpoint import load_policy
 from tests.pipeline.hostile.tampering import (
     VALUES,
     changed,
@@ -68,8 +68,8 @@ def test_a_wrong_value_in_a_recipe_with_its_digest_mended_is_harmless(folder):
 
 def evaluation_of(tiny_recipe: Any, out: Path) -> Path:
     """Make a small evaluation."""
-    from pipeline.evaluation.evaluate import evaluate
-    from policies.entrants import entrants
+    from hindcast.pipeline.evaluation.evaluate import evaluate
+    from hindcast.policies.entrants import entrants
 
     evaluate(tiny_recipe, entrants(tiny_recipe, ["random", "first_fit"]), split="test", out=out)
     return out
@@ -95,8 +95,8 @@ def test_a_wrong_value_in_a_checkpoint_is_found(checkpoint):
 
 def test_a_hostile_ledger_is_harmless(tmp_path):
     """A run.json with any values is refused, or its stages run again."""
-    from flows.runs.ledger import Ledger
-    from pipeline.recipes.loading import load_recipe
+    from hindcast.flows.runs.ledger import Ledger
+    from hindcast.pipeline.recipes.loading import load_recipe
 
     recipe = load_recipe("binpack-synthetic-v1")
     output = tmp_path / "out"

@@ -9,17 +9,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.inspection.diff import compare, first_difference, report
+from hindcast.pipeline.inspection.list import find
+from hindcast.pipeline.inspection.show import details
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.storage.files import write_atomically
+from hindcast.pipeline.storage.location import location
+from hindcast.policies.registry import behaviours
 
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, InputError
-from pipeline.inspection.diff import compare, first_difference, report
-from pipeline.inspection.list import find
-from pipeline.inspection.show import details
-from pipeline.recipes.loading import load_recipe
-from pipeline.storage.files import write_atomically
-from pipeline.storage.location import location
-from policies.registry import behaviours
 from tests.conftest import TINY
 
 PART = "data/part-00001.parquet"

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
-
-from pipeline.inspection.keys import recipe_keys, type_name
-from pipeline.recipes.loading import known_recipes, load_recipe
-from pipeline.settings.ranges import number
+from hindcast.pipeline.inspection.keys import recipe_keys, type_name
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.settings.ranges import number
 
 
 @dataclass(frozen=True)

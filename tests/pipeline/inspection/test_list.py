@@ -5,15 +5,15 @@ import shutil
 
 import polars as pl
 import pytest
+from hindcast.flows.commands.run import Request
+from hindcast.flows.runs.stages import run_stages
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.inspection.list import aligned, entry_of, find, listing, recipes, size
+from hindcast.pipeline.inspection.show import details
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.workloads.folder import load_workload
 
-from flows.commands.run import Request
-from flows.runs.stages import run_stages
-from pipeline import dataset as ds
-from pipeline.errors import DatasetError
-from pipeline.inspection.list import aligned, entry_of, find, listing, recipes, size
-from pipeline.inspection.show import details
-from pipeline.recipes.loading import known_recipes, load_recipe
-from pipeline.workloads.folder import load_workload
 from tests.conftest import TINY
 
 

@@ -4,17 +4,16 @@ import re
 
 import polars as pl
 import pytest
-
-from pipeline.errors import DatasetError
-from pipeline.papers import claims
-from pipeline.papers.evidence import counts, evidence_html, evidence_markdown, group_of
-from pipeline.papers.folder import read_results, write_results
-from pipeline.papers.page import cells_of, paper_html, paper_markdown
-from pipeline.papers.plots import draw, panels
-from pipeline.papers.published import FILE, SCHEMA, number, published
-from pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
-from pipeline.papers.styles import styles
-from pipeline.statistics.intervals import Interval
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.papers import claims
+from hindcast.pipeline.papers.evidence import counts, evidence_html, evidence_markdown, group_of
+from hindcast.pipeline.papers.folder import read_results, write_results
+from hindcast.pipeline.papers.page import cells_of, paper_html, paper_markdown
+from hindcast.pipeline.papers.plots import draw, panels
+from hindcast.pipeline.papers.published import FILE, SCHEMA, number, published
+from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
+from hindcast.pipeline.papers.styles import styles
+from hindcast.pipeline.statistics.intervals import Interval
 
 ABOUT = {
     "kind": "reproduction", "paper": "made", "title": "A <paper>", "source": "Nobody, 2026",

@@ -1,8 +1,7 @@
 """Tests that the digests of the recipes, which name datasets, do not change."""
 
 import pytest
-
-from pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 
 DIGESTS = {  # the first 40 of 64 digits
     "binpack-alibaba2017-heuristic-v1": "b698e30ef06d3f339794660a495e2e7adfbde870",

@@ -1,11 +1,10 @@
 """Recipes that nobody means: one clear line before anything is started."""
 
 import pytest
-
-from flows.cli import main
-from pipeline.errors import RecipeError
-from pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
-from pipeline.recipes.toml_text import parse_toml
+from hindcast.flows.cli import main
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
+from hindcast.pipeline.recipes.toml_text import parse_toml
 
 NAME = "binpack-synthetic-v1"
 TEXT = (recipe_folder() / NAME / "recipe.toml").read_text(encoding="utf-8")

@@ -6,14 +6,13 @@ import re
 import shutil
 
 import pytest
-
-from pipeline.dataset import manifest as mf
-from pipeline.documents.croissant import croissant
-from pipeline.documents.terms import terms
-from pipeline.exports.minari import dataset_id
-from pipeline.inspection.list import entry_of
-from pipeline.recipes.loading import load_recipe, recipe_folder
-from pipeline.recipes.toml import recipe_toml
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.documents.croissant import croissant
+from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.exports.minari import dataset_id
+from hindcast.pipeline.inspection.list import entry_of
+from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
+from hindcast.pipeline.recipes.toml import recipe_toml
 
 SHIPPED = "thermal-default-v1"
 

@@ -5,14 +5,13 @@ import tomllib
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import InputError
-from pipeline.recipes.loading import parse_recipe
-from pipeline.recipes.proposals.load import demand, ratio
-from pipeline.recipes.proposals.plan import ranges
-from pipeline.recipes.proposals.proposal import propose_recipe, start_of
-from pipeline.scenarios import load_scenario
-from pipeline.workloads.schema import Provenance, Workload
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.loading import parse_recipe
+from hindcast.pipeline.recipes.proposals.load import demand, ratio
+from hindcast.pipeline.recipes.proposals.plan import ranges
+from hindcast.pipeline.recipes.proposals.proposal import propose_recipe, start_of
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.workloads.schema import Provenance, Workload
 
 MONDAY = 1_704_672_000  # 8 January 2024, 00:00 UTC
 

@@ -3,8 +3,7 @@
 import itertools
 
 import pytest
-
-from pipeline.recipes.splits import evenly_spaced
+from hindcast.pipeline.recipes.splits import evenly_spaced
 
 
 @pytest.mark.parametrize(("count", "most"), [(5, 4), (101, 100), (122, 100), (4000, 400), (9, 2)])

@@ -4,9 +4,8 @@ import dataclasses
 import tomllib
 
 import pytest
-
-from pipeline.recipes.loading import known_recipes, load_recipe, parse_recipe
-from pipeline.recipes.toml import recipe_toml
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, parse_recipe
+from hindcast.pipeline.recipes.toml import recipe_toml
 
 
 @pytest.mark.parametrize("name", known_recipes())

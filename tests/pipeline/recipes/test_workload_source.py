@@ -1,8 +1,7 @@
 """A recipe whose trace is missing: one line with the place, and nothing is written."""
 
 import pytest
-
-from flows import cli
+from hindcast.flows import cli
 
 KTH = "slots-swf-kth-v1"
 

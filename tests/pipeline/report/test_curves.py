@@ -3,8 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.report.curves import by_agent, over_seeds, training_part, training_runs
+from hindcast.pipeline.report.curves import by_agent, over_seeds, training_part, training_runs
 
 
 def write(folder, values, metric="return"):

@@ -4,9 +4,8 @@ import json
 
 import polars as pl
 import pytest
-
-from pipeline.errors import DatasetError
-from pipeline.report.estimates import estimates_part, scatter_plot
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.report.estimates import estimates_part, scatter_plot
 
 
 def write(folder, *, truth=True, hostile="rule"):

@@ -8,12 +8,11 @@ import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.dataset.manifest import read_manifest
-from pipeline.errors import DatasetError, StorageError
-from pipeline.evaluation.summary.finding import state_finding
-from pipeline.evaluation.summary.summarise import summarise
-from pipeline.report.page import write_report
+from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.errors import DatasetError, StorageError
+from hindcast.pipeline.evaluation.summary.finding import state_finding
+from hindcast.pipeline.evaluation.summary.summarise import summarise
+from hindcast.pipeline.report.page import write_report
 
 WINDOWS = 40
 METRICS = [

@@ -3,12 +3,11 @@
 import re
 
 import pytest
-
-from pipeline.evaluation.summary.evaluations import PolicyEntry
-from pipeline.evaluation.summary.rules import described
-from pipeline.report import svg
-from pipeline.report.html import Cell, Markup, Row, element, table
-from pipeline.report.rules import Listed, explained, rules_part
+from hindcast.pipeline.evaluation.summary.evaluations import PolicyEntry
+from hindcast.pipeline.evaluation.summary.rules import described
+from hindcast.pipeline.report import svg
+from hindcast.pipeline.report.html import Cell, Markup, Row, element, table
+from hindcast.pipeline.report.rules import Listed, explained, rules_part
 
 SENTENCES = {
     "saf_easy": "the smallest area",

@@ -3,15 +3,15 @@
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.report.whatif import nearness as near
+from hindcast.pipeline.report.whatif.fidelity import fidelity
+from hindcast.pipeline.report.whatif.numbers import HEADLINE, Cast, Scope, pair_of
+from hindcast.pipeline.report.whatif.words import losers, percent, verdict_of, wait_unit
+from hindcast.pipeline.scenarios.queue.instances import Log, read_log
+from hindcast.pipeline.statistics.intervals import bootstrap_interval
 
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.report.whatif import nearness as near
-from pipeline.report.whatif.fidelity import fidelity
-from pipeline.report.whatif.numbers import HEADLINE, Cast, Scope, pair_of
-from pipeline.report.whatif.words import losers, percent, verdict_of, wait_unit
-from pipeline.scenarios.queue.instances import Log, read_log
-from pipeline.statistics.intervals import bootstrap_interval
 from tests.conftest import require_traces
 
 

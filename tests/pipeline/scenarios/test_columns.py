@@ -5,24 +5,23 @@ import itertools
 
 import numpy as np
 import pytest
-from numba.core.errors import TypingError
-
-from pipeline.scenarios import SCENARIOS, load_scenario
-from pipeline.scenarios.binpack import features as binpack_features
-from pipeline.scenarios.deferrable import features as deferrable_features
-from pipeline.scenarios.multicluster import (
+from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+from hindcast.pipeline.scenarios.binpack import features as binpack_features
+from hindcast.pipeline.scenarios.deferrable import features as deferrable_features
+from hindcast.pipeline.scenarios.multicluster import (
     features as multicluster_features,
 )
-from pipeline.scenarios.multicluster import (
+from hindcast.pipeline.scenarios.multicluster import (
     layout as multicluster_memory,
 )
-from pipeline.scenarios.queue import features as queue_features
-from pipeline.scenarios.rlscheduler import features as rlscheduler_features
-from pipeline.scenarios.slots import features as slots_features
-from pipeline.scenarios.slots import layout as slots_memory
-from pipeline.scenarios.thermal import features as thermal_features
-from pipeline.simulation.kernel import OUTCOME, compiled
-from pipeline.simulation.spec import Feature, Outcome, added_outcomes, columns
+from hindcast.pipeline.scenarios.queue import features as queue_features
+from hindcast.pipeline.scenarios.rlscheduler import features as rlscheduler_features
+from hindcast.pipeline.scenarios.slots import features as slots_features
+from hindcast.pipeline.scenarios.slots import layout as slots_memory
+from hindcast.pipeline.scenarios.thermal import features as thermal_features
+from hindcast.pipeline.simulation.kernel import OUTCOME, compiled
+from hindcast.pipeline.simulation.spec import Feature, Outcome, added_outcomes, columns
+from numba.core.errors import TypingError
 
 FEATURES = {
     "binpack": binpack_features,

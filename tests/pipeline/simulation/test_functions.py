@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+from hindcast.pipeline.simulation import functions
+from hindcast.pipeline.simulation.functions import cell
+from hindcast.pipeline.simulation.kernel import compiled
 from numba import types
-
-from pipeline.scenarios import SCENARIOS, load_scenario
-from pipeline.simulation import functions
-from pipeline.simulation.functions import cell
-from pipeline.simulation.kernel import compiled
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -4,14 +4,14 @@ import csv
 
 import numpy as np
 import pytest
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.traces.alibaba2017 import read
+from hindcast.policies.heuristics.binpack import HEURISTICS
+from hindcast.policies.heuristics.generic import INDIFFERENT
 
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.traces.alibaba2017 import read
-from policies.heuristics.binpack import HEURISTICS
-from policies.heuristics.generic import INDIFFERENT
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("binpack")

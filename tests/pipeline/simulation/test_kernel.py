@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from numba import types
 
-from pipeline.simulation.arrays import named
-from pipeline.simulation.kernel import compiled
+from hindcast.pipeline.simulation.arrays import named
+from hindcast.pipeline.simulation.kernel import compiled
 
 
 class NAME(NamedTuple):
@@ -52,8 +52,8 @@ def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_pa
 TOLD = """
 from numba import types
 
-from pipeline.notes import telling
-from pipeline.simulation import kernel
+from hindcast.pipeline.notes import telling
+from hindcast.pipeline.simulation import kernel
 
 kernel._SAID.clear()
 lines = []
@@ -94,7 +94,7 @@ def test_each_closure_has_a_cache_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kept"))
     path = tmp_path / "rules.py"
     path.write_text(
-        "from pipeline.simulation.kernel import INTS, compiled\n"
+        "from hindcast.pipeline.simulation.kernel import INTS, compiled\n"
         "from numba import types\n\n"
         "def adding(value):\n"
         "    @compiled(types.int64(types.int64))\n"
@@ -113,7 +113,7 @@ def test_each_closure_has_a_cache_of_its_own(tmp_path, monkeypatch):
 INNER = """
 from numba import types
 
-from pipeline.simulation.kernel import compiled
+from hindcast.pipeline.simulation.kernel import compiled
 
 RATE = {rate}
 
@@ -128,7 +128,7 @@ from numba import types
 
 import inner
 from inner import RATE, grown
-from pipeline.simulation.kernel import compiled
+from hindcast.pipeline.simulation.kernel import compiled
 
 
 @compiled(types.float64(types.float64))

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from hindcast.pipeline.simulation.masks import feasible_rows
 from numba import njit
-
-from pipeline.simulation.masks import feasible_rows
 
 
 @njit

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation.policy import choose, choose_with, fill_probabilities
 from hypothesis import given
 from hypothesis import strategies as st
-
-from pipeline.errors import HindcastError
-from pipeline.simulation.policy import choose, choose_with, fill_probabilities
 
 
 def probabilities(scores, feasible, temperature, epsilon):

@@ -2,7 +2,7 @@
 
 import itertools
 
-from pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.seeds import generator
 
 
 def test_every_part_of_a_key_changes_the_draws():

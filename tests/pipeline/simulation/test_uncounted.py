@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hindcast.pipeline.simulation.uncounted import uncounted
 from numba import njit, types
 from numba.extending import intrinsic
-
-from pipeline.simulation.uncounted import uncounted
 
 
 class Pair(NamedTuple):

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from pipeline.statistics.returns import discounted_sums, returns_to_go, step_discounts
+from hindcast.pipeline.statistics.returns import discounted_sums, returns_to_go, step_discounts
 
 
 def test_returns_to_go():

@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, StorageError
-from pipeline.storage.files import (
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, StorageError
+from hindcast.pipeline.storage.files import (
     Stored,
     make_folder,
     read_json,
@@ -20,7 +19,7 @@ from pipeline.storage.files import (
     write_json,
     write_text,
 )
-from policies.registry import behaviours
+from hindcast.policies.registry import behaviours
 
 
 def full(_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_a_build_on_a_full_disk_goes_on_when_there_is_space(
             full(tmp_path)
         synced(descriptor)
 
-    monkeypatch.setattr("pipeline.storage.files.os.fsync", fsync)
+    monkeypatch.setattr("hindcast.pipeline.storage.files.os.fsync", fsync)
     with pytest.raises(StorageError, match="the disk is full"):
         build(tiny_recipe, behaviours(tiny_recipe), out)
     assert not (out / "manifest.json").exists()

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import StorageError
+from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
+from hindcast.pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.history.importing import ingest_history
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.workloads.folder import load_workload, save_workload
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
-from pipeline.errors import StorageError
-from pipeline.evaluation.summary.summarise import Summary, summarise
-from pipeline.evaluation.summary.writing import write_summary
-from pipeline.history.importing import ingest_history
-from pipeline.storage import files
-from pipeline.workloads.folder import load_workload, save_workload
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from tests.pipeline.evaluation.summary.test_results import write
 from tests.pipeline.history.test_history import records
 
@@ -36,7 +36,7 @@ def room(monkeypatch):
                 raise OSError(errno.ENOSPC, "No space left on device")
             synced(descriptor)
 
-        monkeypatch.setattr("pipeline.storage.files.os.fsync", fsync)
+        monkeypatch.setattr("hindcast.pipeline.storage.files.os.fsync", fsync)
 
     return limit
 
@@ -138,7 +138,7 @@ HDF5 = """
 import resource, sys
 import numpy as np
 from pathlib import Path
-from pipeline.exports._hdf5 import append, new_hdf5
+from hindcast.pipeline.exports._hdf5 import append, new_hdf5
 rows = np.random.default_rng(0).random((400, 50))
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 try:

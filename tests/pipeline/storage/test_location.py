@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from pipeline.errors import InputError
-from pipeline.storage.location import is_remote, location
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.location import is_remote, location
 
 
 def test_paths_of_this_machine_are_plain_paths(tmp_path):
@@ -63,8 +62,8 @@ def test_a_missing_package_names_its_extra(scheme, extra, monkeypatch):
 def test_plain_paths_load_no_store(tmp_path):
     """The command line loads a store's client only if a URL is given."""
     script = (
-        "import sys; from pipeline.storage.location import location; location('a'); "
-        "from flows.parser import parse; parse(['verify', 'a']); "
+        "import sys; from hindcast.pipeline.storage.location import location; location('a'); "
+        "from hindcast.flows.parser import parse; parse(['verify', 'a']); "
         "assert not {'fsspec', 'upath', 's3fs'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -11,18 +11,17 @@ import time
 from pathlib import Path
 
 import pytest
-
-from pipeline.errors import FolderBusy, HindcastError, InputError, StorageError
-from pipeline.notes import telling
-from pipeline.storage import heartbeat, locks
-from pipeline.storage.heartbeat import Holder, holder_of
-from pipeline.storage.location import is_remote, location
-from pipeline.storage.locks import one_writer, writing
+from hindcast.pipeline.errors import FolderBusy, HindcastError, InputError, StorageError
+from hindcast.pipeline.notes import telling
+from hindcast.pipeline.storage import heartbeat, locks
+from hindcast.pipeline.storage.heartbeat import Holder, holder_of
+from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.storage.locks import one_writer, writing
 
 _HOLD = """
 import sys
 from pathlib import Path
-from pipeline.storage.locks import writing
+from hindcast.pipeline.storage.locks import writing
 with writing(Path(sys.argv[1])):
     print("holds", flush=True)
     sys.stdin.readline()

@@ -20,20 +20,20 @@ import fsspec
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.flows import cli
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.append import append
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, StorageError, TraceError, VerificationFailed
+from hindcast.pipeline.storage import files as storage
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.locks import writing
+from hindcast.pipeline.storage.remote import create, refusals
+from hindcast.pipeline.traces.ingest import ingest
+from hindcast.pipeline.verification.verify import verify
+from hindcast.pipeline.workloads.folder import load_workload
+from hindcast.policies.registry import behaviours
 
-from flows import cli
-from pipeline import dataset as ds
-from pipeline.building.append import append
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, StorageError, TraceError, VerificationFailed
-from pipeline.storage import files as storage
-from pipeline.storage.location import location
-from pipeline.storage.locks import writing
-from pipeline.storage.remote import create, refusals
-from pipeline.traces.ingest import ingest
-from pipeline.verification.verify import verify
-from pipeline.workloads.folder import load_workload
-from policies.registry import behaviours
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow
@@ -293,7 +293,7 @@ def test_a_server_that_goes_away_in_the_middle(
     Once the server is back, the same build ends in the same bytes.
     """
     out, known = folder_of("stopped"), behaviours(tiny_recipe)
-    monkeypatch.setattr("pipeline.storage.remote.upload", Stopping(server, after))
+    monkeypatch.setattr("hindcast.pipeline.storage.remote.upload", Stopping(server, after))
     try:
         with pytest.raises(StorageError, match=r"cannot be reached.*continues where it stopped"):
             build(tiny_recipe, known, out)

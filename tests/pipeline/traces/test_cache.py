@@ -8,11 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-
-from flows.cli import main
-from pipeline.errors import TraceError
-from pipeline.traces import FORMATS, cache, swf
-from pipeline.workloads.folder import save_workload
+from hindcast.flows.cli import main
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces import FORMATS, cache, swf
+from hindcast.pipeline.workloads.folder import save_workload
 
 FIELDS = "-1 360 1 -1 -1 1 360 -1 1 1 1 1 -1 -1 -1 -1"
 

@@ -8,10 +8,10 @@ import zlib
 from pathlib import Path
 
 import pytest
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.first_look import require_lines
 
-from pipeline.errors import TraceError
-from pipeline.traces import FORMATS
-from pipeline.traces.first_look import require_lines
 from tests.pipeline.traces.test_azure2020 import VM_TYPE, database
 from tests.pipeline.traces.test_swf import HEADER, row
 
@@ -19,8 +19,8 @@ MIB = 1 << 20
 READ = """
 import resource, sys
 from pathlib import Path
-from pipeline.errors import TraceError
-from pipeline.traces import FORMATS
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces import FORMATS
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     FORMATS["swf"].read(Path(sys.argv[1]))
@@ -34,7 +34,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_fifo_is_refused(name, tmp_path):
     """Opening it would wait for somebody who writes."""
     os.mkfifo(tmp_path / "log.swf")
-    script = "import sys; from pathlib import Path; from pipeline.traces import FORMATS\n"
+    script = "import sys; from pathlib import Path; from hindcast.pipeline.traces import FORMATS\n"
     script += "FORMATS[sys.argv[1]].read(Path(sys.argv[2]))"
     done = subprocess.run(
         [sys.executable, "-c", script, name, str(tmp_path / "log.swf")], capture_output=True,

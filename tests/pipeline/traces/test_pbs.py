@@ -1,12 +1,11 @@
 """Tests of the reader of PBS accounting logs."""
 
 import pytest
-
-from pipeline.errors import TraceError
-from pipeline.testing import check_trace_format
-from pipeline.traces import FORMATS
-from pipeline.traces.job_logs import JobLogSettings
-from pipeline.traces.pbs import read
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.testing import check_trace_format
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.traces.pbs import read
 
 FIRST = 1_711_929_600
 USUAL = {

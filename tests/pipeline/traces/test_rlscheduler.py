@@ -1,11 +1,10 @@
 """Tests of the logs as RLScheduler's program reads them."""
 
 import pytest
-
-from pipeline.errors import TraceError
-from pipeline.testing import check_trace_format
-from pipeline.traces import FORMATS
-from pipeline.traces.rlscheduler import read
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.testing import check_trace_format
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.rlscheduler import read
 
 HEADER = "; Version: 2.2\n; MaxNodes: 64\n"
 

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces import text_rows as rows_module
+from hindcast.pipeline.traces.field_checks import count_fault, number_fault
+from hindcast.pipeline.traces.text_rows import fold, scan_rows, sift
+from hindcast.pipeline.workloads.schema import QUARANTINE_COLUMNS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from pipeline.errors import TraceError
-from pipeline.traces import text_rows as rows_module
-from pipeline.traces.field_checks import count_fault, number_fault
-from pipeline.traces.text_rows import fold, scan_rows, sift
-from pipeline.workloads.schema import QUARANTINE_COLUMNS
 
 
 def scanned(path: Path, content: bytes, **options: int) -> list[tuple[object, ...]]:

@@ -4,14 +4,14 @@ import gzip
 
 import numpy as np
 import pytest
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.testing import check_trace_format
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.ingest import ingest
+from hindcast.pipeline.traces.swf import read
+from hindcast.pipeline.workloads.folder import load_workload
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS
 
-from pipeline.errors import TraceError
-from pipeline.testing import check_trace_format
-from pipeline.traces import FORMATS
-from pipeline.traces.ingest import ingest
-from pipeline.traces.swf import read
-from pipeline.workloads.folder import load_workload
-from pipeline.workloads.schema import TASK_COLUMNS
 from tests.conftest import require_traces
 
 HEADER = "; Version: 2.2\n; Computer: A Machine\n;Acknowledge: Somebody: Else\n; MaxProcs: 64\n;\n"

@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
-
-from pipeline.errors import TraceError
-from pipeline.testing import check_trace_format
-from pipeline.traces import FORMATS
-from pipeline.traces.table import raw_files, read
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.testing import check_trace_format
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.table import raw_files, read
 
 CSV = """id,asked,began,over,cpus,mem,what,who
 a,2024-03-01 08:00:00,2024-03-01 08:01:00,2024-03-01 08:11:00,4,2,DONE,ann

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pipeline.building.build import build
-from pipeline.errors import InputError, VerificationFailed
-from pipeline.recipes.loading import load_recipe
-from pipeline.verification.verify import verify
-from policies.networks.checkpoint import Trained, load_policy, save
-from policies.networks.features import unscaled_map
-from policies.networks.settings import Network, NetworkSettings
-from policies.registry import behaviours
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import InputError, VerificationFailed
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.networks.checkpoint import Trained, load_policy, save
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.registry import behaviours
 
 pytestmark = pytest.mark.slow
 
@@ -172,7 +171,7 @@ def test_a_file_that_is_gone_is_missed(small, tmp_path):
 @pytest.fixture
 def checkpoint(tiny_dataset, tmp_path) -> Path:
     """Return a small network that acts, with random weights."""
-    from pipeline import dataset as ds
+    from hindcast.pipeline import dataset as ds
 
     spec = ds.open(tiny_dataset).spec
     settings = NetworkSettings(hidden=(8,), context=True)

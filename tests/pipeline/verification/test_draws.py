@@ -14,14 +14,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hindcast.flows.cli import main
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.verification.verify import VerifyResult, verify
+from hindcast.policies.registry import behaviours, recorded_behaviours
 
-from flows.cli import main
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, InputError, VerificationFailed
-from pipeline.recipes.loading import load_recipe
-from pipeline.simulation.seeds import generator
-from pipeline.verification.verify import VerifyResult, verify
-from policies.registry import behaviours, recorded_behaviours
 from tests.attacks.damages import seal
 from tests.conftest import TINY
 
@@ -110,7 +110,7 @@ def test_choices_from_other_seeds_than_the_recipe_says_are_found(policy, tmp_pat
     recipe = load_recipe("binpack-synthetic-v1", (*SETTINGS, one))
     with monkeypatch.context() as patch:
         patch.setattr(
-            "pipeline.building.parts.generator",
+            "hindcast.pipeline.building.parts.generator",
             lambda seed, *purpose: generator(seed + 1, *purpose),
         )
         build(recipe, behaviours(recipe), tmp_path / "other")
@@ -127,7 +127,7 @@ def test_other_seeds_are_found_in_every_scenario(name, monkeypatch):
     """In datasets of rules, of a checkpoint, with an append, and of 0.1.0, all drawn again."""
     assert check(FIXTURES / name)["draws"]
     monkeypatch.setattr(
-        "pipeline.verification.verify.generator",
+        "hindcast.pipeline.verification.verify.generator",
         lambda seed, *purpose: generator(seed + 1, *purpose),
     )
     with pytest.raises(VerificationFailed, match=r"the recipe's seed (draws|gives)"):
@@ -143,12 +143,14 @@ def test_a_checkpoint_draws_again(monkeypatch):
     result = dict(verify(FIXTURES / "slots-rows", own).checks)
     assert "behaviours that are not known here" in result["not compared"]
     monkeypatch.setattr(
-        "pipeline.verification.verify.generator",
+        "hindcast.pipeline.verification.verify.generator",
         lambda seed, *purpose: generator(seed + 1, *purpose),
     )
     with pytest.raises(VerificationFailed, match=r"step \d+: the choice is \d+, which is not"):
         verify(FIXTURES / "slots-rows", own)
-    monkeypatch.setattr("pipeline.verification.verify.Drawn.versions", lambda *_: {"numpy": "0"})
+    monkeypatch.setattr(
+        "hindcast.pipeline.verification.verify.Drawn.versions", lambda *_: {"numpy": "0"}
+    )
     result = dict(verify(FIXTURES / "slots-rows", own).checks)
     assert "they differ, but numpy 0 wrote them" in result["not compared"]
 
@@ -156,11 +158,13 @@ def test_a_checkpoint_draws_again(monkeypatch):
 def test_draws_of_other_versions_are_said_to_differ(copy, monkeypatch):
     """Another version of numpy may draw otherwise: this is said, and no failure."""
     monkeypatch.setattr(
-        "pipeline.verification.verify.generator",
+        "hindcast.pipeline.verification.verify.generator",
         lambda seed, *purpose: generator(seed + 1, *purpose),
     )
     own = json.loads((copy / "manifest.json").read_text())["versions"]
-    monkeypatch.setattr("pipeline.dataset.manifest.versions", lambda: {**own, "numpy": "9.0"})
+    monkeypatch.setattr(
+        "hindcast.pipeline.dataset.manifest.versions", lambda: {**own, "numpy": "9.0"}
+    )
     checks = check(copy)
     assert checks["draws"].startswith("0 episodes")
     assert "the draws of 16 episodes (they differ, but numpy " in checks["not compared"]
@@ -237,8 +241,8 @@ def test_wrong_sizes_in_the_workload_are_found(copy):
 
 def digest_only(folder: Path) -> None:
     """Seal the manifest with the digest of the workload's manifest as it is."""
-    from pipeline.dataset import manifest as mf
-    from pipeline.storage.files import sha256_file, write_json
+    from hindcast.pipeline.dataset import manifest as mf
+    from hindcast.pipeline.storage.files import sha256_file, write_json
 
     manifest = mf.read_manifest(folder)
     digest = sha256_file(folder / "workload" / "manifest.json")
@@ -272,8 +276,8 @@ def test_what_an_interruption_leaves_is_no_foreign_file(copy):
 
 
 def test_a_key_of_the_provenance_too_many_is_found(copy):
-    from pipeline.dataset import manifest as mf
-    from pipeline.storage.files import write_json
+    from hindcast.pipeline.dataset import manifest as mf
+    from hindcast.pipeline.storage.files import write_json
 
     for key in ("recorded", "more"):
         manifest = mf.read_manifest(copy)
@@ -289,8 +293,8 @@ def test_a_key_of_the_provenance_too_many_is_found(copy):
 
 def test_a_recorded_dataset_is_compared_in_all_that_it_claims(tmp_path):
     """Its recipe and provenance follow from the recorded file."""
-    from pipeline.dataset import manifest as mf
-    from pipeline.storage.files import write_json
+    from hindcast.pipeline.dataset import manifest as mf
+    from hindcast.pipeline.storage.files import write_json
 
     copy = Path(shutil.copytree(FIXTURES / "thermal-recorded", tmp_path / "copy"))
     missing = check(copy)["not compared"]
@@ -368,7 +372,7 @@ def test_a_raw_trace_is_read_again_where_it_is_at_hand(of_log, tmp_path, monkeyp
 
 def test_a_foreign_manifest_leads_to_no_file_elsewhere(of_log, tmp_path):
     """Only a path below the folder of traces is looked at, and only its digest, unless it fits."""
-    from pipeline.verification.workload import _at_hand
+    from hindcast.pipeline.verification.workload import _at_hand
 
     (tmp_path / "outside.swf").write_text("x")
     recipe = load_recipe(of_log)

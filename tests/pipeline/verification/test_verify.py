@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.append import append
+from hindcast.pipeline.errors import DatasetError, VerificationFailed
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.spec import Outcome
+from hindcast.pipeline.storage.files import sha256_file
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.registry import behaviours
 
-from pipeline import dataset as ds
-from pipeline.building.append import append
-from pipeline.errors import DatasetError, VerificationFailed
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.spec import Outcome
-from pipeline.storage.files import sha256_file
-from pipeline.verification.verify import verify
-from policies.registry import behaviours
 from tests.conftest import TINY
 
 
@@ -81,7 +81,7 @@ def later(monkeypatch):
                 known.spec(config, objective)
             ),
         )  # fmt: skip
-        monkeypatch.setattr("pipeline.scenarios.binpack.SCENARIO", changed)
+        monkeypatch.setattr("hindcast.pipeline.scenarios.binpack.SCENARIO", changed)
 
     return give
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pipeline.workloads import caveats as cv
-from pipeline.workloads.schema import Provenance
+from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads.schema import Provenance
 
 
 def codes(found):

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import DatasetError, StorageError, TraceError, UnknownName
-from pipeline.traces import FORMATS
-from pipeline.traces.ingest import ingest
-from pipeline.traces.synthetic import SyntheticConfig, generate
-from pipeline.workloads.folder import load_workload, save_workload
+from hindcast.pipeline.errors import DatasetError, StorageError, TraceError, UnknownName
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.ingest import ingest
+from hindcast.pipeline.traces.synthetic import SyntheticConfig, generate
+from hindcast.pipeline.workloads.folder import load_workload, save_workload
 
 TASKS = "10,30,1,1,4,Terminated,50,0.01\n10,30,1,2,4,Waiting,,\n9,x,2,1,1,Terminated,50,.1\n"
 EVENTS = "0,9,add,,64,0.69,1\n"

@@ -3,10 +3,9 @@
 import dataclasses
 
 import pytest
-
-from pipeline.building.build import build
-from pipeline.recipes.loading import load_recipe
-from policies.registry import behaviours
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.policies.registry import behaviours
 
 RULES = {"sjf_now", "packer_now", "hold_5", "random"}
 

@@ -4,15 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.policies.delivery.agreement import agreements, best_logged_rule, judge, log_likelihood
+from hindcast.policies.delivery.verdict import rule_policy
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.offline.training import train
+from hindcast.policies.registry import behaviours
 
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.recipes.loading import load_recipe
-from policies.delivery.agreement import agreements, best_logged_rule, judge, log_likelihood
-from policies.delivery.verdict import rule_policy
-from policies.networks.checkpoint import load_policy, read_description
-from policies.offline.training import train
-from policies.registry import behaviours
 from tests.policies.delivery.conftest import RULES
 
 

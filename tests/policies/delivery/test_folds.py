@@ -6,17 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.errors import DatasetError, InputError
-from pipeline.notes import telling
-from pipeline.storage.run_files import FOLDS
-from policies.delivery import folds, played
-from policies.delivery.verdict import rule_policy
-from policies.networks.checkpoint import read_description
-from policies.offline import training
-from policies.offline.stacked_training import train_stacked
-from policies.offline.training import train
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.notes import telling
+from hindcast.pipeline.storage.run_files import FOLDS
+from hindcast.policies.delivery import folds, played
+from hindcast.policies.delivery.verdict import rule_policy
+from hindcast.policies.networks.checkpoint import read_description
+from hindcast.policies.offline import training
+from hindcast.policies.offline.stacked_training import train_stacked
+from hindcast.policies.offline.training import train
 
 NAMES = ["packer_now", "sjf_now"]
 

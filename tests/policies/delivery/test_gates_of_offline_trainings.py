@@ -5,19 +5,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.storage.provenance import PROVENANCE
+from hindcast.policies.delivery import played
+from hindcast.policies.delivery.verdict import Verdict, judge_each, rule_policy
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.checkpoint import read_description
+from hindcast.policies.offline import training
+from hindcast.policies.offline.gates import gate_of
+from hindcast.policies.offline.training import train
 
-from pipeline import dataset as ds
-from pipeline.errors import TraceError
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.storage.provenance import PROVENANCE
-from policies.delivery import played
-from policies.delivery.verdict import Verdict, judge_each, rule_policy
-from policies.heuristics import heuristics
-from policies.networks.checkpoint import read_description
-from policies.offline import training
-from policies.offline.gates import gate_of
-from policies.offline.training import train
 from tests.folders import content
 
 
@@ -56,7 +56,7 @@ def test_the_difference_is_that_of_the_validation_windows(log):
 
 
 def test_an_agent_better_than_every_logged_rule_is_delivered(log, monkeypatch):
-    from policies.delivery import agreement
+    from hindcast.policies.delivery import agreement
 
     monkeypatch.setattr(agreement, "logged_rules", lambda _dataset: {"x": "fcfs_now"})
     opened = ds.open(log)

@@ -4,22 +4,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.problem import further_windows
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.policies.delivery import played
+from hindcast.policies.delivery.played import best_rule, values_of
+from hindcast.policies.delivery.verdict import compare, rule_policy
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.online import evolution, gates
+from hindcast.policies.online.gates import judge_of
+from hindcast.policies.online.problem import Sampling, fit_network
+from hindcast.policies.online.training import train_online
 
-from pipeline.errors import RecipeError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.problem import further_windows
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from policies.delivery import played
-from policies.delivery.played import best_rule, values_of
-from policies.delivery.verdict import compare, rule_policy
-from policies.heuristics import heuristics
-from policies.networks.checkpoint import load_policy, read_description
-from policies.networks.settings import NetworkSettings
-from policies.online import evolution, gates
-from policies.online.gates import judge_of
-from policies.online.problem import Sampling, fit_network
-from policies.online.training import train_online
 from tests.policies.play import CPU
 
 SMALL = (

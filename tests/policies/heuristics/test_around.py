@@ -4,19 +4,18 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.errors import InputError, UnknownName
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import BehaviourRecipe
-from pipeline.scenarios import load_scenario
-from pipeline.verification.verify import verify
-from policies.entrants import entrants
-from policies.heuristics import find_rule, heuristics
-from policies.heuristics.around import STRENGTH, around
-from policies.heuristics.linear import RANDOM_LINEAR
-from policies.registry import behaviours, recorded_behaviours
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import InputError, UnknownName
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.entrants import entrants
+from hindcast.policies.heuristics import find_rule, heuristics
+from hindcast.policies.heuristics.around import STRENGTH, around
+from hindcast.policies.heuristics.linear import RANDOM_LINEAR
+from hindcast.policies.registry import behaviours, recorded_behaviours
 
 SPLITS = ('split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"', "config.steps=25")
 

@@ -4,9 +4,8 @@ import importlib
 import re
 
 import pytest
-
-from pipeline.scenarios import SCENARIOS
-from policies.heuristics import heuristics
+from hindcast.pipeline.scenarios import SCENARIOS
+from hindcast.policies.heuristics import heuristics
 
 WITHOUT_COLUMNS = {"random", "random_linear", "random_reference", "first_fit"}
 
@@ -25,7 +24,7 @@ def test_every_rule_has_one_line_that_says_what_it_chooses_and_one_with_its_scor
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_formulas_are_in_names_of_columns(scenario):
     """Formulas use names of columns, or refer to another rule by "as NAME"."""
-    features = importlib.import_module(f"pipeline.scenarios.{scenario}.features")
+    features = importlib.import_module(f"hindcast.pipeline.scenarios.{scenario}.features")
     for name, rule in heuristics(scenario).items():
         words = set(re.findall(r"[a-z_0-9]+", rule.formula))
         known = set(features.ROW._fields) | heuristics(scenario).keys() - {name}

@@ -4,9 +4,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-
-from pipeline.scenarios.deferrable.features import ROW
-from policies.heuristics.knapsack import choose_set, feasible_jobs
+from hindcast.pipeline.scenarios.deferrable.features import ROW
+from hindcast.policies.heuristics.knapsack import choose_set, feasible_jobs
 
 JOBS = 7
 

@@ -4,12 +4,11 @@ import json
 
 import numpy as np
 import pytest
-
-from pipeline.errors import DatasetError
-from pipeline.simulation.spec import Feature, Outcome, Spec
-from policies.networks.checkpoint import Trained, load_policy, save
-from policies.networks.features import unscaled_map
-from policies.networks.settings import Network, NetworkSettings, candidate_map
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.policies.networks.checkpoint import Trained, load_policy, save
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.settings import Network, NetworkSettings, candidate_map
 
 SPEC = Spec(
     scenario="toy",

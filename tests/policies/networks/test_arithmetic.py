@@ -3,9 +3,8 @@
 from fractions import Fraction
 
 import numpy as np
-
-from policies.networks.arithmetic import dot4, tanh32
-from policies.networks.forward import LANES, add_product, add_products
+from hindcast.policies.networks.arithmetic import dot4, tanh32
+from hindcast.policies.networks.forward import LANES, add_product, add_products
 
 RNG = 20261125
 

@@ -5,17 +5,21 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.spec import Feature
+from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, expand_moment
+from hindcast.policies.networks.features import expanded_size, fit_map, unscaled_map
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import find_rules
+from hindcast.policies.networks.settings import (
+    Network,
+    NetworkSettings,
+    candidate_map,
+    read_columns,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from pipeline.errors import DatasetError, HindcastError, RecipeError
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.spec import Feature
-from policies.networks.candidate_scorer import FILL, CandidateScorer, expand_moment
-from policies.networks.features import expanded_size, fit_map, unscaled_map
-from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import find_rules
-from policies.networks.settings import Network, NetworkSettings, candidate_map, read_columns
 
 CONTEXT = (
     Feature("load", "jobs", 0, np.inf, "", heavy_tailed=True),
@@ -109,8 +113,8 @@ def test_the_quadratic_map_is_raw_then_logs_then_products():
 
 
 def test_binpacks_six_features_make_29():
-    from pipeline.scenarios.binpack.config import BinpackConfig
-    from pipeline.scenarios.binpack.features import spec
+    from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+    from hindcast.pipeline.scenarios.binpack.features import spec
 
     of = spec(BinpackConfig(), "makespan")
     assert expanded_size(of.candidates, of.learned_candidates, quadratic=True) == 29

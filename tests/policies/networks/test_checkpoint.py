@@ -7,15 +7,20 @@ import pickle
 import numpy as np
 import pytest
 import safetensors.numpy
-
-from pipeline.errors import DatasetError, InputError
-from pipeline.simulation.environment import Observation
-from pipeline.simulation.policy import BatchPolicy
-from pipeline.simulation.spec import Feature, Outcome, Spec
-from pipeline.storage.files import sha256_file
-from policies.networks.checkpoint import Metric, Trained, load_policy, read_description, save
-from policies.networks.features import fit_map
-from policies.networks.settings import Network, NetworkSettings
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.policy import BatchPolicy
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.pipeline.storage.files import sha256_file
+from hindcast.policies.networks.checkpoint import (
+    Metric,
+    Trained,
+    load_policy,
+    read_description,
+    save,
+)
+from hindcast.policies.networks.features import fit_map
+from hindcast.policies.networks.settings import Network, NetworkSettings
 
 SPEC = Spec(
     scenario="toy",

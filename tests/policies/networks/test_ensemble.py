@@ -5,19 +5,18 @@ from functools import partial
 
 import numpy as np
 import pytest
-
-from flows import parser
-from flows.commands import train_online as train_online_command
-from pipeline.errors import DatasetError, InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from policies.delivery.played import headline_value, values_of, windows_of
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.checkpoint import Trained, load_policy, read_description, save
-from policies.networks.ensemble import mean_of_scores
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings, make_network
-from policies.online.training import train_online
+from hindcast.flows import parser
+from hindcast.flows.commands import train_online as train_online_command
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.policies.delivery.played import headline_value, values_of, windows_of
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description, save
+from hindcast.policies.networks.ensemble import mean_of_scores
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.online.training import train_online
 
 SMALL = ("config.steps=10", 'split.train="650..653"', 'split.validation="450..456"')
 RULES = ("hold_5", "sjf_now")

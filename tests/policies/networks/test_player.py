@@ -4,15 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
+from hindcast.policies.networks import player
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import NetworkSettings
 
-from pipeline.errors import HindcastError
-from pipeline.recipes.loading import load_recipe
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import plays_episodes, run_episode
-from policies.networks import player
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings
 from tests.policies.play import network_of, some_weights
 
 NETWORKS = {

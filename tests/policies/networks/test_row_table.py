@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from pipeline.simulation.spec import Feature
-from policies.networks.policy import LearnedPolicy
-from policies.networks.row_table import Table, make_table, score_alone, score_ruled
-from policies.networks.settings import NetworkSettings, make_network
+from hindcast.pipeline.simulation.spec import Feature
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.row_table import Table, make_table, score_alone, score_ruled
+from hindcast.policies.networks.settings import NetworkSettings, make_network
 
 COLUMNS = tuple(Feature(name, "1", -np.inf, np.inf, "") for name in "abcdef")
 SHAPES = {

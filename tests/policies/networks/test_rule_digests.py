@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pipeline.errors import DatasetError
-from pipeline.recipes.loading import recipe_folder
-from pipeline.scenarios import SCENARIOS, load_scenario
-from pipeline.simulation import kernel as k
-from pipeline.simulation.policy import Heuristic
-from policies.networks.checkpoint import load_policy
-from policies.networks.rule_digests import _of_sources, current, digest_of
-from policies.networks.rules import find_rules, rankable
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.loading import recipe_folder
+from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.networks.rule_digests import _of_sources, current, digest_of
+from hindcast.policies.networks.rules import find_rules, rankable
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASED = sorted(p.parent for p in recipe_folder().glob("*/agents/**/checkpoint.json"))
@@ -123,7 +122,7 @@ def test_rules_that_are_renamed_moved_and_annotated_load_every_released_checkpoi
     for path in sorted(rules.glob("*.py")):
         text = path.read_text(encoding="utf-8")
         other = with_other_names(text).replace(
-            "policies.heuristics.knapsack", "policies.heuristics.exact_set"
+            "hindcast.policies.heuristics.knapsack", "hindcast.policies.heuristics.exact_set"
         )
         changed += other.count("_renamed")
         path.write_text(other, encoding="utf-8")
@@ -133,9 +132,9 @@ def test_rules_that_are_renamed_moved_and_annotated_load_every_released_checkpoi
 import sys
 from pathlib import Path
 import policies
-from policies.networks.checkpoint import load_policy
-from policies.networks.rules import rankable
-from policies.networks.rule_digests import digest_of, _of_sources
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.networks.rules import rankable
+from hindcast.policies.networks.rule_digests import digest_of, _of_sources
 assert policies.__path__[0].startswith({str(tmp_path)!r}), policies.__path__
 for folder in {list(map(str, RELEASED))!r}:
     load_policy(Path(folder))

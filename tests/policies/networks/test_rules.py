@@ -11,34 +11,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks import rules
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.networks.checkpoint import Trained, load_policy, save
+from hindcast.policies.networks.limits import limits_of
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import find_rules, rankable, rule_columns
+from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.offline import read_config
+from hindcast.policies.offline.fit import train_agent
+from hindcast.policies.offline.sample_cache import columns_of_rules
+from hindcast.policies.offline.training import train
+from hindcast.policies.registry import behaviours
+from hindcast.policies.rollouts.play_on import Decider
+from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, HindcastError, RecipeError
-from pipeline.recipes.loading import known_recipes, load_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation import kernel as k
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from policies.heuristics import heuristics
-from policies.networks import rules
-from policies.networks.candidate_scorer import fit_network
-from policies.networks.checkpoint import Trained, load_policy, save
-from policies.networks.limits import limits_of
-from policies.networks.policy import LearnedPolicy
-from policies.networks.rules import find_rules, rankable, rule_columns
-from policies.networks.settings import NetworkSettings, make_network
-from policies.offline import read_config
-from policies.offline.fit import train_agent
-from policies.offline.sample_cache import columns_of_rules
-from policies.offline.training import train
-from policies.registry import behaviours
-from policies.rollouts.play_on import Decider
-from policies.rollouts.trajectories import network_inputs, sample_trajectory
 from tests.conftest import require_traces
 
 PROBLEMS = {

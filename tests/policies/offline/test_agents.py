@@ -4,10 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
-from policies.offline import agent, anywhere
-from policies.offline.fit import train_agent
+from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
+from hindcast.policies.offline import agent, anywhere
+from hindcast.policies.offline.fit import train_agent
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}
 FAST = {

@@ -3,14 +3,14 @@
 import itertools
 from pathlib import Path
 
+import hindcast.pipeline.dataset as ds
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.exports import export
+from hindcast.policies.offline.d3rlpy_replay_buffer import mini_batches, open_arrays, replay_buffer
 
-import pipeline.dataset as ds
-from pipeline.errors import DatasetError
-from pipeline.exports import export
-from policies.offline.d3rlpy_replay_buffer import mini_batches, open_arrays, replay_buffer
 from tests import sample_datasets
 from tests.pipeline.exports.padded import expected_rows
 
@@ -144,7 +144,7 @@ def test_masked_q_learning_trains_a_hundred_steps_on_mini_batches(exported):
     folder, _dataset = exported("long")
     arrays = open_arrays(folder)
     c, k, f = arrays.context, arrays.candidates, arrays.features
-    from policies.offline.q_learning.masked_q import (
+    from hindcast.policies.offline.q_learning.masked_q import (
         MaskedQFunctionFactory,  # first: it imports quietly
     )
 

@@ -15,7 +15,8 @@ def _run(code):
 @pytest.mark.slow
 def test_the_registry_loads_no_heavy_library():
     code = (
-        "import sys, policies.offline, policies.networks.checkpoint, policies.networks.policy;"
+        "import sys, hindcast.policies.offline;"
+        "from hindcast.policies.networks import checkpoint, policy;"
         "print([m for m in ('torch', 'd3rlpy', 'prefect') if m in sys.modules])"
     )
     assert _run(code).stdout.strip() == "[]"
@@ -26,7 +27,7 @@ def test_d3rlpy_is_loaded_quietly_and_structlog_stays_as_it_was():
     code = (
         "import structlog, torch, random;"
         "state = torch.get_rng_state();"
-        "import policies.offline.q_learning.masked_q, policies.offline.q_learning.agents;"
+        "from hindcast.policies.offline.q_learning import agents, masked_q;"
         "assert not structlog.is_configured();"
         "assert torch.equal(state, torch.get_rng_state())"
     )

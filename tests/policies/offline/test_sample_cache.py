@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-
-from pipeline import dataset as ds
-from policies.offline import AGENTS, anywhere, read_config
-from policies.offline import sample_cache as sampled
-from policies.offline.training import train
+from hindcast.pipeline import dataset as ds
+from hindcast.policies.offline import AGENTS, anywhere, read_config
+from hindcast.policies.offline import sample_cache as sampled
+from hindcast.policies.offline.training import train
 
 MEMORY = 64 << 20
 

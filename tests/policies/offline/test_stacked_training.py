@@ -5,15 +5,15 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.flows import cli
+from hindcast.flows.runs.sweep import Request, check
+from hindcast.pipeline.errors import InputError
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.offline import stacked_training
+from hindcast.policies.offline.q_learning.agents import QLearning
+from hindcast.policies.offline.stacked_training import Member, can_stack, train_stacked
+from hindcast.policies.offline.training import train
 
-from flows import cli
-from flows.runs.sweep import Request, check
-from pipeline.errors import InputError
-from policies.networks.checkpoint import load_policy, read_description
-from policies.offline import stacked_training
-from policies.offline.q_learning.agents import QLearning
-from policies.offline.stacked_training import Member, can_stack, train_stacked
-from policies.offline.training import train
 from tests.folders import content
 
 NETWORK = {"network.hidden": [4], "minibatch": 8}
@@ -162,7 +162,7 @@ def test_which_trainings_can_be_stacked():
 
 
 def test_a_program_of_several_trainings_is_of_this_process(tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.runners.check", lambda _request: None)
+    monkeypatch.setattr("hindcast.flows.runners.check", lambda _request: None)
     table = {"agents": ["double_dqn"]}
     request = Request("d", table, str(tmp_path / "s"), stacked="yes", runner="dask")
     with pytest.raises(InputError, match="--stacked yes is one program in this process"):

@@ -5,12 +5,11 @@ import tomllib
 
 import polars as pl
 import pytest
-
-from flows.commands import directly
-from flows.runs.sweep import Request, run
-from pipeline.errors import DatasetError, InputError, RecipeError
-from policies.offline import read_config
-from policies.offline.sweep import load_sweep, plan
+from hindcast.flows.commands import directly
+from hindcast.flows.runs.sweep import Request, run
+from hindcast.pipeline.errors import DatasetError, InputError, RecipeError
+from hindcast.policies.offline import read_config
+from hindcast.policies.offline.sweep import load_sweep, plan
 
 
 def _plan(text):

@@ -5,16 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.simulation.policy import readings
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.checkpoint import load_policy, save
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.offline.actor_critic.advantage_weighting import standardised_weights
+from hindcast.policies.offline.cloning.return_conditioned import conditioned, fold, insert
+from hindcast.policies.offline.fit import train_agent
 
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.simulation.policy import readings
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.checkpoint import load_policy, save
-from policies.networks.features import unscaled_map
-from policies.networks.settings import Network, NetworkSettings
-from policies.offline.actor_critic.advantage_weighting import standardised_weights
-from policies.offline.cloning.return_conditioned import conditioned, fold, insert
-from policies.offline.fit import train_agent
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.offline.training import train
 
-from pipeline.errors import InputError, RecipeError
-from policies.networks.checkpoint import load_policy, read_description
-from policies.offline.training import train
 from tests.folders import content
 
 pytestmark = pytest.mark.slow
@@ -80,8 +80,8 @@ def test_an_unknown_setting_is_named_and_nothing_is_written(tiny_dataset, tmp_pa
 KILLED = """
 import sys
 from pathlib import Path
-from policies.offline import fit
-from policies.offline.training import train
+from hindcast.policies.offline import fit
+from hindcast.policies.offline.training import train
 fit.train_decisions.__kwdefaults__["resume_s"] = 0.0
 train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sys.argv[2]),
       checkpoint_every=40)
@@ -140,7 +140,7 @@ def test_checkpoints_of_one_run_have_names_that_tell_them_apart(
     tiny_dataset, tiny_recipe, tmp_path
 ):
     """Their groups differ, too: an evaluation must not take them for seeds of one agent."""
-    from policies.entrants import entrants
+    from hindcast.policies.entrants import entrants
 
     out = train(tiny_dataset, "behaviour_cloning", steps=4, seed=1, out=tmp_path / "a",
                 checkpoint_every=2)  # fmt: skip

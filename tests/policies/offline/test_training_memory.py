@@ -5,11 +5,10 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.dataset.decisions import decision_bytes
-from pipeline.dataset.sampling import sample_decisions
-from policies.offline import agent, training
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import decision_bytes
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.policies.offline import agent, training
 
 
 @pytest.mark.parametrize("transitions", [True, False])

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from policies.online.advantages import advantages
+from hindcast.policies.online.advantages import advantages
 
 # Two trajectories. Time stands still between the first two decisions of the second trajectory.
 REWARDS = [np.array([-1.0, -2.0]), np.array([0.0, -1.0, -4.0])]

@@ -3,22 +3,22 @@
 import dataclasses
 
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.notes import telling
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.storage.run_files import FOLDS
+from hindcast.policies.delivery.checkpoints import LAST
+from hindcast.policies.delivery.verdict import rule_policy
+from hindcast.policies.networks.checkpoint import Trained, read_description
+from hindcast.policies.online import training
+from hindcast.policies.online.gates import decide_by
+from hindcast.policies.online.guard import Guard
+from hindcast.policies.online.imitation import Imitation
+from hindcast.policies.online.training import problem_of, train_online
+from hindcast.policies.registry import behaviours
 
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.errors import InputError, RecipeError
-from pipeline.notes import telling
-from pipeline.recipes.loading import load_recipe
-from pipeline.storage.run_files import FOLDS
-from policies.delivery.checkpoints import LAST
-from policies.delivery.verdict import rule_policy
-from policies.networks.checkpoint import Trained, read_description
-from policies.online import training
-from policies.online.gates import decide_by
-from policies.online.guard import Guard
-from policies.online.imitation import Imitation
-from policies.online.training import problem_of, train_online
-from policies.registry import behaviours
 from tests.folders import content
 
 SPLITS = (

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-
-from pipeline.errors import HindcastError
-from pipeline.statistics.returns import returns_to_go, step_discounts
-from policies.online.advantages import gae
-from policies.online.ppo import clipped_gain, divergence
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.statistics.returns import returns_to_go, step_discounts
+from hindcast.policies.online.advantages import gae
+from hindcast.policies.online.ppo import clipped_gain, divergence
 
 
 def direct(reward, value, discount, lam, last_value):

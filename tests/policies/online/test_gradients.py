@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn.utils import parameters_to_vector
-
-from policies.online.advantages import advantages
-from policies.online.choices import PolicyBatch, log_softmax, policy_batch, policy_gain
-from policies.online.natural_gradient import (
+from hindcast.policies.online.advantages import advantages
+from hindcast.policies.online.choices import PolicyBatch, log_softmax, policy_batch, policy_gain
+from hindcast.policies.online.natural_gradient import (
     Config,
     conjugate_gradients,
     fisher,
     natural_step,
     policy_gradient,
 )
+from torch.nn.utils import parameters_to_vector
 
 CPU = torch.device("cpu")
 

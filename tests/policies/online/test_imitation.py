@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.online import ONLINE_AGENTS
+from hindcast.policies.online.imitation import Imitation, distributions
+from hindcast.policies.online.training import train_online
+from hindcast.policies.registry import behaviours
+from hindcast.policies.training import losses as module
 
-from pipeline.building.build import build
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from policies.networks.checkpoint import load_policy, read_description
-from policies.networks.settings import NetworkSettings
-from policies.online import ONLINE_AGENTS
-from policies.online.imitation import Imitation, distributions
-from policies.online.training import train_online
-from policies.registry import behaviours
-from policies.training import losses as module
 from tests.folders import content
 
 SETTINGS = {

@@ -5,18 +5,25 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-
-from pipeline.errors import RecipeError
-from pipeline.recipes.recipe import OnlineRecipe
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.settings import NetworkSettings
-from policies.online.choices import entropy, join, log_softmax, policy_batch
-from policies.online.decisions import gathered, subset
-from policies.online.natural_gradient import policy_gradient
-from policies.online.ppo import Config, climb, explained, judge, passes, standardised, surrogate
-from policies.online.problem import Sampling
-from policies.online.state_value import StateValue, summaries, summary_size
-from policies.online.training import train_online
+from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.online.choices import entropy, join, log_softmax, policy_batch
+from hindcast.policies.online.decisions import gathered, subset
+from hindcast.policies.online.natural_gradient import policy_gradient
+from hindcast.policies.online.ppo import (
+    Config,
+    climb,
+    explained,
+    judge,
+    passes,
+    standardised,
+    surrogate,
+)
+from hindcast.policies.online.problem import Sampling
+from hindcast.policies.online.state_value import StateValue, summaries, summary_size
+from hindcast.policies.online.training import train_online
 
 CPU = torch.device("cpu")
 SMALL = NetworkSettings(hidden=(6,), quadratic=False)

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pipeline.errors import DatasetError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from policies.networks.checkpoint import load_policy, read_description
-from policies.online.training import train_online
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.online.training import train_online
 
 JOBS = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
 CLUSTERS = ("config.applications=25", 'split.train="0..3"', 'split.validation="4..5"')

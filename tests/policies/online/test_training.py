@@ -6,17 +6,17 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.workloads.folder import save_workload
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.offline.training import train
+from hindcast.policies.online import ONLINE_AGENTS, read_online_config
+from hindcast.policies.online.problem import Sampling
+from hindcast.policies.online.training import problem_of, settings_of, train_online
 
-from pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
-from pipeline.recipes.loading import known_recipes, load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.workloads.folder import save_workload
-from policies.networks.checkpoint import load_policy, read_description
-from policies.offline.training import train
-from policies.online import ONLINE_AGENTS, read_online_config
-from policies.online.problem import Sampling
-from policies.online.training import problem_of, settings_of, train_online
 from tests.folders import content
 from tests.policies.test_queue import write_log
 

@@ -6,18 +6,18 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.flows import cli
+from hindcast.pipeline import dataset as datasets
+from hindcast.pipeline.dataset.estimated import ESTIMATES, FOLDER, MODEL, read_estimates
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.history.importing import ingest_history
+from hindcast.pipeline.scenarios.queue.instances import Log, read_log
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
+from hindcast.policies.ope.behaviour.logit import fit_logit, log_probabilities
+from hindcast.policies.ope.behaviour.model import in_words, model_of_choices, model_of_log
+from hindcast.policies.ope.behaviour.propensities import support
 
-from flows import cli
-from pipeline import dataset as datasets
-from pipeline.dataset.estimated import ESTIMATES, FOLDER, MODEL, read_estimates
-from pipeline.errors import DatasetError, InputError
-from pipeline.history.importing import ingest_history
-from pipeline.scenarios.queue.instances import Log, read_log
-from pipeline.verification.verify import verify
-from policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
-from policies.ope.behaviour.logit import fit_logit, log_probabilities
-from policies.ope.behaviour.model import in_words, model_of_choices, model_of_log
-from policies.ope.behaviour.propensities import support
 from tests.pipeline.history.test_history import records
 from tests.pipeline.scenarios.queue.test_golden import workload as golden_log
 from tests.pipeline.scenarios.queue.test_queue import workload
@@ -178,7 +178,7 @@ def test_estimates_stand_beside_the_data_and_support_little(recorded, capsys):
     known = table["propensity"].drop_nulls()
     assert known.len() < table.height  # waiting is not modelled
     assert known.is_between(0.0, 1.0).all()
-    from policies.registry import recorded_behaviours
+    from hindcast.policies.registry import recorded_behaviours
 
     verify(recorded, recorded_behaviours(recorded))
     command = ["ope", str(recorded), "--propensities", "estimated", "--no-truth", "--direct"]

@@ -5,18 +5,17 @@ import math
 
 import polars as pl
 import pytest
-
-from flows import cli
-from flows.commands import ope
-from pipeline.errors import DatasetError
-from policies.ope.consensus import (
+from hindcast.flows import cli
+from hindcast.flows.commands import ope
+from hindcast.pipeline.errors import DatasetError
+from hindcast.policies.ope.consensus import (
     consensus_scores,
     describe_consensus,
     describe_order,
     members_of,
     votes,
 )
-from policies.ope.selection_table import selection_markdown, selection_table
+from hindcast.policies.ope.selection_table import selection_markdown, selection_table
 
 TRUTH = {"a": 3.0, "b": 2.0, "c": 1.0, "d": 0.0}
 VALUES = {

@@ -3,14 +3,13 @@
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import InputError
-from pipeline.estimators import LoggedEpisodes, Settings, estimate
-from pipeline.simulation.spec import Feature, Outcome, Spec
-from policies.networks.settings import NetworkSettings
-from policies.ope import fqe
-from policies.ope.basis import fit_basis, linear_features
-from policies.ope.episodes import WholeEpisodes
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators import LoggedEpisodes, Settings, estimate
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.ope import fqe
+from hindcast.policies.ope.basis import fit_basis, linear_features
+from hindcast.policies.ope.episodes import WholeEpisodes
 
 SPEC = Spec(
     scenario="toy", objective="gain",

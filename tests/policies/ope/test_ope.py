@@ -7,24 +7,24 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-
-from flows.cli import main
-from flows.commands import report
-from pipeline import dataset as datasets
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, InputError, StorageError, UnknownName
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import BehaviourRecipe
-from pipeline.storage.provenance import commit
-from policies.entrants import entrants
-from policies.ope import ope, results
-from policies.ope.episodes import read_episodes, whole_windows
-from policies.ope.probabilities import (
+from hindcast.flows.cli import main
+from hindcast.flows.commands import report
+from hindcast.pipeline import dataset as datasets
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, InputError, StorageError, UnknownName
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe
+from hindcast.pipeline.storage.provenance import commit
+from hindcast.policies.entrants import entrants
+from hindcast.policies.ope import ope, results
+from hindcast.policies.ope.episodes import read_episodes, whole_windows
+from hindcast.policies.ope.probabilities import (
     logged_propensities,
     mixture_propensities,
     policy_probabilities,
 )
-from policies.registry import behaviours
+from hindcast.policies.registry import behaviours
+
 from tests.pipeline.building.test_build import write_log
 from tests.policies.networks.test_rules import damaged
 

@@ -4,18 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from pipeline import dataset as datasets
-from pipeline.building.build import build
-from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import BehaviourRecipe
-from pipeline.simulation.policy import Behaviour
-from policies.ope import ope
-from policies.ope.episodes import pick, read_episodes
-from policies.ope.probabilities import policy_probabilities
-from policies.ope.similarity import policy_space
-from policies.registry import behaviours
+from hindcast.pipeline import dataset as datasets
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import BehaviourRecipe
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.policies.ope import ope
+from hindcast.policies.ope.episodes import pick, read_episodes
+from hindcast.policies.ope.probabilities import policy_probabilities
+from hindcast.policies.ope.similarity import policy_space
+from hindcast.policies.registry import behaviours
 
 pytestmark = pytest.mark.slow  # a dataset is built
 

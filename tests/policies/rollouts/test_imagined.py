@@ -5,23 +5,22 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import InputError
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from policies.delivery.verdict import rule_policy, rule_weights
-from policies.entrants import entrants
-from policies.heuristics import heuristics
-from policies.networks.checkpoint import Trained, save
-from policies.rollouts import imagined
-from policies.rollouts.imagined import ImaginedRollouts, imagined_rollouts_of
-from policies.rollouts.play_on import Decider
-from policies.rollouts.trajectories import sample_trajectory
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.policies.delivery.verdict import rule_policy, rule_weights
+from hindcast.policies.entrants import entrants
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.checkpoint import Trained, save
+from hindcast.policies.rollouts import imagined
+from hindcast.policies.rollouts.imagined import ImaginedRollouts, imagined_rollouts_of
+from hindcast.policies.rollouts.play_on import Decider
+from hindcast.policies.rollouts.trajectories import sample_trajectory
 
 SMALL = ("config.applications=40", "config.clusters=[300,500]", 'split.test="30..33"')
 

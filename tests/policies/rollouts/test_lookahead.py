@@ -5,31 +5,29 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-from numba import njit
-
-from pipeline.errors import HindcastError, InputError, UnknownName
-from pipeline.evaluation.evaluate import evaluate
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.scenarios.binpack.features import ROW
-from pipeline.scenarios.binpack.layout import FIRST_START_AT
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.kernel import SCORE
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import Planner, run_episode
-from policies.entrants import entrants
-from policies.heuristics.binpack import HEURISTICS
-from policies.networks.checkpoint import Trained, save
-from policies.networks.features import unscaled_map
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings, make_network
-from policies.online.training import train_online
-from policies.ope.ope import evaluate_offline
-from policies.papers.osdec.network import SlotScoresSettings, slot_scores_network
-from policies.papers.osdec.policy import SlotScoresPolicy
-from policies.rollouts.lookahead import (
+from hindcast.pipeline.errors import HindcastError, InputError, UnknownName
+from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.scenarios.binpack.features import ROW
+from hindcast.pipeline.scenarios.binpack.layout import FIRST_START_AT
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.kernel import SCORE
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import Planner, run_episode
+from hindcast.policies.entrants import entrants
+from hindcast.policies.heuristics.binpack import HEURISTICS
+from hindcast.policies.networks.checkpoint import Trained, save
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network, NetworkSettings, make_network
+from hindcast.policies.online.training import train_online
+from hindcast.policies.ope.ope import evaluate_offline
+from hindcast.policies.papers.osdec.network import SlotScoresSettings, slot_scores_network
+from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
+from hindcast.policies.rollouts.lookahead import (
     SPREAD,
     VARIANTS,
     RolloutPolicy,
@@ -37,7 +35,9 @@ from policies.rollouts.lookahead import (
     rollouts_of,
     rollouts_of_rules,
 )
-from policies.rollouts.play_on import Decider
+from hindcast.policies.rollouts.play_on import Decider
+from numba import njit
+
 from tests.pipeline.scenarios.binpack.test_binpack import workload
 from tests.policies.play import some_weights
 

@@ -5,15 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-
-from pipeline.errors import HindcastError
-from pipeline.recipes.loading import load_recipe
-from pipeline.simulation.batched import BatchedEpisodes, run_batched
-from pipeline.simulation.policy import Behaviour
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.settings import NetworkSettings
-from policies.online.choices import log_softmax, merged, policy_batch
-from policies.rollouts.trajectories import network_inputs, sample_trajectories
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.simulation.batched import BatchedEpisodes, run_batched
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.online.choices import log_softmax, merged, policy_batch
+from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectories
 
 NETWORKS = {
     "pairs": NetworkSettings(hidden=(3, 9, 6), activation="tanh", quadratic=False),

@@ -5,12 +5,11 @@ import shutil
 import sys
 
 import pytest
-
-from pipeline.storage.provenance import PORTABLE
-from policies.offline import AGENTS, read_config
-from policies.online import ONLINE_AGENTS
-from policies.training import fingerprint
-from policies.training.fingerprint import training_key
+from hindcast.pipeline.storage.provenance import PORTABLE
+from hindcast.policies.offline import AGENTS, read_config
+from hindcast.policies.online import ONLINE_AGENTS
+from hindcast.policies.training import fingerprint
+from hindcast.policies.training.fingerprint import training_key
 
 CODE = "class Config:\n    pass\n"
 

@@ -5,12 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.errors import DatasetError, InputError, UnknownName
+from hindcast.policies.offline import agent, anywhere, read_config
+from hindcast.policies.offline.fit import train_agent, train_decisions
+from hindcast.policies.training.devices import DEVICES, find_device, repeatable
 from threadpoolctl import threadpool_info, threadpool_limits
-
-from pipeline.errors import DatasetError, InputError, UnknownName
-from policies.offline import agent, anywhere, read_config
-from policies.offline.fit import train_agent, train_decisions
-from policies.training.devices import DEVICES, find_device, repeatable
 
 STEPS = 12
 OFTEN = {"target_update_interval": 3}  # so that targets differ from the learning network
@@ -79,7 +78,9 @@ def test_a_state_older_than_the_kill_is_as_good(noisy_episodes, spec, tmp_path):
     whole = _train("cql", noisy_episodes, spec)
     asked = iter(range(1, 10_000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("policies.training.resume.ResumeFile.due", lambda self: next(asked) % 4 == 0)
+        patch.setattr(
+            "hindcast.policies.training.resume.ResumeFile.due", lambda self: next(asked) % 4 == 0
+        )
         with pytest.raises(Killed):
             _train("cql", noisy_episodes, spec, resume=(tmp_path, "k"), progress=_kill_after(7))
     again = []
@@ -157,7 +158,7 @@ def test_the_default_selection_is_the_agents_criterion(noisy_episodes, spec):
 
 def test_the_step_size_falls_to_zero_for_agents_that_ask_for_it(noisy_episodes, spec, monkeypatch):
     """Step sizes of agents with that setting fall linearly from the full size of the first step."""
-    from policies.training import learner
+    from hindcast.policies.training import learner
 
     sizes = []
     descend = learner.descend

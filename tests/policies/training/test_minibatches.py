@@ -5,13 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-
-from pipeline.errors import DatasetError
-from policies.networks.candidate_scorer import fit_network
-from policies.networks.settings import NetworkSettings
-from policies.offline.fit import train_agent
-from policies.training import minibatches
-from policies.training.minibatches import Batches, draw_rows, spaced_rows
+from hindcast.pipeline.errors import DatasetError
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.offline.fit import train_agent
+from hindcast.policies.training import minibatches
+from hindcast.policies.training.minibatches import Batches, draw_rows, spaced_rows
 
 CPU = torch.device("cpu")
 PLACES = [CPU, torch.device("cuda")] if torch.cuda.is_available() else [CPU]

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-
-from policies.networks.candidate_scorer import fit_network
-from policies.networks.checkpoint import Trained
-from policies.networks.settings import NetworkSettings
-from policies.training.monitoring import make_probe_set, measure
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.networks.checkpoint import Trained
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.training.monitoring import make_probe_set, measure
 
 
 def _log(log, returns, choices):

@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-
-from pipeline.errors import DatasetError
-from policies.networks.candidate_scorer import fit_network
-from policies.networks.settings import NetworkSettings
-from policies.training import resident
-from policies.training.minibatches import Batches
+from hindcast.pipeline.errors import DatasetError
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.training import resident
+from hindcast.policies.training.minibatches import Batches
 
 CPU = torch.device("cpu")
 PLACES = [CPU, torch.device("cuda")] if torch.cuda.is_available() else [CPU]

@@ -2,19 +2,19 @@
 
 import dataclasses
 
+import hindcast.pipeline.dataset
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.statistics.returns import discounted_sums
+from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.offline import read_config
+from hindcast.policies.training.minibatches import Batches
+from hindcast.policies.training.returns import against_window, discounted_to_go, undiscounted_to_go
+from hindcast.policies.training.values import ValueSettings, ValueUnit, value_unit
 
-import pipeline.dataset
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.statistics.returns import discounted_sums
-from policies.networks.candidate_scorer import fit_network
-from policies.offline import read_config
-from policies.training.minibatches import Batches
-from policies.training.returns import against_window, discounted_to_go, undiscounted_to_go
-from policies.training.values import ValueSettings, ValueUnit, value_unit
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 GAMMA = 0.9
@@ -88,7 +88,7 @@ def test_a_sample_of_decisions_knows_the_discounted_returns_of_whole_episodes(
     tiny_dataset, per_second
 ):
     """A sample has the same returns as all decisions, and nothing else of the sample changes."""
-    dataset = pipeline.dataset.open(tiny_dataset)
+    dataset = hindcast.pipeline.dataset.open(tiny_dataset)
     whole = sample_decisions(dataset, "train", np.random.default_rng(0), k=4)
     share = 0.99 ** (whole.elapsed_s if per_second else np.ones(len(whole)))
     sums = discounted_sums(whole.episode, whole.reward, share)
@@ -125,7 +125,7 @@ def test_targets_mix_the_step_and_the_logged_return():
 
 def test_d3rlpy_gets_the_same_targets():
     """Targets are reward + gamma ** interval * (1 - terminal) * value, as in d3rlpy's losses."""
-    from policies.offline.q_learning.masked_q import d3rlpy_batch
+    from hindcast.policies.offline.q_learning.masked_q import d3rlpy_batch
 
     decisions = _random_log()
     following = torch.randn(len(decisions), generator=torch.Generator().manual_seed(0))

@@ -5,10 +5,9 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-
-from flows import cli
-from pipeline.errors import DatasetError, UnknownName
-from pipeline.evaluation.summary.between import COLUMNS, differences
+from hindcast.flows import cli
+from hindcast.pipeline.errors import DatasetError, UnknownName
+from hindcast.pipeline.evaluation.summary.between import COLUMNS, differences
 
 RULE = (4.0, 2.0, 1.0, 16.0)
 

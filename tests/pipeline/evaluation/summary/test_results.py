@@ -5,11 +5,15 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import DatasetError, UnknownName
-from pipeline.evaluation.summary.results import COLUMNS, read_results, results, results_markdown
-from pipeline.evaluation.summary.summarise import summarise
-from pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.errors import DatasetError, UnknownName
+from hindcast.pipeline.evaluation.summary.results import (
+    COLUMNS,
+    read_results,
+    results,
+    results_markdown,
+)
+from hindcast.pipeline.evaluation.summary.summarise import summarise
+from hindcast.pipeline.evaluation.summary.writing import write_summary
 
 # policy -> group, kind, episodes in the log, makespans on four windows
 SCORES = {

@@ -5,10 +5,9 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-
-from flows import cli
-from pipeline.errors import InputError, UnknownName
-from pipeline.evaluation.summary.spread import COLUMNS, spread, spreads
+from hindcast.flows import cli
+from hindcast.pipeline.errors import InputError, UnknownName
+from hindcast.pipeline.evaluation.summary.spread import COLUMNS, spread, spreads
 
 # policy -> group, kind, makespans on five windows
 SCORES = {

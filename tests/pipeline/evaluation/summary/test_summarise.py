@@ -4,10 +4,9 @@ import json
 
 import polars as pl
 import pytest
-
-from pipeline.errors import DatasetError
-from pipeline.evaluation.summary.summarise import summarise
-from pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.summarise import summarise
+from hindcast.pipeline.evaluation.summary.writing import write_summary
 
 LOWER = {"name": "makespan_s", "unit": "s", "better": "lower", "description": ""}
 HIGHER = {"name": "utilisation", "unit": "1", "better": "higher", "description": ""}

@@ -5,16 +5,15 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import InputError
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import check_scenario, uniform
-from pipeline.workloads.schema import Provenance, Workload
-from policies.heuristics.binpack import HEURISTICS
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import check_scenario, uniform
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.policies.heuristics.binpack import HEURISTICS
 
 SCENARIO = load_scenario("binpack")
 

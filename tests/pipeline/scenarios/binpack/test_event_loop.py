@@ -3,14 +3,14 @@
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.workloads.schema import Workload
+from hindcast.policies.heuristics.binpack import HEURISTICS
 
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.binpack.config import BinpackConfig
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.traces import FORMATS
-from pipeline.workloads.schema import Workload
-from policies.heuristics.binpack import HEURISTICS
 from tests.benchmarks import packing_in_simpy as simulated
 from tests.conftest import require_traces
 from tests.pipeline.scenarios.binpack.test_binpack import some_workload

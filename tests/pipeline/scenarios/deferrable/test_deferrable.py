@@ -6,21 +6,21 @@ import numpy as np
 import polars as pl
 import pytest
 from gymnasium.utils.env_checker import check_env
+from hindcast.pipeline.errors import InfeasibleChoice, InputError
+from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.deferrable import make_instance
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.instances import Jobs
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.testing import check_scenario
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.deferrable import HEURISTICS
 
-from pipeline.errors import InfeasibleChoice, InputError
-from pipeline.gymnasium_env.single import SchedulingEnv
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import make_instance
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.scenarios.deferrable.instances import Jobs
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.scenario import Instance
-from pipeline.testing import check_scenario
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics.deferrable import HEURISTICS
 from tests.pipeline.scenarios.deferrable.reference import prefix
 
 SCENARIO = load_scenario("deferrable")
@@ -186,7 +186,7 @@ def test_knapsack_leaves_a_job_that_does_not_pay_its_delay():
 @pytest.mark.parametrize("seed", range(30))
 def test_the_action_of_a_slot_and_its_decisions_start_the_same_jobs(seed):
     """With scores drawn once per slot, `prefix` and single decisions agree, also on ties."""
-    from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
+    from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 
     rng = np.random.default_rng(seed)
     instance = SCENARIO.instance(SMALL, "revenue", NOTHING, seed, rng)

@@ -5,20 +5,19 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.calibration.deferrable import BASE, PAPER, SPEC, calibrate
-from pipeline.errors import InputError
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable import make_instance
-from pipeline.scenarios.deferrable.bounds import upper_bound
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.scenarios.deferrable.instances import Jobs
-from pipeline.scenarios.deferrable.optimum import available, optimum
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics.deferrable import HEURISTICS
+from hindcast.pipeline.calibration.deferrable import BASE, PAPER, SPEC, calibrate
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable import make_instance
+from hindcast.pipeline.scenarios.deferrable.bounds import upper_bound
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.instances import Jobs
+from hindcast.pipeline.scenarios.deferrable.optimum import available, optimum
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.deferrable import HEURISTICS
 
 SCENARIO = load_scenario("deferrable")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))

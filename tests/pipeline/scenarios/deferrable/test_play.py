@@ -5,13 +5,12 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.testing import uniform
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.testing import uniform
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 SCENARIO = load_scenario("deferrable")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
@@ -133,7 +132,7 @@ def test_generated_jobs_keep_their_distributions():
     ],
 )
 def test_capacity_grows_with_the_mean_work_of_the_case(change, factor):
-    from pipeline.scenarios.deferrable.instances import draw_capacity
+    from hindcast.pipeline.scenarios.deferrable.instances import draw_capacity
 
     base = draw_capacity(DeferrableConfig(), np.random.default_rng(0))
     case = draw_capacity(DeferrableConfig(**change), np.random.default_rng(0))

@@ -2,20 +2,19 @@
 
 import numpy as np
 import pytest
-
-from pipeline.errors import HindcastError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.problem import make_instance as instance_of
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable import make_instance
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.scenarios.deferrable.dynamics import step
-from pipeline.scenarios.deferrable.features import MOMENT, ROW, spec
-from pipeline.scenarios.deferrable.instances import Jobs
-from pipeline.scenarios.deferrable.observation import observe
-from pipeline.scenarios.deferrable.slotwise import (
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.problem import make_instance as instance_of
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable import make_instance
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.dynamics import step
+from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW, spec
+from hindcast.pipeline.scenarios.deferrable.instances import Jobs
+from hindcast.pipeline.scenarios.deferrable.observation import observe
+from hindcast.pipeline.scenarios.deferrable.slotwise import (
     HISTORY,
     LAGS,
     Slots,
@@ -23,9 +22,10 @@ from pipeline.scenarios.deferrable.slotwise import (
     begun_slots,
     play_slot,
 )
-from pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
-from pipeline.simulation.arrays import begin_episode
-from pipeline.simulation.kernel import TERMS
+from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
+from hindcast.pipeline.simulation.arrays import begin_episode
+from hindcast.pipeline.simulation.kernel import TERMS
+
 from tests.pipeline.scenarios.deferrable.reference import prefix
 
 RECIPE = load_recipe("deferrable-base-v1", ["config.horizon=30"])

@@ -3,16 +3,16 @@
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.testing import check_scenario
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.policies.heuristics.deferrable import HEURISTICS
 
-from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.deferrable import layout as m
-from pipeline.scenarios.deferrable.config import DeferrableConfig
-from pipeline.testing import check_scenario
-from pipeline.workloads.schema import Provenance, Workload
-from policies.heuristics.deferrable import HEURISTICS
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("deferrable")

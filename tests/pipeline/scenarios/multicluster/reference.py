@@ -6,7 +6,7 @@ It replays deployments {application: (step, cluster)}, and the compiled simulato
 from collections import deque
 from dataclasses import dataclass, field
 
-from pipeline.scenarios.multicluster.instances import Applications
+from hindcast.pipeline.scenarios.multicluster.instances import Applications
 
 
 @dataclass

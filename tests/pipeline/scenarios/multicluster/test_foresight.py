@@ -6,25 +6,24 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.multicluster import layout as m
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.features import CANDIDATES, FORESIGHT
-from pipeline.scenarios.multicluster.initial_state import lay_out
-from pipeline.scenarios.multicluster.instances import (
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.multicluster import layout as m
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.features import CANDIDATES, FORESIGHT
+from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out
+from hindcast.pipeline.scenarios.multicluster.instances import (
     CRITICAL,
     REGULAR,
     STREAMING,
     Applications,
     draw_applications,
 )
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import check_scenario, uniform
-from pipeline.workloads.schema import Provenance, Workload
-from policies.heuristics.multicluster import HEURISTICS
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import check_scenario, uniform
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.policies.heuristics.multicluster import HEURISTICS
 
 SCENARIO = load_scenario("multicluster")
 NOTHING = Workload(pl.DataFrame(), Provenance("generated"))

@@ -2,20 +2,19 @@
 
 import numpy as np
 import pytest
-
-from pipeline.scenarios.multicluster import SCENARIO
-from pipeline.scenarios.multicluster import layout as m
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.initial_state import lay_out
-from pipeline.scenarios.multicluster.instances import (
+from hindcast.pipeline.scenarios.multicluster import SCENARIO
+from hindcast.pipeline.scenarios.multicluster import layout as m
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out
+from hindcast.pipeline.scenarios.multicluster.instances import (
     STREAMING,
     draw_applications,
     draw_intervals,
     draw_needs,
 )
-from pipeline.simulation.arrays import begin_episode, make_step_arrays
-from pipeline.simulation.kernel import RUNNING, TERMINATED
-from pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.kernel import RUNNING, TERMINATED
+from hindcast.pipeline.simulation.seeds import generator
 
 PATTERNS = ("uniform", "bernoulli", "beta")
 PER_APPLICATION = (

@@ -5,20 +5,19 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import InputError
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.dynamics import values
-from pipeline.scenarios.multicluster.initial_state import lay_out
-from pipeline.scenarios.multicluster.instances import Applications
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.simulation.scenario import Instance
-from pipeline.testing import check_scenario
-from pipeline.workloads.schema import Provenance, Workload
-from policies.heuristics.multicluster import HEURISTICS
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.dynamics import values
+from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out
+from hindcast.pipeline.scenarios.multicluster.instances import Applications
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.testing import check_scenario
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.policies.heuristics.multicluster import HEURISTICS
 
 SCENARIO = load_scenario("multicluster")
 NOTHING = Workload(pl.DataFrame(), Provenance("generated"))

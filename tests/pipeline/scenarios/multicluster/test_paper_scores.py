@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from pipeline.scenarios.multicluster.paper_scores import (
+from hindcast.pipeline.scenarios.multicluster.paper_scores import (
     evaluation,
     score_a,
     score_b,

@@ -6,22 +6,26 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.multicluster import layout as k
+from hindcast.pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.dynamics import values
+from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out
+from hindcast.pipeline.scenarios.multicluster.instances import (
+    STREAMING,
+    draw_applications,
+    draw_intervals,
+)
+from hindcast.pipeline.scenarios.multicluster.paper_scores import score_a
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import uniform
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.policies.heuristics.generic import INDIFFERENT
+from hindcast.policies.heuristics.multicluster import HEURISTICS
 
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.multicluster import layout as k
-from pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.dynamics import values
-from pipeline.scenarios.multicluster.initial_state import lay_out
-from pipeline.scenarios.multicluster.instances import STREAMING, draw_applications, draw_intervals
-from pipeline.scenarios.multicluster.paper_scores import score_a
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import uniform
-from pipeline.workloads.schema import Provenance, Workload
-from policies.heuristics.generic import INDIFFERENT
-from policies.heuristics.multicluster import HEURISTICS
 from tests.pipeline.scenarios.multicluster.reference import play as play_reference
 
 SCENARIO = load_scenario("multicluster")

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.scenarios.queue.instances import read_log
+from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.simulation.batched import BatchedEpisodes
+from hindcast.pipeline.simulation.memory_rules import MemoryRule, play_rule
+from hindcast.pipeline.simulation.policy import Behaviour, best_feasible
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.traces import swf
+from hindcast.policies.heuristics import rules
 
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.scenarios.queue.instances import read_log
-from pipeline.scenarios.queue.schedule import read_schedule
-from pipeline.simulation.batched import BatchedEpisodes
-from pipeline.simulation.memory_rules import MemoryRule, play_rule
-from pipeline.simulation.policy import Behaviour, best_feasible
-from pipeline.simulation.rollout import run_episode
-from pipeline.traces import swf
-from policies.heuristics import rules
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("queue")

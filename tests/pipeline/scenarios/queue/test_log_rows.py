@@ -1,7 +1,7 @@
 """Tests of which rows of an SWF log are jobs of `queue`, and with how many processors."""
 
-from pipeline.scenarios.queue.instances import read_log
-from pipeline.traces.swf import read
+from hindcast.pipeline.scenarios.queue.instances import read_log
+from hindcast.pipeline.traces.swf import read
 
 HEADER = "; MaxNodes: 16 (batch partition; 32 total)\n"
 

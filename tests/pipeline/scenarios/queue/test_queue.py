@@ -3,25 +3,25 @@
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.scenarios.queue.features import MOMENT, OUT, ROW
+from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import begin_episode
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.memory_rules import play_rule
+from hindcast.pipeline.simulation.players import episode_runner
+from hindcast.pipeline.simulation.policy import Behaviour, best_feasible
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import check_scenario
+from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics import rules as rules_of
+from hindcast.policies.heuristics.queue import HEURISTICS, MEMORY_RULES
+from hindcast.policies.registry import resolve
 
-from pipeline.errors import InputError
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.queue import layout as m
-from pipeline.scenarios.queue.config import QueueConfig
-from pipeline.scenarios.queue.features import MOMENT, OUT, ROW
-from pipeline.scenarios.queue.schedule import read_schedule
-from pipeline.simulation import kernel as k
-from pipeline.simulation.arrays import begin_episode
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.memory_rules import play_rule
-from pipeline.simulation.players import episode_runner
-from pipeline.simulation.policy import Behaviour, best_feasible
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import check_scenario
-from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
-from policies.heuristics import rules as rules_of
-from policies.heuristics.queue import HEURISTICS, MEMORY_RULES
-from policies.registry import resolve
 from tests.pipeline.scenarios.queue.reference import PlainJob, easy
 
 SCENARIO = load_scenario("queue")

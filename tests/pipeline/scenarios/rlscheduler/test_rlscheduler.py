@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.rlscheduler import layout as m
+from hindcast.pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
+from hindcast.pipeline.scenarios.rlscheduler.features import CANDIDATES, ROW
+from hindcast.pipeline.scenarios.rlscheduler.instances import lay_out, read_log
+from hindcast.pipeline.scenarios.rlscheduler.rules import NAMES, play
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import check_scenario
+from hindcast.pipeline.traces.rlscheduler import LOGS, read
+from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.rlscheduler import HEURISTICS
 
-from pipeline.errors import InputError, RecipeError
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.rlscheduler import layout as m
-from pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
-from pipeline.scenarios.rlscheduler.features import CANDIDATES, ROW
-from pipeline.scenarios.rlscheduler.instances import lay_out, read_log
-from pipeline.scenarios.rlscheduler.rules import NAMES, play
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour, Heuristic
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import check_scenario
-from pipeline.traces.rlscheduler import LOGS, read
-from pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
-from policies.heuristics.rlscheduler import HEURISTICS
 from tests.conftest import require_traces
 from tests.pipeline.scenarios.rlscheduler import reference
 

@@ -1,9 +1,8 @@
 """A slow, plain implementation of `slots` to compare the compiled scenario and rules with."""
 
 import numpy as np
-
-from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
-from pipeline.scenarios.slots.instances import Jobs
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
+from hindcast.pipeline.scenarios.slots.instances import Jobs
 
 
 class Plain:

@@ -5,15 +5,14 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.scenarios.slots import SCENARIO
-from pipeline.scenarios.slots import layout as m
-from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
-from pipeline.scenarios.slots.instances import draw_jobs
-from pipeline.simulation.arrays import begin_episode, make_step_arrays
-from pipeline.simulation.kernel import FRESH, RUNNING, TERMINATED
-from pipeline.simulation.seeds import generator
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.pipeline.scenarios.slots import SCENARIO
+from hindcast.pipeline.scenarios.slots import layout as m
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
+from hindcast.pipeline.scenarios.slots.instances import draw_jobs
+from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.kernel import FRESH, RUNNING, TERMINATED
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 PER_JOB = (m.ARRIVE_AT, m.LENGTH_AT, m.CPU_AT, m.MEMORY_AT, m.ENTER_AT, m.FINISH_AT)
 MOVED = {m.JOBS, *PER_JOB, m.RUNNING_AT, m.INVERSE_AT}  # places of the header that a future changes

@@ -5,16 +5,15 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.evaluation.evaluate import Entrant, evaluate
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.slots.config import SlotsConfig
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics.slots import HEURISTICS
-from policies.registry import resolve
+from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.slots import HEURISTICS
+from hindcast.policies.registry import resolve
 
 SCENARIO = load_scenario("slots")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))

@@ -5,18 +5,18 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios import load_scenario, slots
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
+from hindcast.pipeline.scenarios.slots.instances import Jobs, draw_jobs
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import check_scenario, uniform
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.slots import HEURISTICS
 
-from pipeline.errors import InputError
-from pipeline.scenarios import load_scenario, slots
-from pipeline.scenarios.slots.config import SlotsConfig, sizes_of
-from pipeline.scenarios.slots.instances import Jobs, draw_jobs
-from pipeline.simulation import kernel as k
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import check_scenario, uniform
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics.slots import HEURISTICS
 from tests.pipeline.scenarios.slots.reference import Plain
 
 SCENARIO = load_scenario("slots")

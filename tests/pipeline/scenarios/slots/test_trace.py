@@ -5,19 +5,19 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.slots import layout as m
+from hindcast.pipeline.scenarios.slots.config import SlotsConfig
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import check_scenario
+from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.slots import HEURISTICS
 
-from pipeline.errors import InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.slots import layout as m
-from pipeline.scenarios.slots.config import SlotsConfig
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import check_scenario
-from pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
-from policies.heuristics.slots import HEURISTICS
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("slots")

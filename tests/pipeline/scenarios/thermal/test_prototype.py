@@ -3,13 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal.config import ThermalConfig
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics import heuristics
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics import heuristics
 
 SCENARIO = load_scenario("thermal")
 EPISODES = 30

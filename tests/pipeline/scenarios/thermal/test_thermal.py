@@ -6,14 +6,13 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline.errors import InfeasibleChoice, InputError
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.thermal import layout as m
-from pipeline.scenarios.thermal.config import ThermalConfig, settled
-from pipeline.scenarios.thermal.features import OBJECTIVES
-from pipeline.scenarios.thermal.features import TERMS as TERM_NAMES
-from pipeline.scenarios.thermal.instances import (
+from hindcast.pipeline.errors import InfeasibleChoice, InputError
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.thermal import layout as m
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
+from hindcast.pipeline.scenarios.thermal.features import OBJECTIVES
+from hindcast.pipeline.scenarios.thermal.features import TERMS as TERM_NAMES
+from hindcast.pipeline.scenarios.thermal.instances import (
     POSITIONS,
     Jobs,
     draw_jobs,
@@ -21,13 +20,13 @@ from pipeline.scenarios.thermal.instances import (
     full_heat,
     make_instance,
 )
-from pipeline.simulation import kernel as k
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from pipeline.testing import check_scenario, uniform
-from pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from policies.heuristics import heuristics
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.testing import check_scenario, uniform
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics import heuristics
 
 SCENARIO = load_scenario("thermal")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-
-from policies.networks.candidate_scorer import FILL
-from policies.networks.features import unscaled_map
-from policies.networks.settings import Network, NetworkSettings
-from policies.offline.actor_critic.critics import (
+from hindcast.policies.networks.candidate_scorer import FILL
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.offline.actor_critic.critics import (
     Critics,
     DuelingQuantiles,
     StateValue,
@@ -23,7 +22,8 @@ from policies.offline.actor_critic.critics import (
     quantile_loss,
     spread_among,
 )
-from policies.training.minibatches import Minibatch
+from hindcast.policies.training.minibatches import Minibatch
+
 from tests.policies.logs import SPEC
 
 KINDS = [

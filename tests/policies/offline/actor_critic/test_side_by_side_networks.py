@@ -5,15 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.errors import RecipeError
+from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer
+from hindcast.policies.networks.checkpoint import load_policy, save
+from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import Network, NetworkSettings
+from hindcast.policies.offline.actor_critic.side_by_side_networks import (
+    check_mergeable,
+    merge,
+    side_by_side,
+)
+from hindcast.policies.offline.fit import train_agent
 
-from pipeline.errors import RecipeError
-from policies.networks.candidate_scorer import FILL, CandidateScorer
-from policies.networks.checkpoint import load_policy, save
-from policies.networks.features import unscaled_map
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import Network, NetworkSettings
-from policies.offline.actor_critic.side_by_side_networks import check_mergeable, merge, side_by_side
-from policies.offline.fit import train_agent
 from tests.policies.logs import SPEC, some_candidates
 
 PIXELS = 6

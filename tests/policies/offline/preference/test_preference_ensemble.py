@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-
-from pipeline.errors import RecipeError
-from policies.offline.fit import train_agent
-from policies.offline.preference.preference_ensemble import resampled
-from policies.offline.preference.trajectory_preference import Config, rank
+from hindcast.pipeline.errors import RecipeError
+from hindcast.policies.offline.fit import train_agent
+from hindcast.policies.offline.preference.preference_ensemble import resampled
+from hindcast.policies.offline.preference.trajectory_preference import Config, rank
 
 
 @pytest.mark.slow

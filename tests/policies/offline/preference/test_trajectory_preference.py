@@ -7,23 +7,22 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-
-from pipeline.errors import DatasetError
-from policies.networks.candidate_scorer import (
+from hindcast.pipeline.errors import DatasetError
+from hindcast.policies.networks.candidate_scorer import (
     FILL,
     CandidateScorer,
     fit_network,
     log_probabilities,
 )
-from policies.networks.settings import NetworkSettings
-from policies.offline.preference.trajectory_preference import (
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.offline.preference.trajectory_preference import (
     Config,
     draw_pairs,
     pair_loss,
     preference_loss,
     rank,
 )
-from policies.training.minibatches import Batches
+from hindcast.policies.training.minibatches import Batches
 
 
 def _keep(decisions, keep):

@@ -5,24 +5,24 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.dataset.decisions import decision_bytes
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError, RecipeError
-from policies.networks.settings import NetworkSettings
-from policies.offline.fit import train_agent
-from policies.offline.regression import advantage_cloning
-from policies.offline.regression.advantage_regression import fit_maps
-from policies.offline.regression.advantages import (
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import decision_bytes
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.offline.fit import train_agent
+from hindcast.policies.offline.regression import advantage_cloning
+from hindcast.policies.offline.regression.advantage_regression import fit_maps
+from hindcast.policies.offline.regression.advantages import (
     AdvantageSettings,
     explained,
     fit_advantages,
     shortfalls,
     to_go,
 )
-from policies.training.episode_stream import Logs, log_of_dataset, log_of_decisions
-from policies.training.returns import best_behaviours, of_behaviours
+from hindcast.policies.training.episode_stream import Logs, log_of_dataset, log_of_decisions
+from hindcast.policies.training.returns import best_behaviours, of_behaviours
+
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 PHI = NetworkSettings(quadratic=False)

@@ -5,19 +5,18 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from policies.heuristics import find_rule
-from policies.heuristics.linear import draw_weights
-from policies.networks.checkpoint import load_policy
-from policies.offline.regression import response_surface as rs
-from policies.offline.regression.surface import explained, fit_surface
-from policies.offline.training import train
-from policies.registry import behaviours
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.policies.heuristics import find_rule
+from hindcast.policies.heuristics.linear import draw_weights
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.offline.regression import response_surface as rs
+from hindcast.policies.offline.regression.surface import explained, fit_surface
+from hindcast.policies.offline.training import train
+from hindcast.policies.registry import behaviours
 
 SMALL = (
     "config.applications=40", "config.clusters=[300,500]", 'split.train="0..5"',
@@ -144,7 +143,7 @@ def test_it_needs_one_rule_that_the_log_is_around(log, tmp_path):
 
 def test_all_agents_of_a_recipe_do_not_include_it():
     """It learns from a log around a rule alone, and its settings name the rule."""
-    from policies.offline import agents_for
+    from hindcast.policies.offline import agents_for
 
     assert "response_surface" not in agents_for(("all",), "multicluster")
     assert agents_for(("response_surface",), "multicluster") == ("response_surface",)

@@ -6,18 +6,18 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from hindcast.pipeline.errors import RecipeError, UnknownName
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.online import counterfactual
+from hindcast.policies.online.choices import join
+from hindcast.policies.online.counterfactual import Config, follow, improve, learner, missing
+from hindcast.policies.online.counterfactual.rollouts import Counterfactuals
+from hindcast.policies.online.problem import Sampling, make_scorer
+from hindcast.policies.online.training import train_online
 
-from pipeline.errors import RecipeError, UnknownName
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings
-from policies.online import counterfactual
-from policies.online.choices import join
-from policies.online.counterfactual import Config, follow, improve, learner, missing
-from policies.online.counterfactual.rollouts import Counterfactuals
-from policies.online.problem import Sampling, make_scorer
-from policies.online.training import train_online
 from tests.policies.online.test_gradients import flat, split_checkpoint_name
 from tests.policies.play import (
     CPU,

@@ -3,22 +3,27 @@
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.errors import HindcastError, RecipeError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import choose
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.online.choices import join, log_softmax, policy_batch
+from hindcast.policies.online.counterfactual.recent_buffer import RecentBuffer
+from hindcast.policies.online.counterfactual.rollouts import (
+    Rollouts,
+    _Memory,
+    ask_episode,
+    ask_episodes,
+)
+from hindcast.policies.online.decisions import places, subset
+from hindcast.policies.online.problem import Sampling
+from hindcast.policies.rollouts.play_on import Decider
 
-from pipeline.errors import HindcastError, RecipeError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.environment import CompiledEnvironment
-from pipeline.simulation.policy import choose
-from policies.heuristics import heuristics
-from policies.networks.candidate_scorer import CandidateScorer
-from policies.networks.settings import NetworkSettings
-from policies.online.choices import join, log_softmax, policy_batch
-from policies.online.counterfactual.recent_buffer import RecentBuffer
-from policies.online.counterfactual.rollouts import Rollouts, _Memory, ask_episode, ask_episodes
-from policies.online.decisions import places, subset
-from policies.online.problem import Sampling
-from policies.rollouts.play_on import Decider
 from tests.policies.play import CPU
 
 NETWORKS = {
@@ -208,7 +213,9 @@ def test_as_many_decisions_are_asked_as_was_said(play_problem, policy_of):
 def test_a_rule_that_makes_no_choice_is_an_error(play_problem, policy_of, monkeypatch):
     problem = play_problem(load_recipe(*RECIPES["slots"]))
     decider = Decider(policy_of(problem, NETWORKS["rows"]))
-    monkeypatch.setattr("policies.online.counterfactual.rollouts.branch", lambda *_arguments: False)
+    monkeypatch.setattr(
+        "hindcast.policies.online.counterfactual.rollouts.branch", lambda *_arguments: False
+    )
     with pytest.raises(HindcastError, match="infeasible choice in slots"):
         ask_episode(problem.scenario, problem.spec, problem.instance_of(problem.train[0]), decider,
                     Rollouts(), np.random.default_rng(0))  # fmt: skip

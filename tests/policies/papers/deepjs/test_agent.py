@@ -1,13 +1,12 @@
 """Tests that the recipe `binpack-deepjs` is the published agent: network, schedule and updates."""
 
 import numpy as np
-
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios import load_scenario
-from policies.networks.features import expanded_size
-from policies.networks.settings import layer_shapes
-from policies.online.problem import Problem
-from policies.online.training import settings_of
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.policies.networks.features import expanded_size
+from hindcast.policies.networks.settings import layer_shapes
+from hindcast.policies.online.problem import Problem
+from hindcast.policies.online.training import settings_of
 
 RECIPE = load_recipe("binpack-deepjs")
 AGENT, CONFIG = settings_of(RECIPE)

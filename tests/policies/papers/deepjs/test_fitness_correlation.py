@@ -5,17 +5,17 @@ import json
 
 import numpy as np
 import pytest
+from hindcast.flows import cli
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.online.training import train_online
+from hindcast.policies.papers.deepjs.fitness_correlation import alike, compare, pearson, scores
+from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 
-from flows import cli
-from pipeline.errors import DatasetError, InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from policies.networks.checkpoint import load_policy
-from policies.networks.policy import LearnedPolicy
-from policies.networks.settings import NetworkSettings, make_network
-from policies.online.training import train_online
-from policies.papers.deepjs.fitness_correlation import alike, compare, pearson, scores
-from policies.rollouts.trajectories import network_inputs, sample_trajectory
 from tests.policies.play import some_weights
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}

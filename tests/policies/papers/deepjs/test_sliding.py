@@ -4,20 +4,19 @@ import dataclasses
 
 import numpy as np
 import pytest
-
-from flows import cli
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from policies.heuristics import heuristics
-from policies.networks.checkpoint import load_policy
-from policies.online.training import train_online
-from policies.papers.deepjs.sliding import slide, stretches
-from policies.rollouts.trajectories import sample_trajectory
+from hindcast.flows import cli
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.policies.heuristics import heuristics
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.online.training import train_online
+from hindcast.policies.papers.deepjs.sliding import slide, stretches
+from hindcast.policies.rollouts.trajectories import sample_trajectory
 
 
 def sliding(recipe, **sampling):

@@ -5,28 +5,28 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import RecipeError, UnknownName
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.problem import make_instance
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
+from hindcast.pipeline.scenarios.multicluster.features import spec as spec_of
+from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out
+from hindcast.pipeline.scenarios.multicluster.instances import Applications
+from hindcast.policies.heuristics.multicluster import HEURISTICS
+from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.online import read_online_config
+from hindcast.policies.online.imitation import Imitation
+from hindcast.policies.online.training import train_online
+from hindcast.policies.papers.liu.agent import Config, Target, explore_at
+from hindcast.policies.papers.liu.network import ClustersPolicy, ClustersSettings, clusters_network
+from hindcast.policies.papers.liu.replay import EpisodeReplay
+from hindcast.policies.papers.liu.rollouts import GREEDY, GUIDED, RANDOM, Exploring, play_valued
+from hindcast.policies.registry import behaviours
 
-from pipeline.building.build import build
-from pipeline.errors import RecipeError, UnknownName
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.problem import make_instance
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.scenarios.multicluster.config import MulticlusterConfig
-from pipeline.scenarios.multicluster.features import spec as spec_of
-from pipeline.scenarios.multicluster.initial_state import lay_out
-from pipeline.scenarios.multicluster.instances import Applications
-from policies.heuristics.multicluster import HEURISTICS
-from policies.networks.checkpoint import load_policy, read_description
-from policies.online import read_online_config
-from policies.online.imitation import Imitation
-from policies.online.training import train_online
-from policies.papers.liu.agent import Config, Target, explore_at
-from policies.papers.liu.network import ClustersPolicy, ClustersSettings, clusters_network
-from policies.papers.liu.replay import EpisodeReplay
-from policies.papers.liu.rollouts import GREEDY, GUIDED, RANDOM, Exploring, play_valued
-from policies.registry import behaviours
 from tests.folders import content
 
 SCENARIO = load_scenario("multicluster")
@@ -122,8 +122,8 @@ def test_exploration_is_half_random_and_half_guided_or_all_random(played, random
 
 def test_a_guided_episode_is_the_rule_s(played):
     """With guided exploration only, outcomes are those of SF-E on the same window."""
-    from pipeline.simulation.policy import Behaviour
-    from pipeline.simulation.rollout import run_episode
+    from hindcast.pipeline.simulation.policy import Behaviour
+    from hindcast.pipeline.simulation.rollout import run_episode
 
     recipe = load_recipe("multicluster-uniform-v1", ["config.applications=60"])
     spec = SCENARIO.spec(recipe.config, recipe.objective)
@@ -137,8 +137,8 @@ def test_a_guided_episode_is_the_rule_s(played):
 
 def test_greedy_choices_are_those_of_the_policy_that_acts(played):
     """The compiled episode and the checkpoint's policy in a batch play the same episode."""
-    from pipeline.simulation.batched import run_batched
-    from pipeline.simulation.policy import Behaviour
+    from hindcast.pipeline.simulation.batched import run_batched
+    from hindcast.pipeline.simulation.policy import Behaviour
 
     recipe = load_recipe("multicluster-uniform-v1", ["config.applications=60"])
     spec = SCENARIO.spec(recipe.config, recipe.objective)

@@ -4,20 +4,19 @@ import json
 
 import numpy as np
 import pytest
-
-from pipeline.errors import DatasetError, HindcastError, UnknownName
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.workload_source import load_source
-from pipeline.scenarios import load_scenario
-from pipeline.simulation.environment import CompiledEnvironment
-from policies.heuristics.multicluster import HEURISTICS
-from policies.networks.checkpoint import Trained, load_policy, save
-from policies.papers.liu.network import (
+from hindcast.pipeline.errors import DatasetError, HindcastError, UnknownName
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.policies.heuristics.multicluster import HEURISTICS
+from hindcast.policies.networks.checkpoint import Trained, load_policy, save
+from hindcast.policies.papers.liu.network import (
     ClustersPolicy,
     ClustersSettings,
     clusters_network,
 )
-from policies.registry import resolve
+from hindcast.policies.registry import resolve
 
 
 @pytest.fixture(scope="module")

@@ -5,19 +5,19 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.statistics.returns import returns_to_go
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.online.training import train_online
+from hindcast.policies.papers.osdec.agent import Config, Units, fit, learner, worth
+from hindcast.policies.papers.osdec.network import SlotScoresSettings
+from hindcast.policies.papers.osdec.rollouts import play_slots
+from hindcast.policies.papers.osdec.torch_network import Scored
 
-from pipeline.errors import DatasetError, RecipeError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Behaviour
-from pipeline.statistics.returns import returns_to_go
-from policies.networks.checkpoint import load_policy
-from policies.online.training import train_online
-from policies.papers.osdec.agent import Config, Units, fit, learner, worth
-from policies.papers.osdec.network import SlotScoresSettings
-from policies.papers.osdec.rollouts import play_slots
-from policies.papers.osdec.torch_network import Scored
 from tests.folders import content
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')

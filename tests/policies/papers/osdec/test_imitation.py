@@ -5,26 +5,26 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.policies.networks.candidate_scorer import FILL
+from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
+from hindcast.policies.online.imitation import Imitation, distributions
+from hindcast.policies.online.training import train_online
+from hindcast.policies.papers.osdec.imitation import imitator, log_probabilities_of, representable
+from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
+from hindcast.policies.papers.osdec.torch_network import SlotNetwork
+from hindcast.policies.registry import behaviours
+from hindcast.policies.training import losses as module
+from hindcast.policies.training.learner import Task
+from hindcast.policies.training.monitoring import make_probe_set, measure
 
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.dataset.decisions import Decisions
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.simulation.seeds import generator
-from policies.networks.candidate_scorer import FILL
-from policies.networks.checkpoint import Trained, load_policy, read_description
-from policies.online.imitation import Imitation, distributions
-from policies.online.training import train_online
-from policies.papers.osdec.imitation import imitator, log_probabilities_of, representable
-from policies.papers.osdec.policy import SlotScoresPolicy
-from policies.papers.osdec.torch_network import SlotNetwork
-from policies.registry import behaviours
-from policies.training import losses as module
-from policies.training.learner import Task
-from policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')

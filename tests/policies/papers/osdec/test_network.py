@@ -5,15 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hindcast.pipeline.scenarios.deferrable.slotwise import Slots
+from hindcast.pipeline.simulation.batched import BatchedEpisodes, run_batched
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.policies.papers.osdec.network import BEYOND
+from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
+from hindcast.policies.papers.osdec.rollouts import look, play_greedily
+from hindcast.policies.papers.osdec.torch_network import Scored
 from scipy.stats import norm
-
-from pipeline.scenarios.deferrable.slotwise import Slots
-from pipeline.simulation.batched import BatchedEpisodes, run_batched
-from pipeline.simulation.policy import Behaviour
-from policies.papers.osdec.network import BEYOND
-from policies.papers.osdec.policy import SlotScoresPolicy
-from policies.papers.osdec.rollouts import look, play_greedily
-from policies.papers.osdec.torch_network import Scored
 
 CPU = torch.device("cpu")
 VARIANTS = {

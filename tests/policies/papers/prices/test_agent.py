@@ -4,19 +4,19 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.policies.heuristics.deferrable import HEURISTICS
+from hindcast.policies.heuristics.prices import AHEAD, DEAREST, fill_prices
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.online.training import train_online
+from hindcast.policies.papers.prices.agent import Config, as_weights, fit, learner, play
+from hindcast.policies.papers.prices.network import PricesPolicy, PricesSettings, prices_network
 
-from pipeline.errors import DatasetError, HindcastError, RecipeError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.simulation.batched import run_batched
-from pipeline.simulation.policy import Behaviour
-from pipeline.simulation.rollout import run_episode
-from policies.heuristics.deferrable import HEURISTICS
-from policies.heuristics.prices import AHEAD, DEAREST, fill_prices
-from policies.networks.checkpoint import load_policy
-from policies.online.training import train_online
-from policies.papers.prices.agent import Config, as_weights, fit, learner, play
-from policies.papers.prices.network import PricesPolicy, PricesSettings, prices_network
 from tests.folders import content
 
 SMALL = ("config.horizon=20", 'split.train="200..207"', 'split.validation="80..83"')

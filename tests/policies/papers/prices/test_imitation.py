@@ -5,24 +5,24 @@ import re
 
 import numpy as np
 import pytest
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.scenarios.deferrable.features import ROW
+from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
+from hindcast.policies.online.evolution import as_weights
+from hindcast.policies.online.imitation import Imitation, distributions
+from hindcast.policies.online.training import train_online
+from hindcast.policies.papers.prices import imitation as module
+from hindcast.policies.papers.prices.imitation import agreement_of, imitator, shared
+from hindcast.policies.papers.prices.network import PricesPolicy
+from hindcast.policies.registry import behaviours
+from hindcast.policies.training.learner import Task
+from hindcast.policies.training.monitoring import make_probe_set, measure
 
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.dataset.sampling import sample_decisions
-from pipeline.errors import DatasetError
-from pipeline.recipes.loading import load_recipe
-from pipeline.recipes.recipe import OnlineRecipe
-from pipeline.scenarios.deferrable.features import ROW
-from policies.networks.checkpoint import Trained, load_policy, read_description
-from policies.online.evolution import as_weights
-from policies.online.imitation import Imitation, distributions
-from policies.online.training import train_online
-from policies.papers.prices import imitation as module
-from policies.papers.prices.imitation import agreement_of, imitator, shared
-from policies.papers.prices.network import PricesPolicy
-from policies.registry import behaviours
-from policies.training.learner import Task
-from policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
 
 # More jobs than capacity, most of which can wait, so that their value decides.

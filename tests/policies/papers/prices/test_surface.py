@@ -5,19 +5,18 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.errors import DatasetError
-from pipeline.recipes.loading import load_recipe
-from pipeline.verification.verify import verify
-from policies.heuristics.prices import STEP, WEIGHTS
-from policies.networks.checkpoint import load_policy
-from policies.offline import agents_for
-from policies.offline.regression.surface import explained, fit_surface
-from policies.offline.training import train
-from policies.papers.prices import surface as ps
-from policies.registry import behaviours
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.verification.verify import verify
+from hindcast.policies.heuristics.prices import STEP, WEIGHTS
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.offline import agents_for
+from hindcast.policies.offline.regression.surface import explained, fit_surface
+from hindcast.policies.offline.training import train
+from hindcast.policies.papers.prices import surface as ps
+from hindcast.policies.registry import behaviours
 
 SMALL = (
     "config.horizon=12", "config.jobs_per_slot=4.0", "config.capacity=12.0", 'split.train="0..7"',

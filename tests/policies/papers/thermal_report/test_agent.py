@@ -6,18 +6,21 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-
-from pipeline.building.build import build
-from pipeline.dataset.decisions import Decisions
-from pipeline.errors import DatasetError, HindcastError, InputError
-from pipeline.recipes.loading import load_recipe
-from pipeline.scenarios.thermal.config import ThermalConfig
-from pipeline.scenarios.thermal.features import spec as thermal_spec
-from policies.networks.checkpoint import load_policy, save
-from policies.offline.fit import train_agent, train_decisions
-from policies.papers.thermal_report.agent import ServersScorer
-from policies.papers.thermal_report.network import ServersPolicy, ServersSettings, servers_network
-from policies.registry import behaviours
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.errors import DatasetError, HindcastError, InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
+from hindcast.pipeline.scenarios.thermal.features import spec as thermal_spec
+from hindcast.policies.networks.checkpoint import load_policy, save
+from hindcast.policies.offline.fit import train_agent, train_decisions
+from hindcast.policies.papers.thermal_report.agent import ServersScorer
+from hindcast.policies.papers.thermal_report.network import (
+    ServersPolicy,
+    ServersSettings,
+    servers_network,
+)
+from hindcast.policies.registry import behaviours
 
 SPEC = thermal_spec(ThermalConfig(), "level")
 N = 6
@@ -156,7 +159,7 @@ def test_what_the_mask_forbids_never_enters_a_target():
 
 
 def test_a_killed_run_ends_in_the_same_weights(tmp_path):
-    from policies.offline import agent, read_config
+    from hindcast.policies.offline import agent, read_config
 
     decisions = _log(np.random.default_rng(0), reward=_usage_reward)
     config = read_config("report_dqn", {"target_update_interval": 3})
@@ -180,9 +183,9 @@ def test_a_killed_run_ends_in_the_same_weights(tmp_path):
 
 @pytest.mark.slow
 def test_it_trains_on_a_dataset_and_acts_in_the_simulator(tmp_path):
-    from pipeline.evaluation.evaluate import evaluate
-    from policies.entrants import entrants
-    from policies.offline.training import train
+    from hindcast.pipeline.evaluation.evaluate import evaluate
+    from hindcast.policies.entrants import entrants
+    from hindcast.policies.offline.training import train
 
     recipe = load_recipe(
         "thermal-default-v1",

@@ -5,16 +5,15 @@ import types
 
 import numpy as np
 import pytest
-
-from pipeline import dataset as ds
-from pipeline.building.build import build
-from pipeline.errors import DatasetError, InputError
-from pipeline.recipes.loading import load_recipe
-from policies.networks.checkpoint import load_policy
-from policies.offline.training import train
-from policies.papers.thermal_report import choices as module
-from policies.papers.thermal_report.choices import COLUMNS, QUANTITIES, choices, greedy
-from policies.registry import behaviours
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.policies.networks.checkpoint import load_policy
+from hindcast.policies.offline.training import train
+from hindcast.policies.papers.thermal_report import choices as module
+from hindcast.policies.papers.thermal_report.choices import COLUMNS, QUANTITIES, choices, greedy
+from hindcast.policies.registry import behaviours
 
 SERVERS = 6
 DISTANCES = (0.0, 1.0, 2.0, math.sqrt(8), math.sqrt(10), math.sqrt(18))
