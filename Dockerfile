@@ -20,10 +20,10 @@ ARG EXTRAS=s3
 COPY constraints.txt pyproject.toml ./
 RUN pip install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt torch
 # Without the sources, what is installed of Hindcast is an empty package with its requirements.
-RUN mkdir pipeline policies flows datasets && touch README.md LICENSE hindcast.py \
+RUN mkdir pipeline policies flows datasets && touch README.md LICENSE hindcast.py py.typed \
  && pip install -c constraints.txt ".[flows,train,$EXTRAS]"
 
-COPY README.md LICENSE hindcast.py ./
+COPY README.md LICENSE hindcast.py py.typed ./
 COPY pipeline pipeline
 COPY policies policies
 COPY flows flows

@@ -7,9 +7,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from hindcast.pipeline.storage.versions import version as _version  # noqa: E402
-
 from docs.generate import pages_of, write_pages  # noqa: E402 - found by the line above
+from hindcast.pipeline.storage.versions import version as _version  # noqa: E402
 
 project = "Hindcast"
 author = "The Hindcast developers"

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from docutils import nodes
+
 from hindcast.pipeline.scenarios import SCENARIOS
 from hindcast.policies.heuristics import rules
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+
+import hindcast
 from hindcast.policies.networks.candidate_scorer import (
     CandidateScorer,
     fit_network,
@@ -26,8 +28,6 @@ from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.training.learner import Learner, descend, nothing_to_validate
 from hindcast.policies.training.minibatches import Batches, draw_rows
 from hindcast.policies.training.returns import standardised_to_go
-
-import hindcast
 
 
 @dataclass(frozen=True)

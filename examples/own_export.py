@@ -10,10 +10,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import hindcast
 from hindcast.pipeline.exports import ExportResult
 from hindcast.pipeline.exports._target import new_file, result
-
-import hindcast
 
 
 def export(

@@ -9,13 +9,13 @@ The reader gives every row a reason why it is bad, or null; bad rows go to the q
 from pathlib import Path
 
 import polars as pl
+
+import hindcast
 from hindcast.pipeline.traces.field_checks import count_fault, number, number_fault
 from hindcast.pipeline.traces.first_look import head_lines, source_file
 from hindcast.pipeline.traces.ordering import in_order
 from hindcast.pipeline.traces.text_rows import collect, scan_rows, sift
 from hindcast.pipeline.workloads.schema import Provenance, Workload
-
-import hindcast
 
 COLUMNS = ("submit_s", "run_s", "cores")
 

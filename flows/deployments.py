@@ -10,6 +10,10 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import Any, TypeAlias
 
+from prefect import flow, runtime
+from prefect.context import FlowRunContext
+from prefect.logging import get_run_logger
+
 from hindcast.flows.artifacts import publish
 from hindcast.flows.commands import module_of
 from hindcast.flows.commands.build import Request as Build
@@ -36,9 +40,6 @@ from hindcast.flows.runs.sweep import Request as Sweep
 from hindcast.flows.runs.sweep import run as run_sweep
 from hindcast.flows.status import recording
 from hindcast.flows.tasks import RECORDED, RUN_NAMES, call_as_task, patiently
-from prefect import flow, runtime
-from prefect.context import FlowRunContext
-from prefect.logging import get_run_logger
 
 Result: TypeAlias = dict[str, Any]
 

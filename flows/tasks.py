@@ -14,14 +14,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+
 from hindcast.flows.artifacts import ProgressArtifacts
 from hindcast.flows.commands import directly, module_of, name_of
 from hindcast.flows.progress import Lines, showing
 from hindcast.flows.status import recording
 from hindcast.pipeline.errors import StoreUnavailable
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.logging import get_run_logger
 
 # Keyword arguments of every @flow and @task; results are small JSON values, and are kept.
 RECORDED: Final[dict[str, Any]] = {

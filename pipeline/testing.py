@@ -28,6 +28,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.recorder import L_CHOICE, L_OFFSET, N_REWARD, Recording, make_log
 from hindcast.pipeline.dataset.columns import NO_CHOICE, episodes_schema
@@ -61,7 +63,6 @@ from hindcast.pipeline.workloads.schema import (
     Workload,
     damage,
 )
-from numpy.typing import NDArray
 
 NOTHING: Final = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError, InputError
 from hindcast.pipeline.scenarios import LIVE_STATES, load_scenario
 from hindcast.pipeline.settings.ranges import check_ranges, number, range_of
@@ -39,7 +41,6 @@ from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.policies.networks.features import FeatureMap, input_names
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.registry import require_columns, resolve
-from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Floats, Floats, NDArray[np.bool_]], Floats]  # context, candidates, feasible

@@ -25,14 +25,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError, InputError, PolicyFault
 from hindcast.pipeline.plugins import Source, load, source_of
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.kernel import SCORE
 from hindcast.pipeline.simulation.policy import Heuristic, Reading
 from hindcast.pipeline.simulation.spec import Spec
-from numba.core.dispatcher import Dispatcher
-from numpy.typing import NDArray
 
 _TOGETHER: Final = 512  # decisions of one call of a batched function
 _SCORE_ARGUMENTS: Final = 5

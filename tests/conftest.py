@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.recipes.loading import load_recipe, traces_folder
 from hindcast.pipeline.recipes.recipe import Recipe

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("hindcast.py", "pipeline", "policies", "flows")
+SOURCES = ("hindcast.py", "pipeline", "policies", "flows", "py.typed")
 UNSET = "hindcast.example"  # a name that nobody can own: the address of the repository is not known
 TEXT = (".css", ".csv", ".html", ".js", ".json", ".md", ".py", ".toml", ".txt", "METADATA")
 
@@ -95,9 +95,12 @@ def version_faults(documents: Mapping[str, str], tag: str) -> list[str]:
 
 
 def wheel_names(files: list[str], version: str) -> set[str]:
-    """Return the names that a wheel of these tracked files has: packages, recipes, metadata."""
+    """Return the names that a wheel of these tracked files has: one package, recipes, metadata."""
     stem = f"hindcast_scheduling-{version}"
-    names = {name for name in files if name.split("/")[0] in SOURCES}
+    names = {
+        "hindcast/" + ("__init__.py" if name == "hindcast.py" else name)
+        for name in files if name.split("/")[0] in SOURCES
+    }  # fmt: skip
     names |= {f"{stem}.data/data/share/hindcast/{n}" for n in files if n.startswith("datasets/")}
     metadata = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
     return names | {f"{stem}.dist-info/{name}" for name in metadata}

@@ -3,8 +3,8 @@
 import importlib
 
 import pytest
-from hindcast.policies.offline import anywhere
 
+from hindcast.policies.offline import anywhere
 from tests.benchmarks import agents, training
 from tests.benchmarks.__main__ import NAMES
 

@@ -18,15 +18,15 @@ from typing import Final
 import pytest
 from docutils import nodes
 from docutils.utils import new_document
-from hindcast.pipeline.gymnasium_env.registration import ENVIRONMENTS
-from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
-from hindcast.pipeline.recipes.recipe import LEVELS
-from hindcast.policies.online import ONLINE_AGENTS
 from myst_parser.slugs import github_slugify, unique_slug
 
 from docs.generate import TABLES, pages_of, write_pages
 from docs.generate.tables import table_pages
 from docs.rule_titles import explain, title_of
+from hindcast.pipeline.gymnasium_env.registration import ENVIRONMENTS
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.recipe import LEVELS
+from hindcast.policies.online import ONLINE_AGENTS
 from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -195,13 +195,12 @@ def shell(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Shell]:
     """A shell in an empty folder; what pages register and import is forgotten afterwards."""
+    import hindcast
     from hindcast.pipeline.exports import EXPORTS
     from hindcast.pipeline.scenarios import SCENARIOS
     from hindcast.pipeline.traces import FORMATS
     from hindcast.policies.offline import AGENTS
     from hindcast.policies.online import ONLINE_AGENTS
-
-    import hindcast
 
     load, train = hindcast.load_recipe, hindcast.train
     monkeypatch.setattr(hindcast, "load_recipe", lambda r, o=(): load(r, (*small(str(r)), *o)))

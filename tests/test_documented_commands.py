@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
 from hindcast.flows import commands
 from hindcast.flows.parser import command_parser, parse
 from hindcast.pipeline.errors import HindcastError, InputError, TraceError
@@ -31,7 +32,6 @@ from hindcast.pipeline.traces import FORMATS
 from hindcast.policies.heuristics import find_rule
 from hindcast.policies.offline import read_config
 from hindcast.policies.online.training import settings_of as online_settings_of
-
 from tests.test_documentation import ROOT, blocks, pages
 
 OUT: Final = "OUT"  # for commands in the text, which leave out --out

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hindcast.pipeline.testing import NOTHING, check_export, check_scenario, check_trace_format
 
+from hindcast.pipeline.testing import NOTHING, check_export, check_scenario, check_trace_format
 from tests.conftest import TINY
 from tests.flows.test_whatif import JOBS, write_log
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hindcast.flows import cli
-from hindcast.pipeline.dataset import Dataset
 
 import hindcast
+from hindcast.flows import cli
+from hindcast.pipeline.dataset import Dataset
 from tests.conftest import TINY
 from tests.flows.test_whatif import JOBS, write_log
 from tests.made_logs import sacct

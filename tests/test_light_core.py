@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hindcast.flows import cli
-from hindcast.pipeline.storage.extras import EXTRAS
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from hindcast.flows import cli
+from hindcast.pipeline.storage.extras import EXTRAS
 from tests.conftest import TINY
 from tests.made_logs import sacct
 

@@ -11,17 +11,17 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-import hindcast.pipeline.dataset
 import numpy as np
 import polars as pl
 import pytest
+
+import hindcast.pipeline.dataset
 from hindcast.flows.cli import main
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes import loading
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow

@@ -8,6 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+
+from docs.generate.results import FOLDER
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
@@ -19,8 +21,6 @@ from hindcast.pipeline.storage import versions
 from hindcast.pipeline.studies.study import COLUMNS, read_study
 from hindcast.policies.entrants import entrants
 from hindcast.policies.offline.training import train
-
-from docs.generate.results import FOLDER
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = {

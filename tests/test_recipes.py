@@ -6,6 +6,7 @@ import json
 import polars as pl
 import pytest
 from gymnasium.utils.env_checker import check_env
+
 from hindcast.flows.commands import run
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
@@ -21,7 +22,6 @@ from hindcast.pipeline.scenarios import SCENARIOS
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import require_traces
 
 RECIPES = known_recipes()

@@ -15,10 +15,11 @@ DOCUMENTS = {
 METADATA = "x.dist-info/METADATA"
 
 
-def test_a_wheel_has_packages_recipes_and_metadata():
+def test_a_wheel_has_one_package_recipes_and_metadata():
     names = release.wheel_names(FILES, "1.2.0")
     shared = "hindcast_scheduling-1.2.0.data/data/share/hindcast/datasets/a-v1/recipe.toml"
-    assert {"hindcast.py", "flows/cli.py", shared} < names
+    assert {"hindcast/__init__.py", "hindcast/flows/cli.py", shared} < names
+    assert all(name.startswith(("hindcast/", "hindcast_scheduling-1.2.0.")) for name in names)
     assert "hindcast_scheduling-1.2.0.dist-info/licenses/LICENSE" in names
     assert not names & {"docs/index.md", "tests/release.py", "datasets/a-v1/recipe.toml"}
 

@@ -1,11 +1,11 @@
 """Released agents give the published rows without a training."""
 
 import pytest
+
+from docs.generate.delivered import DELIVERIES, row_of
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
 from hindcast.policies.entrants import entrants
-
-from docs.generate.delivered import DELIVERIES, row_of
 from tests.conftest import require_traces
 
 RELEASED = [one for one in DELIVERIES if one.released]

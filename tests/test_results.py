@@ -4,15 +4,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hindcast.flows import cli
-from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
 
 from docs.generate import gate
 from docs.generate.delivered import DELIVERIES, row_of
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import anchors_table, protocol_pages
 from docs.generate.results import FOLDER, result_pages
+from hindcast.flows import cli
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
 
 RESULTS = ("offline.csv", "online.csv")
 OTHERS = ("data_quality.csv", "ope.csv")

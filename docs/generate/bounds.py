@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.storage.provenance import NOT_RECORDED
 

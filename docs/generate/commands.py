@@ -3,10 +3,9 @@
 import argparse
 from collections.abc import Mapping
 
+from docs.generate.text import code, contents, prose, sentence, table
 from hindcast.flows import commands
 from hindcast.flows.parser import EPILOG, command_parser
-
-from docs.generate.text import code, contents, prose, sentence, table
 
 
 def command_pages() -> Mapping[str, str]:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from hindcast.pipeline.statistics.numbers import write_interval, write_number
-from hindcast.policies.heuristics import heuristics
-
 from docs.generate.results import FOLDER
 from docs.generate.text import prose, table
+from hindcast.pipeline.statistics.numbers import write_interval, write_number
+from hindcast.policies.heuristics import heuristics
 
 RowsOfRecipe = list[Mapping[str, str]]
 

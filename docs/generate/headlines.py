@@ -4,11 +4,10 @@ import csv
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hindcast.pipeline.statistics.numbers import write_interval, write_number
-
 from docs.generate.delivered import delivered_table, selected_table
 from docs.generate.results import FOLDER
 from docs.generate.text import code, prose, table
+from hindcast.pipeline.statistics.numbers import write_interval, write_number
 
 # (recipe, metric, decimals, the agent that validation windows selected, rules beside it)
 OFFLINE: Final = (

@@ -3,14 +3,13 @@
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 
+from docs.generate.recipe import settings_table
+from docs.generate.text import code, sentence, table
 from hindcast.pipeline.estimators import ESTIMATORS, Estimator
 from hindcast.pipeline.exports import EXPORTS
 from hindcast.pipeline.traces import FORMATS
 from hindcast.policies.offline import AGENTS
 from hindcast.policies.online import ONLINE_AGENTS
-
-from docs.generate.recipe import settings_table
-from docs.generate.text import code, sentence, table
 
 _OFFLINE = """\
 # Offline agents

@@ -25,11 +25,12 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.estimators.selection import rank_correlation, ranks, regret_at
 from hindcast.pipeline.storage.files import read_json, read_parquet
 from hindcast.pipeline.storage.provenance import key_of, provenance
 from hindcast.policies.ope.consensus import CONSENSUS, FOLLOWERS, LEADER, consensus_scores
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

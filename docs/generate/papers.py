@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from docs.generate.results import FOLDER
+from docs.generate.text import contents
 from hindcast.flows.papers import PAPERS
 from hindcast.pipeline.papers.evidence import evidence_markdown
 from hindcast.pipeline.papers.folder import ABOUT, read_results
 from hindcast.pipeline.papers.page import paper_markdown
-
-from docs.generate.results import FOLDER
-from docs.generate.text import contents
 
 _PAGES: Final = Path("generated") / "papers"  # below docs
 

@@ -4,12 +4,11 @@ import csv
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from docs.generate.results import BOUNDS, FOLDER, SIZES
+from docs.generate.text import code, table
 from hindcast.pipeline.recipes.known import known_recipes
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.statistics.numbers import decimals_for, write_number
-
-from docs.generate.results import BOUNDS, FOLDER, SIZES
-from docs.generate.text import code, table
 
 # Tables whose rows of rules and random are anchors; the first that has a recipe is taken.
 TABLES: Final = ("offline.csv", "online.csv")

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from docs.generate.text import code, prose, table
 from hindcast.pipeline.documents.attributes import attributes
 from hindcast.pipeline.recipes import recipe as r
 from hindcast.pipeline.settings.ranges import range_of
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.traces.synthetic import SyntheticConfig
-
-from docs.generate.text import code, prose, table
 
 _INTRODUCTION = """\
 # Keys of a recipe

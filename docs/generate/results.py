@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from docs.generate.gate import TABLE as GATE
+from docs.generate.gate import gate_markdown
+from docs.generate.text import contents
 from hindcast.pipeline.evaluation.summary.results import COLUMNS, results_markdown
 from hindcast.pipeline.studies.page import study_markdown
 from hindcast.pipeline.studies.study import COLUMNS as STUDY_COLUMNS
 from hindcast.policies.ope.selection_table import selection_markdown
-
-from docs.generate.gate import TABLE as GATE
-from docs.generate.gate import gate_markdown
-from docs.generate.text import contents
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "results"
 BOUNDS: Final = "bounds.csv"  # these two are columns of the protocol page, not tables of policies

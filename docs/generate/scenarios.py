@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
+from docs.generate.recipe import settings_table
+from docs.generate.text import code, prose, sentence, table
 from hindcast.pipeline.recipes.known import known_recipes
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario, module_of
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.policies.heuristics import rules as rules_of
-
-from docs.generate.recipe import settings_table
-from docs.generate.text import code, prose, sentence, table
 
 
 def scenario_pages() -> Mapping[str, str]:

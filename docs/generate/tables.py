@@ -8,12 +8,11 @@ compares the files with the code.
 
 from collections.abc import Mapping
 
-from hindcast.pipeline.scenarios import SCENARIOS
-
 from docs.generate.protocol import anchors_table
 from docs.generate.recipe import keys_of_a_recipe
 from docs.generate.scenarios import features_page, rules_page
 from docs.generate.text import contents, table
+from hindcast.pipeline.scenarios import SCENARIOS
 
 _INDEX = """\
 # Rules, features, keys

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
 from hindcast.pipeline.scenarios.deferrable import make_instance as deferrable_instance

@@ -89,6 +89,7 @@ def run(request: Request) -> dict[str, Any]:
     result = _table(request)
     if request.out is not None:
         import polars as pl
+
         from hindcast.pipeline.storage.files import make_folder, write_text
 
         file = location(request.out)
@@ -123,6 +124,7 @@ def _table(request: Request) -> dict[str, Any]:
         return rows_of(slide(folders[0], recipe, rules, last=request.last))
     import numpy as np
     import polars as pl
+
     from hindcast.policies.networks.checkpoint import load_policy
     from hindcast.policies.papers.deepjs.fitness_correlation import compare, points
 
@@ -140,6 +142,7 @@ def _table(request: Request) -> dict[str, Any]:
 def _choices(request: Request) -> dict[str, Any]:
     """Return the table of a log and a training of `thermal`."""
     import numpy as np
+
     from hindcast.pipeline import dataset as ds
     from hindcast.policies.papers.thermal_report.choices import choices
 

@@ -48,9 +48,10 @@ class Runner:
         Yields functions in the order of the requests; each waits for its command, and returns its
         result or raises its error.
         """
-        from hindcast.flows import units
         from prefect import task
         from prefect.cache_policies import NO_CACHE
+
+        from hindcast.flows import units
 
         futures = []
         for request in requests:

@@ -21,8 +21,9 @@ def check_workers(ask: Callable[[], Iterable[Facts]], where: str) -> None:
 
     `ask` returns the `worker_facts` of all workers.
     """
-    from hindcast.pipeline.dataset.manifest import versions
     from prefect.settings import get_current_settings
+
+    from hindcast.pipeline.dataset.manifest import versions
 
     try:
         found = list(ask())

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.building import build
 from hindcast.pipeline.building import parts as recording
 from hindcast.pipeline.building.parts import BUILDING, DATA, Plan

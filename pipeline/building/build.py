@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+
 from hindcast.pipeline.building import parts as recording
 from hindcast.pipeline.building.caveats import dataset_caveats
 from hindcast.pipeline.building.parts import BUILDING, Plan

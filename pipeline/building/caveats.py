@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.building.parts import Plan
 from hindcast.pipeline.documents.card.coverage import Coverage
 from hindcast.pipeline.recipes.caveats import sample, trace_caveats

@@ -6,12 +6,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
 from hindcast.pipeline.building import recorder
 from hindcast.pipeline.building.recorder import Log
 from hindcast.pipeline.dataset.columns import NO_CHOICE, part_schema
 from hindcast.pipeline.simulation.kernel import TERMINATED, TRUNCATED
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 3

@@ -16,6 +16,7 @@ from threading import Event
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.building.part_writer import PartWriter
 from hindcast.pipeline.building.recorder import Log, Recording, make_log
 from hindcast.pipeline.dataset import manifest as mf

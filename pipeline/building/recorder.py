@@ -3,6 +3,9 @@
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel as k
@@ -22,8 +25,6 @@ from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
-from numba import types
-from numpy.typing import NDArray
 
 _FLOAT32: Final = types.Array(types.float32, 1, "C")
 _FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")

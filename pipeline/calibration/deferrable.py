@@ -16,6 +16,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.calibration.table import (
     Progress,
     Row,
@@ -28,7 +30,6 @@ from hindcast.pipeline.scenarios.deferrable import SCENARIO
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.optimum import available, optimum
 from hindcast.pipeline.simulation.policy import Heuristic
-from numpy.typing import NDArray
 
 BASE: Final = "deferrable"
 SETTINGS: Final[Mapping[str, DeferrableConfig]] = {

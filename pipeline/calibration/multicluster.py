@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.calibration.table import (
     Progress,
     Row,

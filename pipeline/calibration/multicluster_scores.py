@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError, unknown_name
 from hindcast.pipeline.evaluation.summary.pairing import Setting, read_settings
 from hindcast.pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d

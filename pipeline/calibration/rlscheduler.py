@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.calibration.rlscheduler_published import (
     BOUNDED_SLOWDOWN,
     POLICIES,

@@ -15,6 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.workload_source import GENERATED
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
@@ -22,7 +24,6 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.workloads.schema import Provenance, Workload
-from numpy.typing import NDArray
 
 Progress: TypeAlias = Callable[[int, int], None]
 Row: TypeAlias = tuple[

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import episodes_schema
 from hindcast.pipeline.dataset.decisions import Decisions

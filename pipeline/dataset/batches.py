@@ -15,6 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
 from hindcast.pipeline.dataset.decisions import ON_REQUEST, Decisions
 from hindcast.pipeline.dataset.folder import DatasetFolder
@@ -23,7 +25,6 @@ from hindcast.pipeline.dataset.reward_sums import Discount, carried_sums, sums_o
 from hindcast.pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
 from hindcast.pipeline.errors import DatasetError, InputError, did_you_mean
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 _REFILL: Final = 0.5  # refill when this share of the decisions of the last shuffle is left
 _FOOTERS: Final = 256  # footers kept in memory; a real one takes 100 kB

@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
+
 from hindcast.pipeline.simulation.spec import Spec
 
 

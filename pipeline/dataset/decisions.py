@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from hindcast.pipeline.simulation.spec import Spec
 from numpy.typing import NDArray
+
+from hindcast.pipeline.simulation.spec import Spec
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.folder import DatasetFolder
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import DatasetError
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

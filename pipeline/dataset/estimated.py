@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.storage.files import (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import polars as pl
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.part import Block, read_blocks
 from hindcast.pipeline.errors import DatasetError

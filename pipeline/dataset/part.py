@@ -20,12 +20,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.columns import NO_CHOICE, part_schema
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.guards import require_parquet
 from hindcast.pipeline.storage.location import is_remote
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.part import Block, part_errors
 from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
-from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 

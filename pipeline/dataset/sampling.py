@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
 from hindcast.pipeline.dataset.decisions import Decisions, make_columns
@@ -15,7 +17,6 @@ from hindcast.pipeline.dataset.padding import Padded, pad
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.decisions import make_columns
 from hindcast.pipeline.dataset.padding import Padded, largest_set, pad
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.simulation.spec import Spec
-from numba import njit
-from numpy.typing import NDArray
 
 # Columns with an element per row that are copied as they are, and their names in a Block.
 _COPIED: Final[Mapping[str, str]] = {

@@ -13,11 +13,12 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from polars.io.plugins import register_io_source
+
 from hindcast.pipeline.dataset.columns import part_schema
 from hindcast.pipeline.dataset.folder import DatasetFolder
 from hindcast.pipeline.dataset.part import open_part, part_errors
 from hindcast.pipeline.errors import DatasetError
-from polars.io.plugins import register_io_source
 
 _OBSERVED: Final = ("time_s", "context", "image", "candidates", "feasible")
 _NEXT: Final = "next_"

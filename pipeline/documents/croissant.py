@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import part_schema
 from hindcast.pipeline.documents.terms import terms

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import unknown_name
 from hindcast.pipeline.estimators.doubly_robust import (
     direct_method,

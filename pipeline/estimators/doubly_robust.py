@@ -16,11 +16,12 @@ stay in the denominators (see `importance`).
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.episodes import LoggedEpisodes
 from hindcast.pipeline.estimators.estimate import Draft, Settings
 from hindcast.pipeline.estimators.importance import per_decision_sums, step_draft
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.logged_policies import LoggedPolicies
 from hindcast.pipeline.statistics.returns import step_discounts
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.episodes import LARGEST_LOG, LoggedEpisodes
 from hindcast.pipeline.estimators.intervals import (
@@ -14,7 +16,6 @@ from hindcast.pipeline.estimators.intervals import (
     empirical_bernstein,
     hoeffding,
 )
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,10 @@ Thomas, "Safe Reinforcement Learning", 2015.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.estimators.episodes import LoggedEpisodes
 from hindcast.pipeline.estimators.estimate import Draft, Settings, exp_weights
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

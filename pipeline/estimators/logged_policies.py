@@ -22,9 +22,10 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.selection import ranks
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

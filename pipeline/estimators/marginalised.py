@@ -19,10 +19,11 @@ The system itself contains the discounts, so the weights are those of discounted
 """
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.episodes import LoggedEpisodes
 from hindcast.pipeline.estimators.estimate import Draft, Settings
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

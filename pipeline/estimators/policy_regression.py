@@ -20,12 +20,13 @@ regression again, so the interval leaves out the error of the similarity itself.
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.episodes import LoggedEpisodes
 from hindcast.pipeline.estimators.estimate import Draft, Settings
 from hindcast.pipeline.estimators.logged_policies import normal_scores
 from hindcast.pipeline.estimators.selection import ranks
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

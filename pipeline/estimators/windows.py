@@ -21,11 +21,12 @@ valuing. (Weights to a power are known from adaptive importance sampling: Korba 
 """
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.episodes import LoggedEpisodes
 from hindcast.pipeline.estimators.estimate import Draft, Settings, exp_weights
 from hindcast.pipeline.estimators.importance import ratio, ratio_draft
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

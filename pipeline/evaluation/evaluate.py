@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import DatasetError, PolicyFault, RecipeError, StorageError
 from hindcast.pipeline.recipes.caveats import trace_caveats

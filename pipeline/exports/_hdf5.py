@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hindcast.pipeline.storage.extras import missing
 from numpy.typing import NDArray
+
+from hindcast.pipeline.storage.extras import missing
 
 
 def load_h5py() -> Any:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.padding import pick
@@ -21,7 +23,6 @@ from hindcast.pipeline.documents.card.coverage import row_groups
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports import Progress
 from hindcast.pipeline.simulation.seeds import generator
-from numpy.typing import NDArray
 
 _BYTES: Final = 32 << 20  # bytes of padded candidates at once
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.exports import Progress
 from hindcast.pipeline.exports._padding import Rows, padded
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 _PLAIN: Final = (
     "episode", "step", "time_s", "propensity", "reward", "terms", "elapsed_s", "terminated",

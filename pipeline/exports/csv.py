@@ -19,6 +19,7 @@ from typing import IO
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block

@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.documents.terms import terms
@@ -38,7 +40,6 @@ from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._padding import Padding, Rows, choose_padding, described, padded
 from hindcast.pipeline.exports._target import new_folder, result
 from hindcast.pipeline.storage.files import json_text
-from numpy.typing import NDArray
 
 SHAPE: Final = "shape.json"
 

@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports import ExportResult, Progress
@@ -37,7 +39,6 @@ from hindcast.pipeline.exports._padding import choose_padding, described
 from hindcast.pipeline.exports._target import new_file, result
 from hindcast.pipeline.exports._transitions import transitions
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 _NAMES: Final = {
     "observation": "observations",

@@ -22,6 +22,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from hindcast.pipeline.building.part_writer import part_file
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.documents.card.coverage import row_groups

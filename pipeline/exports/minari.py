@@ -37,6 +37,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.exports import ExportResult, Progress
@@ -47,7 +49,6 @@ from hindcast.pipeline.recipes.known import known_recipes
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.simulation.spec import Feature, Spec
-from numpy.typing import NDArray
 
 LAYOUT: Final = "0.5.4"  # the version of Minari whose layout this is
 _COMPRESSION: Final = {"compression": "gzip", "compression_opts": 1}  # a 30th of the size; quicker

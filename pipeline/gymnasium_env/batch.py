@@ -11,13 +11,14 @@ An episode whose flag `begins` is set is only observed, because its memory is ne
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.functions import OBSERVE_CELL, OUTCOME_CELL, STEP_CELL, cell
 from hindcast.pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
-from numba import types
-from numpy.typing import NDArray
 
 _BYTES2: Final = types.Array(types.uint8, 2, "C")
 _MASK2: Final = types.Array(types.boolean, 2, "C")

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.recipes.loading import as_recipe
 from hindcast.pipeline.recipes.problem import make_instance
@@ -14,7 +16,6 @@ from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.simulation.spec import Feature, Spec
-from numpy.typing import NDArray
 
 INVALID_LIMIT: Final = 1000  # consecutive infeasible actions
 RENDER_MODES: Final = ("rgb_array", "ansi")

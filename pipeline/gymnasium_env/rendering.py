@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 _ROWS: Final = 40  # candidates in a picture
 _LINES: Final = 20  # candidates in a text

@@ -6,6 +6,8 @@ from typing import Any, SupportsFloat, TypeAlias
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InfeasibleChoice
 from hindcast.pipeline.gymnasium_env.problem import (
     INVALID_LIMIT,
@@ -16,7 +18,6 @@ from hindcast.pipeline.gymnasium_env.problem import (
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.simulation.environment import CompiledEnvironment, Observation
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 Shown: TypeAlias = dict[str, NDArray[Any]]  # an observation
 Transition: TypeAlias = tuple[Shown, SupportsFloat, bool, bool, dict[str, Any]]

@@ -9,6 +9,8 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
 from hindcast.pipeline.errors import HindcastError, InfeasibleChoice, InputError
 from hindcast.pipeline.gymnasium_env.batch import EpisodeBatch
 from hindcast.pipeline.gymnasium_env.problem import (
@@ -20,7 +22,6 @@ from hindcast.pipeline.gymnasium_env.problem import (
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import ArrayLike, NDArray
 
 Shown: TypeAlias = dict[str, NDArray[Any]]  # observations of all environments
 Info: TypeAlias = dict[str, Any]

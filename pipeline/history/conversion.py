@@ -14,6 +14,8 @@ A history does not end, it just stops: the last decision of every episode is mar
 """
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.building import recorder
 from hindcast.pipeline.building.recorder import Log, make_log
 from hindcast.pipeline.dataset.columns import NO_CHOICE
@@ -23,7 +25,6 @@ from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
 from hindcast.pipeline.simulation.kernel import RUNNING, TRUNCATED
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 
 def episodes(history: History) -> list[range]:

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.history import records as h
 from hindcast.pipeline.history.records import History, States
 from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
-from numpy.typing import NDArray
 
 _SERVER: Final = [ROW.capacity, ROW.x, ROW.y, ROW.usage, ROW.energy, ROW.heat]
 _JOB: Final = [MOMENT.submit, MOMENT.deadline, MOMENT.process, MOMENT.resources]

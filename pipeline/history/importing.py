@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.building.build import (
     BuildResult,
     counts_of,

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError, nearest
 from hindcast.pipeline.storage.guards import require_file
-from numpy.typing import NDArray
 
 RECORDED: Final = "recorded.parquet"
 ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.history import records as h
 from hindcast.pipeline.history.records import History, States
 from hindcast.pipeline.storage.files import read_parquet
-from numpy.typing import NDArray
 
 
 def to_table(history: History) -> pl.DataFrame:

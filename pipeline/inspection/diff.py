@@ -8,13 +8,14 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.documents.card.coverage import row_groups
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.files import is_partial
-from numpy.typing import NDArray
 
 _CHUNK: Final = 1 << 20
 _KEY: Final = ("split", "behaviour", "seed", "window", "nth")  # nth of equal episodes of appends

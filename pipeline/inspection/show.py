@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.documents.card.coverage import Coverage, effective, measure
 from hindcast.pipeline.documents.card.page import split_sizes, warnings

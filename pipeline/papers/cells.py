@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import unknown_name
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
 from hindcast.pipeline.papers.published import number

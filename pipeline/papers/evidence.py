@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
 from hindcast.pipeline.papers.page import claims_markdown, setting_of
 from hindcast.pipeline.papers.results import Results

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.papers.plots import file_name, panels
 from hindcast.pipeline.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText

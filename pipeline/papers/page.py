@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
 from hindcast.pipeline.papers.plots import file_name, panels
 from hindcast.pipeline.papers.results import Results

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.papers.results import FigureText
 from hindcast.pipeline.papers.styles import Style, styles

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import InputError, did_you_mean
 
 FILE: Final = Path(__file__).with_name("published.csv")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 
 

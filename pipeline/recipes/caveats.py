@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.recipes.workload_source import RECORDED, SYNTHETIC

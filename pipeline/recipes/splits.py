@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import RecipeError, did_you_mean
 from hindcast.pipeline.settings.ranges import shown
 

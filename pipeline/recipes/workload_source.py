@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import (
     DatasetError,
     RecipeError,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
 from hindcast.pipeline.report.html import Markup, captioned, element, figure

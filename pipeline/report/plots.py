@@ -5,6 +5,7 @@ from itertools import cycle
 from typing import Any, Final
 
 import numpy as np
+
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.statistics.intervals import Array, Better, performance_profile
 from hindcast.pipeline.statistics.numbers import name_with_unit

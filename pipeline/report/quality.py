@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.html import (
     Cell,

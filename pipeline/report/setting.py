@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+
 from hindcast.pipeline.evaluation.summary.finding import Finding, gain, state_finding
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from hindcast.pipeline.evaluation.summary.rows import best_first

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
+
 from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rows import tie_tolerance

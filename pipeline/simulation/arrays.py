@@ -16,11 +16,12 @@ that are called once per decision or once per row of a network take single array
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.kernel import FLOATS, IMAGE, INTS, MASK, ROWS, TERMS
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.simulation.spec import Spec
-from numba import types
-from numpy.typing import NDArray
 
 
 class EpisodeArrays(NamedTuple):

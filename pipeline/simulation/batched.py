@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError, InfeasibleChoice, PolicyFault
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.environment import Observation
@@ -14,8 +17,6 @@ from hindcast.pipeline.simulation.policy import BatchPolicy, Behaviour, choose_w
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario, stack_memories
 from hindcast.pipeline.simulation.spec import Spec
-from numba import types
-from numpy.typing import NDArray
 
 _BYTES2: Final = types.Array(types.uint8, 2, "C")
 _MASK2: Final = types.Array(types.boolean, 2, "C")

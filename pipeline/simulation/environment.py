@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InfeasibleChoice
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import begin_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ named tuple with a typed list inside.
 from functools import cache
 from typing import Any, Final
 
+from numba import types
+from numba.typed import List
+
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
     OBSERVE,
@@ -26,8 +29,6 @@ from hindcast.pipeline.simulation.kernel import (
     Compiled,
     compiled,
 )
-from numba import types
-from numba.typed import List
 
 
 def _cell(signature: Any) -> Any:

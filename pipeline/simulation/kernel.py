@@ -43,9 +43,10 @@ arguments.
 from collections.abc import Callable
 from typing import Any, Final
 
+from numba import njit, types
+
 from hindcast.pipeline.notes import tell
 from hindcast.pipeline.simulation.compiled_files import digest_of, name_of, remove_others
-from numba import njit, types
 
 FRESH: Final = 0  # ints[FRESH]: 1 if the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode

@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 import numpy as np
-from hindcast.pipeline.simulation.kernel import INTS, MASK, compiled
 from numba import types
+
+from hindcast.pipeline.simulation.kernel import INTS, MASK, compiled
 
 _ONE: Final = np.uint64(1)
 _BLOCK: Final = np.uint64(8)

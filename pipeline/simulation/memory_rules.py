@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EPISODE, begin_episode
@@ -24,8 +27,6 @@ from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
-from numba import types
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import PolicyFault
 from hindcast.pipeline.simulation.batched import Batch, BatchedEpisodes, scores_of
 from hindcast.pipeline.simulation.policy import Behaviour, choose_with, fill_probabilities
 from hindcast.pipeline.simulation.rollout import values_of
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 Probabilities = NDArray[np.float32]
 

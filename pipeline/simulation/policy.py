@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError, PolicyFault
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.kernel import FLOATS, MASK, SCORE, Compiled, compiled
 from hindcast.pipeline.simulation.spec import Spec
-from numba import types
-from numpy.typing import NDArray
 
 NO_PARAMETERS: Final = np.zeros(0)
 GENERATOR: Final = types.npy_rng

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import (
@@ -26,8 +29,6 @@ from hindcast.pipeline.simulation.policy import (
 from hindcast.pipeline.simulation.scenario import Blocks, Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
-from numba import types
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

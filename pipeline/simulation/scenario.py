@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.simulation.kernel import Compiled
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 # Metadata of a settings field that a recipe leaves out if the field has its default value. Recipes
 # that are older than the field thus keep their digests.

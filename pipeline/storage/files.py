@@ -341,6 +341,7 @@ def scan_parquet(paths: Sequence[Path]) -> "pl.LazyFrame":
             require_parquet(path, whole=False)
         return pl.scan_parquet(list(paths), glob=False, hive_partitioning=False)
     import pyarrow.dataset as pads
+
     from hindcast.pipeline.storage.remote import arrow_files
 
     return pl.scan_pyarrow_dataset(pads.dataset(**arrow_files(paths), format="parquet"))

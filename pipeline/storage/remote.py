@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from hindcast.pipeline.errors import HindcastError, StorageError, StoreUnavailable
 from upath import UPath
 from upath.extensions import ProxyUPath
+
+from hindcast.pipeline.errors import HindcastError, StorageError, StoreUnavailable
 
 # Where each store's client looks for credentials, and for the address of another server.
 _ENVIRONMENT: Final[Mapping[str, tuple[str, str]]] = {

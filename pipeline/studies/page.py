@@ -4,6 +4,7 @@ from io import BytesIO
 from typing import Any
 
 import polars as pl
+
 from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
 from hindcast.pipeline.evaluation.summary.results import commands, read_csv
 from hindcast.pipeline.statistics.numbers import decimals_for, write_estimate

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
 from hindcast.pipeline.recipes.known import known_recipes

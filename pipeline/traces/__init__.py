@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, rlscheduler, slurm, swf, table
 from hindcast.pipeline.traces.job_logs import JobLogSettings

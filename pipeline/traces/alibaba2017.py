@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces import alibaba2017_tables as side_tables
 from hindcast.pipeline.traces import alibaba2017_tasks as task_tables

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.pipeline.traces.alibaba2017_tasks import STATUSES
 from hindcast.pipeline.traces.field_checks import (
     choice_fault,

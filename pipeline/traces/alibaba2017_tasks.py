@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError, nearest
 from hindcast.pipeline.traces.field_checks import (
     choice_fault,

@@ -15,6 +15,7 @@ from typing import Any, Final
 from zoneinfo import available_timezones
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError, did_you_mean
 
 UTC: Final = "UTC"

@@ -28,6 +28,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.settings.ranges import number
 from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, fold, quarantined_rows
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.field_values import kilobytes, span
 from hindcast.pipeline.traces.first_look import head_lines

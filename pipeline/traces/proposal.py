@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError, printable
 from hindcast.pipeline.traces.field_values import kilobytes, moment, processors, span
 from hindcast.pipeline.traces.first_look import head_lines

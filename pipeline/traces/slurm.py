@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError, nearest
 from hindcast.pipeline.traces.field_values import (
     UTC,

@@ -39,6 +39,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import RecipeError, TraceError, did_you_mean
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.traces.field_values import (

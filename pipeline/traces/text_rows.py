@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.first_look import require_lines
 from hindcast.pipeline.workloads.schema import NUMBERS, empty_quarantine, limits, within

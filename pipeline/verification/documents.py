@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.documents import croissant
 from hindcast.pipeline.documents.card import card_text

@@ -3,14 +3,15 @@
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, named
 from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
 from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
 from hindcast.pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
 from hindcast.pipeline.simulation.uncounted import uncounted
-from numba import types
-from numpy.typing import NDArray
 
 FINE: Final = 0
 FAULTS: Final = (

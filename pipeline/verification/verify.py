@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import append_in_progress, counts_of
 from hindcast.pipeline.dataset import Dataset
@@ -77,7 +79,6 @@ from hindcast.pipeline.verification.replayed import Elsewhere, Replayed
 from hindcast.pipeline.verification.workload import check_source, check_workload
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 _DRAWING: Final = ("numpy", "numba")  # packages whose versions decide what is drawn
 _BEYOND: Final = "names and texts of the recipe, its other sections, and package versions"

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.storage.guards import a_list, a_table, a_text
 from hindcast.pipeline.workloads.schema import Provenance
-from numpy.typing import NDArray
 
 # A window is tied if half of the rules share its best score. Rules that wait on purpose, or that
 # are bad on purpose, differ even where nothing competes, so that fewer than all rules must count.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.guards import require_file

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
 
 TASK_COLUMNS: Final[Mapping[str, pl.DataType]] = {

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.episodes import Trajectory
 from hindcast.pipeline.simulation.policy import readings
@@ -35,7 +37,6 @@ from hindcast.policies.delivery.verdict import (
 from hindcast.policies.networks.limits import own_spec
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
-from numpy.typing import NDArray
 
 SHARE: Final = 0.3  # of the validation episodes, held by the best behaviours
 TEMPERATURES: Final = tuple(np.geomspace(0.03, 3.0, 9).tolist())

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.policies.delivery.played import (
     Windows,

@@ -31,6 +31,8 @@ from functools import cache, partial
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.evaluation.evaluate import BATCH
 from hindcast.pipeline.recipes.problem import further_windows, make_instance
 from hindcast.pipeline.recipes.recipe import Recipe
@@ -46,7 +48,6 @@ from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.delivery.verdict import RULE, Verdict, compare
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import rankable
-from numpy.typing import NDArray
 
 MOST_WINDOWS: Final = 400  # train windows on which rules are compared
 FURTHER: Final = 400

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.statistics.intervals import paired_difference
 from hindcast.pipeline.storage.run_files import DELIVERED
@@ -23,7 +25,6 @@ from hindcast.policies.networks.checkpoint import Trained, save
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import rankable
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
-from numpy.typing import NDArray
 
 Gate: TypeAlias = Literal["simulator", "folds", "log"]
 # The sign of five differences is the same by luck in 3.1 % of cases, more than one side of a 95 %

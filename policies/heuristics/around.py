@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
+
 from hindcast.pipeline.simulation.kernel import SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.policies.heuristics.linear import draw_weights, linear

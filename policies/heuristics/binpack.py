@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.binpack.features import MOMENT, ROW
 from hindcast.pipeline.simulation.kernel import SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic

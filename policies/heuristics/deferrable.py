@@ -11,13 +11,14 @@ which with one resource is "the largest request first".
 from collections.abc import Mapping
 from typing import Final
 
+from numba import types
+
 from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from hindcast.pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.policies.heuristics.knapsack import choose_set, feasible_jobs
 from hindcast.policies.heuristics.prices import RANDOM_PRICES
-from numba import types
 
 LATER_SLOT: Final = 0.3  # worth of a slot after the first in knapsack_patient; the first is worth 1
 WAITING: Final = 0.5  # share of a job's later pay that it subtracts if the job can wait

@@ -3,10 +3,11 @@
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.deferrable.features import ROW
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
 from hindcast.pipeline.simulation.masks import feasible_rows
-from numba import types
 
 _ONE: Final = np.uint64(1)
 _CORES: Final = np.uint64(ROW.cores)

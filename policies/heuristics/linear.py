@@ -13,10 +13,11 @@ from the spec alone; identifiers are left out.
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.kernel import SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 _TERM: Final = 3  # numbers per term: column, 1 where its log is taken, weight
 

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.multicluster.features import ROW
 from hindcast.pipeline.scenarios.multicluster.instances import CRITICAL, REGULAR, STREAMING
 from hindcast.pipeline.simulation.kernel import FLOATS, ROWS, SCORE, Compiled, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
-from numba import types
 
 _EXECUTORS: Final = 1000.0  # unit of free and queued, which are whole numbers of executors
 _STEPS: Final = 100.0  # unit of execution, deadline and age

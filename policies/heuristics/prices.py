@@ -19,14 +19,15 @@ episodes show which prices are better. The agents price_evolution and price_surf
 from typing import Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.deferrable.layout import LAGS, LOOKAHEAD
 from hindcast.pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.heuristics.knapsack import choose_set, feasible_jobs
-from numba import types
-from numpy.typing import NDArray
 
 AHEAD: Final = 8  # slots whose prices are learned
 DEAREST: Final = 1.2  # maximal price of a core-slot: a little more than a job pays for it

@@ -37,6 +37,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
@@ -56,8 +59,6 @@ from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.heuristics.linear import RANDOM_LINEAR
-from numba import types
-from numpy.typing import NDArray
 
 _LAST: Final = -1e300  # below every priority
 _EASY, _STRICT, _GREEDY = range(3)

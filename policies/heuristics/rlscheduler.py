@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.rlscheduler import layout as m
 from hindcast.pipeline.scenarios.rlscheduler.features import ROW
 from hindcast.pipeline.scenarios.rlscheduler.rules import NAMES, key, play

@@ -18,10 +18,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.slots.features import ROW, STEP
 from hindcast.pipeline.simulation.kernel import FLOATS, MASK, ROWS, SCORE, Compiled, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
-from numba import types
 
 WEIGHT: Final = 0.2  # of packer in sjf_packer
 _NEVER: Final = -np.inf

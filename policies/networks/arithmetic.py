@@ -7,9 +7,10 @@ bit. `fma` leaves no choice.
 
 from typing import Any, Final
 
-from hindcast.pipeline.simulation.kernel import compiled
 from numba import types
 from numba.extending import intrinsic
+
+from hindcast.pipeline.simulation.kernel import compiled
 
 _F: Final = types.float32
 

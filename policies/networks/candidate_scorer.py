@@ -20,13 +20,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.networks import forward
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 # Finite: -inf times a zero of a one-hot vector is not a number, in d3rlpy's losses and elsewhere.
 FILL: Final = forward.FILL

@@ -27,6 +27,8 @@ from typing import Any, Final
 import numpy as np
 import safetensors
 import safetensors.numpy
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
@@ -48,7 +50,6 @@ from hindcast.policies.networks import ARCHITECTURES, AnyNetwork, acting, load_a
 from hindcast.policies.networks.features import FeatureMap
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
-from numpy.typing import NDArray
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1

@@ -18,11 +18,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.policies.networks.features import FeatureMap, input_names
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
-from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Layer = tuple[Floats, Floats]  # weights (out, in) and bias (out,)

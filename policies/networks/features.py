@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.arrays import named
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, compiled
 from hindcast.pipeline.simulation.spec import Feature
-from numba import types
-from numpy.typing import NDArray
 
 _FITTED_ROWS: Final = 1 << 18  # two digits more precise than training can notice
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant

@@ -12,6 +12,9 @@ whatever other observations are scored with it.
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.arrays import named
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.simulation.uncounted import uncounted
@@ -24,8 +27,6 @@ from hindcast.policies.networks.features import (
     expand_row,
     expand_rules,
 )
-from numba import types
-from numpy.typing import NDArray
 
 MLP: Final = 0
 DEEPSETS: Final = 1

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.kernel import FLOATS, compiled
 from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.pipeline.workloads.schema import LARGEST
-from numba import types
-from numpy.typing import NDArray
 
 _ROUNDING: Final = 1e-6  # of float32, in which logs are stored, relative to the bounds
 

@@ -8,6 +8,9 @@ the choice (hindcast.policies.rollouts.trajectories).
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
 from hindcast.pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
@@ -31,8 +34,6 @@ from hindcast.policies.networks.row_table import TABLE, looks_alone, make_table
 from hindcast.policies.networks.rules import RULES, rule_buffers
 from hindcast.policies.networks.scoring import score_candidates
 from hindcast.policies.networks.settings import Network
-from numba import types
-from numpy.typing import NDArray
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 _NOT_A_NUMBER: Final = -2  # code of an episode, beside INFEASIBLE

@@ -4,6 +4,8 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError, HindcastError
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.players import EpisodeRunner
@@ -21,7 +23,6 @@ from hindcast.policies.networks.settings import (
     Weights,
     read_columns,
 )
-from numpy.typing import NDArray
 
 _FEASIBLE: Final[tuple[Reading, ...]] = ("feasible",)
 

@@ -12,6 +12,9 @@ the part of layer 0 that does not depend on these; the rest is computed at every
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import named
 from hindcast.pipeline.simulation.uncounted import uncounted
@@ -27,8 +30,6 @@ from hindcast.policies.networks.forward import (
     finish_row,
 )
 from hindcast.policies.networks.settings import Network
-from numba import types
-from numpy.typing import NDArray
 
 PLACES: Final = 1 << 12  # places of the table of rows; 230 kB with seven columns
 SHIFT: Final = np.uint64(64 - 12)

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.kernel import FLOATS3, INTS, ROWS, SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.pipeline.storage.files import sha256_text
-from numba import types
-from numpy.typing import NDArray
 
 OBSERVATIONS: Final = 2048
 _MOST: Final = 12  # candidates of an observation

@@ -20,6 +20,10 @@ from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numba.typed import List
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.sampling import FurtherColumns
 from hindcast.pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
 from hindcast.pipeline.simulation.functions import SCORE_CELL
@@ -31,9 +35,6 @@ from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.limits import Limits, limits_of
 from hindcast.policies.networks.rule_digests import current, digest_of
-from numba import types
-from numba.typed import List
-from numpy.typing import NDArray
 
 _RULE: Final = types.FunctionType(SCORE)
 RULES: Final = SCORE_CELL  # a list of rules

@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.simulation.arrays import EPISODE
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
 from hindcast.policies.networks.forward import NETWORK, score_sets
 from hindcast.policies.networks.row_table import TABLE, score_alone, score_ruled
 from hindcast.policies.networks.rules import RULES, fill_rule_columns, widen
-from numba import types
 
 
 @compiled(

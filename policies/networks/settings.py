@@ -25,6 +25,8 @@ from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
@@ -32,7 +34,6 @@ from hindcast.pipeline.simulation.spec import Feature
 from hindcast.policies.networks.features import FeatureMap, fit_map, unscaled_map
 from hindcast.policies.networks.forward import ATTENTION, DEEPSETS, MLP
 from hindcast.policies.networks.rules import NO_RULES, RuleColumns, find_rules
-from numpy.typing import NDArray
 
 Weights = Mapping[str, NDArray[np.float32]]
 

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.exports.d3rlpy import SHAPE
 from hindcast.pipeline.storage.files import read_json
-from numpy.typing import NDArray
 
 _NAMES: Final = ("observations", "actions", "rewards", "terminals", "timeouts")
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+
 from hindcast.pipeline.errors import RecipeError, did_you_mean
 from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.toml_text import read_toml

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.storage.run_files import CURVES
 from hindcast.policies.networks.checkpoint import read_description
 from hindcast.policies.offline.sweep import Run

@@ -20,11 +20,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation.kernel import compiled
 from hindcast.pipeline.statistics.returns import returns_to_go
-from numba import types
-from numpy.typing import NDArray
 
 Baseline = Literal["decision", "time", "none"]
 Floats = NDArray[np.float64]

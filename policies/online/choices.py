@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.policies.networks.candidate_scorer import CandidateScorer, expand_moment
 from hindcast.policies.networks.settings import Network
 from hindcast.policies.rollouts.trajectories import NetworkInputs
-from numpy.typing import NDArray
-from torch import Tensor
 
 
 @dataclass(frozen=True)

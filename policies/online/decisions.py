@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.policies.networks.settings import Network
 from hindcast.policies.online.choices import join
 from hindcast.policies.online.problem import PIECE, Problem
 from hindcast.policies.rollouts.trajectories import NetworkInputs, Trajectory, network_inputs
-from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
 

@@ -26,6 +26,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
@@ -34,7 +36,6 @@ from hindcast.policies.online.problem import Problem, Sampling
 from hindcast.policies.rollouts.trajectories import Trajectory, network_inputs
 from hindcast.policies.training.learner import Info, Learner, means
 from hindcast.policies.training.values import ValueUnit
-from torch import Tensor, nn
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ of buffers of a module: a resumed training continues from it, bit for bit.
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.statistics.returns import discounted_sums
@@ -19,8 +22,6 @@ from hindcast.policies.networks.candidate_scorer import expand_moment
 from hindcast.policies.networks.settings import Network
 from hindcast.policies.rollouts.trajectories import NetworkInputs
 from hindcast.policies.training.minibatches import Minibatch, Observations, Transitions
-from numpy.typing import NDArray
-from torch import nn
 
 _MOST_BYTES = 4 << 30
 _TERMINAL = -1

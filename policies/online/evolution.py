@@ -24,6 +24,9 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.estimators.selection import ranks
 from hindcast.pipeline.settings.ranges import check_ranges, number
@@ -35,8 +38,6 @@ from hindcast.policies.networks.settings import Network, NetworkSettings, Weight
 from hindcast.policies.online.problem import Problem, Sampling, make_scorer
 from hindcast.policies.rollouts.trajectories import Trajectory, sample_trajectories
 from hindcast.policies.training.learner import Info, Learner
-from numpy.typing import NDArray
-from torch import nn
 
 Vector = NDArray[np.float64]
 

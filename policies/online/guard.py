@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+
 from hindcast.pipeline.errors import RecipeError, unknown_name
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.recipe import Recipe

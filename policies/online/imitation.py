@@ -27,6 +27,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
+from torch import nn
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Decisions, decision_bytes
 from hindcast.pipeline.dataset.sampling import sample_decisions
@@ -45,8 +48,6 @@ from hindcast.policies.training.loop import Callbacks, fit
 from hindcast.policies.training.losses import LossAt, drawn_loss, imitation_loss, spaced_loss
 from hindcast.policies.training.resume import ResumeFile
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
-from numpy.typing import NDArray
-from torch import nn
 
 FOLDER: Final = "imitation"
 _CANDIDATES: Final = 32

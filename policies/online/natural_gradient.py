@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
@@ -26,8 +29,6 @@ from hindcast.policies.online.choices import PolicyBatch, log_softmax, policy_ga
 from hindcast.policies.online.problem import Problem, Sampling, make_scorer
 from hindcast.policies.online.reinforce import episode_metrics
 from hindcast.policies.training.learner import Info, Learner
-from torch import Tensor
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 _HALVINGS = 10
 _SOLVED = 1e-10  # squared residual at which the solver stops, relative to the first one

@@ -26,6 +26,10 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.statistics.returns import step_discounts
@@ -39,9 +43,6 @@ from hindcast.policies.online.reinforce import episode_metrics
 from hindcast.policies.online.state_value import StateValue, summaries, summary_size
 from hindcast.policies.rollouts.trajectories import Trajectory
 from hindcast.policies.training.learner import Info, Learner
-from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 
 Floats = NDArray[np.float64]
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.rollout import Episode
@@ -34,8 +37,6 @@ from hindcast.policies.rollouts.trajectories import (
     sample_trajectory,
 )
 from hindcast.policies.training.learner import Criterion, Info, Learner
-from numpy.typing import NDArray
-from torch import nn
 
 PIECE = 1 << 17  # largest number of candidates per call of the network in training
 _PIXELS = 1 << 23  # largest number of pixels per call, 32 MB as float32

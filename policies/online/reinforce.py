@@ -20,6 +20,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
@@ -27,7 +29,6 @@ from hindcast.policies.online.choices import entropy, log_softmax, policy_gain
 from hindcast.policies.online.problem import Drawn, Problem, Sampling, make_scorer
 from hindcast.policies.rollouts.trajectories import Trajectory
 from hindcast.policies.training.learner import Info, Learner
-from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,14 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.settings import Network
 from hindcast.policies.online.problem import PIECE, Problem
 from hindcast.policies.rollouts.trajectories import Trajectory, network_inputs
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 _FAR = 10.0  # deviations at which inputs are clipped
 _SMALLEST = 1e-6  # deviation below which a number counts as constant

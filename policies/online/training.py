@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import torch
+
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, unknown_name
 from hindcast.pipeline.notes import tell
 from hindcast.pipeline.recipes.problem import further_windows, make_instance

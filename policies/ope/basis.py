@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.networks.features import FeatureMap, expanded_size, fit_map
 from hindcast.policies.ope.episodes import WholeEpisodes
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

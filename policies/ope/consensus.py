@@ -21,8 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from hindcast.pipeline.estimators.selection import assess, rank_correlation, ranks
 from numpy.typing import NDArray
+
+from hindcast.pipeline.estimators.selection import assess, rank_correlation, ranks
 
 CONSENSUS: Final = "consensus"
 LEADER: Final = "gp"

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.workload_source import RECORDED
 from hindcast.policies.networks.limits import LogLimits, limits_of_log
-from numpy.typing import NDArray
 
 LARGEST: Final = 1 << 28  # numbers of candidates held at once: 1 GB as float32
 _OF_DECISIONS: Final = ("episode", "context", "choice", "propensity", "reward", "elapsed_s")

@@ -16,6 +16,9 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
@@ -26,8 +29,6 @@ from hindcast.policies.networks.settings import Network, NetworkSettings, Weight
 from hindcast.policies.ope.episodes import WholeEpisodes
 from hindcast.policies.training.devices import repeatable
 from hindcast.policies.training.learner import CPU, descend
-from numpy.typing import NDArray
-from torch import Tensor
 
 Array = NDArray[np.float64]
 

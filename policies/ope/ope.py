@@ -22,6 +22,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline import dataset as datasets
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.estimated import read_estimates
@@ -51,7 +53,6 @@ from hindcast.policies.ope.results import Folder, finite, rows_of
 from hindcast.policies.ope.similarity import PolicySpace, policy_space
 from hindcast.policies.ope.truth import simulate, true_return
 from hindcast.policies.registry import behaviours
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]

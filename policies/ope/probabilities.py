@@ -18,6 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError, InputError, PolicyFault
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.functions import SCORE_CELL, cell
@@ -31,8 +34,6 @@ from hindcast.pipeline.simulation.policy import (
     readings,
 )
 from hindcast.policies.ope.episodes import WholeEpisodes
-from numba import types
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

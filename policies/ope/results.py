@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import DatasetError, StorageError

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.estimators.selection import assess
 from hindcast.pipeline.evaluation.summary.results import read_csv

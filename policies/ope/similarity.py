@@ -16,12 +16,13 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.estimators import LoggedPolicies
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.ope.episodes import WholeEpisodes, pick
 from hindcast.policies.ope.probabilities import policy_probabilities
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -16,6 +16,8 @@ candidate; only the first of them is tried.
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EPISODE, STEPS
 from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
@@ -24,7 +26,6 @@ from hindcast.policies.networks.features import COLUMNS
 from hindcast.policies.networks.rules import RULES, rule_buffers, widen
 from hindcast.policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
 from hindcast.policies.rollouts.play_on import play_on, score_decision
-from numba import types
 
 C_PLAYED: Final = 3  # member of the cursor, beside those of `gather`: decisions of the rollouts
 

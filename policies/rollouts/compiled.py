@@ -9,6 +9,9 @@ released.
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, named
 from hindcast.pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL
@@ -19,8 +22,6 @@ from hindcast.policies.networks.forward import NETWORK, NetworkArrays
 from hindcast.policies.networks.row_table import SHIFT, TABLE, Table, is_held, put, tag_of
 from hindcast.policies.networks.rules import RULES, rule_buffers, widen
 from hindcast.policies.networks.scoring import score_candidates
-from numba import types
-from numpy.typing import NDArray
 
 # rows of the array `numbers` that `sample` writes
 N_LOG_PROBABILITY: Final = 0

@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError, InputError
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
@@ -41,8 +44,6 @@ from hindcast.policies.rollouts.play_on import (
     require_scorer,
     score_decision,
 )
-from numba import types
-from numpy.typing import NDArray
 
 FUTURES: Final = 8
 SCREENED: Final = 2

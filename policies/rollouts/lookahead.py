@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation.arrays import (
     EpisodeArrays,

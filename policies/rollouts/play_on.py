@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EPISODE, STEPS
@@ -28,7 +30,6 @@ from hindcast.policies.networks.rules import RULES, rule_buffers
 from hindcast.policies.networks.scoring import score_candidates
 from hindcast.policies.networks.settings import NetworkSettings, make_network
 from hindcast.policies.rollouts.compiled import DECIDER, DeciderArrays
-from numba import types
 
 
 @k.compiled(

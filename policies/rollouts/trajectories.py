@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
 from hindcast.pipeline.simulation.functions import cell
@@ -22,7 +24,6 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.row_table import looks_alone, make_table
 from hindcast.policies.networks.settings import Network
 from hindcast.policies.rollouts import compiled as play
-from numpy.typing import NDArray
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 PIECE: Final = 1 << 20  # largest number of candidates of a piece of NetworkInputs

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from hindcast.policies.networks.checkpoint import Metric
 from torch import Tensor
+
+from hindcast.policies.networks.checkpoint import Metric
 
 POINTS: Final = 50  # of a curve, roughly; values between two points are averaged
 

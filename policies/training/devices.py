@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import torch
+
 from hindcast.pipeline.errors import InputError, unknown_name
 
 DEVICES: Final = ("auto", "cpu", "cuda")

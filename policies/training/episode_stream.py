@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.dataset.episodes import Trajectory
 from hindcast.pipeline.dataset.sampling import FurtherColumns
 from hindcast.pipeline.errors import DatasetError
-from numpy.typing import NDArray
 
 _DECISIONS: Final = 1 << 14  # of a chunk, at least; one episode may have more
 

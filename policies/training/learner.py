@@ -17,12 +17,13 @@ from typing import Final, Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.networks import AnyNetwork
 from hindcast.policies.networks.settings import Weights
 from hindcast.policies.training.episode_stream import Logs
-from torch import Tensor, nn
 
 Info = Mapping[str, Tensor]
 Loss = Callable[[], tuple[Tensor, Info]]  # loss of some decisions, and metrics with `agreement`

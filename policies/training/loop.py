@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+
 from hindcast.policies.networks.checkpoint import Metric, Selected
 from hindcast.policies.networks.settings import Weights
 from hindcast.policies.training.curves import Curves

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer
 from hindcast.policies.networks.settings import Network
 from hindcast.policies.training.learner import Info, Loss
 from hindcast.policies.training.minibatches import Batches, draw_rows, spaced_rows
-from numpy.typing import NDArray
-from torch import Tensor
 
 LossAt = Callable[[NDArray[np.int64]], tuple[Tensor, Info]]  # of decisions at rows (B,)
 

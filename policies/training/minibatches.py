@@ -14,13 +14,14 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.policies.networks.candidate_scorer import expand_moment
 from hindcast.policies.networks.features import FeatureMap
 from hindcast.policies.networks.settings import Network
-from numpy.typing import NDArray
-from torch import Tensor
 
 _EXPANDED_BYTES: Final = 128 << 20  # of the candidates of one set of observations
 

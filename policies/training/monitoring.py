@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.training.minibatches import spaced_rows
 from hindcast.policies.training.returns import windows_of
-from numpy.typing import NDArray
 
 SEEN: Final = 512  # training decisions to measure on
 HELD_OUT: Final = 2048  # validation decisions; both take a few per cent of an agent's time

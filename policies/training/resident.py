@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.policies.networks.settings import Network
-from numpy.typing import NDArray
-from torch import Tensor
 
 _ON_CPU: Final = 2 << 30  # bytes of padded transitions
 _SHARE: Final = 0.5  # of the memory of another device; minibatches and their gradients need some

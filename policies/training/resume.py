@@ -22,12 +22,13 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.storage.files import write_bytes
 from hindcast.policies.networks.checkpoint import Selected
 from hindcast.policies.training.curves import Curves
 from hindcast.policies.training.learner import Learner
-from numpy.typing import NDArray
 
 NAME: Final = "training.safetensors"
 INTERVAL_S: Final = 15.0  # between two states; shorter intervals cost more than they save

@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.statistics.returns import discounted_sums
-from numpy.typing import NDArray
 
 _PARTS: Final = 10  # of an episode, by the numbers of its decisions
 _BINS: Final = 20  # of a window's longest episode; its potential is interpolated between them

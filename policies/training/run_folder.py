@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import polars as pl
+
 from hindcast.pipeline.storage.files import table_writer, write_atomically
 from hindcast.pipeline.storage.provenance import PROVENANCE
 from hindcast.pipeline.storage.run_files import BEST, CHECKPOINTS, DELIVERED, DESCRIPTION, WEIGHTS

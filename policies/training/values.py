@@ -12,6 +12,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.spec import Spec
@@ -19,7 +21,6 @@ from hindcast.pipeline.statistics.returns import step_discounts
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.training.minibatches import Outcomes
 from hindcast.policies.training.returns import against_window, discounted_to_go
-from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from hindcast.pipeline.building.append import append
 from hindcast.pipeline.building.build import build, counts_of, describe
 from hindcast.pipeline.dataset import manifest as mf
@@ -45,7 +46,6 @@ from hindcast.policies.networks.checkpoint import Trained, load_policy, save
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.registry import behaviours, recorded_behaviours
-
 from tests import sample_datasets
 from tests.pipeline.verification.test_damage import DAMAGES, SMALL
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from hindcast.pipeline.dataset.decisions import Decisions
 
+from hindcast.pipeline.dataset.decisions import Decisions
 from tests.benchmarks.training import (
     CANDIDATES,
     MINIBATCH,
@@ -31,6 +31,7 @@ FIT: Final = "d3rlpy's fit of double_dqn"
 def rates(names: list[str], rounds: int = 7, steps: int = 20, rows: int = ROWS) -> dict[str, float]:
     """Return the median steps per second of these agents and, under FIT, of d3rlpy."""
     import torch
+
     from hindcast.policies.training.devices import repeatable
 
     decisions = made_up(np.random.default_rng(0), rows)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
@@ -20,7 +21,6 @@ from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.heuristics.binpack import HEURISTICS
 from hindcast.policies.registry import behaviours
-
 from tests.benchmarks import packing_in_simpy
 
 SIMULATED = range(0, 40, 4)  # windows that are also simulated in SimPy

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.recipes.loading import load_recipe, traces_folder
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.policies.registry import behaviours
-from numpy.typing import NDArray
 
 MINIBATCH = 256
 EPISODES = 8  # the number of episodes that Minari's reader holds at once

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from hindcast.policies.deciding import Decider, Guard, load_decider
 
 AGENT = Path(__file__).resolve().parents[2] / "datasets" / "queue-ctc-online" / "agent"

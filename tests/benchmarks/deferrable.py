@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.policy import Behaviour
@@ -43,6 +44,7 @@ def measure() -> list[tuple[str, float, str]]:
 
 def _slots() -> list[tuple[str, float, str]]:
     import torch
+
     from hindcast.policies.online.training import problem_of
     from hindcast.policies.papers.osdec import agent as score_ppo
     from hindcast.policies.papers.osdec.network import SlotScoresSettings

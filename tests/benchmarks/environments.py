@@ -3,9 +3,10 @@
 import time
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
 from hindcast.pipeline.gymnasium_env.vector import SchedulingVectorEnv
-from numpy.typing import NDArray
 
 RECIPES = ("slots-deeprm-v1", "binpack-synthetic-v1")
 ENVIRONMENTS = 256

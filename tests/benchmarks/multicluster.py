@@ -8,6 +8,7 @@ A time step is a step of the simulated clock; a decision comes every fifteen of 
 import time
 
 import numpy as np
+
 from hindcast.pipeline.recipes.workload_source import GENERATED
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.policy import Behaviour

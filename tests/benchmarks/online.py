@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.simulation.batched import run_batched
@@ -23,7 +24,6 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.networks.policy import LearnedPolicy
-
 from tests.benchmarks.packing_in_simpy import Rule, drawn_pairs, first_fit
 from tests.benchmarks.packing_in_simpy import play as play_in_simpy
 
@@ -164,6 +164,7 @@ def _evaluated(
 
 def _packing() -> list[Row]:
     import torch
+
     from hindcast.policies.online import natural_gradient, reinforce
     from hindcast.policies.online.problem import Sampling, fit_network
     from hindcast.policies.online.training import problem_of, settings_of

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import simpy
+
 from hindcast.pipeline.workloads.schema import Workload
 
 

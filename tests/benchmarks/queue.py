@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.simulation.batched import BatchedEpisodes

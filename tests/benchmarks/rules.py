@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.workload_source import load_source

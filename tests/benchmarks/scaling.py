@@ -25,6 +25,7 @@ from typing import Final
 
 import numpy as np
 import psutil
+
 from hindcast.flows.commands.build import Request
 from hindcast.flows.runners import LOCAL, RUNNERS, check
 from hindcast.pipeline.errors import InputError

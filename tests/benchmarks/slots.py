@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig
 from hindcast.pipeline.simulation.policy import Behaviour

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.simulation.policy import Behaviour

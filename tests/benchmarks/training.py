@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.simulation.spec import Feature, Spec
 
@@ -100,6 +101,7 @@ def made_up(rng: np.random.Generator, rows: int = ROWS) -> Decisions:
 def compare(rounds: int = 15, steps: int = 30) -> Measured:
     """Run both in turns, for `rounds` rounds of `steps` gradient steps each."""
     import torch
+
     from hindcast.policies.networks.candidate_scorer import fit_network
     from hindcast.policies.offline.q_learning.agents import DqnConfig
     from hindcast.policies.offline.q_learning.masked_q import create, d3rlpy_batch, update
@@ -154,6 +156,7 @@ def on_device(name: str, rounds: int = 7) -> dict[str, float]:
     Steps are those of agents, so a step of the stack counts STACK times.
     """
     import torch
+
     from hindcast.policies.networks.candidate_scorer import fit_network
     from hindcast.policies.offline.q_learning.agents import DOUBLE_DQN, DqnConfig
     from hindcast.policies.offline.q_learning.masked_q import create

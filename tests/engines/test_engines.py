@@ -17,12 +17,12 @@ from pathlib import Path
 import boto3
 import psutil
 import pytest
+
 from hindcast.flows import engine, runners, units
 from hindcast.flows.commands import build, directly, evaluate, run, study, verify
 from hindcast.flows.runs import sweep
 from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
 from hindcast.pipeline.storage.files import sha256_file
-
 from tests.attacks.processes import content
 from tests.conftest import TINY
 from tests.engines.clusters import ENGINES, ROOT
@@ -186,6 +186,7 @@ def damaged(dataset, out):
 
     import pyarrow as pa
     import pyarrow.parquet as pq
+
     from hindcast.pipeline.dataset import manifest as mf
     from hindcast.pipeline.storage.files import write_json
 

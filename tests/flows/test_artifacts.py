@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from hindcast.flows import artifacts
 from hindcast.flows.commands import build, evaluate, report
 from hindcast.flows.progress import Lines

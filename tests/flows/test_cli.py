@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from hindcast.flows import cli, commands
 from hindcast.flows.commands import traces
 from hindcast.flows.parser import parse

@@ -5,6 +5,7 @@ import inspect
 from pathlib import Path
 
 import pytest
+
 from hindcast.flows import commands, parser
 
 FILES = sorted(p.stem for p in Path(commands.__file__).parent.glob("*.py") if p.stem != "__init__")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from hindcast.flows import cli, commands
 from hindcast.flows.completion import SCRIPTS, words
 from hindcast.flows.parser import SHELLS

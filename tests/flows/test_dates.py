@@ -4,6 +4,7 @@ import inspect
 from datetime import UTC, datetime
 
 import pytest
+
 from hindcast.flows import parser
 from hindcast.flows.commands import build, find, run
 from hindcast.pipeline.errors import InputError

@@ -5,8 +5,8 @@ import json
 import sys
 
 import pytest
-from hindcast.flows import cli
 
+from hindcast.flows import cli
 from tests.policies.test_deciding import BROKEN, KTH, example
 
 

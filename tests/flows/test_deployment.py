@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+
 from hindcast.flows.engine import server_settings
 from hindcast.pipeline.verification.verify import verify
-
 from tests.flows.test_flows import DEPLOYED
 
 pytestmark = pytest.mark.slow

@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+
 from hindcast.flows import diagnosis
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import InputError

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import httpx
 import psutil
 import pytest
+
 from hindcast.flows import cli, engine
 from hindcast.pipeline.errors import HindcastError, StorageError
-
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow

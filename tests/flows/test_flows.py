@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from hindcast.flows import commands
 from hindcast.flows.commands import build, train_online
 from hindcast.pipeline.errors import InputError

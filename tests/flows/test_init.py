@@ -6,13 +6,13 @@ import tomllib
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import trace_path
 from hindcast.pipeline.traces import slurm, table
 from hindcast.pipeline.traces.proposal import propose, toml_of
-
 from tests import made_logs
 from tests.conftest import require_traces
 

@@ -3,6 +3,7 @@
 import io
 
 import pytest
+
 from hindcast.flows.progress import Bars, Lines, duration, estimate, note, progress, showing
 
 

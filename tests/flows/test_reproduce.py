@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from hindcast.flows import papers
 from hindcast.flows.cli import main
 from hindcast.flows.commands import directly

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from hindcast.flows import cli
 from hindcast.flows.commands import directly, name_of, run, train, verify
 from hindcast.flows.runs.stages import run_stages
 from hindcast.pipeline.errors import DatasetError
-
 from tests.conftest import TINY
 from tests.flows.test_deployment import SMALL, write_log
 

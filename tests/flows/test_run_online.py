@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+
 from hindcast.flows import cli
 from hindcast.flows.commands import run
 from hindcast.pipeline.errors import RecipeError

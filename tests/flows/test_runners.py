@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from hindcast.flows import cli, engine, units
 from hindcast.flows.commands import build, directly, train_online
 from hindcast.flows.progress import Lines, showing
@@ -14,7 +15,6 @@ from hindcast.flows.runners import dask, runner, workers
 from hindcast.flows.runners.runner import Runner
 from hindcast.flows.runs import sweep
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError
-
 from tests.conftest import TINY
 from tests.pipeline.building.test_build import digest
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.report.quality import quality_plot
 from hindcast.pipeline.studies.page import study_markdown
 from hindcast.pipeline.studies.study import plan
-
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 
 pytestmark = pytest.mark.slow

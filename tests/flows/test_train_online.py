@@ -3,11 +3,11 @@
 import json
 
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.online.training import train_online
-
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow

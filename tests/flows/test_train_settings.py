@@ -3,10 +3,10 @@
 import json
 
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.offline import AGENTS, agents_for, anywhere
-
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow

@@ -4,13 +4,13 @@ import shutil
 import threading
 
 import pytest
+
 from hindcast.flows.commands import build, directly, verify
 from hindcast.flows.progress import Lines, showing
 from hindcast.pipeline.building import parts
 from hindcast.pipeline.errors import VerificationFailed
 from hindcast.pipeline.storage.files import LOCK
 from hindcast.pipeline.verification import verify as verification
-
 from tests.conftest import TINY
 
 

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+
 from hindcast.flows import progress, status
 from hindcast.flows.cli import main
 from hindcast.flows.commands import watch
 from hindcast.pipeline.storage.files import STATUS, is_partial
 from hindcast.pipeline.storage.heartbeat import Holder
-
 from tests.conftest import TINY
 
 

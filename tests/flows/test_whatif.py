@@ -7,6 +7,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.recognition import recognise

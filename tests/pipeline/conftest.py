@@ -5,6 +5,7 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.pipeline.storage.files import sha256_file
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from hindcast.pipeline import plugins
 from hindcast.pipeline.errors import InputError, UnknownName
 from hindcast.pipeline.exports import EXPORTS

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
 
 import pytest
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.settings import read_settings

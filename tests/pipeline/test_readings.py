@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
 from hindcast.pipeline.simulation.policy import Behaviour, readings
-
 from tests.sample_datasets import build_images
 
 

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import TraceError, VerificationFailed
 from hindcast.pipeline.exports import EXPORTS, Export
 from hindcast.pipeline.exports import csv as csv_export

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
 

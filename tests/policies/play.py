@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.workload_source import load_source

@@ -16,6 +16,7 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
 from hindcast.policies.offline import anywhere, read_config

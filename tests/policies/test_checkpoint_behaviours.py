@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.building.append import append
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.manifest import read_manifest
@@ -25,7 +26,6 @@ from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 from tests.folders import content
 

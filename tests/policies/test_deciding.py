@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import hindcast
 from hindcast.pipeline.errors import HindcastError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
@@ -18,8 +20,6 @@ from hindcast.pipeline.simulation.policy import best_feasible
 from hindcast.policies.deciding import DECIDERS, Guard, agreement, load_decider
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.registry import resolve
-
-import hindcast
 from tests.pipeline.scenarios.queue.test_queue import OBJECTIVE, SCENARIO, drawn
 
 ROOT = Path(__file__).resolve().parents[2]

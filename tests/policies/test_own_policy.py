@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.building import shared_plan
 from hindcast.pipeline.building.build import build
@@ -27,7 +28,6 @@ from hindcast.policies.offline import AGENTS, Agent
 from hindcast.policies.ope.ope import OPESettings, evaluate_offline
 from hindcast.policies.own_policy import own_policy
 from hindcast.policies.registry import behaviours, recorded_behaviours
-
 from tests.conftest import TINY
 from tests.policies.test_queue import RECIPE as QUEUE
 from tests.policies.test_queue import write_log

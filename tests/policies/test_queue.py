@@ -7,6 +7,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import RecipeError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate

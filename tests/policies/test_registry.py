@@ -4,6 +4,7 @@ import dataclasses
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.recipe import OnlineRecipe

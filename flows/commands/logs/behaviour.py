@@ -106,6 +106,7 @@ def _of_log(request: Request) -> "BehaviourModel":
 
 def _of_dataset(request: Request) -> tuple["BehaviourModel", Path]:
     import polars as pl
+
     from hindcast.pipeline import dataset as datasets
     from hindcast.pipeline.dataset.estimated import write_estimates
     from hindcast.policies.ope.behaviour.choice_sets import choices_of_episodes

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.deepjs.commands import AGENT, SLID, stages
 from hindcast.pipeline.papers.cells import beside, bound, cell, difference, ours, pairing, runs

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.deeprm.claims import claims
 from hindcast.flows.papers.deeprm.commands import (

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.deeprm.commands import (
     PAPER_RATE,
@@ -23,7 +25,6 @@ from hindcast.pipeline.papers.cells import pairing
 from hindcast.pipeline.statistics.intervals import Array, Interval, bootstrap_interval
 from hindcast.pipeline.statistics.numbers import count_of
 from hindcast.pipeline.storage.files import read_parquet
-from numpy.typing import NDArray
 
 AGENT: Final = "reinforce-best"
 DRAWING: Final = "reinforce-best@1"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.osdec.commands import (
     BASE,

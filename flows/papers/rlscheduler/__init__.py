@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.rlscheduler.claims import claims
 from hindcast.flows.papers.rlscheduler.commands import RULES, TABLE_RULES, stages

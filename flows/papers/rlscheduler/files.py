@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.rlscheduler.commands import LOGS, evaluation_of, seeds_of
 from hindcast.pipeline.calibration.rlscheduler_published import PAPER, SETTINGS, TRACES

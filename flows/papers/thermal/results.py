@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.thermal.texts import (
     AGENT,
@@ -48,7 +50,6 @@ from hindcast.pipeline.statistics.intervals import (
     difference_cells,
 )
 from hindcast.pipeline.storage.files import read_json, read_parquet
-from numpy.typing import NDArray
 
 TINY: Final = 1e-17  # the heat of the far server in the printed record
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers.timecritical.commands import (
     AGENT,
@@ -36,7 +38,6 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.statistics.intervals import Array, Interval
 from hindcast.pipeline.storage.files import read_parquet
 from hindcast.pipeline.storage.run_files import CURVES
-from numpy.typing import NDArray
 
 PLAIN_AGENT: Final = f"{AGENT}, plain exploration"
 _LONGEST: Final = 60  # steps between arrival events that Figure 3 shows

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.flows.papers.timecritical.commands import (
     AGENT,
     BASELINE,

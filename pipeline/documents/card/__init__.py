@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import polars as pl
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.documents.card.coverage import Coverage, measure
 from hindcast.pipeline.documents.card.page import card

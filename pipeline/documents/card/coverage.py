@@ -12,11 +12,12 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.part import open_part, part_errors
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.spec import Spec
-from numpy.typing import NDArray
 
 _COLUMNS: Final = (
     "episode", "step", "choice", "feasible", "propensity", "behaviour_probabilities",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.traces import FORMATS

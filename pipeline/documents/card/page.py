@@ -3,6 +3,7 @@
 import textwrap
 
 import polars as pl
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.documents.card import origin
 from hindcast.pipeline.documents.card.columns import columns

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.simulation.spec import Outcome
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals
 from hindcast.pipeline.statistics.numbers import decimals_for, write_estimate, write_number

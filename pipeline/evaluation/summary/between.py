@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError, unknown_name
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
 from hindcast.pipeline.statistics.intervals import paired_difference

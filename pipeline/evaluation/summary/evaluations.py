@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.storage.files import read_json, read_parquet
 from hindcast.pipeline.storage.provenance import as_records

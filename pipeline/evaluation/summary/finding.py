@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import polars as pl
+
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.statistics.numbers import (

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+
 from hindcast.pipeline.errors import printable
 from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.pairing import Setting

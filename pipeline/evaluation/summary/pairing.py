@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import (
     KEY,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError, unknown_name
 from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting

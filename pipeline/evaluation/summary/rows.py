@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns
 from hindcast.pipeline.statistics.intervals import (
     Array,

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.evaluation.summary.pairing import read_settings
 from hindcast.pipeline.evaluation.summary.rows import tie_tolerance

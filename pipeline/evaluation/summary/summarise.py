@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import Metric
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.proposals.load import demand, ratio
 from hindcast.pipeline.recipes.proposals.plan import (

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.proposals.load import demand, ratio
 from hindcast.pipeline.recipes.proposals.plan import Plan, SplitFacts, Start, ranges, split_warnings
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 _SLOTS_S: Final = (60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 _LONGEST: Final = 8  # slots of a job, the default of the scenario

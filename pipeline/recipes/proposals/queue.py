@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.proposals.load import demand, ratio
 from hindcast.pipeline.recipes.proposals.plan import (
@@ -17,7 +19,6 @@ from hindcast.pipeline.recipes.proposals.plan import (
 )
 from hindcast.pipeline.scenarios.queue.instances import Log, read_log, usable
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 _JOBS: Final = (256, 128, 64, 32, 16, 8)  # of a window, the preferred number first
 _FOLLOW: Final = 4  # windows of jobs that arrive after a window

@@ -12,11 +12,12 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.estimators.selection import rank_correlation
 from hindcast.pipeline.report.whatif.nearness import distance
 from hindcast.pipeline.report.whatif.words import WaitUnit
 from hindcast.pipeline.scenarios.queue.instances import Log
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -12,6 +12,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.evaluate import Entrant, Job
 from hindcast.pipeline.scenarios.queue.instances import read_log, select_jobs, usable
@@ -26,7 +28,6 @@ from hindcast.pipeline.storage.files import (
     table_writer,
     write_atomically,
 )
-from numpy.typing import NDArray
 
 LARGEST_USERS: Final = 5
 _LEAST_IN_GROUP: Final = 10

@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.report.whatif.words import Nearness
 from hindcast.pipeline.scenarios.queue.instances import Log
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
-from numba import types
-from numpy.typing import NDArray
 
 # Largest values of the grades A, B and C; beyond them it is D.
 LIMITS: Final[Mapping[str, tuple[float, float, float]]] = {

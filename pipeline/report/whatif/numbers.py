@@ -12,6 +12,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.evaluation.evaluate import SCORES
 from hindcast.pipeline.evaluation.summary.evaluations import Evaluation, read_evaluation
 from hindcast.pipeline.statistics.intervals import (
@@ -22,7 +24,6 @@ from hindcast.pipeline.statistics.intervals import (
     relative_difference,
 )
 from hindcast.pipeline.storage.files import read_parquet
-from numpy.typing import NDArray
 
 HEADLINE: Final = "mean_bounded_slowdown"
 WAIT: Final = "mean_wait_s"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.recipes.toml import table_toml

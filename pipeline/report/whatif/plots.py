@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Scope
 from hindcast.pipeline.report.whatif.words import WaitUnit
-from numpy.typing import NDArray
 
 _WIDE: Final = 10.4  # inches
 _ROW: Final = 0.27

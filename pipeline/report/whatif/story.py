@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.evaluation.evaluate import Job
 from hindcast.pipeline.recipes.recipe import TraceSource
 from hindcast.pipeline.report.whatif import numbers as n
@@ -17,7 +19,6 @@ from hindcast.pipeline.report.whatif.jobs import by_group, counted_jobs, groups
 from hindcast.pipeline.report.whatif.nearness import nearness
 from hindcast.pipeline.scenarios.queue.instances import read_log
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 WINDOWS, BEFORE, RUN = "evaluation", "before", "run"  # folders of evaluations
 _WEEK_S: Final = 7 * 86_400

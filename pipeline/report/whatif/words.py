@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import polars as pl
+
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope, pair_of
 from hindcast.pipeline.statistics.numbers import count_of, write_number
 from hindcast.pipeline.workloads import caveats as cv

@@ -1,13 +1,14 @@
 """Compiled transition of `binpack`. The problem is described in pipeline.scenarios.binpack."""
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.binpack import layout as m
 from hindcast.pipeline.scenarios.binpack.features import OUT, TERM
 from hindcast.pipeline.scenarios.binpack.layout import U
 from hindcast.pipeline.scenarios.binpack.running import begin_instance, end_oldest, next_release
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, FORGET, INTS, OUTCOME, STEP, compiled
-from numba import types
 
 
 @compiled(types.void(INTS, FLOATS))

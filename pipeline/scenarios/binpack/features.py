@@ -3,6 +3,7 @@
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.binpack import layout as m
 from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns

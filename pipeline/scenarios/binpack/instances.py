@@ -2,6 +2,8 @@
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.binpack import dynamics as kernel
 from hindcast.pipeline.scenarios.binpack import layout as m
@@ -11,7 +13,6 @@ from hindcast.pipeline.scenarios.binpack.features import OBJECTIVES
 from hindcast.pipeline.settings.ranges import check_ranges
 from hindcast.pipeline.simulation.scenario import Demand, Instance, make_memory, require_room
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 
 def windows(config: BinpackConfig, workload: Workload) -> int:

@@ -1,11 +1,12 @@
 """Observations of `binpack`: one row per fitting pair, rewritten or updated in place."""
 
+from numba import types
+
 from hindcast.pipeline.scenarios.binpack import layout as m
 from hindcast.pipeline.scenarios.binpack.features import MOMENT, PAPER_COLUMNS, ROW
 from hindcast.pipeline.scenarios.binpack.layout import ONE, U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
-from numba import types
 
 
 @compiled(types.void(INTS, FLOATS, ROWS))

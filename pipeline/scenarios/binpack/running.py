@@ -1,11 +1,12 @@
 """Running instances of `binpack`: a linked list per task, and a heap of the running tasks."""
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.binpack import layout as m
 from hindcast.pipeline.scenarios.binpack.layout import ONE, U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
-from numba import types
 
 
 @compiled(types.boolean(INTS, FLOATS, types.uint64, types.uint64))

@@ -23,6 +23,8 @@ a score per startable job, is hindcast.pipeline.scenarios.deferrable.slotwise_ac
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.bounds import upper_bound
@@ -44,7 +46,6 @@ from hindcast.pipeline.simulation.scenario import (
     require_room,
 )
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:

@@ -16,10 +16,11 @@ Source: Lagrangian relaxation; step length by Polyak, "Minimization of Unsmooth 
 from typing import Final
 
 import numpy as np
-from hindcast.pipeline.scenarios.deferrable.instances import Jobs
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from numba import types
 from numpy.typing import NDArray
+
+from hindcast.pipeline.scenarios.deferrable.instances import Jobs
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 
 ITERATIONS: Final = 150
 _FIRST_GAP: Final = 0.02  # distance of the first target below the best bound found, relative

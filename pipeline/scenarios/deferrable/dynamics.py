@@ -1,11 +1,12 @@
 """Compiled transition of `deferrable`. The problem is described in its package."""
 
+from numba import types
+
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.features import OUT, TERM
 from hindcast.pipeline.scenarios.deferrable.layout import ONE, U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
-from numba import types
 
 
 @compiled(types.void(INTS))

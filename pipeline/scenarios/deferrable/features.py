@@ -3,6 +3,7 @@
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns

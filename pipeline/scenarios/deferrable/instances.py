@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from numpy.typing import NDArray
+
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 
 CORES: Final = (1, 2, 4, 8)
 DURATIONS: Final = (1, 2, 3, 4, 6, 8)  # slots

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, with_windows
 from hindcast.pipeline.simulation.scenario import Demand
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 ON_DEMAND = 0  # priority of the VMs of the on-demand load
 

@@ -6,12 +6,13 @@ row   0 .. R-1        running jobs, in the order of their starts
       R+S+F           closes the slot
 """
 
+from numba import types
+
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.deferrable.layout import ONE, U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, OBSERVE, ROWS, compiled
-from numba import types
 
 
 @compiled(types.uint64(INTS, ROWS, types.uint64, types.uint64, types.uint64, types.int64))

@@ -20,11 +20,12 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.storage.extras import installed, missing
-from numpy.typing import NDArray
 
 _TIME_LIMIT_S: Final = 60.0
 # the variables X_is: job, start, pay; arrays (K,)

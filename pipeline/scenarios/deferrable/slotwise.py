@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.dynamics import outcome, step
@@ -34,8 +37,6 @@ from hindcast.pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MA
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, stack_memories
 from hindcast.pipeline.simulation.spec import Spec
-from numba import types
-from numpy.typing import NDArray
 
 HISTORY: Final = m.HISTORY
 LAGS: Final = m.LAGS

@@ -12,9 +12,10 @@ the same order and then closes the slot.
 Source: Dong et al., section 4.1.2.
 """
 
+from numba import types
+
 from hindcast.pipeline.scenarios.deferrable.features import ROW
 from hindcast.pipeline.simulation.kernel import FLOATS, MASK, ROWS, compiled
-from numba import types
 
 
 @compiled(types.void(ROWS, MASK, FLOATS), forceinline=True)

@@ -52,6 +52,7 @@ agents always deploy, and so do ours: the size of the pool does not depend on th
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.multicluster import dynamics as kernel
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig, check_config
 from hindcast.pipeline.scenarios.multicluster.features import OBJECTIVES, spec

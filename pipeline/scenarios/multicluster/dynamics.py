@@ -6,12 +6,13 @@ once. No code handles single tasks.
 """
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.multicluster import layout as m
 from hindcast.pipeline.scenarios.multicluster.config import EVAL_MISS
 from hindcast.pipeline.scenarios.multicluster.features import OUT, TERM
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
-from numba import types
 
 
 @compiled(types.void(INTS, types.int64, types.int64))

@@ -11,6 +11,7 @@ and profile are fractions.
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.multicluster import layout as m
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns

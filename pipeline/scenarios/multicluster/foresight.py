@@ -18,11 +18,12 @@ pool alone.
 
 import math
 
+from numba import types
+
 from hindcast.pipeline.scenarios.multicluster import layout as m
 from hindcast.pipeline.scenarios.multicluster.features import ROW
 from hindcast.pipeline.scenarios.multicluster.instances import CRITICAL, STREAMING
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
-from numba import types
 
 MOST_SLACK = 5.0  # steps; a longer slack, and none at all, count as this
 _NO_STEP = -1  # the last step of an application without a deadline, or of one that is late

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.scenarios.multicluster import layout as m
 from hindcast.pipeline.scenarios.multicluster.bounds import most_pooled
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
@@ -24,7 +26,6 @@ from hindcast.pipeline.scenarios.multicluster.instances import (
     draw_needs,
     rows_of,
 )
-from numpy.typing import NDArray
 
 _INTERVALS: Final = 4096  # to draw the next arrival from
 

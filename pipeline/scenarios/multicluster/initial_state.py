@@ -4,6 +4,7 @@ import math
 from functools import partial
 
 import numpy as np
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.multicluster import dynamics as kernel
 from hindcast.pipeline.scenarios.multicluster import layout as m

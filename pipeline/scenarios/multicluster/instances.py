@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
 from hindcast.pipeline.scenarios.multicluster.features import ROW
 from hindcast.pipeline.scenarios.multicluster.layout import BINS, SHOWN
-from numpy.typing import NDArray
 
 REGULAR: Final = 0
 CRITICAL: Final = 1  # time-critical, one run

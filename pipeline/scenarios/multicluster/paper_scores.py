@@ -8,8 +8,9 @@ Source: Liu et al., Section V-C, see hindcast.pipeline.scenarios.multicluster.
 """
 
 import numpy as np
-from hindcast.pipeline.scenarios.multicluster.config import EVAL_MISS
 from numpy.typing import NDArray
+
+from hindcast.pipeline.scenarios.multicluster.config import EVAL_MISS
 
 Numbers = NDArray[np.float64]
 

@@ -50,6 +50,7 @@ import sys
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config

@@ -17,8 +17,9 @@ import heapq
 from typing import Any, Final
 
 import numpy as np
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from numba import types
+
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 
 
 @compiled(types.float64(INTS, FLOATS, FLOATS, INTS, INTS))

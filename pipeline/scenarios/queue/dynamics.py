@@ -3,12 +3,13 @@
 import math
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.features import OUT, TERM
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
-from numba import types
 
 
 @compiled(types.int64(INTS))

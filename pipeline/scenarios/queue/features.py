@@ -6,6 +6,7 @@ Logarithms are natural. A share is a share of the machine's processors.
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 

@@ -15,10 +15,11 @@ those that wait or run. Before a policy plays the copy on,
 import math
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import next_event
 from hindcast.pipeline.simulation.kernel import FLOATS, FORGET, INTS, compiled
-from numba import types
 
 
 @compiled(types.int64(INTS, FLOATS, types.int64))

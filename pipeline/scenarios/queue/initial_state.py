@@ -4,6 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.bounds import lower_bounds
@@ -12,8 +15,6 @@ from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, TERMS
 from hindcast.pipeline.scenarios.queue.instances import Jobs, Log, histories, recent_submissions
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.simulation.scenario import Instance, make_memory, require_room
-from numba import types
-from numpy.typing import NDArray
 
 _NUMBERS_PER_JOB = 32  # of memory, at most: blocks per job, per user, per key and of the profile
 

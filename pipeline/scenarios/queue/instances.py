@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.simulation.kernel import INTS, compiled
 from hindcast.pipeline.workloads.schema import Workload
-from numba import types
-from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 _HOUR_S = 3600

@@ -6,9 +6,10 @@ from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError, nearest
 from hindcast.pipeline.settings.ranges import shown
-from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 

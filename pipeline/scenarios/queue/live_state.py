@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import nearest
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue import layout as m
@@ -52,8 +55,6 @@ from hindcast.pipeline.settings.ranges import shown
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, begin_episode
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.simulation.scenario import Instance
-from numba import types
-from numpy.typing import NDArray
 
 _THURSDAY_S: Final = 3 * 86_400  # 1970-01-01 was a Thursday
 

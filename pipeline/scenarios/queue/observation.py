@@ -15,12 +15,13 @@ are free from each of them on, and the logarithm of the time until then:
 import math
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import can_wait, shown
 from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, compiled
-from numba import types
 
 _DAY_S = 86_400
 _HOUR_S = 3_600

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from hindcast.pipeline.scenarios.queue import layout as m
 from numpy.typing import NDArray
+
+from hindcast.pipeline.scenarios.queue import layout as m
 
 _WEEK_S: Final = 7 * 86_400
 _LEAST_WEEKS: Final = 4

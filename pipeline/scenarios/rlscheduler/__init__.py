@@ -23,6 +23,7 @@ processors that it will not need stay idle.
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.rlscheduler import dynamics as kernel
 from hindcast.pipeline.scenarios.rlscheduler import layout as m

@@ -20,11 +20,12 @@ Running jobs that end in the same second are released one by one, with backfilli
 order is that of their requested ends when a start was last estimated, then that of their starts.
 """
 
+from numba import types
+
 from hindcast.pipeline.scenarios.rlscheduler import layout as m
 from hindcast.pipeline.scenarios.rlscheduler.features import OUT, TERM
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
-from numba import types
 
 
 @compiled(types.int64(INTS, types.int64))

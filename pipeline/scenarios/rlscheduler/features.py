@@ -6,6 +6,7 @@ The first eight columns of a row are those of the published observation.
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 

@@ -1,10 +1,11 @@
 """Observations of `rlscheduler`: one row per waiting job, or the 128 rows of the program."""
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.rlscheduler import layout as m
 from hindcast.pipeline.scenarios.rlscheduler.features import LONGEST_WAIT_S, MOMENT, ROOM, ROW
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
-from numba import types
 
 
 @compiled(types.void(INTS, FLOATS, ROWS, types.int64, types.int64))

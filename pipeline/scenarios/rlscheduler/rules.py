@@ -18,11 +18,12 @@ s is large late in a log, so the age of a job hardly counts in f1 to f4 there.
 import math
 from typing import Final
 
+from numba import types
+
 from hindcast.pipeline.scenarios.rlscheduler import layout as m
 from hindcast.pipeline.scenarios.rlscheduler.dynamics import commit
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
-from numba import types
 
 NAMES: Final = (
     "fcfs", "sjf", "smallest", "f1", "f2", "f3", "f4", "wfp", "uni", "wfp3", "unicef", "saf",

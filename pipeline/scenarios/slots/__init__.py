@@ -56,6 +56,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.slots import dynamics as kernel
 from hindcast.pipeline.scenarios.slots import layout as m

@@ -9,12 +9,13 @@ only taken: a window moves back when a job is placed on it, and one row forward 
     none            the window that ends in the new last row, or none
 """
 
+from numba import types
+
 from hindcast.pipeline.scenarios.slots import layout as m
 from hindcast.pipeline.scenarios.slots.features import OUT, TERM
 from hindcast.pipeline.scenarios.slots.layout import ONE, U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
-from numba import types
 
 
 @compiled(types.int64(INTS, FLOATS, types.int64, types.int64))

@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
 from hindcast.pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec, columns

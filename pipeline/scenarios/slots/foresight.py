@@ -9,12 +9,13 @@ and the row that moves on, describe the present state. The grid is changed and r
 whole numbers, so the restored values are exact.
 """
 
+from numba import types
+
 from hindcast.pipeline.scenarios.slots import layout as m
 from hindcast.pipeline.scenarios.slots.dynamics import earliest
 from hindcast.pipeline.scenarios.slots.features import ROW
 from hindcast.pipeline.scenarios.slots.layout import U
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
-from numba import types
 
 
 @compiled(types.float64(INTS, FLOATS, types.int64))

@@ -10,9 +10,10 @@ independent, so the part of a drawn sequence after the present step is a future 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.scenarios.slots import layout as m
 from hindcast.pipeline.scenarios.slots.instances import Jobs
-from numpy.typing import NDArray
 
 _INT_BLOCKS = 7  # with one entry per job
 

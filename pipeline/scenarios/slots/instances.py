@@ -13,11 +13,12 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.slots.config import LONGEST_HORIZON, Sizes, SlotsConfig, sizes_of
 from hindcast.pipeline.simulation.scenario import Demand
 from hindcast.pipeline.workloads.schema import Workload
-from numpy.typing import NDArray
 
 COMPAT_EXAMPLES: Final = 100
 _COMPAT_SEED: Final = 42

@@ -8,13 +8,14 @@ the machine up by one row. A new image is drawn from the running jobs, in the sa
 from typing import Final
 
 import numpy as np
+from numba import types
+
 from hindcast.pipeline.scenarios.slots import layout as m
 from hindcast.pipeline.scenarios.slots.features import ROW, SLOT, STEP
 from hindcast.pipeline.scenarios.slots.foresight import write_delays
 from hindcast.pipeline.scenarios.slots.layout import U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, IMAGE, INTS, OBSERVE, ROWS, compiled
-from numba import types
 
 FULL: Final = 255  # value of a cell of a waiting job
 GAP_LIMIT: Final = 10  # time steps since the last arrival at which the time column is full

@@ -30,6 +30,7 @@ counts as efficient; with `idle_power` it does not pay.
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.thermal import dynamics as kernel
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
 from hindcast.pipeline.scenarios.thermal.features import OBJECTIVES, spec

@@ -1,11 +1,12 @@
 """Compiled transition of `thermal`. The problem is described in pipeline.scenarios.thermal."""
 
+from numba import types
+
 from hindcast.pipeline.scenarios.thermal import layout as m
 from hindcast.pipeline.scenarios.thermal.features import OUT, TERM
 from hindcast.pipeline.scenarios.thermal.layout import U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
-from numba import types
 
 
 @compiled(types.boolean(INTS))

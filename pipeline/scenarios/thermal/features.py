@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.thermal.config import HEAT_CONSTANT, ThermalConfig, settled
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 

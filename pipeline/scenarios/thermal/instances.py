@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.thermal import layout as m
 from hindcast.pipeline.scenarios.thermal.config import HEAT_CONSTANT, ThermalConfig
 from hindcast.pipeline.scenarios.thermal.dynamics import advance
 from hindcast.pipeline.simulation.scenario import Instance, make_memory
-from numpy.typing import NDArray
 
 POSITIONS: Final = ((0, 0), (1, 0), (-2, 0), (-2, 2), (3, 1), (3, 3))
 _ENERGY_PER_USAGE: Final = 0.5

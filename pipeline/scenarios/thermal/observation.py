@@ -1,11 +1,12 @@
 """Observations of `thermal`: one row per server, on the state before the decision."""
 
+from numba import types
+
 from hindcast.pipeline.scenarios.thermal import layout as m
 from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.thermal.layout import U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
-from numba import types
 
 
 @compiled(types.void(INTS, FLOATS, ROWS))

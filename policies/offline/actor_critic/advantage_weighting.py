@@ -12,6 +12,8 @@ length.
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import drawn_logits, log_probabilities
 from hindcast.policies.offline.actor_critic.critics import (
@@ -22,7 +24,6 @@ from hindcast.policies.offline.actor_critic.critics import (
 from hindcast.policies.training.learner import Info
 from hindcast.policies.training.minibatches import Minibatch
 from hindcast.policies.training.values import ValueSettings
-from torch import Tensor
 
 _SMALLEST = 1e-8  # deviation below which advantages count as equal
 

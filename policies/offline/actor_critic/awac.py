@@ -16,6 +16,8 @@ not single draws; advantages are divided by their deviation, see
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.offline.actor_critic.advantage_weighting import (
     Extraction,
@@ -27,7 +29,6 @@ from hindcast.policies.offline.actor_critic.critics import Critics, chosen, poli
 from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.minibatches import Transitions
-from torch import Tensor
 
 
 @dataclass(frozen=True)

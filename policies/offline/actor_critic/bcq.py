@@ -17,6 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
+
 from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, log_probabilities
 from hindcast.policies.offline.actor_critic.critics import chosen, follow, logged_value
@@ -29,8 +32,6 @@ from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner,
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.minibatches import Observations, Transitions
 from hindcast.policies.training.values import ValueSettings
-from torch import Tensor
-from torch.nn.functional import smooth_l1_loss
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ import copy
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
 from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.offline.actor_critic.critics import (
@@ -39,8 +42,6 @@ from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner,
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.minibatches import Transitions
 from hindcast.policies.training.values import ValueSettings
-from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 
 @dataclass(frozen=True)

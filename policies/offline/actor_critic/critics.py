@@ -15,11 +15,12 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, pool
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.training.minibatches import Minibatch, Observations
-from torch import Tensor, nn
-from torch.nn.functional import linear
 
 _SMALLEST = 1e-8
 _WIDTH = 32  # of a state's value if the network has no hidden layer to copy the width from

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
+
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.offline.actor_critic.advantage_weighting import (
     Extraction,
@@ -30,7 +32,6 @@ from hindcast.policies.offline.actor_critic.critics import Critics, chosen, foll
 from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.minibatches import Transitions
-from torch import Tensor
 
 
 @dataclass(frozen=True)

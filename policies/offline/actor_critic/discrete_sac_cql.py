@@ -24,6 +24,8 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
+
 from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.offline.actor_critic.critics import (
@@ -39,7 +41,6 @@ from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner,
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.minibatches import Transitions
 from hindcast.policies.training.values import ValueSettings
-from torch import Tensor, nn
 
 
 @dataclass(frozen=True)

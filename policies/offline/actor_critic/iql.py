@@ -14,6 +14,8 @@ the minibatch, so that one temperature serves rewards of any size and episodes o
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.offline.actor_critic.advantage_weighting import (
@@ -25,7 +27,6 @@ from hindcast.policies.offline.actor_critic.critics import Critics, StateValue, 
 from hindcast.policies.offline.actor_critic.td_learner import begin, td_learner, td_metrics
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.minibatches import Transitions
-from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ The two parts are independent: each output is that of its scorer alone.
 import dataclasses
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
-from numpy.typing import NDArray
 
 Matrix = NDArray[np.float32]
 

@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.networks.settings import Network, Weights
 from hindcast.policies.training.learner import Info, Learner, Task, descend, nothing_to_validate
 from hindcast.policies.training.minibatches import Batches, Transitions, draw_rows, spaced_rows
 from hindcast.policies.training.values import ValueSettings, ValueUnit, value_unit
-from torch import Tensor, nn
 
 _VALIDATED = 1024  # transitions
 

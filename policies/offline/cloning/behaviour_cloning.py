@@ -13,6 +13,8 @@ from typing import Final
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.policies.networks.candidate_scorer import (
@@ -24,7 +26,6 @@ from hindcast.policies.networks.settings import Network, NetworkSettings, Weight
 from hindcast.policies.training.learner import Info, Learner, Task, descent
 from hindcast.policies.training.losses import LossAt, drawn_loss, spaced_loss
 from hindcast.policies.training.minibatches import Batches, Minibatch
-from torch import Tensor
 
 _VALIDATED: Final = 4096  # decisions
 

@@ -13,12 +13,13 @@ Wang et al., "BAIL: Best-Action Imitation Learning for Batch Deep Reinforcement 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.offline.cloning import behaviour_cloning
 from hindcast.policies.training.learner import Learner, Task
 from hindcast.policies.training.returns import windows_of
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

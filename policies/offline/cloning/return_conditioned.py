@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.settings.ranges import number
@@ -29,8 +32,6 @@ from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.losses import LossAt
 from hindcast.policies.training.minibatches import Batches
 from hindcast.policies.training.returns import standardised_to_go
-from numpy.typing import NDArray
-from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import CandidateScorer, fit_network
@@ -31,8 +34,6 @@ from hindcast.policies.training.learner import (
     validation_of,
 )
 from hindcast.policies.training.minibatches import Batches
-from numpy.typing import NDArray
-from torch import nn
 
 
 @dataclass(frozen=True)

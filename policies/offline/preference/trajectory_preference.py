@@ -23,6 +23,10 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import softplus
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
 from hindcast.pipeline.settings.ranges import check_ranges, number
@@ -35,9 +39,6 @@ from hindcast.policies.networks.candidate_scorer import (
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.training.learner import Info, Learner, Loss, Task, descent
 from hindcast.policies.training.minibatches import Batches
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import softplus
 
 _VALIDATED: Final = 256  # pairs
 _VALIDATION_SEED: Final = 0  # draws the same pairs at every point of a curve

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import nn
+
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.settings import Weights
-from torch import nn
 
 
 class TailAverage(nn.Module):

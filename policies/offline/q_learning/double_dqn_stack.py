@@ -23,6 +23,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, fit_network
 from hindcast.policies.networks.settings import Network, Weights
@@ -30,8 +33,6 @@ from hindcast.policies.training.learner import Info, Learner, Task, nothing_to_v
 from hindcast.policies.training.minibatches import draw_rows, outcomes, spaced_rows
 from hindcast.policies.training.resident import Padded, captured, memory, padded, padded_bytes, send
 from hindcast.policies.training.values import ValueUnit, value_unit
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
 METRICS: Final = ("loss", "td_error", "mean_q")
 _BETAS: Final = (0.9, 0.999)

@@ -30,12 +30,13 @@ from typing import Any, Final
 import numpy as np
 import structlog
 import torch
+from torch import Tensor
+
 from hindcast.policies.networks.candidate_scorer import CandidateScorer, fit_network
 from hindcast.policies.networks.settings import Network, Weights
 from hindcast.policies.training.learner import Info, Learner, Task, nothing_to_validate
 from hindcast.policies.training.minibatches import Batches, Transitions, draw_rows, spaced_rows
 from hindcast.policies.training.values import ValueSettings, ValueUnit, value_unit
-from torch import Tensor
 
 _VALIDATED: Final = 1024  # transitions
 

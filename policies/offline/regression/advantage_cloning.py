@@ -22,6 +22,9 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.settings.ranges import number
@@ -37,8 +40,6 @@ from hindcast.policies.offline.regression.advantages import (
 from hindcast.policies.training.learner import Info, Learner, Task, descent
 from hindcast.policies.training.losses import drawn_loss, imitation_loss, spaced_loss
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
-from numpy.typing import NDArray
-from torch import Tensor
 
 _VALIDATED: Final = 4096  # decisions
 _BLOCK: Final = 1 << 14  # decisions whose candidates are expanded at a time

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.simulation.spec import Spec
@@ -31,7 +33,6 @@ from hindcast.policies.offline.regression.advantages import (
 from hindcast.policies.training.episode_stream import Logs, log_of_decisions
 from hindcast.policies.training.learner import Info, Learner, Task, nothing_to_validate
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
-from torch import Tensor, nn
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
 from hindcast.policies.networks.features import FeatureMap
 from hindcast.policies.training.episode_stream import EpisodeChunk, EpisodeStream
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.spec import Spec

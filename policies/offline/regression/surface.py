@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
+
 from hindcast.policies.networks import AnyNetwork
 from hindcast.policies.networks.settings import Weights
 from hindcast.policies.training.learner import Info, Learner, nothing_to_validate
-from numpy.typing import NDArray
-from torch import nn
 
 Array = NDArray[np.float64]
 Observations = tuple[Array, Array]  # design (E, P), outcomes (E,)

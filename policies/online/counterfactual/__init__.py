@@ -38,6 +38,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.errors import unknown_name
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.policy import Heuristic
@@ -51,8 +54,6 @@ from hindcast.policies.online.decisions import places, subset
 from hindcast.policies.online.problem import Problem, Sampling, make_scorer
 from hindcast.policies.rollouts.play_on import Decider
 from hindcast.policies.training.learner import Info, Learner, descend, means
-from numpy.typing import NDArray
-from torch import Tensor
 
 Floats = NDArray[np.float64]
 

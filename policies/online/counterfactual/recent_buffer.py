@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from hindcast.policies.online.choices import join
-from hindcast.policies.rollouts.trajectories import NetworkInputs
 from numpy.typing import NDArray
 from torch import nn
+
+from hindcast.policies.online.choices import join
+from hindcast.policies.rollouts.trajectories import NetworkInputs
 
 Floats = NDArray[np.float64]
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
@@ -27,7 +29,6 @@ from hindcast.policies.online.problem import Problem, Sampling
 from hindcast.policies.rollouts.branches import C_PLAYED, branch
 from hindcast.policies.rollouts.play_on import Decider, play_on
 from hindcast.policies.rollouts.trajectories import NetworkInputs, looked_of, make_looked_arrays
-from numpy.typing import NDArray
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 

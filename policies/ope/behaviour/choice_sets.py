@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.instances import Log
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.ope.behaviour.logged_starts import FEATURES, NEW_S, read_starts
 from hindcast.policies.ope.episodes import WholeEpisodes
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,10 +8,11 @@ where the log exceeds its machine. Predictions come from jobs that ended in the 
 from typing import Final
 
 import numpy as np
-from hindcast.pipeline.scenarios.queue.instances import Log
-from hindcast.pipeline.simulation.kernel import INTS, ROWS, compiled
 from numba import types
 from numpy.typing import NDArray
+
+from hindcast.pipeline.scenarios.queue.instances import Log
+from hindcast.pipeline.simulation.kernel import INTS, ROWS, compiled
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

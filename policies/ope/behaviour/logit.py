@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

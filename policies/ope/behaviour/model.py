@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.instances import Log
 from hindcast.pipeline.storage.extras import installed
 from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
 from hindcast.policies.ope.behaviour.logit import Logit, fit_logit, log_probabilities
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,9 @@ from typing import Final
 
 import numpy as np
 import torch
-from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets
 from numpy.typing import NDArray
+
+from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets
 
 Array = NDArray[np.float64]
 

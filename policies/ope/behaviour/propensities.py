@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.ope.behaviour.choice_sets import choices_of_episodes, starting
 from hindcast.policies.ope.behaviour.logit import Logit, log_probabilities
 from hindcast.policies.ope.episodes import WholeEpisodes
-from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 

@@ -21,6 +21,8 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.selection import ranks
 from hindcast.pipeline.recipes.problem import make_instance
@@ -30,7 +32,6 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
-from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _DECISIONS: Final = 200  # per window, evenly spaced

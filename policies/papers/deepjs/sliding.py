@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.recipe import Recipe

@@ -33,6 +33,9 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.errors import RecipeError, unknown_name
 from hindcast.pipeline.scenarios.multicluster.features import MOMENT
 from hindcast.pipeline.scenarios.multicluster.layout import APPLICATIONS
@@ -60,8 +63,6 @@ from hindcast.policies.papers.liu.rollouts import (
 )
 from hindcast.policies.papers.liu.torch_network import make_value_network, weights_of
 from hindcast.policies.training.learner import Criterion, Info, Learner, descend
-from numpy.typing import NDArray
-from torch import Tensor
 
 _FITTED_WINDOWS = 16
 _VALIDATED = 50  # windows, at most

@@ -14,13 +14,14 @@ its weight (in, out), and in layer 0 the application before the moment.
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.arrays import named
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.policies.networks.arithmetic import dot4, fma
 from hindcast.policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
 from hindcast.policies.networks.forward import add_product
-from numba import types
-from numpy.typing import NDArray
 
 _FUSED: Final = {"contract"}  # fused multiply-add; nothing is reordered
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.candidate_scorer import FILL
@@ -18,8 +21,6 @@ from hindcast.policies.papers.liu.network import CLUSTER, ClustersNetwork
 from hindcast.policies.papers.liu.torch_network import make_value_network, weights_of
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.losses import LossAt, tilted_loss
-from numpy.typing import NDArray
-from torch import Tensor
 
 _STEPS = Steps(minibatch=128, learning_rate=1e-3, validated=1024)
 

@@ -23,6 +23,8 @@ from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError, HindcastError
 from hindcast.pipeline.settings.ranges import number
 from hindcast.pipeline.simulation.environment import Observation
@@ -33,7 +35,6 @@ from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Weights, dense
 from hindcast.policies.papers.liu.forward import ClustersArrays, score_pairs
-from numpy.typing import NDArray
 
 APPLICATION: Final = (
     "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from hindcast.policies.papers.liu.rollouts import Valued
 from numpy.typing import NDArray
 from torch import nn
+
+from hindcast.policies.papers.liu.rollouts import Valued
 
 Again = Callable[[int, NDArray[np.int64]], Valued]  # (window, choices) -> the same episode
 

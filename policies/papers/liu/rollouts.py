@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel
 from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
@@ -26,8 +29,6 @@ from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.networks.features import expand_row
 from hindcast.policies.papers.liu.forward import CLUSTERS, score_pairs
 from hindcast.policies.papers.liu.network import ClustersPolicy
-from numba import types
-from numpy.typing import NDArray
 
 GREEDY: Final = 0  # kinds of choices
 RANDOM: Final = 1

@@ -4,9 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from torch import nn
+
 from hindcast.policies.networks.settings import Weights
 from hindcast.policies.papers.liu.network import ClustersNetwork
-from torch import nn
 
 
 def make_value_network(

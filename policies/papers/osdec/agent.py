@@ -28,6 +28,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.scenarios.deferrable.slotwise import Slots
 from hindcast.pipeline.settings.ranges import check_ranges, number
@@ -47,7 +49,6 @@ from hindcast.policies.papers.osdec.network import (
 from hindcast.policies.papers.osdec.rollouts import Floats, SlotTraces, play_greedily, play_slots
 from hindcast.policies.papers.osdec.torch_network import SlotNetwork
 from hindcast.policies.training.learner import Criterion, Info, Learner
-from torch import Tensor, nn
 
 _FITTED_WINDOWS = 16
 _VALIDATED = 50

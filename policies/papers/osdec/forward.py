@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.simulation.arrays import named
 from hindcast.pipeline.simulation.kernel import FLOATS, compiled
 from hindcast.policies.networks.arithmetic import tanh32
@@ -27,8 +30,6 @@ from hindcast.policies.papers.osdec.network import (
     SlotScoresNetwork,
     SlotScoresSettings,
 )
-from numba import types
-from numpy.typing import NDArray
 
 MLP: Final = 0
 POINTER: Final = 1

@@ -33,6 +33,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.scenarios.deferrable.features import ROW
@@ -45,8 +48,6 @@ from hindcast.policies.papers.osdec.rollouts import look
 from hindcast.policies.papers.osdec.torch_network import SlotNetwork
 from hindcast.policies.training.learner import Info, Learner, Task
 from hindcast.policies.training.losses import LossAt, tilted_loss
-from numpy.typing import NDArray
-from torch import Tensor
 
 TEMPERATURE: Final = 0.2
 _STEPS: Final = Steps(minibatch=128, learning_rate=5e-3, validated=1024)

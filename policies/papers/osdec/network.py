@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.scenarios.deferrable import features as deferrable
 from hindcast.pipeline.scenarios.deferrable.layout import HISTORY
@@ -36,7 +38,6 @@ from hindcast.policies.networks import Features
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
 from hindcast.policies.networks.settings import dense
-from numpy.typing import NDArray
 
 ROW: Final = (
     "cores", "duration", "until_earliest", "until_latest", "since_submission", "remaining",

@@ -9,6 +9,8 @@ would, without any memory between decisions.
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.deferrable.layout import HISTORY, LAGS
@@ -23,7 +25,6 @@ from hindcast.policies.papers.osdec.network import (
     SlotScoresSettings,
     slot_scores_network,
 )
-from numpy.typing import NDArray
 
 _Row = NDArray[np.float32]
 

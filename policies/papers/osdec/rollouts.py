@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from hindcast.pipeline.scenarios.deferrable.slotwise import Begun, Slots
 from hindcast.pipeline.simulation.rollout import Episode
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.papers.osdec.network import TASKS, SlotScoresNetwork
 from hindcast.policies.papers.osdec.torch_network import Seen, SlotNetwork
-from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 import torch
-from hindcast.policies.networks.candidate_scorer import FILL, WeightedModule
-from hindcast.policies.papers.osdec.network import BEYOND, NORM_EPSILON, SlotScoresNetwork
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear, pad, softplus
+
+from hindcast.policies.networks.candidate_scorer import FILL, WeightedModule
+from hindcast.policies.papers.osdec.network import BEYOND, NORM_EPSILON, SlotScoresNetwork
 
 LEAST_DEVIATION: Final = 1e-2  # added to the softplus: densities stay finite
 _AUXILIARY: Final = ("past", "shared", "task", "prediction")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic

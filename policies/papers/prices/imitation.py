@@ -23,6 +23,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numba import types
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.scenarios.deferrable.features import ROW
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
@@ -32,8 +35,6 @@ from hindcast.policies.online.evolution import Distribution, Vector, as_weights
 from hindcast.policies.papers.prices.network import PricesNetwork, require_observations
 from hindcast.policies.training.learner import Criterion, Info, Learner, Task
 from hindcast.policies.training.minibatches import draw_rows, spaced_rows
-from numba import types
-from numpy.typing import NDArray
 
 RIDGE: Final = 1e-4
 GENERATIONS: Final = 100  # maximal number; agreement stopped improving after 40

@@ -16,6 +16,8 @@ from functools import cache, cached_property
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError, HindcastError
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.features import CANDIDATES, ROW, context_features
@@ -28,7 +30,6 @@ from hindcast.policies.networks.limits import Limits, limits_of
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Weights
 from hindcast.policies.papers.osdec.network import check_deferrable
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

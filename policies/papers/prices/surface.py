@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.settings.ranges import check_ranges, number

@@ -21,6 +21,10 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, linear
+
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.settings.ranges import number
@@ -35,9 +39,6 @@ from hindcast.policies.papers.thermal_report.network import (
 from hindcast.policies.training.learner import Info, Learner, Task, descend, nothing_to_validate
 from hindcast.policies.training.minibatches import draw_rows, spaced_rows
 from hindcast.policies.training.values import reward_scale
-from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, linear
 
 _VALIDATED: Final = 1024  # transitions
 

@@ -21,6 +21,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
@@ -30,7 +32,6 @@ from hindcast.pipeline.scenarios.thermal.instances import POSITIONS, efficiency
 from hindcast.pipeline.storage.run_files import CHECKPOINTS
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.policy import LearnedPolicy
-from numpy.typing import NDArray
 
 SCENARIO: Final = "thermal"
 QUANTITIES: Final = ("usage", "efficiency", "distance")

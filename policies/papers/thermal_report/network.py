@@ -16,6 +16,8 @@ from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hindcast.pipeline.errors import DatasetError, HindcastError
 from hindcast.pipeline.settings.ranges import ranged
 from hindcast.pipeline.simulation.policy import Reading
@@ -24,7 +26,6 @@ from hindcast.policies.networks.features import columns_of, fit_map
 from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import dense
-from numpy.typing import NDArray
 
 SERVER: Final = ("capacity", "x", "y", "usage", "energy", "heat")
 JOB: Final = ("submit", "deadline", "process", "resources", "total_heat")

@@ -17,6 +17,7 @@ import venv
 from pathlib import Path
 
 import polars as pl
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset import open as open_dataset
 from hindcast.pipeline.exports import export

@@ -4,6 +4,7 @@ import json
 
 import polars as pl
 import pytest
+
 from hindcast.flows.papers import OUT, Setting
 from hindcast.flows.papers import deepjs as paper
 from hindcast.pipeline.errors import DatasetError

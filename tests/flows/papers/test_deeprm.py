@@ -6,6 +6,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows.papers import OUT, Setting, deeprm
 from hindcast.flows.papers.deeprm import commands as protocol
 from hindcast.flows.papers.deeprm.files import (

@@ -5,6 +5,7 @@ import json
 
 import polars as pl
 import pytest
+
 from hindcast.flows.papers import Setting
 from hindcast.flows.papers import osdec as paper
 from hindcast.flows.papers.osdec import commands as protocol

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from hindcast.flows.papers import OUT, PAPERS, Setting, find
 from hindcast.flows.parser import parse
 from hindcast.flows.runs.reproduce import reads

@@ -6,6 +6,7 @@ import math
 
 import polars as pl
 import pytest
+
 from hindcast.flows.papers import OUT, Setting
 from hindcast.flows.papers import rlscheduler as paper
 from hindcast.flows.papers.rlscheduler import commands as protocol

@@ -6,6 +6,7 @@ import shutil
 
 import polars as pl
 import pytest
+
 from hindcast.flows.papers import OUT, Setting
 from hindcast.flows.papers import thermal as paper
 from hindcast.flows.papers.thermal.texts import MEASURED, QUANTITIES, RULES, SETTINGS, WHICH

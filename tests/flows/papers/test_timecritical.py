@@ -8,6 +8,7 @@ import shutil
 
 import polars as pl
 import pytest
+
 from hindcast.flows.papers import OUT, Setting
 from hindcast.flows.papers import timecritical as paper
 from hindcast.flows.papers.timecritical import commands as protocol

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.append import append
@@ -19,7 +20,6 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 from tests.pipeline.building.test_build import digest
 

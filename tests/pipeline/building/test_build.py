@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building import parts
 from hindcast.pipeline.building.build import build
@@ -21,7 +22,6 @@ from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 
 ROOT = Path(__file__).resolve().parents[3]

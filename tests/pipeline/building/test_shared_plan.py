@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from hindcast.pipeline.building import shared_plan
 from hindcast.pipeline.building.append import append
 from hindcast.pipeline.building.build import build
@@ -13,7 +14,6 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.storage.location import location
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 from tests.pipeline.building.test_build import digest
 

@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.calibration.multicluster import PAPER, SETTINGS, SPEC, calibrate
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import load_recipe

@@ -5,13 +5,13 @@ import itertools
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.calibration.rlscheduler import LEFT_OUT, calibrate, table_starts
 from hindcast.pipeline.calibration.rlscheduler_published import POLICIES, SETTINGS
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.traces.rlscheduler import LOGS
 from hindcast.policies.heuristics.rlscheduler import HEURISTICS
-
 from tests.conftest import require_traces
 
 

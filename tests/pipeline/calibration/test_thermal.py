@@ -1,6 +1,7 @@
 """Tests of the record that the 2018 report prints."""
 
 import pytest
+
 from hindcast.pipeline.calibration.thermal import METRICS, calibrate
 from hindcast.pipeline.papers.published import number, published
 

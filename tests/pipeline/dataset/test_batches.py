@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building import parts as recording
 from hindcast.pipeline.building.build import build

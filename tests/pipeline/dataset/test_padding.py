@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from hindcast.pipeline.dataset.padding import pad, pick
 
+from hindcast.pipeline.dataset.padding import pad, pick
 from tests.sample_datasets import make_padded
 
 FEATURES = 3

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import yaml
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.documents.card import card_text

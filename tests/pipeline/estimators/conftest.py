@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.estimators import LoggedEpisodes
 
 STATES, CHOICES, HORIZON = 2, 2, 3

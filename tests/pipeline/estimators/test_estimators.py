@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import InputError, UnknownName
 from hindcast.pipeline.estimators import (
     ESTIMATORS,
@@ -14,7 +15,7 @@ from hindcast.pipeline.estimators import (
 )
 from hindcast.pipeline.estimators.doubly_robust import temporal_differences
 
-from .conftest import CHOICES, HORIZON, STATES
+from tests.pipeline.estimators.conftest import CHOICES, HORIZON, STATES
 
 QUICK = Settings(resamples=50)
 EXACT = Settings(resamples=50, ridge=0.0)

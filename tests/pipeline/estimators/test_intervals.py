@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.estimators import LoggedEpisodes, Settings, estimate
 from hindcast.pipeline.estimators.intervals import bootstrap, empirical_bernstein, hoeffding
 

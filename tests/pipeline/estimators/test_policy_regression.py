@@ -5,6 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators import LoggedEpisodes, LoggedPolicies, Settings, estimate
 from hindcast.pipeline.estimators.logged_policies import normal_scores

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.estimators import selection
 
 TRUE = [10.0, 8.0, 6.0, 4.0]

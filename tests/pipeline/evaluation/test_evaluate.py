@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
 from hindcast.pipeline.evaluation import evaluate as evaluation
 from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import hindcast.pipeline.dataset as ds
 import polars as pl
 import pytest
 
+import hindcast.pipeline.dataset as ds
 from tests import sample_datasets
 
 KINDS: dict[str, Callable[[Path], Path]] = {

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from hindcast.pipeline.dataset import Dataset
 from numpy.typing import NDArray
+
+from hindcast.pipeline.dataset import Dataset
 
 
 def expected_rows(dataset: Dataset, k: int) -> dict[str, NDArray[Any]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.documents.croissant import NAME, croissant
 from hindcast.pipeline.errors import DatasetError
@@ -14,7 +15,6 @@ from hindcast.pipeline.exports import export
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
-
 from tests.sample_datasets import LONG_STEPS
 
 pytestmark = [  # warnings of rdflib, which mlcroissant uses for JSON-LD, and of pandas

@@ -4,8 +4,8 @@ import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
-from hindcast.pipeline.exports import export
 
+from hindcast.pipeline.exports import export
 from tests.sample_datasets import LONG_STEPS
 
 

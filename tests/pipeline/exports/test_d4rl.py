@@ -5,8 +5,8 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from hindcast.pipeline.exports import export
 
+from hindcast.pipeline.exports import export
 from tests.pipeline.exports.padded import expected_rows
 from tests.sample_datasets import LONG_STEPS
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline import exports
 from hindcast.pipeline.errors import InputError, StorageError, UnknownName

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import polars as pl
+
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.exports import history as exported
 from hindcast.pipeline.history.exporting import to_history

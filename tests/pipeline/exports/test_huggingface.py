@@ -12,11 +12,11 @@ import polars as pl
 import pyarrow.dataset as pads
 import pytest
 import yaml
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.exports import huggingface as hf
 from hindcast.policies.registry import behaviours
-
 from tests.sample_datasets import LONG_STEPS
 
 pytestmark = [  # warnings of `datasets` and its imports, about Python and each other

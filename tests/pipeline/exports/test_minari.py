@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.exports.minari import dataset_id
-
 from tests.pipeline.exports.padded import expected_rows
 from tests.sample_datasets import LONG_STEPS
 

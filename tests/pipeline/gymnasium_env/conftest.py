@@ -2,6 +2,7 @@
 
 import gymnasium
 import pytest
+
 from hindcast.pipeline.gymnasium_env.registration import register_envs
 
 # Arguments of gymnasium.make by id.

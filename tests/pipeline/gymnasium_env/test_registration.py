@@ -10,12 +10,13 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from packaging.requirements import Requirement
+from packaging.version import Version
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.gymnasium_env.registration import ENVIRONMENTS, register_envs
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
 from hindcast.pipeline.scenarios import SCENARIOS
-from packaging.requirements import Requirement
-from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import InfeasibleChoice, InputError
 from hindcast.pipeline.gymnasium_env.rendering import View, picture
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv

@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+
 from hindcast.pipeline.errors import InfeasibleChoice, InputError
 from hindcast.pipeline.gymnasium_env.problem import INVALID_LIMIT
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv

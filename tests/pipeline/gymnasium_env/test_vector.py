@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
+
 from hindcast.pipeline.errors import InfeasibleChoice, InputError
 from hindcast.pipeline.gymnasium_env.problem import INVALID_LIMIT
 from hindcast.pipeline.gymnasium_env.registration import register_envs

@@ -10,6 +10,7 @@ opposite sign of the report's Eq 5.
 """
 
 import numpy as np
+
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.history import records as h
 from hindcast.pipeline.history.exporting import _joined, _Rows

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.part_writer import PartWriter
 from hindcast.pipeline.building.recorder import Recording, make_log
@@ -33,7 +34,6 @@ from hindcast.pipeline.scenarios.thermal.instances import Jobs, draw_jobs, make_
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.heuristics import heuristics
-
 from tests.pipeline.history.leaky import leaky_history
 
 SCENARIO = load_scenario("thermal")
@@ -364,6 +364,7 @@ def test_parsing_leaves_the_value_alone(tmp_path):
 def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
     """A history that is read from a URL and written to a URL gives the same dataset."""
     import fsspec
+
     from hindcast.pipeline.storage import files as storage
     from hindcast.pipeline.storage.location import location
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.manifest import read_manifest

@@ -13,12 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.storage.guards import require_parquet
-from hindcast.pipeline.storage.parquet_pages import DamagedPage, check_chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.storage.guards import require_parquet
+from hindcast.pipeline.storage.parquet_pages import DamagedPage, check_chunk
 from tests.pipeline.hostile.tampering import (
     PART,
     mend,

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.evaluate import evaluate
@@ -15,9 +18,6 @@ from hindcast.pipeline.storage.guards import require_file
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.pipeline.hostile.tampering import (
     PART,
     assert_commands_refuse,

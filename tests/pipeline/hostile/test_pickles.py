@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from hindcast.pipeline.errors import InputError, VerificationFailed
 from hindcast.pipeline.storage.files import read_json, sha256_file, write_json
 from hindcast.policies.networks.checkpoint import load_policy
-
 from tests.pipeline.hostile.tampering import PART, command, mend, read_all, refused
 
 

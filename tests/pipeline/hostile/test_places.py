@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import InputError
@@ -17,7 +18,6 @@ from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.storage import remote
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 from tests.pipeline.hostile.tampering import command, mend
 

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError
@@ -19,7 +20,6 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.storage.files import write_atomically
 from hindcast.pipeline.storage.location import location
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 
 PART = "data/part-00001.parquet"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+
 from hindcast.pipeline.inspection.keys import recipe_keys, type_name
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 from hindcast.pipeline.settings.ranges import number

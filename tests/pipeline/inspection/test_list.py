@@ -5,6 +5,7 @@ import shutil
 
 import polars as pl
 import pytest
+
 from hindcast.flows.commands.run import Request
 from hindcast.flows.runs.stages import run_stages
 from hindcast.pipeline import dataset as ds
@@ -13,7 +14,6 @@ from hindcast.pipeline.inspection.list import aligned, entry_of, find, listing, 
 from hindcast.pipeline.inspection.show import details
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 from hindcast.pipeline.workloads.folder import load_workload
-
 from tests.conftest import TINY
 
 

@@ -1,12 +1,12 @@
 """Tests that committed reproductions agree with themselves and with the published numbers."""
 
 import pytest
+
+from docs.generate.papers import committed, paper_pages
 from hindcast.pipeline.papers.folder import light_colors, read_results
 from hindcast.pipeline.papers.plots import file_name, panels
 from hindcast.pipeline.papers.published import number, published
 from hindcast.pipeline.report import svg
-
-from docs.generate.papers import committed, paper_pages
 
 
 def test_pages_are_generated_for_what_is_committed():

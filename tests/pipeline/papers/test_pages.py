@@ -4,6 +4,7 @@ import re
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.papers import claims
 from hindcast.pipeline.papers.evidence import counts, evidence_html, evidence_markdown, group_of

@@ -1,6 +1,7 @@
 """Tests that the digests of the recipes, which name datasets, do not change."""
 
 import pytest
+
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 
 DIGESTS = {  # the first 40 of 64 digits

@@ -1,6 +1,7 @@
 """Recipes that nobody means: one clear line before anything is started."""
 
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder

@@ -6,6 +6,7 @@ import re
 import shutil
 
 import pytest
+
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.documents.croissant import croissant
 from hindcast.pipeline.documents.terms import terms

@@ -5,6 +5,7 @@ import tomllib
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.proposals.load import demand, ratio

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+
 from hindcast.pipeline.recipes.splits import evenly_spaced
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import tomllib
 
 import pytest
+
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, parse_recipe
 from hindcast.pipeline.recipes.toml import recipe_toml
 

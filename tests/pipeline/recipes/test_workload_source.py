@@ -1,6 +1,7 @@
 """A recipe whose trace is missing: one line with the place, and nothing is written."""
 
 import pytest
+
 from hindcast.flows import cli
 
 KTH = "slots-swf-kth-v1"

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.report.curves import by_agent, over_seeds, training_part, training_runs
 
 

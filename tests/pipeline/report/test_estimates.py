@@ -4,6 +4,7 @@ import json
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.report.estimates import estimates_part, scatter_plot
 

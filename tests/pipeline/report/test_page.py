@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.evaluation.summary.finding import state_finding

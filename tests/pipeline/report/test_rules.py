@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from hindcast.pipeline.evaluation.summary.evaluations import PolicyEntry
 from hindcast.pipeline.evaluation.summary.rules import described
 from hindcast.pipeline.report import svg

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.report.whatif import nearness as near
@@ -11,7 +12,6 @@ from hindcast.pipeline.report.whatif.numbers import HEADLINE, Cast, Scope, pair_
 from hindcast.pipeline.report.whatif.words import losers, percent, verdict_of, wait_unit
 from hindcast.pipeline.scenarios.queue.instances import Log, read_log
 from hindcast.pipeline.statistics.intervals import bootstrap_interval
-
 from tests.conftest import require_traces
 
 

@@ -5,6 +5,8 @@ import itertools
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
+
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
 from hindcast.pipeline.scenarios.binpack import features as binpack_features
 from hindcast.pipeline.scenarios.deferrable import features as deferrable_features
@@ -21,7 +23,6 @@ from hindcast.pipeline.scenarios.slots import layout as slots_memory
 from hindcast.pipeline.scenarios.thermal import features as thermal_features
 from hindcast.pipeline.simulation.kernel import OUTCOME, compiled
 from hindcast.pipeline.simulation.spec import Feature, Outcome, added_outcomes, columns
-from numba.core.errors import TypingError
 
 FEATURES = {
     "binpack": binpack_features,

@@ -1,6 +1,7 @@
 """Digests of compiled functions: they change with everything that a function is compiled from."""
 
 import pytest
+
 from hindcast.pipeline.simulation.compiled_files import digest_of
 
 SOURCE = """

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from numba import types
+
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
 from hindcast.pipeline.simulation import functions
 from hindcast.pipeline.simulation.functions import cell
 from hindcast.pipeline.simulation.kernel import compiled
-from numba import types
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -4,6 +4,7 @@ import csv
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
 from hindcast.pipeline.simulation.policy import Behaviour
@@ -11,7 +12,6 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.traces.alibaba2017 import read
 from hindcast.policies.heuristics.binpack import HEURISTICS
 from hindcast.policies.heuristics.generic import INDIFFERENT
-
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("binpack")

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hindcast.pipeline.simulation.masks import feasible_rows
 from numba import njit
+
+from hindcast.pipeline.simulation.masks import feasible_rows
 
 
 @njit

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hindcast.pipeline.errors import HindcastError
-from hindcast.pipeline.simulation.policy import choose, choose_with, fill_probabilities
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation.policy import choose, choose_with, fill_probabilities
 
 
 def probabilities(scores, feasible, temperature, epsilon):

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hindcast.pipeline.simulation.uncounted import uncounted
 from numba import njit, types
 from numba.extending import intrinsic
+
+from hindcast.pipeline.simulation.uncounted import uncounted
 
 
 class Pair(NamedTuple):

@@ -2,6 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
 from hindcast.pipeline.statistics.intervals import (
     bootstrap_interval,
     bootstrap_intervals,
@@ -16,9 +20,6 @@ from hindcast.pipeline.statistics.intervals import (
     table,
     win_tie_loss,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 3))
 TABLES = st.tuples(st.integers(1, 4), st.integers(2, 12)).flatmap(

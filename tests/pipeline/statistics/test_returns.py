@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.statistics.returns import discounted_sums, returns_to_go, step_discounts
 
 

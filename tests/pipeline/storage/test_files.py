@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.storage.files import (

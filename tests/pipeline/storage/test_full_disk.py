@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
 from hindcast.pipeline.evaluation.summary.writing import write_summary
@@ -15,7 +16,6 @@ from hindcast.pipeline.history.importing import ingest_history
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads.folder import load_workload, save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-
 from tests.pipeline.evaluation.summary.test_results import write
 from tests.pipeline.history.test_history import records
 

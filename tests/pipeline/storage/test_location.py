@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.storage.location import is_remote, location
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from hindcast.pipeline.errors import FolderBusy, HindcastError, InputError, StorageError
 from hindcast.pipeline.notes import telling
 from hindcast.pipeline.storage import heartbeat, locks

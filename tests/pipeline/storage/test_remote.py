@@ -20,6 +20,7 @@ import fsspec
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.append import append
@@ -33,7 +34,6 @@ from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.alibaba2017 import read
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 HEADER = ",submit_time,duration,cpu,memory,job_id,task_id,instances_num,disk\n"
 OFFICIAL = "create_timestamp,modify_timestamp,job_id,task_id,instance_num,status,plan_cpu,plan_mem"

@@ -2,9 +2,9 @@
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.workloads.schema import Workload
-
 from tests.conftest import require_traces
 
 

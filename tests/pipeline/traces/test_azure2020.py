@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
-
 from tests.conftest import require_traces
 
 DAY_S = 86_400.0

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces import FORMATS, cache, swf

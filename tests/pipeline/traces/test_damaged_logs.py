@@ -3,8 +3,8 @@
 import gzip
 
 import pytest
-from hindcast.pipeline.traces import pbs, slurm
 
+from hindcast.pipeline.traces import pbs, slurm
 from tests.pipeline.traces import test_pbs, test_slurm
 
 HEADER = "|".join(test_slurm.COLUMNS)

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import damage
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from tests.pipeline.traces import test_pbs, test_slurm
 from tests.pipeline.traces.test_alibaba2017 import jobs, written
 from tests.pipeline.traces.test_azure2020 import database

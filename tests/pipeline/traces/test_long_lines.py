@@ -8,10 +8,10 @@ import zlib
 from pathlib import Path
 
 import pytest
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.first_look import require_lines
-
 from tests.pipeline.traces.test_azure2020 import VM_TYPE, database
 from tests.pipeline.traces.test_swf import HEADER, row
 

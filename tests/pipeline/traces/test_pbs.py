@@ -1,6 +1,7 @@
 """Tests of the reader of PBS accounting logs."""
 
 import pytest
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS

@@ -4,13 +4,13 @@ import json
 
 import polars as pl
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.traces import cache
 from hindcast.pipeline.traces.job_logs import JobLogSettings
-
 from tests.pipeline.traces import test_slurm
 
 RECIPE = """

@@ -1,6 +1,7 @@
 """Tests of the logs as RLScheduler's program reads them."""
 
 import pytest
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces import text_rows as rows_module
 from hindcast.pipeline.traces.field_checks import count_fault, number_fault
 from hindcast.pipeline.traces.text_rows import fold, scan_rows, sift
 from hindcast.pipeline.workloads.schema import QUARANTINE_COLUMNS
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 
 def scanned(path: Path, content: bytes, **options: int) -> list[tuple[object, ...]]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS, slurm
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.traces.slurm import read
-
 from tests.conftest import require_traces
 from tests.pipeline.traces import test_swf
 

@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
@@ -11,7 +12,6 @@ from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.traces.swf import read
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
-
 from tests.conftest import require_traces
 
 HEADER = "; Version: 2.2\n; Computer: A Machine\n;Acknowledge: Somebody: Else\n; MaxProcs: 64\n;\n"

@@ -3,11 +3,11 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.synthetic import SyntheticConfig, generate
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
-
 from tests.conftest import require_traces
 
 CORES, MEMORY = 5 * 64, 5 * 1.0  # the default cluster

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS

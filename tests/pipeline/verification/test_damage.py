@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import InputError, VerificationFailed
 from hindcast.pipeline.recipes.loading import load_recipe

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
@@ -21,7 +22,6 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.verification.verify import VerifyResult, verify
 from hindcast.policies.registry import behaviours, recorded_behaviours
-
 from tests.attacks.damages import seal
 from tests.conftest import TINY
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.append import append
 from hindcast.pipeline.errors import DatasetError, VerificationFailed
@@ -20,7 +21,6 @@ from hindcast.pipeline.simulation.spec import Outcome
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
-
 from tests.conftest import TINY
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.schema import Provenance
 

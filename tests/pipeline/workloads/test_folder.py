@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import DatasetError, StorageError, TraceError, UnknownName
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.ingest import ingest

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.registry import behaviours

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -12,7 +13,6 @@ from hindcast.policies.delivery.verdict import rule_policy
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.offline.training import train
 from hindcast.policies.registry import behaviours
-
 from tests.policies.delivery.conftest import RULES
 
 

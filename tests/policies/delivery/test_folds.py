@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.notes import telling

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.simulation.policy import Behaviour
@@ -17,7 +18,6 @@ from hindcast.policies.networks.checkpoint import read_description
 from hindcast.policies.offline import training
 from hindcast.policies.offline.gates import gate_of
 from hindcast.policies.offline.training import train
-
 from tests.folders import content
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import further_windows
@@ -19,7 +20,6 @@ from hindcast.policies.online import evolution, gates
 from hindcast.policies.online.gates import judge_of
 from hindcast.policies.online.problem import Sampling, fit_network
 from hindcast.policies.online.training import train_online
-
 from tests.policies.play import CPU
 
 SMALL = (

@@ -4,6 +4,7 @@ import importlib
 import re
 
 import pytest
+
 from hindcast.pipeline.scenarios import SCENARIOS
 from hindcast.policies.heuristics import heuristics
 

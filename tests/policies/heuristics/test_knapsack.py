@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.scenarios.deferrable.features import ROW
 from hindcast.policies.heuristics.knapsack import choose_set, feasible_jobs
 

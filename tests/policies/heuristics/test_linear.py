@@ -1,6 +1,7 @@
 """Tests of `random_linear`: a priority drawn per episode that depends on the spec only."""
 
 import numpy as np
+
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.policies.heuristics.linear import RANDOM_LINEAR, draw_weights

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
 from hindcast.policies.networks.checkpoint import Trained, load_policy, save

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+
 from hindcast.policies.networks.arithmetic import dot4, tanh32
 from hindcast.policies.networks.forward import LANES, add_product, add_products
 

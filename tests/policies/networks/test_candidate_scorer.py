@@ -5,6 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.spec import Feature
@@ -18,8 +21,6 @@ from hindcast.policies.networks.settings import (
     candidate_map,
     read_columns,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 CONTEXT = (
     Feature("load", "jobs", 0, np.inf, "", heavy_tailed=True),

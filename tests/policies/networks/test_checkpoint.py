@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import safetensors.numpy
+
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.policy import BatchPolicy

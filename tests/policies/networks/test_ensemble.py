@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+
 from hindcast.flows import parser
 from hindcast.flows.commands import train_online as train_online_command
 from hindcast.pipeline.errors import DatasetError, InputError

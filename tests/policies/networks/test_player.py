@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.simulation.batched import run_batched
@@ -12,7 +13,6 @@ from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
 from hindcast.policies.networks import player
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import NetworkSettings
-
 from tests.policies.play import network_of, some_weights
 
 NETWORKS = {

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.row_table import Table, make_table, score_alone, score_ruled

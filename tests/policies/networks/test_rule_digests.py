@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import recipe_folder
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
@@ -117,6 +118,7 @@ def test_rules_that_are_renamed_moved_and_annotated_load_every_released_checkpoi
         shutil.copytree(
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
         )
+    shutil.copy(ROOT / "hindcast.py", tmp_path)
     rules = tmp_path / "policies" / "heuristics"
     changed = 0
     for path in sorted(rules.glob("*.py")):
@@ -131,7 +133,7 @@ def test_rules_that_are_renamed_moved_and_annotated_load_every_released_checkpoi
     script = f"""
 import sys
 from pathlib import Path
-import policies
+from hindcast import policies
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.rules import rankable
 from hindcast.policies.networks.rule_digests import digest_of, _of_sources

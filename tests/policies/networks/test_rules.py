@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.sampling import sample_decisions
@@ -38,7 +39,6 @@ from hindcast.policies.offline.training import train
 from hindcast.policies.registry import behaviours
 from hindcast.policies.rollouts.play_on import Decider
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
-
 from tests.conftest import require_traces
 
 PROBLEMS = {

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
 from hindcast.policies.offline import agent, anywhere
 from hindcast.policies.offline.fit import train_agent

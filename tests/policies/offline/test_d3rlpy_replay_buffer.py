@@ -3,14 +3,14 @@
 import itertools
 from pathlib import Path
 
-import hindcast.pipeline.dataset as ds
 import numpy as np
 import pytest
 import torch
+
+import hindcast.pipeline.dataset as ds
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.exports import export
 from hindcast.policies.offline.d3rlpy_replay_buffer import mini_batches, open_arrays, replay_buffer
-
 from tests import sample_datasets
 from tests.pipeline.exports.padded import expected_rows
 

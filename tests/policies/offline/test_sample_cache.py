@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.policies.offline import AGENTS, anywhere, read_config
 from hindcast.policies.offline import sample_cache as sampled

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.flows.runs.sweep import Request, check
 from hindcast.pipeline.errors import InputError
@@ -13,7 +14,6 @@ from hindcast.policies.offline import stacked_training
 from hindcast.policies.offline.q_learning.agents import QLearning
 from hindcast.policies.offline.stacked_training import Member, can_stack, train_stacked
 from hindcast.policies.offline.training import train
-
 from tests.folders import content
 
 NETWORK = {"network.hidden": [4], "minibatch": 8}

@@ -5,6 +5,7 @@ import tomllib
 
 import polars as pl
 import pytest
+
 from hindcast.flows.commands import directly
 from hindcast.flows.runs.sweep import Request, run
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError

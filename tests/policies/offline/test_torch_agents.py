@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.simulation.policy import readings
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
@@ -14,7 +15,6 @@ from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.offline.actor_critic.advantage_weighting import standardised_weights
 from hindcast.policies.offline.cloning.return_conditioned import conditioned, fold, insert
 from hindcast.policies.offline.fit import train_agent
-
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}

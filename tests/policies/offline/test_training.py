@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.offline.training import train
-
 from tests.folders import content
 
 pytestmark = pytest.mark.slow

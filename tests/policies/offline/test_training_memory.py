@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import decision_bytes
 from hindcast.pipeline.dataset.sampling import sample_decisions

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.policies.online.advantages import advantages
 
 # Two trajectories. Time stands still between the first two decisions of the second trajectory.

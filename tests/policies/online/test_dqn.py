@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.simulation.policy import choose
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online import dqn as dqn_online
 from hindcast.policies.online.problem import Sampling
-
 from tests.policies.play import (
     CPU,
     FIRST,

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online.dqn_replay import Replay, n_step
@@ -13,7 +14,6 @@ from hindcast.policies.rollouts.trajectories import (
     network_inputs,
     sample_trajectories,
 )
-
 from tests.policies.play import CPU, SPEC, looked, network_of
 
 NETWORK = network_of(SPEC, NetworkSettings(hidden=(4,), quadratic=False))

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online import evolution
 from hindcast.policies.online.evolution import Config, Distribution, as_weights, learner, mean_ranks
 from hindcast.policies.online.problem import Sampling
-
 from tests.policies.play import CPU, SPEC, network_of
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import InputError, RecipeError
@@ -18,7 +19,6 @@ from hindcast.policies.online.guard import Guard
 from hindcast.policies.online.imitation import Imitation
 from hindcast.policies.online.training import problem_of, train_online
 from hindcast.policies.registry import behaviours
-
 from tests.folders import content
 
 SPLITS = (

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.statistics.returns import returns_to_go, step_discounts
 from hindcast.policies.online.advantages import gae

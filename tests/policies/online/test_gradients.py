@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
+
 from hindcast.policies.online.advantages import advantages
 from hindcast.policies.online.choices import PolicyBatch, log_softmax, policy_batch, policy_gain
 from hindcast.policies.online.natural_gradient import (
@@ -12,7 +14,6 @@ from hindcast.policies.online.natural_gradient import (
     natural_step,
     policy_gradient,
 )
-from torch.nn.utils import parameters_to_vector
 
 CPU = torch.device("cpu")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, InputError
@@ -20,7 +21,6 @@ from hindcast.policies.online.imitation import Imitation, distributions
 from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
 from hindcast.policies.training import losses as module
-
 from tests.folders import content
 
 SETTINGS = {

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.networks.candidate_scorer import CandidateScorer, pool
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online import natural_gradient, problem, reinforce
 from hindcast.policies.online.natural_gradient import fisher, policy_gradient
 from hindcast.policies.online.problem import Sampling, fit_network, make_scorer
-
 from tests.policies.online.test_gradients import explicit_fisher, pieces_of
 from tests.policies.play import CPU, SPEC, looked, network_of, ways
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.policies.networks.candidate_scorer import CandidateScorer

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
@@ -16,7 +17,6 @@ from hindcast.policies.offline.training import train
 from hindcast.policies.online import ONLINE_AGENTS, read_online_config
 from hindcast.policies.online.problem import Sampling
 from hindcast.policies.online.training import problem_of, settings_of, train_online
-
 from tests.folders import content
 from tests.policies.test_queue import write_log
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline import dataset as datasets
 from hindcast.pipeline.dataset.estimated import ESTIMATES, FOLDER, MODEL, read_estimates
@@ -17,7 +18,6 @@ from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_l
 from hindcast.policies.ope.behaviour.logit import fit_logit, log_probabilities
 from hindcast.policies.ope.behaviour.model import in_words, model_of_choices, model_of_log
 from hindcast.policies.ope.behaviour.propensities import support
-
 from tests.pipeline.history.test_history import records
 from tests.pipeline.scenarios.queue.test_golden import workload as golden_log
 from tests.pipeline.scenarios.queue.test_queue import workload

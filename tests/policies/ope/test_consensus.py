@@ -5,6 +5,7 @@ import math
 
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.flows.commands import ope
 from hindcast.pipeline.errors import DatasetError

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators import LoggedEpisodes, Settings, estimate
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows.cli import main
 from hindcast.flows.commands import report
 from hindcast.pipeline import dataset as datasets
@@ -24,7 +25,6 @@ from hindcast.policies.ope.probabilities import (
     policy_probabilities,
 )
 from hindcast.policies.registry import behaviours
-
 from tests.pipeline.building.test_build import write_log
 from tests.policies.networks.test_rules import damaged
 

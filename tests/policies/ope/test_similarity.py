@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as datasets
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import InputError

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.loading import load_recipe

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from numba import njit
+
 from hindcast.pipeline.errors import HindcastError, InputError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -36,8 +38,6 @@ from hindcast.policies.rollouts.lookahead import (
     rollouts_of_rules,
 )
 from hindcast.policies.rollouts.play_on import Decider
-from numba import njit
-
 from tests.pipeline.scenarios.binpack.test_binpack import workload
 from tests.policies.play import some_weights
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.simulation.batched import BatchedEpisodes, run_batched

@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+
 from hindcast.pipeline.storage.provenance import PORTABLE
 from hindcast.policies.offline import AGENTS, read_config
 from hindcast.policies.online import ONLINE_AGENTS

@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
+
 from hindcast.pipeline.errors import DatasetError, InputError, UnknownName
 from hindcast.policies.offline import agent, anywhere, read_config
 from hindcast.policies.offline.fit import train_agent, train_decisions
 from hindcast.policies.training.devices import DEVICES, find_device, repeatable
-from threadpoolctl import threadpool_info, threadpool_limits
 
 STEPS = 12
 OFTEN = {"target_update_interval": 3}  # so that targets differ from the learning network

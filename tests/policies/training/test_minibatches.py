@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.networks.settings import NetworkSettings

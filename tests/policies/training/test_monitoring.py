@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.settings import NetworkSettings

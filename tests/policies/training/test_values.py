@@ -2,10 +2,11 @@
 
 import dataclasses
 
-import hindcast.pipeline.dataset
 import numpy as np
 import pytest
 import torch
+
+import hindcast.pipeline.dataset
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.statistics.returns import discounted_sums
@@ -14,7 +15,6 @@ from hindcast.policies.offline import read_config
 from hindcast.policies.training.minibatches import Batches
 from hindcast.policies.training.returns import against_window, discounted_to_go, undiscounted_to_go
 from hindcast.policies.training.values import ValueSettings, ValueUnit, value_unit
-
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 GAMMA = 0.9

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError, UnknownName
 from hindcast.pipeline.evaluation.summary.between import COLUMNS, differences

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline.errors import InputError, UnknownName
 from hindcast.pipeline.evaluation.summary.spread import COLUMNS, spread, spreads

@@ -4,6 +4,7 @@ import json
 
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.evaluation.summary.writing import write_summary

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
 from hindcast.pipeline.simulation.policy import Behaviour
@@ -10,7 +11,6 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.heuristics.binpack import HEURISTICS
-
 from tests.benchmarks import packing_in_simpy as simulated
 from tests.conftest import require_traces
 from tests.pipeline.scenarios.binpack.test_binpack import some_workload

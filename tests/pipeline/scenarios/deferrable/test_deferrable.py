@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from gymnasium.utils.env_checker import check_env
+
 from hindcast.pipeline.errors import InfeasibleChoice, InputError
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -20,7 +21,6 @@ from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.testing import check_scenario
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.deferrable import HEURISTICS
-
 from tests.pipeline.scenarios.deferrable.reference import prefix
 
 SCENARIO = load_scenario("deferrable")

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.calibration.deferrable import BASE, PAPER, SPEC, calibrate
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios import load_scenario

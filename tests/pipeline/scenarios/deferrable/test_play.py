@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance as instance_of
@@ -25,7 +26,6 @@ from hindcast.pipeline.scenarios.deferrable.slotwise import (
 from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from hindcast.pipeline.simulation.arrays import begin_episode
 from hindcast.pipeline.simulation.kernel import TERMS
-
 from tests.pipeline.scenarios.deferrable.reference import prefix
 
 RECIPE = load_recipe("deferrable-base-v1", ["config.horizon=30"])

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
@@ -12,7 +13,6 @@ from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.testing import check_scenario
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from hindcast.policies.heuristics.deferrable import HEURISTICS
-
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("deferrable")

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.multicluster import layout as m
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.scenarios.multicluster import SCENARIO
 from hindcast.pipeline.scenarios.multicluster import layout as m
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.scenarios.multicluster.paper_scores import (
     evaluation,
     score_a,

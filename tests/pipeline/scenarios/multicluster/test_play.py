@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.multicluster import layout as k
 from hindcast.pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
@@ -25,7 +26,6 @@ from hindcast.pipeline.testing import uniform
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from hindcast.policies.heuristics.generic import INDIFFERENT
 from hindcast.policies.heuristics.multicluster import HEURISTICS
-
 from tests.pipeline.scenarios.multicluster.reference import play as play_reference
 
 SCENARIO = load_scenario("multicluster")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.instances import read_log
@@ -20,7 +21,6 @@ from hindcast.pipeline.simulation.policy import Behaviour, best_feasible
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.traces import swf
 from hindcast.policies.heuristics import rules
-
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("queue")

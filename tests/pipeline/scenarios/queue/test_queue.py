@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue import layout as m
@@ -21,7 +22,6 @@ from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Pr
 from hindcast.policies.heuristics import rules as rules_of
 from hindcast.policies.heuristics.queue import HEURISTICS, MEMORY_RULES
 from hindcast.policies.registry import resolve
-
 from tests.pipeline.scenarios.queue.reference import PlainJob, easy
 
 SCENARIO = load_scenario("queue")

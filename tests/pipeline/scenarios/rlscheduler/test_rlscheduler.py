@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario
@@ -24,7 +25,6 @@ from hindcast.pipeline.testing import check_scenario
 from hindcast.pipeline.traces.rlscheduler import LOGS, read
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.rlscheduler import HEURISTICS
-
 from tests.conftest import require_traces
 from tests.pipeline.scenarios.rlscheduler import reference
 

@@ -1,6 +1,7 @@
 """A slow, plain implementation of `slots` to compare the compiled scenario and rules with."""
 
 import numpy as np
+
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
 from hindcast.pipeline.scenarios.slots.instances import Jobs
 

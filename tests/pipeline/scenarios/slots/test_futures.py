@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.scenarios.slots import SCENARIO
 from hindcast.pipeline.scenarios.slots import layout as m
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios import load_scenario, slots
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
@@ -16,7 +17,6 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.testing import check_scenario, uniform
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.slots import HEURISTICS
-
 from tests.pipeline.scenarios.slots.reference import Plain
 
 SCENARIO = load_scenario("slots")

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
@@ -17,7 +18,6 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.testing import check_scenario
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.slots import HEURISTICS
-
 from tests.conftest import require_traces
 
 SCENARIO = load_scenario("slots")

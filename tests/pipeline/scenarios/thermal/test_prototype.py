@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.simulation.policy import Behaviour

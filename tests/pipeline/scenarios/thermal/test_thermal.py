@@ -6,6 +6,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.errors import InfeasibleChoice, InputError
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.thermal import layout as m

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from hindcast.policies.networks.candidate_scorer import FILL
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.settings import Network, NetworkSettings
@@ -23,7 +24,6 @@ from hindcast.policies.offline.actor_critic.critics import (
     spread_among,
 )
 from hindcast.policies.training.minibatches import Minibatch
-
 from tests.policies.logs import SPEC
 
 KINDS = [

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer
 from hindcast.policies.networks.checkpoint import load_policy, save
@@ -17,7 +18,6 @@ from hindcast.policies.offline.actor_critic.side_by_side_networks import (
     side_by_side,
 )
 from hindcast.policies.offline.fit import train_agent
-
 from tests.policies.logs import SPEC, some_candidates
 
 PIXELS = 6

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import RecipeError
 from hindcast.policies.offline.fit import train_agent
 from hindcast.policies.offline.preference.preference_ensemble import resampled

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+
 from hindcast.pipeline.errors import DatasetError
 from hindcast.policies.networks.candidate_scorer import (
     FILL,

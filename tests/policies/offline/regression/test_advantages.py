@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import decision_bytes
 from hindcast.pipeline.dataset.sampling import sample_decisions
@@ -22,7 +23,6 @@ from hindcast.policies.offline.regression.advantages import (
 )
 from hindcast.policies.training.episode_stream import Logs, log_of_dataset, log_of_decisions
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
-
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
 
 PHI = NetworkSettings(quadratic=False)

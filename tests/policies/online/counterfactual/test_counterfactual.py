@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+
 from hindcast.pipeline.errors import RecipeError, UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
@@ -17,7 +18,6 @@ from hindcast.policies.online.counterfactual import Config, follow, improve, lea
 from hindcast.policies.online.counterfactual.rollouts import Counterfactuals
 from hindcast.policies.online.problem import Sampling, make_scorer
 from hindcast.policies.online.training import train_online
-
 from tests.policies.online.test_gradients import flat, split_checkpoint_name
 from tests.policies.play import (
     CPU,

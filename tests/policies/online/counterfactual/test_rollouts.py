@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import HindcastError, RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
@@ -23,7 +24,6 @@ from hindcast.policies.online.counterfactual.rollouts import (
 from hindcast.policies.online.decisions import places, subset
 from hindcast.policies.online.problem import Sampling
 from hindcast.policies.rollouts.play_on import Decider
-
 from tests.policies.play import CPU
 
 NETWORKS = {

@@ -1,6 +1,7 @@
 """Tests that the recipe `binpack-deepjs` is the published agent: network, schedule and updates."""
 
 import numpy as np
+
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.policies.networks.features import expanded_size

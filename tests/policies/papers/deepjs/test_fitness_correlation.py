@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -15,7 +16,6 @@ from hindcast.policies.networks.settings import NetworkSettings, make_network
 from hindcast.policies.online.training import train_online
 from hindcast.policies.papers.deepjs.fitness_correlation import alike, compare, pearson, scores
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
-
 from tests.policies.play import some_weights
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.recipes.problem import make_instance

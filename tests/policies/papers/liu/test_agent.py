@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import RecipeError, UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -26,7 +27,6 @@ from hindcast.policies.papers.liu.network import ClustersPolicy, ClustersSetting
 from hindcast.policies.papers.liu.replay import EpisodeReplay
 from hindcast.policies.papers.liu.rollouts import GREEDY, GUIDED, RANDOM, Exploring, play_valued
 from hindcast.policies.registry import behaviours
-
 from tests.folders import content
 
 SCENARIO = load_scenario("multicluster")

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import DatasetError, HindcastError, UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source

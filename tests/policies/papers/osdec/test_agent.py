@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
@@ -17,7 +18,6 @@ from hindcast.policies.papers.osdec.agent import Config, Units, fit, learner, wo
 from hindcast.policies.papers.osdec.network import SlotScoresSettings
 from hindcast.policies.papers.osdec.rollouts import play_slots
 from hindcast.policies.papers.osdec.torch_network import Scored
-
 from tests.folders import content
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')

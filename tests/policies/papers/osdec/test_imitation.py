@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.decisions import Decisions
@@ -24,7 +25,6 @@ from hindcast.policies.registry import behaviours
 from hindcast.policies.training import losses as module
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.monitoring import make_probe_set, measure
-
 from tests.folders import content
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
+
 from hindcast.pipeline.scenarios.deferrable.slotwise import Slots
 from hindcast.pipeline.simulation.batched import BatchedEpisodes, run_batched
 from hindcast.pipeline.simulation.policy import Behaviour
@@ -12,7 +14,6 @@ from hindcast.policies.papers.osdec.network import BEYOND
 from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
 from hindcast.policies.papers.osdec.rollouts import look, play_greedily
 from hindcast.policies.papers.osdec.torch_network import Scored
-from scipy.stats import norm
 
 CPU = torch.device("cpu")
 VARIANTS = {

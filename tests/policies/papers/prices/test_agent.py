@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
@@ -16,7 +17,6 @@ from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.online.training import train_online
 from hindcast.policies.papers.prices.agent import Config, as_weights, fit, learner, play
 from hindcast.policies.papers.prices.network import PricesPolicy, PricesSettings, prices_network
-
 from tests.folders import content
 
 SMALL = ("config.horizon=20", 'split.train="200..207"', 'split.validation="80..83"')

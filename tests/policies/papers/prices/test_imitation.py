@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.sampling import sample_decisions
@@ -22,7 +23,6 @@ from hindcast.policies.papers.prices.network import PricesPolicy
 from hindcast.policies.registry import behaviours
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.monitoring import make_probe_set, measure
-
 from tests.folders import content
 
 # More jobs than capacity, most of which can wait, so that their value decides.

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, HindcastError, InputError

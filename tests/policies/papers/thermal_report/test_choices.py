@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError
