@@ -44,7 +44,7 @@ def flow(name: str):
 
 def request_of(name: str) -> type:
     folder = "runs" if name == "sweep" else "commands"
-    return importlib.import_module(f"flows.{folder}.{name}").Request
+    return importlib.import_module(f"hindcast.flows.{folder}.{name}").Request
 
 
 def deployments() -> dict[str, dict]:
