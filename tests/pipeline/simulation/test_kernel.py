@@ -75,6 +75,7 @@ print(len(lines), *lines)
 """
 
 
+@pytest.mark.slow
 def test_a_line_says_that_simulators_are_compiled_once(tmp_path):
     (tmp_path / "told.py").write_text(TOLD)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

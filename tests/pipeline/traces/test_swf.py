@@ -220,6 +220,7 @@ def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):
     assert quarantine.is_empty()
 
 
+@pytest.mark.slow
 def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
     for header, cores in (
         ("; MaxNodes: 32\n", 32),

@@ -93,6 +93,7 @@ def test_an_agent_of_noise_is_not_delivered(log, tmp_path):
     assert policy.network.settings.rules == (told["rule"],)
 
 
+@pytest.mark.slow
 def test_a_log_without_a_rule_has_no_verdict(tmp_path):
     splits = ('split.train="0..1"', 'split.validation="2..3"', 'split.test="4..4"')
     recipe = load_recipe("slots-deeprm-v1", (*splits, "config.steps=10"))

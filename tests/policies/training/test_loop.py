@@ -91,6 +91,7 @@ def test_a_state_older_than_the_kill_is_as_good(noisy_episodes, spec, tmp_path):
     assert _same(whole, gone_on)
 
 
+@pytest.mark.slow
 def test_the_state_of_another_training_is_not_gone_on_with(noisy_episodes, spec, tmp_path):
     with pytest.raises(Killed):
         _train("behaviour_cloning", noisy_episodes, spec, resume=(tmp_path, "one"), resume_s=0.0,
@@ -101,6 +102,7 @@ def test_the_state_of_another_training_is_not_gone_on_with(noisy_episodes, spec,
     assert seen[0] == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_state_is_named(noisy_episodes, spec, tmp_path):
     """Any truncation or changed byte causes one clear error or a state of another training."""
     folder = tmp_path / "x"
@@ -116,6 +118,7 @@ def test_a_damaged_state_is_named(noisy_episodes, spec, tmp_path):
             _train("behaviour_cloning", noisy_episodes, spec, resume=(folder, "k"))
 
 
+@pytest.mark.slow
 def test_who_looks_on_changes_nothing(noisy_episodes, spec):
     """Checkpoints, points, validation and a selection leave the weights unchanged."""
     bare = train_agent("double_dqn", noisy_episodes.build(), spec, steps=STEPS, seed=3)
