@@ -42,7 +42,7 @@ def run(folder, name):
     ).stdout.split()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_path):
     assert [run(tmp_path, name) for name in ("Pair", "Pair", "Couple", "Couple")] == [
         ["3.0", "0"], ["3.0", "1"], ["3.0", "0"], ["3.0", "1"],

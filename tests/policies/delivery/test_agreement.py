@@ -81,7 +81,7 @@ def test_a_rule_agrees_no_better_than_itself(log):
     assert verdict.difference == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_agent_of_noise_is_not_delivered(log, tmp_path):
     out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run", gate="log")
     told = read_description(out / "delivered")["training"]["delivered"]

@@ -162,7 +162,7 @@ def test_a_training_is_repeated_without_each_fold(log, tmp_path, trainings):
     assert len(trainings) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_finished_folds_are_not_trained_again(log, tmp_path, trainings, monkeypatch):
     fit = training._fit
 

@@ -11,6 +11,7 @@ from hindcast.pipeline.errors import DatasetError, InputError, UnknownName
 from hindcast.policies.offline import agent, anywhere, read_config
 from hindcast.policies.offline.fit import train_agent, train_decisions
 from hindcast.policies.training.devices import DEVICES, find_device, repeatable
+from tests.representatives import nightly_but
 
 STEPS = 12
 OFTEN = {"target_update_interval": 3}  # so that targets differ from the learning network
@@ -46,7 +47,7 @@ def _kill_after(step):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
+@pytest.mark.parametrize("name", nightly_but({"cql", "iql", "behaviour_cloning"}, anywhere()))
 def test_a_killed_run_ends_in_the_same_weights_and_curves(name, noisy_episodes, spec, tmp_path):
     """Kills after steps 1, 5 and 11 show that all state of an agent is kept."""
     whole = _train(name, noisy_episodes, spec)
