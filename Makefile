@@ -113,6 +113,8 @@ size:
 
 # What the working tree builds, trains and answers, byte by byte beside another commit.
 same-bytes: .venv/installed
+	rm -f out/base.json out/change.json
+	-git worktree remove --force out/base 2>/dev/null
 	git worktree add --force --detach out/base $(BASE)
 	$(BIN)/python -m tests.same_bytes small out/base out/base.json
 	$(BIN)/python -m tests.same_bytes small . out/change.json
