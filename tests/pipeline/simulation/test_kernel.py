@@ -141,7 +141,7 @@ print(value(0.0), sum(value.stats.cache_hits.values()))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_function_is_compiled_again_if_what_it_uses_has_changed_in_another_file(tmp_path):
     (tmp_path / "outer.py").write_text(OUTER)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

@@ -183,6 +183,7 @@ def test_a_dataset_in_a_store_reads_as_the_local_one(server, built, tiny_dataset
     )
 
 
+@pytest.mark.nightly
 def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys):
     """Training, evaluation and report in the store give the same results as on disk."""
 
@@ -209,6 +210,7 @@ def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys)
     assert cli.main(["verify", str(built)]) == 0
 
 
+@pytest.mark.nightly
 def test_a_run_in_a_store_is_done_once(server, capsys):
     out = str(folder_of("run"))
     small = ["--set", "train.steps=5", "--set", 'evaluate.policies=["tetris", "random"]']
