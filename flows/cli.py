@@ -26,7 +26,6 @@ from hindcast.flows.runners import asks_for_runner, refuse_direct
 from hindcast.flows.surroundings import (
     check_memory,
     check_names,
-    check_system,
     choose_kernels,
     open_streams,
 )
@@ -44,7 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_streams()
     try:
         with _terminable():
-            check_system()
             check_names(argv)
             return _run(argv)
     except InputError as error:
