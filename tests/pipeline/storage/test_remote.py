@@ -35,6 +35,7 @@ from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.registry import behaviours
 from tests.conftest import TINY
+from tests.representatives import nightly_but
 
 pytestmark = pytest.mark.slow
 
@@ -286,7 +287,7 @@ class Stopping:
             any_path.store().put_file(os.fspath(local), any_path.path)
 
 
-@pytest.mark.parametrize("after", [3, 9, 14])
+@pytest.mark.parametrize("after", nightly_but({9}, [3, 9, 14]))
 def test_a_server_that_goes_away_in_the_middle(
     server, after, tiny_recipe, tiny_dataset, monkeypatch
 ):
