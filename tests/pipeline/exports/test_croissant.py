@@ -110,6 +110,7 @@ def test_every_file_has_its_own_object(short):
         assert file["encodingFormat"] == "application/x-parquet"
 
 
+@pytest.mark.slow
 def test_every_column_is_described(short):
     metadata = croissant(short.dataset.manifest)
     sets = {r["name"]: r for r in metadata["recordSet"]}
