@@ -236,10 +236,8 @@ def _folder(place: str) -> Iterator[Finding]:
 def _writable(folder: Path) -> str | None:
     """Return why no file can be written below a folder, None if it can."""
     if is_remote(folder):
-        from hindcast.pipeline.storage.remote import check_writable
-
         try:
-            check_writable(folder, ".hindcast-doctor")
+            folder.check_writable(".hindcast-doctor")
         except HindcastError as error:
             return str(error)
         return None

@@ -14,11 +14,14 @@ when a URL names its store.
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 from urllib.parse import unquote
 
 from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.storage.extras import require
+
+if TYPE_CHECKING:
+    from hindcast.pipeline.storage.remote import RemotePath
 
 # The package of each scheme's client.
 SCHEMES: Final[Mapping[str, str | None]] = {
@@ -59,7 +62,7 @@ def location(text: Any) -> Path:
     return cast("Path", RemotePath.at(text))
 
 
-def is_remote(path: Path) -> bool:
+def is_remote(path: Path) -> "TypeGuard[RemotePath]":
     """Return whether `location` made this path from the URL of a store."""
     return not isinstance(path, PurePath)
 
