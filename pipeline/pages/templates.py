@@ -9,16 +9,20 @@ is one space elsewhere.
 """
 
 import html
-import json
 import re
-import textwrap
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.pipeline.errors import printable
+from hindcast.pipeline.pages.markdown import cell, plain_text, quoted, wrapped
 from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.numbers import count_of, write_estimate, write_number
+from hindcast.pipeline.statistics.numbers import (
+    count_of,
+    write_estimate,
+    write_interval,
+    write_number,
+)
 
 if TYPE_CHECKING:
     import jinja2
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 _HERE: Final = Path(__file__).parent
 STYLE: Final = _HERE / "page.css"  # of all HTML pages, with the light scheme first
 _HTML: Final = ".html.jinja"
-_WIDTH: Final = 98  # characters of a wrapped line
 
 # Lines that begin or end with a tag, a block, or an expression that is alone on its lines.
 _BEGINS: Final = re.compile(r"<|\{[%#]|\{\{((?!\}\}).)*(\}\}$|$)")
@@ -62,8 +65,10 @@ def _environment(folder: Path) -> "jinja2.Environment":
     )
     environment.filters.update(
         cell=cell, count_of=count_of, estimate=_estimate, number=write_number,
-        printable=printable, quoted=quoted, repr=repr, wrapped=wrapped, written=format,
+        plain=plain_text, printable=printable, quoted=quoted, repr=repr, wrapped=wrapped,
+        written=format,
     )  # fmt: skip
+    environment.globals.update(interval=write_interval)
     return environment
 
 
@@ -77,28 +82,6 @@ def on_one_line(source: str) -> str:
     parts = _NO_TEXT.split(found)  # text, tag or code, text, ...
     parts[::2] = [html.escape(html.unescape(text)) for text in parts[::2]]
     return "".join(parts)
-
-
-def wrapped(text: str, indent: str = "") -> str:
-    """Return a paragraph in lines of at most 98 characters; a newline at its end is kept.
-
-    Lines after the first begin with `indent`.
-    """
-    lines = textwrap.wrap(
-        re.sub(r"\n *", " ", text.strip("\n")), _WIDTH, subsequent_indent=indent,
-        break_on_hyphens=False, break_long_words=False,
-    )  # fmt: skip
-    return "\n".join(lines) + "\n" * text.endswith("\n")
-
-
-def quoted(text: str) -> str:
-    """Return text as a YAML string in one line; JSON's strings are YAML strings."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-def cell(text: str) -> str:
-    """Return text that cannot end a cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _estimate(interval: Interval, decimals: int) -> str:

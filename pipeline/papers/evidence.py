@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
+from hindcast.pipeline.pages.markdown import plain_text, text_table
 from hindcast.pipeline.pages.tables import Cell, Row, Table
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.papers.page import claims_markdown, setting_of
