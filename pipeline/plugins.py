@@ -3,16 +3,20 @@
     EXPORTS: Final = Registry("exports", {"csv": Export(...), ...})      comes with Hindcast
     EXPORTS.register("mine", Export(...))                                added by a plug-in
 
-A plug-in is a Python module that calls `register` when it is imported. A registry imports plug-ins
-only to look up an unknown name or to list all names. It finds them in two places:
+A registry asks plug-ins only to look up an unknown name or to list all names. It finds them in two
+places:
 
 1. the environment variable HINDCAST_PLUGINS: names of modules or paths of .py files, separated by
-   commas;
+   commas, which call `register` when they are imported;
 2. the entry points of installed packages. In the group `hindcast.exports`, for example, the name of
-   an entry point is the name of the export and its value is the module that registers the export:
+   an entry point is the name of the export and its value is the export, or a module that registers
+   it:
 
     [project.entry-points."hindcast.exports"]
-    mine = "my_package.my_export"
+    mine = "my_package:MY_EXPORT"
+
+Hindcast's own distribution has entry points too: those of the papers. A copy of the package may
+lack the folder of the papers, and has none of their names then.
 
 The user can also name a single object, such as a policy of their own, by a reference: `module:name`
 or `path/to/file.py:name`, see `source_of` and `load`.
@@ -84,10 +88,12 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(list(iter(self)))
 
     def _load(self, entry: "EntryPoint") -> None:
-        """Import the module of an entry point, which must register the name of that point."""
+        """Import the thing of an entry point, or the module that registers it."""
         of = f"entry point {entry.name} = {entry.value!r} of {self._group}"
         with _IMPORTING:
-            _or_input_error(entry.load, of)
+            thing = _or_input_error(entry.load, of)
+            if entry.attr:
+                self._known.setdefault(entry.name, thing)
         if entry.name not in self._known:
             raise InputError(f"{of}: the module does not register {entry.name!r}")
 
@@ -97,7 +103,15 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
     """Return the entry points of a group by name, without importing any of them."""
     from importlib import metadata
 
-    return {entry.name: entry for entry in metadata.entry_points(group=group)}
+    found = metadata.entry_points(group=group)
+    return {entry.name: entry for entry in found if not _is_left_out(entry)}
+
+
+def _is_left_out(entry: "EntryPoint") -> bool:
+    """Return whether an entry point names a module of Hindcast that this copy does not have."""
+    package, *names = entry.module.split(".")
+    path = Path(__file__).parents[1].joinpath(*names)
+    return package == "hindcast" and not (path.is_dir() or path.with_suffix(".py").is_file())
 
 
 def _import_plugins() -> None:
