@@ -153,7 +153,7 @@ def _choices(request: Request) -> dict[str, Any]:
 
 def _calibration(request: Request) -> dict[str, Any]:
     """Return the calibration table of a scenario, beside the paper's numbers."""
-    from hindcast.pipeline.inspection.list import aligned
+    from hindcast.pipeline.inspection.columns import aligned
     from hindcast.policies.heuristics import heuristics
 
     module = importlib.import_module(CALIBRATIONS[request.table])
