@@ -25,7 +25,7 @@ FLOORS = (
     ("pipeline.errors",),
     ("pipeline.notes", "pipeline.plugins", "pipeline.settings"),
     ("pipeline.statistics", "pipeline.storage"),
-    ("pipeline.workloads",),
+    ("pipeline.workloads", "pipeline.pages"),
     ("pipeline.traces", "pipeline.simulation"),
     ("pipeline.scenarios",),
     ("pipeline.recipes",),
