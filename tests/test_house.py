@@ -55,7 +55,7 @@ FLOORS = (
 # The same within flows. The longest name counts: `flows.commands` is what its __init__.py has.
 FLOORS_OF_FLOWS = (
     ("flows.commands", "flows.progress"),
-    ("flows.parser", "flows.units", "flows.engine"),
+    ("flows.parser", "flows.units", "flows.engine", "flows.calibrations", "flows.protocols"),
     ("flows.runners", "flows.status", "flows.diagnosis"),
     ("flows.runs",),  # runs of one command: seeds, sweep, ledger
     (
