@@ -89,6 +89,11 @@ class Registry(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
+    def installed(self) -> Iterator[tuple[str, T]]:
+        """Yield what is known or in installed packages, without the modules of HINDCAST_PLUGINS."""
+        for name in dict.fromkeys([*self._known, *_entry_points(self._group)]):
+            yield name, self[name]
+
     def _load(self, entry: "EntryPoint") -> None:
         """Import the thing of an entry point, or the module that registers it."""
         of = f"entry point {entry.name} = {entry.value!r} of {self._group}"

@@ -28,9 +28,9 @@ from hindcast.flows.papers.rlscheduler.published_tables import (
     UTILISATION,
     printed,
 )
+from hindcast.flows.papers.rlscheduler.scenario import SCENARIO
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
-from hindcast.pipeline.scenarios.rlscheduler import SCENARIO
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import run_episode
 

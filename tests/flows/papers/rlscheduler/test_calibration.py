@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from hindcast.flows.papers.rlscheduler.calibration import LEFT_OUT, calibrate, table_starts
+from hindcast.flows.papers.rlscheduler.logs import LOGS
 from hindcast.flows.papers.rlscheduler.published_tables import POLICIES, SETTINGS
+from hindcast.flows.papers.rlscheduler.scenario.heuristics import HEURISTICS
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import load_recipe
-from hindcast.pipeline.traces.rlscheduler import LOGS
-from hindcast.policies.heuristics.rlscheduler import HEURISTICS
 from tests.conftest import require_traces
 
 

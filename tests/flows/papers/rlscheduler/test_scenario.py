@@ -10,23 +10,25 @@ import numpy as np
 import polars as pl
 import pytest
 
+from hindcast.flows.papers.rlscheduler.logs import LOGS, read
+from hindcast.flows.papers.rlscheduler.scenario import features
+from hindcast.flows.papers.rlscheduler.scenario import layout as m
+from hindcast.flows.papers.rlscheduler.scenario.config import RLSchedulerConfig
+from hindcast.flows.papers.rlscheduler.scenario.features import CANDIDATES, ROW
+from hindcast.flows.papers.rlscheduler.scenario.heuristics import HEURISTICS
+from hindcast.flows.papers.rlscheduler.scenario.instances import lay_out, read_log
+from hindcast.flows.papers.rlscheduler.scenario.rules import NAMES, play
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.scenarios.rlscheduler import layout as m
-from hindcast.pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
-from hindcast.pipeline.scenarios.rlscheduler.features import CANDIDATES, ROW
-from hindcast.pipeline.scenarios.rlscheduler.instances import lay_out, read_log
-from hindcast.pipeline.scenarios.rlscheduler.rules import NAMES, play
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.testing import check_scenario
-from hindcast.pipeline.traces.rlscheduler import LOGS, read
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
-from hindcast.policies.heuristics.rlscheduler import HEURISTICS
 from tests.conftest import require_traces
-from tests.pipeline.scenarios.rlscheduler import reference
+from tests.flows.papers.rlscheduler import reference
+from tests.pipeline.scenarios.test_columns import require_context, require_places, spec_of
 
 SCENARIO = load_scenario("rlscheduler")
 GOLDEN = Path(__file__).with_name("golden.csv")
@@ -266,3 +268,10 @@ def test_windows_beyond_the_listed_starts_do_not_exist():
     later = load_recipe("queue-rlscheduler", ["config.starts=[7,9]", 'split={test="5..9"}'])
     with pytest.raises(RecipeError, match=r"config\.starts lists 2 windows, but split test begins"):
         later.windows("test")
+
+
+@pytest.mark.parametrize("observation", ["all", "published"])
+def test_constants_of_compiled_code_are_the_columns_of_the_spec(observation):
+    settings = {"observation": observation}
+    require_places(spec_of("rlscheduler", settings), features)
+    require_context(spec_of("rlscheduler", settings), features)

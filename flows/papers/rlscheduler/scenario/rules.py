@@ -20,8 +20,8 @@ from typing import Final
 
 from numba import types
 
-from hindcast.pipeline.scenarios.rlscheduler import layout as m
-from hindcast.pipeline.scenarios.rlscheduler.dynamics import commit
+from hindcast.flows.papers.rlscheduler.scenario import layout as m
+from hindcast.flows.papers.rlscheduler.scenario.dynamics import commit
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 

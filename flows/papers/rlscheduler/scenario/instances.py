@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from hindcast.flows.papers.rlscheduler.scenario import layout as m
+from hindcast.flows.papers.rlscheduler.scenario.features import ROOM
 from hindcast.pipeline.errors import InputError, did_you_mean
-from hindcast.pipeline.scenarios.rlscheduler import layout as m
-from hindcast.pipeline.scenarios.rlscheduler.features import ROOM
 from hindcast.pipeline.simulation.scenario import make_memory
 from hindcast.pipeline.workloads.schema import Workload
 

@@ -14,7 +14,7 @@ The program sorts its list of waiting jobs by the scores at every decision, by s
 backfills, and always stably. Where job numbers and submissions have the same order, which the
 reader requires, two things remain of these sorts. Equal scores are in order of arrival, so the list
 is kept in that order and a rule takes the first of the best. And jobs of one second are backfilled
-in the order that the last rule gave them (hindcast.pipeline.scenarios.rlscheduler.rules).
+in the order that the last rule gave them (hindcast.flows.papers.rlscheduler.scenario.rules).
 
 Running jobs that end in the same second are released one by one, with backfilling between. Their
 order is that of their requested ends when a start was last estimated, then that of their starts.
@@ -22,8 +22,8 @@ order is that of their requested ends when a start was last estimated, then that
 
 from numba import types
 
-from hindcast.pipeline.scenarios.rlscheduler import layout as m
-from hindcast.pipeline.scenarios.rlscheduler.features import OUT, TERM
+from hindcast.flows.papers.rlscheduler.scenario import layout as m
+from hindcast.flows.papers.rlscheduler.scenario.features import OUT, TERM
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 

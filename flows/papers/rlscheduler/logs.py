@@ -28,6 +28,7 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces import TraceFormat
 from hindcast.pipeline.traces.field_checks import number, number_fault
 from hindcast.pipeline.traces.first_look import head_lines, source_file
 from hindcast.pipeline.traces.swf import scan_fields
@@ -198,3 +199,25 @@ def _processors(path: Path) -> int:
             "or `; MaxNodes: N` with a whole number of at least 1"
         )
     return sizes["MaxProcs"] or sizes["MaxNodes"]
+
+
+TRACE_FORMAT: Final = TraceFormat(
+    name=FORMAT,
+    description="the four SWF logs of the RLScheduler paper, as its program reads them",
+    path=(
+        "a folder with any of lublin_256.swf, lublin_256_new2.swf, SDSC-SP2-1998-4.2-cln.swf "
+        "and HPC2N-2002-2.2-cln.swf, or one of them; .swf.gz is read too"
+    ),
+    source=(
+        "the Parallel Workloads Archive, www.cs.huji.ac.il/labs/parallel/workload; the two "
+        "lublin_256 logs, output of its Lublin-Feitelson model, from "
+        "github.com/DIR-LAB/deep-batch-scheduler"
+    ),
+    terms="name the archive, and whom the logs' `; Acknowledge:` lines name",
+    citation=(
+        "Feitelson, Tsafrir & Krakov, Experience with using the Parallel Workloads Archive, "
+        "JPDC 2014; Zhang et al., RLScheduler, SC 2020"
+    ),
+    read=read,
+    files=raw_files,
+)

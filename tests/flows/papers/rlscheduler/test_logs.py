@@ -2,10 +2,10 @@
 
 import pytest
 
+from hindcast.flows.papers.rlscheduler.logs import read
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.rlscheduler import read
 
 HEADER = "; Version: 2.2\n; MaxNodes: 64\n"
 

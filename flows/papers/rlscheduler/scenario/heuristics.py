@@ -17,9 +17,9 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.scenarios.rlscheduler import layout as m
-from hindcast.pipeline.scenarios.rlscheduler.features import ROW
-from hindcast.pipeline.scenarios.rlscheduler.rules import NAMES, key, play
+from hindcast.flows.papers.rlscheduler.scenario import layout as m
+from hindcast.flows.papers.rlscheduler.scenario.features import ROW
+from hindcast.flows.papers.rlscheduler.scenario.rules import NAMES, key, play
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import begin_episode
 from hindcast.pipeline.simulation.kernel import SCORE, Compiled, compiled

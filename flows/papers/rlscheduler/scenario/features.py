@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.scenarios.rlscheduler.config import RLSchedulerConfig
+from hindcast.flows.papers.rlscheduler.scenario.config import RLSchedulerConfig
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("bounded_slowdown", "wait")

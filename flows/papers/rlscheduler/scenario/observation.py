@@ -3,8 +3,8 @@
 import numpy as np
 from numba import types
 
-from hindcast.pipeline.scenarios.rlscheduler import layout as m
-from hindcast.pipeline.scenarios.rlscheduler.features import LONGEST_WAIT_S, MOMENT, ROOM, ROW
+from hindcast.flows.papers.rlscheduler.scenario import layout as m
+from hindcast.flows.papers.rlscheduler.scenario.features import LONGEST_WAIT_S, MOMENT, ROOM, ROW
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 
 

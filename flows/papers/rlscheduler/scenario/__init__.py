@@ -4,7 +4,7 @@ Parallel jobs of a log run on one machine of identical processors. A window is a
 consecutive jobs; the machine is empty when the first one arrives, and no job arrives after the last
 one. A decision chooses any waiting job. If it fits it starts; otherwise events pass until it does,
 and with `backfill` other jobs may start meanwhile
-(hindcast.pipeline.scenarios.rlscheduler.dynamics).
+(hindcast.flows.papers.rlscheduler.scenario.dynamics).
 
     bounded_slowdown   r = -sum of max(1, (wait + run) / max(run, 10 s)) / N over the jobs that
                        start between two decisions, N jobs in the window
@@ -24,15 +24,18 @@ from typing import Final
 
 import numpy as np
 
+from hindcast.flows.papers.rlscheduler.scenario import dynamics as kernel
+from hindcast.flows.papers.rlscheduler.scenario import layout as m
+from hindcast.flows.papers.rlscheduler.scenario.config import RLSchedulerConfig, check_config
+from hindcast.flows.papers.rlscheduler.scenario.features import OBJECTIVES, spec
+from hindcast.flows.papers.rlscheduler.scenario.heuristics import HEURISTICS
+from hindcast.flows.papers.rlscheduler.scenario.instances import lay_out, read_log
+from hindcast.flows.papers.rlscheduler.scenario.observation import observe
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.scenarios.rlscheduler import dynamics as kernel
-from hindcast.pipeline.scenarios.rlscheduler import layout as m
-from hindcast.pipeline.scenarios.rlscheduler.config import RLSchedulerConfig, check_config
-from hindcast.pipeline.scenarios.rlscheduler.features import OBJECTIVES, spec
-from hindcast.pipeline.scenarios.rlscheduler.instances import lay_out, read_log
-from hindcast.pipeline.scenarios.rlscheduler.observation import observe
 from hindcast.pipeline.simulation.scenario import Instance, Scenario, require_room
 from hindcast.pipeline.workloads.schema import Workload
+
+__all__ = ["HEURISTICS", "SCENARIO"]
 
 
 def windows(config: RLSchedulerConfig, workload: Workload) -> int:
