@@ -46,7 +46,7 @@ from hindcast.pipeline.storage.files import (
 from hindcast.pipeline.storage.guards import require_file
 from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 from hindcast.pipeline.storage.versions import package_versions, version
-from hindcast.policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
+from hindcast.policies.networks import ARCHITECTURES, AnyNetwork, acting
 from hindcast.policies.networks.features import FeatureMap
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import (
@@ -273,8 +273,9 @@ def _read_any(
 ) -> AnyNetwork:
     """Return the network of a description, a candidate scorer or one of ARCHITECTURES."""
     value, constants = description["network"], description["normalisation"]
-    if isinstance(value, dict) and value.get("kind") in ARCHITECTURES:
-        form = load_architecture(value["kind"])
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind != "mlp" and kind in ARCHITECTURES:  # the first asks nobody
+        form = ARCHITECTURES[kind]
         plain = form.network(read_settings(form.settings, value, where), context, candidates)
     else:
         settings = _read_scorer_settings(value, where)

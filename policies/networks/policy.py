@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import DatasetError, HindcastError
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.players import EpisodeRunner
-from hindcast.pipeline.simulation.policy import Reading
+from hindcast.pipeline.simulation.policy import Heuristic, Reading
 from hindcast.pipeline.simulation.rollout import Episode, GreedyEpisode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Feature, Spec
@@ -101,6 +101,11 @@ class LearnedPolicy:
                 f"setting has {pixels}; use the settings it was trained with"
             )
         self._checked = spec
+
+    def led_by(self, rule: Heuristic) -> "LearnedPolicy | None":
+        """Return the policy in which a rule makes a part of the choice; None if there is none."""
+        del rule
+        return None
 
     def episode_runner(
         self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float

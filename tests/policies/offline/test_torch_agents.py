@@ -16,10 +16,11 @@ from hindcast.policies.offline.actor_critic.advantage_weighting import standardi
 from hindcast.policies.offline.cloning.return_conditioned import conditioned, fold, insert
 from hindcast.policies.offline.fit import train_agent
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
+from tests.representatives import nightly_but
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}
 FAST = {"learning_rate": 1e-2, "network": SMALL}
-VALUES = ["awac", "bcq", "cdqac", "crr", "discrete_sac_cql", "iql"]
+VALUES = nightly_but({"iql"}, ["awac", "bcq", "cdqac", "crr", "discrete_sac_cql", "iql"])
 FIRST = np.array([[0, 1.0, 0, 20.0], [1, 0.0, 1, 20.0]])
 MOMENT, BOTH = np.array([[0.0, 20.0]]), np.array([0, 2])
 
