@@ -32,7 +32,7 @@ FLOORS = (
     ("pipeline.dataset",),
     ("pipeline.documents",),
     ("pipeline.building",),
-    ("pipeline.history", "pipeline.evaluation"),
+    ("pipeline.evaluation",),
     (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
         "pipeline.estimators", "pipeline.gymnasium_env",

@@ -9,10 +9,10 @@ from hindcast.pipeline.documents.card.header import licence_of
 from hindcast.pipeline.errors import printable
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.toml import recipe_toml
+from hindcast.pipeline.recipes.workload_source import ELSEWHERE
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.traces import FORMATS
 
-_ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of decisions that were not simulated
 _SIMULATED: Final = (
     (
         "Decisions were taken in a simulator, not in a production cluster. Do not read returns or "
@@ -74,7 +74,7 @@ def terms(manifest: mf.Manifest) -> list[str]:
 
 def limits(manifest: mf.Manifest) -> list[str]:
     """Return limits of the data that a reader could overlook."""
-    recorded = manifest.provenance.get("recorded") == _ELSEWHERE
+    recorded = manifest.provenance.get("recorded") == ELSEWHERE
     lines = [] if recorded else [f"- {text}" for text in _SIMULATED]
     cut, episodes = manifest.counts["truncated_episodes"], manifest.counts["episodes"]
     if cut:
@@ -94,7 +94,7 @@ def limits(manifest: mf.Manifest) -> list[str]:
 def rebuild(manifest: mf.Manifest) -> list[str]:
     """Return the recipe, the versions and the command that build the dataset again."""
     versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
-    recorded = manifest.provenance.get("recorded") == _ELSEWHERE
+    recorded = manifest.provenance.get("recorded") == ELSEWHERE
     command = (
         f"hindcast ingest history {manifest.recipe.trace.path} --out {manifest.recipe.id}"
         if recorded
