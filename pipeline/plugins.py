@@ -34,6 +34,7 @@ import os
 import re
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ _DOTTED: Final = rf"{_WORD}(?:\.{_WORD})*"
 _REFERENCE: Final = re.compile(rf"(?P<place>{_DOTTED}|[^:]*[^/:]\.py):(?P<name>{_DOTTED})")
 _LABEL: Final = re.compile(rf"[\w.-]{{1,200}}:{_DOTTED}")
 VARIABLE: Final = "HINDCAST_PLUGINS"
+_ROOT: Final = Path(__file__).resolve().parents[1]  # the package `hindcast`
 _IMPORTING: Final = threading.RLock()  # lets one thread import a plug-in, the others wait
 
 
@@ -108,15 +110,23 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
     """Return the entry points of a group by name, without importing any of them."""
     from importlib import metadata
 
-    found = metadata.entry_points(group=group)
-    return {entry.name: entry for entry in found if not _is_left_out(entry)}
+    strangers: list[EntryPoint] = []
+    own: list[EntryPoint] = []
+    for entry in metadata.entry_points(group=group):
+        (own if entry.module.startswith("hindcast.") else strangers).append(entry)
+    if (project := _ROOT / "pyproject.toml").is_file():  # a checkout, installed when it was older
+        groups = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
+        own = [
+            metadata.EntryPoint(name=name, value=value, group=group)
+            for name, value in groups.get(group, {}).items()
+        ]
+    return {entry.name: entry for entry in [*filter(_is_here, own), *strangers]}
 
 
-def _is_left_out(entry: "EntryPoint") -> bool:
-    """Return whether an entry point names a module of Hindcast that this copy does not have."""
-    package, *names = entry.module.split(".")
-    path = Path(__file__).parents[1].joinpath(*names)
-    return package == "hindcast" and not (path.is_dir() or path.with_suffix(".py").is_file())
+def _is_here(entry: "EntryPoint") -> bool:
+    """Return whether this copy of Hindcast has the module of an entry point of its own."""
+    path = _ROOT.joinpath(*entry.module.split(".")[1:])
+    return path.is_dir() or path.with_suffix(".py").is_file()
 
 
 def _import_plugins() -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hindcast.flows.progress import progress
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.inspection.list import aligned
+from hindcast.pipeline.inspection.columns import aligned
 from hindcast.pipeline.recipes.workload_source import GENERATED
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import run_episode

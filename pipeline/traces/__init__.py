@@ -53,7 +53,7 @@ class TraceFormat:
     notes: Callable[[Path], tuple[str, ...]] | None = None
 
     def reading(self, path: Path, settings: Any = None) -> tuple[Workload, pl.DataFrame]:
-        """Return what `read` makes of a path, with `settings` if they are not None."""
+        """Read a path: return its workload and bad rows. `settings` None are the defaults."""
         assert self.read is not None
         return self.read(path) if settings is None else self.read(path, settings)
 

@@ -18,6 +18,7 @@ from hindcast.policies.networks.forward import PLACES, Form, NetworkArrays, scor
 from hindcast.policies.networks.rules import find_rules, rule_columns
 from hindcast.policies.networks.settings import (
     KINDS,
+    AttentionSettings,
     Network,
     NetworkSettings,
     Weights,
@@ -74,8 +75,8 @@ class LearnedPolicy:
         form = Form(
             tanh=settings.activation == "tanh",
             kind=PLACES if settings.places else KINDS[settings.kind],
-            heads=settings.heads,
-            norm=settings.norm,
+            heads=settings.heads if isinstance(settings, AttentionSettings) else 1,
+            norm=isinstance(settings, AttentionSettings) and settings.norm,
             seen=settings.image,
             ruled=network.rules.width,
             threshold=float(network.threshold),

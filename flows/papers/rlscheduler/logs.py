@@ -59,13 +59,13 @@ _WHOLE: Final = ("submit", "run", "allocated", "requested", "requested_time")
 
 def raw_files(path: Path) -> list[Path]:
     """Return the logs at a path, in the order of LOGS."""
-    return [file for _, file in _found(path)]
+    return [file for _, file in _log_files(path)]
 
 
-def _found(path: Path) -> Iterator[tuple[str, Path]]:
+def _log_files(path: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the file of every log at a path."""
-    for name, usual in LOGS.items():
-        for file_name in (usual, f"{usual}.gz"):
+    for name, log_name in LOGS.items():
+        for file_name in (log_name, f"{log_name}.gz"):
             file = path / file_name if path.is_dir() else path
             if file.name == file_name and file.is_file():
                 yield name, file
@@ -77,8 +77,8 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
 
     Raises TraceError if there is no log, or if a row is not one that the published program reads.
     """
-    found = list(_found(path))
-    if not found:
+    log_files = list(_log_files(path))
+    if not log_files:
         if not path.is_dir():
             head_lines(path, _EXPECTED)
         expected = ", ".join(LOGS.values())
@@ -86,13 +86,13 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
             f"{path}: this is none of the logs of RLScheduler; expected a folder with {expected} "
             "(or .gz), or one of these files"
         )
-    logs = [_log(name, file) for name, file in found]
+    logs = [_log(name, file) for name, file in log_files]
     tasks = pl.concat([rows for rows, _, _ in logs]).sort("submit_s", maintain_order=True)
     tasks = tasks.with_columns(job=pl.int_range(pl.len(), dtype=pl.Int64))
     machines = pl.DataFrame(
         [
             (i, name, float(processors), 1.0)
-            for i, ((name, _), (_, processors, _)) in enumerate(zip(found, logs, strict=True))
+            for i, ((name, _), (_, processors, _)) in enumerate(zip(log_files, logs, strict=True))
         ],
         schema=dict(MACHINE_COLUMNS),
         orient="row",
@@ -100,7 +100,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     left_out = sum(dropped for _, _, dropped in logs)
     provenance = Provenance(
         format=FORMAT,
-        files=tuple(source_file(file) for _, file in found),
+        files=tuple(source_file(file) for _, file in log_files),
         counts={
             "rows_read": tasks.height + left_out,
             "tasks": tasks.height,
@@ -127,9 +127,9 @@ def _log(name: str, path: Path) -> tuple[pl.DataFrame, int, int]:
         .with_columns(number(field).alias(field) for field in _READ)
         .collect()
     )
-    whole = pl.any_horizontal(pl.col(field) != pl.col(field).floor() for field in _WHOLE)
+    fractional = pl.any_horizontal(pl.col(field) != pl.col(field).floor() for field in _WHOLE)
     rows = rows.with_columns(
-        reason=pl.coalesce("reason", pl.when(whole).then(pl.lit("a number that is not whole")))
+        reason=pl.coalesce("reason", pl.when(fractional).then(pl.lit("a number that is not whole")))
     )
     bad = rows.filter(pl.col("reason").is_not_null())
     if bad.height:
@@ -191,8 +191,8 @@ def _processors(path: Path) -> int:
     sizes = {"MaxProcs": 0, "MaxNodes": 0}
     for line in head_lines(path, _EXPECTED):
         for key in sizes:
-            if found := re.match(rf"\s*;\s*{key}:\s*([0-9]{{1,9}})\s*$", line):
-                sizes[key] = int(found[1])
+            if match := re.match(rf"\s*;\s*{key}:\s*([0-9]{{1,9}})\s*$", line):
+                sizes[key] = int(match[1])
     if not any(sizes.values()):
         raise TraceError(
             f"{path}: no header line names the processors of the machine, expected `; MaxProcs: N` "

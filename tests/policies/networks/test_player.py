@@ -12,7 +12,7 @@ from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
 from hindcast.policies.networks import player
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.networks.settings import AttentionSettings, NetworkSettings
 from tests.policies.play import network_of, some_weights
 
 NETWORKS = {
@@ -20,7 +20,7 @@ NETWORKS = {
     "pairs": NetworkSettings(hidden=(3, 9, 6), activation="tanh", quadratic=False),
     "context": NetworkSettings(hidden=(8,), context=True),
     "deepsets": NetworkSettings(hidden=(8, 4), kind="deepsets"),
-    "attention": NetworkSettings(hidden=(8, 4), kind="attention", norm=True),
+    "attention": AttentionSettings(hidden=(8, 4), norm=True),
 }
 IMAGE = NetworkSettings(hidden=(8,), image=5, quadratic=False)
 
