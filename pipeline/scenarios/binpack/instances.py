@@ -66,8 +66,8 @@ def _check_fit(
     tasks: pl.DataFrame, window: int, cores: NDArray[np.float64], memory: NDArray[np.float64]
 ) -> None:
     """Raise InputError for the first task that fits on no machine."""
-    wanted = tasks.select("cores", "memory").to_numpy()
-    fits = (wanted[:, :1] <= cores) & (wanted[:, 1:] <= memory)
+    requests = tasks.select("cores", "memory").to_numpy()
+    fits = (requests[:, :1] <= cores) & (requests[:, 1:] <= memory)
     if not fits.any(axis=1).all():
         row = tasks.row(int(np.argmin(fits.any(axis=1))), named=True)
         raise InputError(
