@@ -1,7 +1,7 @@
 """Checks of a machine and an installation, for `hindcast doctor`.
 
-Each check returns findings: a fact that was measured, how it is judged, and how to mend it. A check
-changes nothing, except that it writes one small file into a folder and deletes the file again.
+Each check returns findings: a measured fact, its judgement, and a remedy. A check changes nothing,
+except that it writes one small file into a folder and deletes the file again.
 """
 
 import os
@@ -46,22 +46,22 @@ class Finding:
 def diagnose(folders: Sequence[str]) -> list[Finding]:
     """Return the findings of all checks; `folders` are the places where commands will write."""
     places = [*folders] or ["."]
-    found = [one for check in CHECKS.values() for one in check()]
-    return found + [one for place in places for one in _folder(place)]
+    findings = [finding for check in CHECKS.values() for finding in check()]
+    return findings + [finding for place in places for finding in _folder(place)]
 
 
 def _versions() -> Iterator[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
     yield Finding("hindcast", "ok", f"{version()} on Python {python}, {sys.platform}")
-    wrong = list(_unsatisfied())
-    found = package_versions(_SHOWN)
-    fact = ", ".join(f"{name} {number}" for name, number in found.items())
-    if not wrong:
+    faults = list(_unsatisfied())
+    versions = package_versions(_SHOWN)
+    fact = ", ".join(f"{name} {number}" for name, number in versions.items())
+    if not faults:
         yield Finding("libraries", "ok", fact)
         return
     yield Finding(
-        "libraries", "failure" if any("missing" in w for w in wrong) else "warning",
-        "; ".join(wrong), f"pip install --upgrade '{DISTRIBUTION}=={version()}'",
+        "libraries", "failure" if any("missing" in w for w in faults) else "warning",
+        "; ".join(faults), f"pip install --upgrade '{DISTRIBUTION}=={version()}'",
     )  # fmt: skip
 
 
@@ -98,9 +98,9 @@ def _memory() -> Iterator[Finding]:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = Path("/sys/fs/cgroup/memory.max")  # of a container
     text = limit.read_text(encoding="ascii").strip() if limit.is_file() else ""
-    most = min(total, int(text)) if text.isdigit() else total
-    fact = f"{most / _GIB:.1f} GiB{' (limit of the container)' if most < total else ''}"
-    if most >= _LEAST_MEMORY:
+    usable = min(total, int(text)) if text.isdigit() else total
+    fact = f"{usable / _GIB:.1f} GiB{' (limit of the container)' if usable < total else ''}"
+    if usable >= _LEAST_MEMORY:
         yield Finding("memory", "ok", fact)
     else:
         remedy = "use --workers 1 and smaller windows, or a machine with at least 2 GiB"
@@ -122,8 +122,8 @@ def _gpu() -> Iterator[Finding]:
 
 def _kernels() -> Iterator[Finding]:
     """Yield whether compiled simulators can be kept, since compiling them takes a minute."""
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    folder = Path(given) if given else Path(__file__).resolve().parents[1] / "pipeline"
+    setting = os.environ.get("NUMBA_CACHE_DIR")
+    folder = Path(setting) if setting else Path(__file__).resolve().parents[1] / "pipeline"
     if _writable(folder) is None:
         yield Finding("kernels", "ok", f"compiled simulators are kept in {folder}")
     else:
@@ -166,8 +166,8 @@ def _leases(url: str) -> Iterator[Finding]:
     """Check where a server keeps the leases of concurrency limits, if it tells."""
     from hindcast.flows.engine import server_settings
 
-    kept = server_settings(url).get("server", {}).get("concurrency", {}).get("lease_storage")
-    if kept == "prefect.server.concurrency.lease_storage.memory":
+    storage = server_settings(url).get("server", {}).get("concurrency", {}).get("lease_storage")
+    if storage == "prefect.server.concurrency.lease_storage.memory":
         fact = "the server keeps the places of concurrency limits in memory"
         remedy = (
             "start it with PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE="
@@ -175,33 +175,33 @@ def _leases(url: str) -> Iterator[Finding]:
             "when it is killed become free"
         )
         yield Finding("prefect leases", "warning", fact, remedy)
-    elif kept:
-        yield Finding("prefect leases", "ok", f"{kept.rpartition('.')[2]}")
+    elif storage:
+        yield Finding("prefect leases", "ok", f"{storage.rpartition('.')[2]}")
 
 
 def _extras() -> Iterator[Finding]:
-    """Yield which extras are installed; a command that needs another one says so."""
-    there: dict[str, list[bool]] = {}
+    """Yield the extras that are installed; commands that need another one report it themselves."""
+    modules_of: dict[str, list[bool]] = {}
     for module, extra in EXTRAS.items():
-        there.setdefault(extra, []).append(installed(module))
-    found = [extra for extra, modules in there.items() if all(modules)]
-    absent = [extra for extra in there if extra not in found]
+        modules_of.setdefault(extra, []).append(installed(module))
+    complete = [extra for extra, modules in modules_of.items() if all(modules)]
+    absent = [extra for extra in modules_of if extra not in complete]
     without = f"; not installed: {', '.join(absent)}" if absent else ""
-    yield Finding("extras", "ok", (", ".join(found) or "none") + without)
+    yield Finding("extras", "ok", (", ".join(complete) or "none") + without)
 
 
 def _traces() -> Iterator[Finding]:
     from hindcast.pipeline.recipes.loading import traces_folder
 
     folder = traces_folder()
-    given = os.environ.get("HINDCAST_TRACES")
+    is_set = os.environ.get("HINDCAST_TRACES")
     if folder.is_dir():
         names = sorted(p.name for p in folder.iterdir() if p.is_dir())
         yield Finding("traces", "ok", f"{folder}: {', '.join(names) or 'no folders'}")
     else:
         yield Finding(
-            "traces", "failure" if given else "warning",
-            f"HINDCAST_TRACES is {folder}, which is no folder" if given else
+            "traces", "failure" if is_set else "warning",
+            f"HINDCAST_TRACES is {folder}, which is no folder" if is_set else
             "HINDCAST_TRACES is not set; recipes of real traces cannot be built",
             "set HINDCAST_TRACES to the folder of raw traces; `hindcast traces` says where to get "
             "them",
@@ -234,7 +234,7 @@ def _folder(place: str) -> Iterator[Finding]:
 
 
 def _writable(folder: Path) -> str | None:
-    """Return why no file can be written below a folder, None if it can."""
+    """Return the reason that no file can be written below a folder, or None."""
     if is_remote(folder):
         from hindcast.pipeline.storage.remote import check_writable
 

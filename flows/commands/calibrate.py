@@ -77,10 +77,10 @@ def check(request: Request) -> None:
             f"calibrate: {request.table} needs {count} folders, not {len(request.folders)}"
         )
     for field in fields(request)[2:]:
-        flag, given = _FLAGS.get(field.name, f"--{field.name}"), getattr(request, field.name)
-        if field.name not in {*reads, "out"} and given != field.default:
+        flag, value = _FLAGS.get(field.name, f"--{field.name}"), getattr(request, field.name)
+        if field.name not in {*reads, "out"} and value != field.default:
             raise InputError(f"calibrate: {request.table} has no option {flag}")
-        if field.name == _NEEDED.get(request.table) and not given:
+        if field.name == _NEEDED.get(request.table) and not value:
             raise InputError(f"calibrate: {request.table} needs {flag}")
 
 
@@ -129,13 +129,13 @@ def _table(request: Request) -> dict[str, Any]:
     from hindcast.policies.papers.deepjs.fitness_correlation import compare, points
 
     windows = recipe.windows(request.split)
-    some = windows[:: -(-len(windows) // request.windows)]
+    sample = windows[:: -(-len(windows) // request.windows)]
     first, second = (load_policy(folder) for folder in folders)
     if request.table == "fitness-points":
         rng = np.random.default_rng(request.seed)
-        return rows_of(pl.DataFrame(points(first, second, recipe, some, _POINTS, rng)))
-    found = asdict(compare(first, second, recipe, some))
-    row = {k: None if v != v else v for k, v in found.items()} | {"windows": some}  # noqa: PLR0124
+        return rows_of(pl.DataFrame(points(first, second, recipe, sample, _POINTS, rng)))
+    comparison = asdict(compare(first, second, recipe, sample))
+    row = {k: None if v != v else v for k, v in comparison.items()} | {"windows": sample}  # noqa: PLR0124
     return {"lines": [f"{name:<12}{value}" for name, value in row.items()], "rows": [row]}
 
 
