@@ -78,13 +78,15 @@ def run(request: List | Show | Diff) -> dict[str, Any]:
 
 
 def _list(request: List) -> dict[str, Any]:
+    if any(getattr(request, name) for name in _NAMES):
+        titles, named = _names(request)
+        rows = [titles, *([_cell(name, row[name]) for name in titles] for row in named)]
+        right = (3,) if request.recipes else ()  # numbers of episodes
+        from hindcast.pipeline.inspection.columns import aligned
+
+        return {"lines": aligned(rows, right), "rows": named}
     from hindcast.pipeline.inspection import list as catalogue
 
-    if any(getattr(request, name) for name in _NAMES):
-        titles, entries_ = _names(request)
-        rows = [titles, *([_cell(name, row[name]) for name in titles] for row in entries_)]
-        right = (3,) if request.recipes else ()  # numbers of episodes
-        return {"lines": catalogue.aligned(rows, right), "rows": entries_}
     entries = list(catalogue.find([*map(location, request.folders)]))
     if not entries:
         searched = ", ".join(request.folders)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from hindcast.flows import parser as p
 from hindcast.flows import runners
 from hindcast.flows.commands import Call, Command, Shown, directly
-from hindcast.flows.papers import PAPERS, Setting, find
+from hindcast.flows.protocols import PROTOCOLS, Setting, find
 
 _ALL: Final = "all"
 _SEEDS: Final = {False: 5, True: 2}  # by whether the run is quick
@@ -17,7 +17,7 @@ _SEEDS: Final = {False: 5, True: 2}  # by whether the run is quick
 class Request:
     """Paper, size of the run, and the folder for everything that it writes."""
 
-    paper: p.Name = p.argument(f"{', '.join(PAPERS)}, or all", metavar="PAPER")
+    paper: p.Name = p.argument("a paper as listed above, or all", metavar="PAPER")
     out: p.Folder = p.option("folder; every paper has a folder in it", default="reproductions")
     quick: bool = p.option(
         "at most ten minutes per paper on two cores: fewer windows, iterations and seeds",
@@ -35,7 +35,7 @@ class Request:
 
     def names(self) -> tuple[str, ...]:
         """Return the papers that are reproduced."""
-        return tuple(PAPERS) if self.paper == _ALL else (self.paper,)
+        return tuple(PROTOCOLS) if self.paper == _ALL else (self.paper,)
 
     def setting(self) -> Setting:
         """Return the size of the run."""
@@ -67,6 +67,7 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"reproduce": Command(
     "hindcast reproduce deepjs --quick --out reproductions",
     Request,
+    lambda: f"Papers: {', '.join(PROTOCOLS)}.\n\n"
     "A full run is the protocol of the paper and takes hours; it can be interrupted and given\n"
     "again. Every number of its page names the command that made it.",
     recorded="always",

@@ -26,11 +26,12 @@ import pyarrow.compute as pc
 from hindcast.pipeline.building.part_writer import part_file
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.documents.card.coverage import row_groups
-from hindcast.pipeline.documents.card.header import config_lines, quoted, size_category
+from hindcast.pipeline.documents.card.header import config_lines, size_category
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._copying import card_of, copy_checked
 from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.pages.templates import quoted
 from hindcast.pipeline.storage.files import table_writer
 
 

@@ -31,7 +31,7 @@ from hindcast.pipeline.building.build import (
     write_episodes,
 )
 from hindcast.pipeline.building.part_writer import PartWriter
-from hindcast.pipeline.building.parts import BUILDING, DATA, PLAN
+from hindcast.pipeline.building.parts import DATA, PLAN
 from hindcast.pipeline.building.recorder import N_ELAPSED, Log
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
@@ -48,6 +48,7 @@ from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.storage.run_files import BUILDING
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload

@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, rlscheduler, slurm, swf, table
+from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, slurm, swf, table
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -107,26 +107,6 @@ FORMATS: Final = Registry("trace_formats", {
         read=swf.read,
         files=lambda path: (path,),
         notes=swf.clock_notes,
-    ),
-    "rlscheduler": TraceFormat(
-        name="rlscheduler",
-        description="the four SWF logs of the RLScheduler paper, as its program reads them",
-        path=(
-            "a folder with any of lublin_256.swf, lublin_256_new2.swf, SDSC-SP2-1998-4.2-cln.swf "
-            "and HPC2N-2002-2.2-cln.swf, or one of them; .swf.gz is read too"
-        ),
-        source=(
-            "the Parallel Workloads Archive, www.cs.huji.ac.il/labs/parallel/workload; the two "
-            "lublin_256 logs, output of its Lublin-Feitelson model, from "
-            "github.com/DIR-LAB/deep-batch-scheduler"
-        ),
-        terms="name the archive, and whom the logs' `; Acknowledge:` lines name",
-        citation=(
-            "Feitelson, Tsafrir & Krakov, Experience with using the Parallel Workloads Archive, "
-            "JPDC 2014; Zhang et al., RLScheduler, SC 2020"
-        ),
-        read=rlscheduler.read,
-        files=rlscheduler.raw_files,
     ),
     "slurm": TraceFormat(
         name="slurm",

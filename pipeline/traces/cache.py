@@ -14,6 +14,7 @@ A damaged entry is written again. Without a usable cache every command parses th
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -95,7 +96,7 @@ def _key(form: TraceFormat, path: Path, sources: Iterable[SourceFile], settings:
     files = [(f.name, f.bytes, f.sha256) for f in sources]
     first = None if path.is_dir() else path.name  # tables of one folder are sources of each other
     parts: dict[str, Any] = {
-        "format": form.name, "first": first, "files": files, "code": _code(),
+        "format": form.name, "first": first, "files": files, "code": _code(form),
     }  # fmt: skip
     if settings is not None:
         parts["settings"] = repr(settings)
@@ -103,10 +104,12 @@ def _key(form: TraceFormat, path: Path, sources: Iterable[SourceFile], settings:
 
 
 @cache
-def _code() -> str:
-    """Return the digest of the source of all readers and of the workload's tables."""
+def _code(form: TraceFormat) -> str:
+    """Return the digest of the source of the reader, of all others and of the workload's tables."""
     here = Path(__file__).parent
     files = [*sorted(here.glob("*.py")), *sorted((here.parent / "workloads").glob("*.py"))]
+    reader = getattr(sys.modules.get(form.read.__module__), "__file__", None)
+    files += [Path(reader)] if reader else []
     return sha256_text("\n".join(sha256_file(file) for file in files))
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from hindcast.pipeline.building.append import being_added
 from hindcast.pipeline.building.build import append_in_progress
-from hindcast.pipeline.building.parts import BUILDING, DATA, PLAN
+from hindcast.pipeline.building.parts import DATA, PLAN
 from hindcast.pipeline.building.shared_plan import NAME as SHARED
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.estimated import FOLDER as ESTIMATED
@@ -18,6 +18,7 @@ from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES
 from hindcast.pipeline.recipes.checkpoints import check_policies
 from hindcast.pipeline.recipes.workload_source import RECORDED as HISTORY
 from hindcast.pipeline.storage.files import LOCK, STATUS, is_partial, sha256_file
+from hindcast.pipeline.storage.run_files import BUILDING
 
 _OF_BUILD: Final = re.compile(r"part-[0-9]{5,}\.(json|parquet)")
 

@@ -65,23 +65,6 @@ ONLINE_AGENTS: Final = Registry[OnlineAgent]("online_agents", {
         "dqn_online", "hindcast.policies.online.dqn",
         "double DQN over a replay buffer of played decisions, as the offline double_dqn",
     ),
-    "score_ppo": OnlineAgent(
-        "score_ppo", "hindcast.policies.papers.osdec.agent",
-        "policy gradient on scores of all jobs of a slot, drawn at once (OSDEC, variants)",
-        scenarios=("deferrable",),
-        whole=True,
-    ),
-    "monte_carlo_value": OnlineAgent(
-        "monte_carlo_value", "hindcast.policies.papers.liu.agent",
-        "Monte-Carlo values, a replay buffer and exploration guided by a rule (Liu et al.)",
-        scenarios=("multicluster",),
-    ),
-    "price_evolution": OnlineAgent(
-        "price_evolution", "hindcast.policies.papers.prices.agent",
-        "CMA-ES on prices of a core in the coming slots, for an exact knapsack (ours)",
-        scenarios=("deferrable",),
-        whole=True,
-    ),
 })  # fmt: skip
 
 

@@ -24,7 +24,6 @@ from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, log_probabilities
 from hindcast.policies.offline.actor_critic.critics import chosen, follow, logged_value
 from hindcast.policies.offline.actor_critic.side_by_side_networks import (
-    check_mergeable,
     merge,
     side_by_side,
 )
@@ -50,7 +49,6 @@ class Config(ValueSettings):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    check_mergeable(config.network)
     weights_rng, rng, unit, network = begin(task, config)
     q = CandidateScorer(network, weights_rng)
     behaviour = CandidateScorer(network, weights_rng)

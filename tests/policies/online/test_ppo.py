@@ -248,10 +248,10 @@ def test_settings_that_make_no_agent_are_refused(settings, said, tiny_recipe, tm
     "settings",
     [
         {"values": False, "network": {"kind": "deepsets", "hidden": [6, 6]}},
-        {"decisions": 50, "network": {"kind": "attention", "context": True, "hidden": [8]}},
+        {"decisions": 50, "network": {"context": True, "hidden": [8]}},
         {"decay": True, "max_kl": 0.01, "entropy": 0.01, "discount_per": "second"},
     ],
-    ids=["deepsets", "attention", "decay"],
+    ids=["deepsets", "context", "decay"],
 )
 def test_any_candidate_scorer_can_be_trained(settings, tiny_recipe, tmp_path):
     """Scorers that see other candidates or the context train, too, to the same bytes."""
