@@ -225,8 +225,9 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
         done = ", ".join(map(str, answer["done"])) or "nothing"
         yield f"  done: {done} ({'the same' if answer['agrees'] else 'not the same'})"
     for choice in answer["decisions"]:
-        by = f", by {choice['by']} in place of {choice['policy_choice']}"
-        by = "" if choice["by"] == "policy" else by
+        by = ""
+        if choice["by"] != "policy":
+            by = f", by {choice['by']} in place of {choice['policy_choice']}"
         margin = "" if choice["margin"] is None else f", margin {_number(choice['margin'])}"
         yield (
             f"  {choice['action']} {choice['choice']}: score {_number(choice['score'])}{margin}, "
