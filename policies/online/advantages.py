@@ -69,7 +69,7 @@ def _baselines(
         for g in to_go:
             total[: len(g)] += g
         return [total[: len(g)] / len(to_go) for g in to_go]
-    all_times = np.concatenate(times)  # all at once: a search per pair was a tenth of an iteration
+    all_times = np.concatenate(times)  # one search for all pairs of trajectories, for speed
     total = np.zeros(len(all_times))
     for g, t in zip(to_go, times, strict=True):
         total += np.append(g, 0.0)[np.searchsorted(t, all_times, side="left")]
