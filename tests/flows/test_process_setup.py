@@ -41,7 +41,7 @@ def test_closed_streams_discard_what_is_written(closed):
 def test_a_file_does_not_take_the_place_of_a_closed_stream():
     """The next file that a command opens is not stdout."""
     script = (
-        "from hindcast.flows.surroundings import open_streams as o; o(); "
+        "from hindcast.flows.process_setup import open_streams as o; o(); "
         "print(open('/dev/null').fileno())"
     )
     done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} 2>&- <&-")
@@ -82,7 +82,7 @@ def test_too_little_memory_is_said_before_libraries_are_loaded():
 
 
 def test_portable_kernels_are_chosen_before_torch_is_loaded(monkeypatch):
-    from hindcast.flows.surroundings import choose_kernels
+    from hindcast.flows.process_setup import choose_kernels
     from hindcast.pipeline.errors import InputError
     from hindcast.pipeline.storage.provenance import PORTABLE, chosen_kernels, provenance
 
