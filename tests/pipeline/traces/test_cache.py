@@ -179,12 +179,12 @@ def test_the_command_clears_the_cache(folder, tmp_path, capsys):
 
 RECIPE = """
 id = "own-v1"
-scenario = "slots"
+scenario = "queue"
 [config]
-arrival = "trace"
-slots_per_resource = 10
-step_s = 60
-jobs_per_window = 5
+starts = [0, 5, 10, 15]
+jobs = 5
+follow = 0
+warm = false
 [trace]
 format = "{form}"
 path = "{path}"
