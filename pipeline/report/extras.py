@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hindcast.pipeline.dataset.manifest import read_manifest
-from hindcast.pipeline.inspection.list import size
+from hindcast.pipeline.inspection.columns import size
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
 from hindcast.pipeline.workloads.caveats import of_provenance
 from hindcast.pipeline.workloads.schema import read_provenance

@@ -14,7 +14,6 @@ from hindcast.pipeline.estimators import (
     estimate,
 )
 from hindcast.pipeline.estimators.doubly_robust import temporal_differences
-
 from tests.pipeline.estimators.conftest import CHOICES, HORIZON, STATES
 
 QUICK = Settings(resamples=50)
@@ -58,6 +57,7 @@ def test_expectation_over_all_trajectories_is_the_value(process, name):
     assert probability @ contributions == pytest.approx(process.value, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_paired_is_stays_unbiased(process):
     """Over all pairs of independent episodes of one window, the expectation is the value."""
     trajectories = process.trajectories()

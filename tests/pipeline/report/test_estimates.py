@@ -57,6 +57,7 @@ def test_without_truth_there_is_no_ranking(tmp_path):
     assert texts(part["estimates"])[0][1] == "n/a"
 
 
+@pytest.mark.slow
 def test_same_input_same_plot_and_outliers_stay_inside():
     row = {"policy": "p", "truth": 1.0, "value": 1e12, "low": None, "high": None, "warnings": []}
     rows = [row, {**row, "truth": 3.0, "value": 2.5, "low": 2.0, "high": 3.0}]
