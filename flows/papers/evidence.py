@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from hindcast.flows.papers.page import claims_markdown, setting_of
+from hindcast.flows.papers.results import Results
 from hindcast.pipeline.pages.markdown import plain_text, text_table
 from hindcast.pipeline.pages.tables import Cell, Row, Table
 from hindcast.pipeline.pages.templates import render
-from hindcast.flows.papers.page import claims_markdown, setting_of
-from hindcast.flows.papers.results import Results
 
 # Verdict -> which claims; the first that fits is a claim's.
 GROUPS: Final = {

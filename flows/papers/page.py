@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from hindcast.flows.papers.plots import file_name, panels
+from hindcast.flows.papers.results import Results
 from hindcast.pipeline.pages.markdown import plain_text, text_table
 from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table
 from hindcast.pipeline.pages.templates import render
-from hindcast.flows.papers.plots import file_name, panels
-from hindcast.flows.papers.results import Results
 from hindcast.pipeline.statistics.numbers import (
     decimals_for,
     name_with_unit,

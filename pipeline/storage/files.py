@@ -227,7 +227,7 @@ def _downloaded(above: Path, files: Iterable[Path], out: Path) -> Iterator[None]
     """Download the files that are below a folder of a store to `out`; errors name the store."""
     out.mkdir(exist_ok=True)
     for file in dict.fromkeys(files):
-        if file.is_relative_to(above) and ".." not in file.parts:
+        if is_remote(file) and file.is_relative_to(above) and ".." not in file.parts:
             copy = out / str(file.relative_to(above))
             with storage_errors(copy):
                 copy.parent.mkdir(parents=True, exist_ok=True)

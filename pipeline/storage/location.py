@@ -21,7 +21,15 @@ from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.storage.extras import require
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.storage.remote import RemotePath
+
+    class StoredPath(Path):
+        """What is told of hindcast.pipeline.storage.remote.RemotePath: it can be used as a Path."""
+
+        def upload(self, local: Path) -> None: ...  # noqa: D102
+        def download(self, local: Path) -> None: ...  # noqa: D102
+        def check_writable(self, probe: str) -> None: ...  # noqa: D102
+        def remove(self) -> None: ...  # noqa: D102
+
 
 # The package of each scheme's client.
 SCHEMES: Final[Mapping[str, str | None]] = {
@@ -62,7 +70,7 @@ def location(text: Any) -> Path:
     return cast("Path", RemotePath.at(text))
 
 
-def is_remote(path: Path) -> "TypeGuard[RemotePath]":
+def is_remote(path: Path) -> "TypeGuard[StoredPath]":
     """Return whether `location` made this path from the URL of a store."""
     return not isinstance(path, PurePath)
 
