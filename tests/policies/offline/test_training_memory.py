@@ -10,6 +10,7 @@ from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import decision_bytes
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.policies.offline import agent, training
+from tests.policies.trainings import train
 
 
 @pytest.mark.parametrize("transitions", [True, False])
@@ -28,6 +29,6 @@ def test_training_keeps_to_its_memory(tiny_dataset, tmp_path, monkeypatch):
     dataset = ds.open(tiny_dataset)
     each = decision_bytes(dataset.spec, agent("behaviour_cloning").candidates)
     monkeypatch.setattr(training, "MEMORY", 150 * each + 1)
-    training.train(tiny_dataset, "behaviour_cloning", steps=2, seed=0, out=tmp_path / "c")
+    train(tiny_dataset, "behaviour_cloning", steps=2, seed=0, out=tmp_path / "c")
     description = json.loads((tmp_path / "c" / "checkpoint.json").read_text())
     assert description["training"]["dataset"]["decisions"] == 150

@@ -11,7 +11,6 @@ from hindcast.pipeline.dataset.decisions import decision_bytes
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.policies.networks.settings import NetworkSettings
-from hindcast.policies.offline.fit import train_agent
 from hindcast.policies.offline.regression import advantage_cloning
 from hindcast.policies.offline.regression.advantage_regression import fit_maps
 from hindcast.policies.offline.regression.advantages import (
@@ -24,6 +23,7 @@ from hindcast.policies.offline.regression.advantages import (
 from hindcast.policies.training.episode_stream import Logs, log_of_dataset, log_of_decisions
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
+from tests.policies.trainings import train_agent
 
 PHI = NetworkSettings(quadratic=False)
 EXACT = AdvantageSettings(ridge=1e-9, discount=1.0)

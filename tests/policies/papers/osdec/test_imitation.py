@@ -17,7 +17,6 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.candidate_scorer import FILL
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
 from hindcast.policies.online.imitation import Imitation, distributions
-from hindcast.policies.online.training import train_online
 from hindcast.policies.papers.osdec.imitation import imitator, log_probabilities_of, representable
 from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
 from hindcast.policies.papers.osdec.torch_network import SlotNetwork
@@ -26,6 +25,7 @@ from hindcast.policies.training import losses as module
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')
 LOG = ("config.horizon=24", 'split.train="0..11"', 'split.validation="80..80"',

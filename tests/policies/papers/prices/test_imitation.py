@@ -16,7 +16,6 @@ from hindcast.pipeline.scenarios.deferrable.features import ROW
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
 from hindcast.policies.online.evolution import as_weights
 from hindcast.policies.online.imitation import Imitation, distributions
-from hindcast.policies.online.training import train_online
 from hindcast.policies.papers.prices import imitation as module
 from hindcast.policies.papers.prices.imitation import agreement_of, imitator, shared
 from hindcast.policies.papers.prices.network import PricesPolicy
@@ -24,6 +23,7 @@ from hindcast.policies.registry import behaviours
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 # More jobs than capacity, most of which can wait, so that their value decides.
 CROWDED = ("config.horizon=24", "config.duration_case=1", "config.core_case=2",

@@ -11,10 +11,10 @@ from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.networks.checkpoint import load_policy
-from hindcast.policies.offline.training import train
 from hindcast.policies.papers.thermal_report import choices as module
 from hindcast.policies.papers.thermal_report.choices import COLUMNS, QUANTITIES, choices, greedy
 from hindcast.policies.registry import behaviours
+from tests.policies.trainings import train
 
 SERVERS = 6
 DISTANCES = (0.0, 1.0, 2.0, math.sqrt(8), math.sqrt(10), math.sqrt(18))
