@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.dataset.decisions import Decisions, decision_bytes
+from hindcast.pipeline.dataset.decisions import Columns, Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.simulation.seeds import generator
@@ -140,14 +140,11 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     k = _largest(opened) if agent.whole else _CANDIDATES
 
     def sample(split: str, memory: int) -> tuple[Decisions, NDArray[np.float32]]:
-        images, rules = network.pixels > 0, network.rules
-        each = decision_bytes(
-            spec, k, transitions=False, images=images, probabilities=True, further=rules.width
-        )
+        further = network.rules.further(str(imitation.dataset))
+        columns = Columns(k, images=network.pixels > 0, more=("probabilities",), further=further)
         found = sample_decisions(
-            opened, split, generator(i.seed, f"imitate {split}"), k=k,
-            per_episode=_PER_EPISODE, limit=max(1, memory // each), images=images,
-            probabilities=True, further=rules.further(str(imitation.dataset)),
+            opened, split, generator(i.seed, f"imitate {split}"), columns,
+            per_episode=_PER_EPISODE, limit=max(1, memory // columns.bytes(spec)),
         )  # fmt: skip
         kept = of_behaviours(found.episodes, names)[found.episode] & (found.mask.sum(axis=1) > 1)
         decisions = found.take(np.flatnonzero(kept))

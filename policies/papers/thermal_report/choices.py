@@ -24,7 +24,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.decisions import Columns, Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.scenarios.thermal.features import ROW
@@ -54,7 +54,7 @@ def choices(dataset: Dataset, run: Path, split: str, rng: np.random.Generator) -
             f"{dataset.folder}: is a log of {dataset.recipe.scenario}, expected {SCENARIO}"
         )
     steps = _checkpoints(run)
-    drawn = sample_decisions(dataset, split, rng, k=len(POSITIONS), limit=SIZE * COUNT)
+    drawn = sample_decisions(dataset, split, rng, Columns(len(POSITIONS)), limit=SIZE * COUNT)
     count = len(drawn) // SIZE
     if not count:
         raise DatasetError(

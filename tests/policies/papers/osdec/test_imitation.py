@@ -8,7 +8,7 @@ import torch
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
-from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.decisions import Columns, Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -68,7 +68,11 @@ def imitated(fifo, tmp_path_factory):
 def whole_decisions(folder, split):
     dataset = ds.open(folder)
     found = sample_decisions(
-        dataset, split, np.random.default_rng(0), k=200, per_episode=60, probabilities=True
+        dataset,
+        split,
+        np.random.default_rng(0),
+        Columns(200, more=("probabilities",)),
+        per_episode=60,
     )
     return found.take(np.flatnonzero(found.mask.sum(axis=1) > 1)), dataset.spec
 

@@ -8,6 +8,7 @@ import pytest
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -59,9 +60,12 @@ def imitated(knapsack, tmp_path_factory):
 
 def whole_decisions(folder, split):
     found = sample_decisions(
-        ds.open(folder), split, np.random.default_rng(0), k=200, per_episode=100,
-        probabilities=True,
-    )  # fmt: skip
+        ds.open(folder),
+        split,
+        np.random.default_rng(0),
+        Columns(200, more=("probabilities",)),
+        per_episode=100,
+    )
     return found.take(np.flatnonzero(found.mask.sum(axis=1) > 1))
 
 

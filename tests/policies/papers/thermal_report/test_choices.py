@@ -8,6 +8,7 @@ import pytest
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.networks.checkpoint import load_policy
@@ -58,7 +59,7 @@ def test_means_are_those_of_the_greedy_choices(log, monkeypatch):
     dataset, run = log
     table = choices(dataset, run, "train", np.random.default_rng(0))
     drawn = module.sample_decisions(
-        dataset, "train", np.random.default_rng(1), k=SERVERS, limit=240
+        dataset, "train", np.random.default_rng(1), Columns(SERVERS), limit=240
     )
     chosen = greedy(load_policy(run / "checkpoints" / "step-000005"), drawn)
     assert drawn.mask[np.arange(240), chosen].all()
