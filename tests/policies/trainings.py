@@ -56,6 +56,7 @@ def train_decisions(
     validation: Any = None,
     logs: Any = None,
     device: str = "cpu",
+    checkpoint_every: int | None = None,
     resume: tuple[Path, str] | None = None,
     resume_s: float = INTERVAL_S,
     **callbacks: Any,
@@ -63,4 +64,5 @@ def train_decisions(
     """Train an agent with its Config on decisions in memory."""
     task = Task(decisions, spec, steps, seed, validation, find_device(device), logs)
     state = None if resume is None else ResumeFile(*resume, interval_s=resume_s)
-    return fit_decisions(agent, config, task, Callbacks(resume=state, **callbacks))
+    given = Callbacks(every=checkpoint_every, resume=state, **callbacks)
+    return fit_decisions(agent, config, task, given)

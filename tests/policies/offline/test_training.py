@@ -80,7 +80,6 @@ def test_an_unknown_setting_is_named_and_nothing_is_written(tiny_dataset, tmp_pa
 KILLED = """
 import sys
 from pathlib import Path
-from tests.policies.trainings import train
 train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sys.argv[2]),
       checkpoint_every=40, resume_s=0.0)
 """

@@ -25,6 +25,7 @@ def test_a_decision_takes_the_bytes_that_are_said(tiny_dataset, transitions):
     ).bytes(dataset.spec)
 
 
+@pytest.mark.slow
 def test_training_keeps_to_its_memory(tiny_dataset, tmp_path, monkeypatch):
     dataset = ds.open(tiny_dataset)
     each = Columns(agent("behaviour_cloning").candidates).bytes(dataset.spec)
