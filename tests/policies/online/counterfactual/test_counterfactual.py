@@ -17,7 +17,6 @@ from hindcast.policies.online.choices import join
 from hindcast.policies.online.counterfactual import Config, best_gain, follow, improve, learner
 from hindcast.policies.online.counterfactual.rollouts import Counterfactuals
 from hindcast.policies.online.problem import Sampling, make_scorer
-from hindcast.policies.online.training import train_online
 from tests.policies.online.test_gradients import flat, split_checkpoint_name
 from tests.policies.play import (
     CPU,
@@ -32,6 +31,7 @@ from tests.policies.play import (
     rewards,
     ways,
 )
+from tests.policies.trainings import train_online
 
 NETWORK = NetworkSettings(hidden=(16,), quadratic=False)
 
