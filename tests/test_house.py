@@ -71,7 +71,7 @@ FLOORS_OF_FLOWS = (
     ("flows.commands.run", "flows.commands.logs"),
     ("flows.runs.nightly", "flows.runs.reproduce"),
     ("flows.commands.nightly", "flows.commands.study", "flows.commands.reproduce"),
-    ("flows.artifacts", "flows.calls", "flows.completion", "flows.surroundings"),
+    ("flows.artifacts", "flows.calls", "flows.completion", "flows.process_setup"),
     ("flows.tasks",),
     ("flows.deployments", "flows.cli"),
     ("flows.papers",),

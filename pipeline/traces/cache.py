@@ -1,4 +1,4 @@
-"""Cache of parsed traces, so that no command parses a log again.
+"""Cache of parsed traces: a log is parsed once, not by every command.
 
     <cache>/traces/KEY/       a workload folder, see hindcast.pipeline.workloads.folder
 

@@ -13,7 +13,7 @@ from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.recipes.workload_source import check_trace
 from tests.conftest import TINY
 
-RECIPE = "slots-swf-kth-v1"
+RECIPE = "queue-kth-v1"
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ def drawn(size: int, rng: np.random.Generator) -> ChoiceSets:
     return ChoiceSets(sets.names, rows, offsets, np.array(chosen), sets.cluster, sets.place)
 
 
+@pytest.mark.slow
 def test_coefficients_of_a_known_logit_are_recovered():
     """Over 60 logs, 95 % intervals hold the true coefficients about as often as they say."""
     inside = np.zeros(4)

@@ -262,6 +262,7 @@ def test_unknown_keys_are_left_out_and_told(tmp_path):
     assert parse_history(value, "f").unknown_keys == ("STATE.DC.HUMIDITY",)
 
 
+@pytest.mark.slow
 def test_a_history_becomes_a_dataset(tmp_path):
     """The dataset opens, its decisions can be sampled, and verification detects a change."""
     path, out = tmp_path / "history.json", tmp_path / "set"
@@ -361,6 +362,7 @@ def test_parsing_leaves_the_value_alone(tmp_path):
     assert value == before
 
 
+@pytest.mark.slow
 def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
     """A history that is read from a URL and written to a URL gives the same dataset."""
     import fsspec
