@@ -191,9 +191,10 @@ def test_columns_are_aligned():
     assert aligned([("a", "1"), ("bbb", "22")], right=(1,)) == ["a     1", "bbb  22"]
 
 
-def test_names_of_agents_are_listed_without_a_simulator():
+@pytest.mark.parametrize("option", ["--agents", "--estimators"])
+def test_names_are_listed_without_a_simulator(option):
     code = (
-        "import sys; from hindcast.flows.cli import main; main(['list', '--agents']);"
+        f"import sys; from hindcast.flows.cli import main; main(['list', {option!r}]);"
         "print([m for m in ('numba', 'polars', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
