@@ -58,10 +58,10 @@ def check(request: Request) -> None:
             f"calibrate: {request.table} needs {count} folders, not {len(request.folders)}"
         )
     for field in fields(request)[2:]:
-        flag, given = _flag(field.name), getattr(request, field.name)
-        if field.name not in {*known.reads, "out"} and given != field.default:
+        flag, value = _flag(field.name), getattr(request, field.name)
+        if field.name not in {*known.reads, "out"} and value != field.default:
             raise InputError(f"calibrate: {request.table} has no option {flag}")
-        if field.name == known.needs and not given:
+        if field.name == known.needs and not value:
             raise InputError(f"calibrate: {request.table} needs {flag}")
 
 

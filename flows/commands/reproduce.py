@@ -21,12 +21,15 @@ class Request:
     out: p.Folder = p.option("folder; every paper has a folder in it", default="reproductions")
     quick: bool = p.option(
         "at most ten minutes per paper on two cores: fewer windows, iterations and seeds",
-        default=False)  # fmt: skip
+        default=False,
+    )
     seeds: p.Count | None = p.option(
-        "training seeds per agent (default 5, or 2 with --quick)", default=None)  # fmt: skip
+        "training seeds per agent (default 5, or 2 with --quick)", default=None
+    )
     workers: p.Workers = p.option(
         "stages that run side by side, each in a process; results do not depend on their number",
-        default=1)  # fmt: skip
+        default=1,
+    )
     runner: p.Runner = p.runner()
     address: str = p.address()
 

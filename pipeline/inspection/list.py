@@ -13,8 +13,8 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
 from hindcast.pipeline.inspection.columns import aligned, size
-from hindcast.pipeline.recipes.known import known_recipes
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.storage.files import read_json
 from hindcast.pipeline.storage.run_files import (
     BUILDING,

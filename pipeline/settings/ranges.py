@@ -74,12 +74,12 @@ def check_field(field: dataclasses.Field[Any], value: Any, where: str) -> None:
     expected = field.metadata.get(_RANGE)
     if expected is None:
         return
-    for name, each in _numbers(value, where):
-        if not _within(each, expected):
-            wide = isinstance(each, int) and abs(each) > LARGEST
+    for name, item in _numbers(value, where):
+        if not _within(item, expected):
+            over_64_bits = isinstance(item, int) and abs(item) > LARGEST
             raise RecipeError(
-                f"{name} is {shown(each)}, expected {range_of(field)}"
-                + (", a whole number of at most 64 bits" if wide else "")
+                f"{name} is {shown(item)}, expected {range_of(field)}"
+                + (", a whole number of at most 64 bits" if over_64_bits else "")
             )
 
 
@@ -129,9 +129,10 @@ def _within(value: float, expected: str) -> bool:
 def _limits(expected: str) -> tuple[tuple[Callable[[Any, Any], bool], int | float], ...]:
     """Return the comparisons of a range; raise ValueError for a text that is not one."""
     text = expected.removesuffix(_OR_INFINITE)
-    found = [(m[1], m[2].replace(",", "")) for m in _CLAUSE.finditer(text)]
-    if text != _ANY and (not found or re.sub(r"[ ,]", "", _CLAUSE.sub("", text))):
+    clauses = [(m[1], m[2].replace(",", "")) for m in _CLAUSE.finditer(text)]
+    if text != _ANY and (not clauses or re.sub(r"[ ,]", "", _CLAUSE.sub("", text))):
         raise ValueError(f"{expected!r} is not a range")
     return tuple(
-        (_COMPARE[word], int(of) if of.lstrip("-").isdigit() else float(of)) for word, of in found
+        (_COMPARE[word], int(bound) if bound.lstrip("-").isdigit() else float(bound))
+        for word, bound in clauses
     )

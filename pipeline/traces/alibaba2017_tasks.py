@@ -24,7 +24,7 @@ from hindcast.pipeline.traces.field_checks import (
     name_fault,
     number,
     number_fault,
-)  # fmt: skip
+)
 from hindcast.pipeline.traces.text_rows import Sifted, scan_rows, sift
 
 STATUSES: Final = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")

@@ -94,7 +94,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
 
 
 def raw_files(path: Path) -> tuple[Path, ...]:
-    """Return the files that `read` may read: the path, and what SQLite has not yet merged."""
+    """Return the files that `read` may read: the database and its write-ahead log."""
     return (path, path.with_name(f"{path.name}-wal"))
 
 

@@ -57,7 +57,7 @@ def moment(text: pl.Expr, zone: str = UTC, form: str | None = None) -> pl.Expr:
 
 
 def is_repeated(text: pl.Expr, zone: str) -> pl.Expr:
-    """Return whether a time is in the hour that clocks repeat, so that it has two meanings."""
+    """Return whether a time is ambiguous, in the hour that clocks repeat in autumn."""
     if zone == UTC:
         return pl.lit(value=False)
     local, offset_s = _local_and_offset(text)

@@ -29,7 +29,7 @@ class IngestResult:
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:
-        """Notes of the reader that limit what results on the workload can say."""
+        """Notes of the reader that limit the results on the workload."""
         return of_provenance(self.workload.provenance)
 
 

@@ -191,8 +191,9 @@ def _left_out(fields: Mapping[str, Field]) -> pl.Expr:
         never_ran |= (pl.col("allocated_cores") == 0) & (pl.col("duration").fill_null(0) == 0)
     zeros = [
         missing[name] | (pl.col(name) == 0)
-        for name in ("requested_cores", "allocated_cores") if name in fields
-    ]  # fmt: skip
+        for name in ("requested_cores", "allocated_cores")
+        if name in fields
+    ]
     return pl.coalesce(
         reason,
         pl.when(ended & never_ran).then(pl.lit(_NEVER_RAN)),
@@ -244,9 +245,10 @@ def _faults(fields: Mapping[str, Field], settings: JobLogSettings) -> list[pl.Ex
     faults.append(pl.when(without).then(pl.lit(_NO_CORES)))
     if settings.processors is not None:
         too_wide = pl.format(
-            "{} processors, but the cluster has {}", pl.col("cores").cast(pl.Int64, strict=False),
+            "{} processors, but the cluster has {}",
+            pl.col("cores").cast(pl.Int64, strict=False),
             pl.lit(settings.processors),
-        )  # fmt: skip
+        )
         faults.append(pl.when(pl.col("cores") > settings.processors).then(too_wide))
     return faults
 

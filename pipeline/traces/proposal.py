@@ -180,7 +180,7 @@ def _separator(table: Path) -> str:
 
 
 def _match(proposal: Proposal, labels: Iterable[str]) -> dict[str, str]:
-    """Choose columns by their names; return units that names end in, by what is read."""
+    """Choose columns by their names; return the units that names end in, by field."""
     bare = {label: _without_unit(label) for label in labels}
     ranks: dict[tuple[int, int], tuple[str, str]] = {}
     for name, usual in _USUAL.items():
@@ -362,8 +362,9 @@ def _states(proposal: Proposal, rows: pl.LazyFrame, table: Path) -> None:
     for value in values:
         match = re.match(r"[a-z_]*", value.lower().replace(" ", "_").replace("-", "_"))
         state = match[0] if match else ""
-        outcome = _SWF.get(value) if numeric else _WORDS.get(state) or _WORDS.get(
-            state.split("_")[0])  # fmt: skip
+        outcome = (
+            _SWF.get(value) if numeric else _WORDS.get(state) or _WORDS.get(state.split("_")[0])
+        )
         if outcome is None:
             proposal.unsure.append(
                 f"state: {value!r} is not known; its rows are quarantined unless [states] has it"

@@ -1,4 +1,4 @@
-"""Reader of the accounting log of Slurm: what `sacct -P` prints, or the same as a CSV file.
+"""Reader of the accounting log of Slurm: the output of `sacct -P`, or the same as a CSV file.
 
 The path is one file, plain or gzip-compressed, with a header. The command that gives the file:
 
@@ -279,8 +279,9 @@ def _fields(labels: Mapping[str, str], zone: str) -> dict[str, Field]:
 
 def _memory(labels: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str, Field]:
     """Return the field of the job's memory, if a column gives it."""
-    cores = pl.coalesce([fields[name].value for name in (
-        "requested_cores", "allocated_cores") if name in fields])  # fmt: skip
+    cores = pl.coalesce(
+        [fields[name].value for name in ("requested_cores", "allocated_cores") if name in fields]
+    )
     nodes = pl.col("reqnodes").cast(pl.Float64, strict=False) if "reqnodes" in labels else 1.0
     sources: dict[str, tuple[pl.Expr, pl.Expr]] = {}  # column -> text, value
     if "reqtres" in labels:

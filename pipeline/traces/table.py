@@ -132,9 +132,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     rows = _with_jobs(_scan(table, mapping, path), mapping)
     settings = JobLogSettings(mapping.processors, mapping.time_zone)
     sifted = sift_jobs(table, rows, _fields(mapping), _WHAT, settings)
-    return workload_of(
-        table, FORMAT, sifted, settings, rows_are_jobs=True, files=(path, table)
-    )  # fmt: skip
+    return workload_of(table, FORMAT, sifted, settings, rows_are_jobs=True, files=(path, table))
 
 
 def raw_files(path: Path) -> tuple[Path, ...]:
@@ -160,8 +158,9 @@ def read_mapping(path: Path) -> TableMapping:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise TraceError(f"{path}: {name} is {section!r}, expected a section [{name}]")
-    sections["states"] = {k: tuple(map(str, v)) if isinstance(v, list) else v
-                          for k, v in sections["states"].items()}  # fmt: skip
+    sections["states"] = {
+        k: tuple(map(str, v)) if isinstance(v, list) else v for k, v in sections["states"].items()
+    }
     mapping = TableMapping(**{**table, **sections})
     try:
         check_ranges(mapping)
@@ -343,9 +342,10 @@ def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
         state = pl.col("state").fill_null("").str.to_lowercase()
         outcome = looked_up(state, outcomes)
         reason = pl.format(
-            "{} is '{}', which [states] does not name", pl.lit(columns["state"]),
+            "{} is '{}', which [states] does not name",
+            pl.lit(columns["state"]),
             pl.col("state").fill_null("").str.slice(0, 40),
-        )  # fmt: skip
+        )
         fault = pl.when(outcome.is_null()).then(reason)
     return rows.with_columns(
         job_id=pl.col("job_id") if "job_id" in columns else pl.col("line").cast(pl.String),
@@ -369,7 +369,7 @@ def _fields(mapping: TableMapping) -> dict[str, Field]:
 
 
 def _value(name: str, mapping: TableMapping) -> tuple[pl.Expr, str]:
-    """Return the value of a mapped column, and what its text is expected to be."""
+    """Return the value of a mapped column, and a description of a readable text."""
     text, unit = pl.col(name), mapping.units.get(name)
     plain = text.cast(pl.Float64, strict=False)
     if name in TIMES:

@@ -58,7 +58,7 @@ class Sifted:
         return {**self.left_out, **({"quarantined": self.quarantined} if self.quarantined else {})}
 
     def note(self, prefix: str = "") -> list[str]:
-        """Return the note that not all bad rows were kept, if that is so, after `prefix`."""
+        """Return a note, behind `prefix`, if not all bad rows were kept; else no note."""
         kept = self.quarantine.height
         if self.quarantined == kept:
             return []
@@ -162,8 +162,8 @@ def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
     Rows with numbers that no workload may have are bad too, unless they are left out.
 
     Makes one pass to count, and a second one to fetch the bad rows if there are any. Raises
-    TraceError if the file has no rows, if all of them are bad, or the first _HOPELESS: then it is
-    not a `what`.
+    TraceError if the file has no rows, or if all of them, or the first _HOPELESS, are bad. `what`
+    names the rows in these messages.
     """
     names = rows.collect_schema().names()
     if "left_out" not in names:

@@ -170,11 +170,11 @@ def _nested(defaults: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in settings.items():
         table, dot, name = key.partition(".")
-        held = nested.get(table, getattr(defaults, table, None))
-        if dot and dataclasses.is_dataclass(held) and not isinstance(held, type):
-            held = dataclasses.asdict(held)
-        if dot and isinstance(held, dict):
-            nested[table] = {**held, name: value}
+        table_now = nested.get(table, getattr(defaults, table, None))
+        if dot and dataclasses.is_dataclass(table_now) and not isinstance(table_now, type):
+            table_now = dataclasses.asdict(table_now)
+        if dot and isinstance(table_now, dict):
+            nested[table] = {**table_now, name: value}
         else:
             nested[key] = value
     return nested

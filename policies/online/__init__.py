@@ -84,13 +84,13 @@ def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> A
     return _replaced(importlib.import_module(online_agent(agent).module).Config(), settings, where)
 
 
-def _replaced(held: Any, settings: Mapping[str, Any], where: str) -> Any:
-    """Return the dataclass `held` with these settings replaced."""
+def _replaced(config: Any, settings: Mapping[str, Any], where: str) -> Any:
+    """Return the dataclass `config` with these settings replaced."""
     from hindcast.pipeline.recipes.settings import read_settings
 
-    merged = {f.name: getattr(held, f.name) for f in fields(held)}
+    merged = {f.name: getattr(config, f.name) for f in fields(config)}
     for key, value in settings.items():
-        own = merged.get(key)
-        inner = is_dataclass(own) and isinstance(value, Mapping)
-        merged[key] = _replaced(own, value, f"{where}.{key}") if inner else value
-    return read_settings(type(held), merged, where)
+        default = merged.get(key)
+        inner = is_dataclass(default) and isinstance(value, Mapping)
+        merged[key] = _replaced(default, value, f"{where}.{key}") if inner else value
+    return read_settings(type(config), merged, where)

@@ -22,7 +22,7 @@ from hindcast.flows.engine import server_settings
 from hindcast.pipeline.verification.verify import verify
 from tests.flows.test_flows import DEPLOYED
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PREFECT = [sys.executable, "-m", "prefect"]

@@ -68,7 +68,7 @@ def _kind(candidates, i, kinds):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(FLOATS, ROWS, ROWS, INTS))
-def _tell_history(moment, rows, history, counts):  # type: ignore[no-untyped-def]
+def _write_history(moment, rows, history, counts):  # type: ignore[no-untyped-def]
     """Fill the history from the context and the rows of a slot."""
     history[:] = 0.0
     for lag in range(LAGS + 1):
@@ -113,13 +113,13 @@ def begin_of_slot(context, candidates, moment, rows, history, counts):  # type: 
             continue
         if kind == 0 and candidates[i, ROW.is_running] == 1.0:
             started += candidates[i, ROW.cores]
-        own = kind * 1e9 + candidates[i, ROW.job]
+        job_key = kind * 1e9 + candidates[i, ROW.job]
         j = jobs
-        while j > 0 and key[j - 1] > own:
+        while j > 0 and key[j - 1] > job_key:
             key[j] = key[j - 1]
             order[j] = order[j - 1]
             j -= 1
-        key[j] = own
+        key[j] = job_key
         order[j] = i
         jobs += 1
     moment[:] = context
@@ -130,7 +130,7 @@ def begin_of_slot(context, candidates, moment, rows, history, counts):  # type: 
             rows[j, column] = candidates[order[j], column]
     for j in range(counts[0]):
         rows[j, ROW.is_running], rows[j, ROW.is_startable] = 0.0, 1.0
-    _tell_history(moment, rows, history, counts)
+    _write_history(moment, rows, history, counts)
 
 
 @dataclass(frozen=True)
@@ -162,15 +162,15 @@ def begun_slots(context: NDArray[np.floating], candidates: NDArray[np.floating])
             f"context {context.shape} and candidates {candidates.shape} are not observations of "
             "deferrable"
         )
-    found = Begun(
+    slots = Begun(
         np.empty(context.shape), np.zeros(candidates.shape), np.empty((b, LAGS + 1, HISTORY)),
         np.empty((b, 3), np.int64),
     )  # fmt: skip
     _begin_all(
         np.ascontiguousarray(context, np.float64), np.ascontiguousarray(candidates, np.float64),
-        found.context, found.rows, found.history, found.counts,
+        slots.context, slots.rows, slots.history, slots.counts,
     )  # fmt: skip
-    return found
+    return slots
 
 
 def waiting_jobs(
@@ -252,9 +252,9 @@ def _play_all(ints, floats, scores, totals, decisions, step_outputs, paid, start
     for e in range(len(ints)):
         slot[:] = 0.0
         before = ints[e, m.STARTED]
-        taken = play_slot(ints[e], floats[e], scores[e], step_outputs[e], slot)
-        over += taken < 0
-        decisions[e] += abs(taken)
+        count = play_slot(ints[e], floats[e], scores[e], step_outputs[e], slot)
+        over += count < 0
+        decisions[e] += abs(count)
         started[e] = ints[e, m.STARTED] - before
         step_outputs[e] = slot
         paid[e] = slot[k.REWARD]

@@ -32,10 +32,10 @@ def side_by_side(network: Network) -> Network:
     )
 
 
-def merge(network: Network, one: Weights, other: Weights) -> Weights:
+def merge(network: Network, a: Weights, b: Weights) -> Weights:
     """Return weights of `side_by_side(network)` from those of two scorers of shape `network`."""
     read = network.candidates.size + network.context.size
-    return {name: _merged(name, one[name], other[name], network, read) for name in network.shapes}
+    return {name: _merged(name, a[name], b[name], network, read) for name in network.shapes}
 
 
 def _merged(name: str, a: Matrix, b: Matrix, network: Network, read: int) -> Matrix:

@@ -103,6 +103,7 @@ def test_quick_draws_nothing_again(drawn, capsys):
     assert checks["not compared"].startswith("draws and the source of the workload (--quick); ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["random", "random_linear", "tetris"])
 def test_choices_from_other_seeds_than_the_recipe_says_are_found(policy, tmp_path, monkeypatch):
     """Everything fits together, but the behaviours drew from another seed."""
@@ -291,6 +292,7 @@ def test_a_key_of_the_provenance_too_many_is_found(copy):
     check(copy)
 
 
+@pytest.mark.slow
 def test_a_recorded_dataset_is_compared_in_all_that_it_claims(tmp_path):
     """Its recipe and provenance follow from the recorded file."""
     from hindcast.pipeline.dataset import manifest as mf
@@ -368,6 +370,7 @@ def test_a_raw_trace_is_read_again_where_it_is_at_hand(of_log, tmp_path, monkeyp
         check(of_log, trace=traces / "small.swf")
 
 
+@pytest.mark.slow
 def test_a_foreign_manifest_leads_to_no_file_elsewhere(of_log, tmp_path):
     """Only a path below the folder of traces is looked at, and only its digest, unless it fits."""
     from hindcast.pipeline.verification.workload import _at_hand

@@ -1,7 +1,7 @@
-"""Surroundings of the command line: streams, names that are not UTF-8, memory, portable kernels.
+"""Set-up of the process: open streams, checks of the system, file names and memory, kernels.
 
-Libraries written in C and Rust handle none of these well: they spin, or write other files than
-Python does. So the command line looks before it loads them.
+Libraries written in C and Rust fail badly without these checks: they loop forever, or write other
+files than Python does. So the command line makes them before it loads the libraries.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ _LEAST_ADDRESSES: Final = 3 << 29  # bytes (1.5 GiB) that loading the libraries 
 
 
 def open_streams() -> None:
-    """Open stdin, stdout and stderr where they are closed, so that what is written is discarded.
+    """Open stdin, stdout and stderr where they are closed; output to them is discarded.
 
-    Otherwise the next file that is opened would take their place, and receive what is printed.
+    Otherwise the next file that is opened would take their place, and receive the output.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)  # noqa: FBT003
@@ -46,10 +46,10 @@ def check_names(words: Sequence[str]) -> None:
 
     Libraries write names in UTF-8 whatever the locale says.
     """
-    used = [*words, os.environ.get("HINDCAST_TRACES", "")]
+    names = [*words, os.environ.get("HINDCAST_TRACES", "")]
     with contextlib.suppress(OSError):  # a current folder that was deleted
-        used.append(os.getcwd())  # noqa: PTH109
-    for word in used:
+        names.append(os.getcwd())  # noqa: PTH109
+    for word in names:
         if not word.isascii() and sys.getfilesystemencoding() != "utf-8":
             raise InputError(
                 f"{word}: this locale encodes names of files as {sys.getfilesystemencoding()}, "
@@ -68,17 +68,17 @@ def choose_kernels() -> None:
 
     Raises InputError for another value, and if torch is loaded already with other kernels.
     """
-    wanted = os.environ.get(_PORTABLE, "0")
-    if wanted not in {"0", "1"}:
-        raise InputError(f"{_PORTABLE} is {wanted!r}, expected 0 or 1")
-    if wanted == "0":
+    setting = os.environ.get(_PORTABLE, "0")
+    if setting not in {"0", "1"}:
+        raise InputError(f"{_PORTABLE} is {setting!r}, expected 0 or 1")
+    if setting == "0":
         return
     from hindcast.pipeline.storage.provenance import PORTABLE, chosen_kernels
 
     if "torch" in sys.modules and chosen_kernels() != PORTABLE:
-        given = " ".join(f"{name}={value}" for name, value in PORTABLE.items())
+        variables = " ".join(f"{name}={value}" for name, value in PORTABLE.items())
         raise InputError(
-            f"{_PORTABLE} is 1, but torch is loaded already; set {given} before Python starts"
+            f"{_PORTABLE} is 1, but torch is loaded already; set {variables} before Python starts"
         )
     os.environ.update(PORTABLE)
 

@@ -28,7 +28,7 @@ def gathered(
     that no decision number is always left out.
     """
 
-    def looked(number: int) -> list[NetworkInputs]:
+    def inputs(number: int) -> list[NetworkInputs]:
         offset = number % every
         return list(
             network_inputs(
@@ -38,33 +38,33 @@ def gathered(
         )  # fmt: skip
 
     with ThreadPoolExecutor(problem.workers) as pool:
-        parts = list(pool.map(looked, range(len(played))))
-    first = np.cumsum([0, *(len(one.choices) for one in played)])
-    numbers = [n + part.decision for n, of in zip(first, parts, strict=False) for part in of]
-    return join([part for of in parts for part in of]), np.concatenate(numbers)
+        parts = list(pool.map(inputs, range(len(played))))
+    first = np.cumsum([0, *(len(t.choices) for t in played)])
+    numbers = [n + part.decision for n, group in zip(first, parts, strict=False) for part in group]
+    return join([part for group in parts for part in group]), np.concatenate(numbers)
 
 
-def places(looked: NetworkInputs, which: Numbers) -> Numbers:
+def places(inputs: NetworkInputs, decisions: Numbers) -> Numbers:
     """Return the places in `index` of the candidates of these decisions, in order."""
-    count = looked.starts[which + 1] - looked.starts[which]
-    before = looked.starts[which] - (np.cumsum(count) - count)
-    found: Numbers = np.arange(count.sum()) + np.repeat(before, count)
-    return found
+    count = inputs.starts[decisions + 1] - inputs.starts[decisions]
+    before = inputs.starts[decisions] - (np.cumsum(count) - count)
+    places_of_candidates: Numbers = np.arange(count.sum()) + np.repeat(before, count)
+    return places_of_candidates
 
 
-def subset(looked: NetworkInputs, which: Numbers) -> NetworkInputs:
+def subset(inputs: NetworkInputs, decisions: Numbers) -> NetworkInputs:
     """Return these decisions, in this order, with separate rows for each decision."""
-    count = looked.starts[which + 1] - looked.starts[which]
+    count = inputs.starts[decisions + 1] - inputs.starts[decisions]
     starts = np.concatenate([[0], np.cumsum(count)])
-    decision = np.repeat(np.arange(len(which)), count)
-    index = looked.index[places(looked, which)]
+    decision = np.repeat(np.arange(len(decisions)), count)
+    index = inputs.index[places(inputs, decisions)]
     return NetworkInputs(
-        rows=looked.rows[index],
+        rows=inputs.rows[index],
         row_of=decision,
-        context=looked.context[which],
-        image=looked.image[which],
+        context=inputs.context[decisions],
+        image=inputs.image[decisions],
         index=np.arange(starts[-1]),
         starts=starts,
-        chosen=starts[:-1] + looked.chosen[which] - looked.starts[which],
-        decision=looked.decision[which],
+        chosen=starts[:-1] + inputs.chosen[decisions] - inputs.starts[decisions],
+        decision=inputs.decision[decisions],
     )

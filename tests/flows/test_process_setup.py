@@ -28,6 +28,7 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith("compiling the ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_discard_what_is_written(closed):
     """Nothing is printed where nobody listens, and the command does its work."""
@@ -40,13 +41,14 @@ def test_closed_streams_discard_what_is_written(closed):
 def test_a_file_does_not_take_the_place_of_a_closed_stream():
     """The next file that a command opens is not stdout."""
     script = (
-        "from hindcast.flows.surroundings import open_streams as o; o(); "
+        "from hindcast.flows.process_setup import open_streams as o; o(); "
         "print(open('/dev/null').fileno())"
     )
     done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} 2>&- <&-")
     assert int(done.stdout) > 2
 
 
+@pytest.mark.slow
 def test_a_locale_that_is_not_utf8_is_refused_for_names_that_need_it(tmp_path):
     """Rust would write another file than Python reads."""
     ascii_only = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -64,6 +66,7 @@ def test_a_name_that_is_not_utf8_is_refused():
     assert "not valid UTF-8" in done.stderr
 
 
+@pytest.mark.slow
 def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path):
     (tmp_path / "zürich").mkdir()
     done = shell(f"{HINDCAST} list zürich", tmp_path, PYTHONIOENCODING="ascii")
@@ -79,7 +82,7 @@ def test_too_little_memory_is_said_before_libraries_are_loaded():
 
 
 def test_portable_kernels_are_chosen_before_torch_is_loaded(monkeypatch):
-    from hindcast.flows.surroundings import choose_kernels
+    from hindcast.flows.process_setup import choose_kernels
     from hindcast.pipeline.errors import InputError
     from hindcast.pipeline.storage.provenance import PORTABLE, chosen_kernels, provenance
 

@@ -7,9 +7,9 @@ from pathlib import Path
 def recipe_folder() -> Path:
     """Return the folder of recipes: beside the packages in a checkout, else in share/."""
     beside = Path(__file__).resolve().parents[2] / "datasets"
-    # Beside installed packages, a folder of that name is the library of Hugging Face.
-    own = next(beside.glob("*/recipe.toml"), None) is not None
-    return beside if own else Path(sys.prefix) / "share" / "hindcast" / "datasets"
+    # In site-packages, `datasets` is the library of Hugging Face.
+    is_checkout = next(beside.glob("*/recipe.toml"), None) is not None
+    return beside if is_checkout else Path(sys.prefix) / "share" / "hindcast" / "datasets"
 
 
 def known_recipes() -> list[str]:
