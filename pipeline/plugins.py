@@ -116,7 +116,10 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
         (own if entry.module.startswith("hindcast.") else strangers).append(entry)
     if (project := _ROOT / "pyproject.toml").is_file():  # a checkout, installed when it was older
         groups = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
-        own = [metadata.EntryPoint(*point, group) for point in groups.get(group, {}).items()]
+        own = [
+            metadata.EntryPoint(name=name, value=value, group=group)
+            for name, value in groups.get(group, {}).items()
+        ]
     return {entry.name: entry for entry in [*filter(_is_here, own), *strangers]}
 
 

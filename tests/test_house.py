@@ -1,8 +1,10 @@
 """Tests of house rules that no single file shows: imports, side effects, randomness."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Container, Sequence
 from functools import cache
@@ -33,7 +35,7 @@ FLOORS = (
     ("pipeline.dataset",),
     ("pipeline.documents",),
     ("pipeline.building",),
-    ("pipeline.history", "pipeline.evaluation"),
+    ("pipeline.evaluation",),
     (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
         "pipeline.estimators", "pipeline.gymnasium_env",
@@ -228,6 +230,21 @@ def test_every_file_has_a_room():
         module = module_name(path)
         assert _room(module, ROOMS) or module in PACKAGES, path
         assert not module.startswith("flows.") or _room(module, ROOMS_OF_FLOWS), path
+
+
+def test_the_core_names_no_paper():
+    """Three names mean other things there: sizes of `slots`, a column of datasets, rules."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    brought = {path.name for path in (ROOT / "flows" / "papers").iterdir() if path.is_dir()}
+    for group in ("agents", "online_agents", "scenarios"):
+        brought |= points[f"hindcast.{group}"].keys()
+    brought -= {"deeprm", "monte_carlo_value", "prices"}
+    assert "report_dqn" in brought
+    for path in SOURCES:
+        if not module_name(path).startswith("flows.papers"):
+            text = path.read_text(encoding="utf-8")
+            assert "flows.papers" not in text, path
+            assert not brought & set(re.findall(r'"([^"\n]*)"', text)), path
 
 
 @pytest.mark.parametrize("floors", [FLOORS, FLOORS_OF_FLOWS], ids=["packages", "flows"])

@@ -1,5 +1,6 @@
 """`hindcast ingest`: convert a raw trace to a workload, or recorded decisions to a dataset."""
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,14 +78,14 @@ def no_settings(form: str, settings: Sequence[str], path: str) -> InputError:
 
 def run(request: Request) -> dict[str, Any]:
     """Read a raw trace and write a workload, or read recorded decisions and write a dataset."""
-    from hindcast.pipeline.history.importing import ingest_history
     from hindcast.pipeline.traces import FORMATS
     from hindcast.pipeline.traces import ingest as ingestion
     from hindcast.pipeline.workloads.caveats import to_json
 
     name, path, out = request.trace_format, location(request.path), location(request.out)
-    if name in FORMATS and FORMATS[name].read is None:
-        return build.result_of(ingest_history(path, out))
+    if name in FORMATS and FORMATS[name].recorded:
+        module = importlib.import_module(FORMATS[name].recorded)
+        return build.result_of(module.ingest(path, out))
     with progress("ingest") as tell:
         result = ingestion.ingest(name, path, out, tell, settings_of(request))
     provenance = result.workload.provenance

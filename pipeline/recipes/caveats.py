@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
-
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.recipes.workload_source import RECORDED, SYNTHETIC
@@ -39,6 +37,5 @@ def trace_caveats(
     if scenario.demand is None or not windows_used:
         return of_trace
     demands = [scenario.demand(config, workload, window) for window in sample(windows_used)]
-    of_trace += caveats.rounding(sum(d.work for d in demands), sum(d.rounded for d in demands))
-    lengths = [d.steps for d in demands if d.steps is not None]
-    return of_trace + (caveats.window_length(float(np.median(lengths))) if lengths else ())
+    work, rounded = sum(d.work for d in demands), sum(d.rounded for d in demands)
+    return of_trace + caveats.rounding(work, rounded)

@@ -26,6 +26,8 @@ SYNTHETIC: Final = "synthetic"
 INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
 GENERATED: Final = "generated"  # the scenario draws every instance itself
 RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs are not known in advance
+RECORD: Final = "recorded.parquet"  # what such a dataset was made from
+ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset
 
 
 def load_source(recipe: Recipe) -> Workload:

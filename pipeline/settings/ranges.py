@@ -25,6 +25,7 @@ SEED: Final = "from 0 to 9,223,372,036,854,775,807"
 LARGEST: Final = 2**63 - 1
 _RANGE: Final = "range"
 _UNIT: Final = "unit"
+_NOTE: Final = "note"
 _ANY: Final = "any"
 _OR_INFINITE: Final = " or inf"
 _SHOWN: Final = 120  # characters of a value in a message
@@ -49,6 +50,17 @@ def number(
     return dataclasses.field(
         default=default, metadata={**(metadata or {}), **ranged(expected, unit)}
     )
+
+
+def noted(note: str) -> Mapping[str, str]:
+    """Return the metadata of a field whose errors end in a note."""
+    return {_NOTE: note}
+
+
+def note_of(field: dataclasses.Field[Any]) -> str:
+    """Return the note of a field as the end of a message; "" if it has none."""
+    note = field.metadata.get(_NOTE)
+    return f"; {note}" if note else ""
 
 
 def range_of(field: dataclasses.Field[Any]) -> str:

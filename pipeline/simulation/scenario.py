@@ -70,12 +70,10 @@ class Demand:
     Attributes:
         work: Core-seconds of the jobs in the trace.
         rounded: Core-seconds of the same jobs in the simulation.
-        steps: Time steps between the first and the last submission; None if a scenario has none.
     """
 
     work: float
     rounded: float
-    steps: float | None = None
 
 
 # Function of the integer memory of a finished episode: values of outcomes by block.

@@ -27,6 +27,8 @@ class TraceFormat:
         read: Reader. Takes a path and returns the workload and the bad rows (columns file, line,
             reason, text); raises TraceError if the path is not of this format. None for a format of
             recorded decisions, which make a dataset instead of a workload.
+        recorded: Module of a format of recorded decisions, with `ingest(path, out)`, which makes a
+            dataset, and `check(dataset)`, which compares one with the record; "" for others.
         settings: Frozen dataclass of the reader's settings, `trace.settings` of a recipe; `read`
             takes one as its second argument, and has defaults. None if it has no settings.
         files: Function that returns the raw files that `read` may read, given its path; what was
@@ -44,6 +46,7 @@ class TraceFormat:
     terms: str
     citation: str
     read: Callable[..., tuple[Workload, pl.DataFrame]] | None
+    recorded: str = ""
     licence: str = "other"
     files: Callable[[Path], Iterable[Path]] | None = None
     settings: type[Any] | None = None
@@ -142,14 +145,5 @@ FORMATS: Final = Registry("trace_formats", {
         citation="none",
         read=table.read,
         files=table.raw_files,
-    ),
-    "history": TraceFormat(
-        name="history",
-        description="decisions of a data centre recorded elsewhere; ingesting makes a dataset",
-        path="a JSON list of {TIME, STATE, ACTION, REWARD, NEXT_STATE}, as `thermal` exports it",
-        source="your own records in the layout of the 2018 data-centre DQN report",
-        terms="yours",
-        citation="L. Dong, Solution on Data Center Job Scheduling Problem, 2018",
-        read=None,
     ),
 })  # fmt: skip

@@ -83,7 +83,7 @@ def _sources(form: TraceFormat, path: Path) -> list[SourceFile] | None:
 
     The code of a format that is not part of this package is not known, and so is not cached.
     """
-    if form.files is None or form.read is None or not form.read.__module__.startswith(__package__):
+    if form.files is None or form.read is None or not form.read.__module__.startswith("hindcast."):
         return None
     try:
         files = sorted({file for file in form.files(path) if file.is_file()})
@@ -108,8 +108,7 @@ def _code(form: TraceFormat) -> str:
     """Return the digest of the source of the reader, of all others and of the workload's tables."""
     here = Path(__file__).parent
     files = [*sorted(here.glob("*.py")), *sorted((here.parent / "workloads").glob("*.py"))]
-    reader = getattr(sys.modules.get(form.read.__module__), "__file__", None)
-    files += [Path(reader)] if reader else []
+    files += [Path(str(sys.modules[form.read.__module__].__file__))]
     return sha256_text("\n".join(sha256_file(file) for file in files))
 
 

@@ -30,8 +30,6 @@ FORCED: Final = 0.9
 ROUNDING: Final = 0.5
 # Below a quarter, the windows are a section of the trace, with its own hours or days.
 TRACE_USED: Final = 0.25
-# In fewer time steps, the order of the arrivals is lost: nearly all jobs are there at once.
-SHORTEST_WINDOW: Final = 5
 # Outcomes of a window count unfinished jobs as if they had ended with it. Above a twentieth, this
 # counts more than the differences between good rules.
 UNFINISHED: Final = 0.05
@@ -181,17 +179,6 @@ def trace_used(used: int, windows: int) -> tuple[Caveat, ...]:
         "of its jobs: results hold for this section. Widen [split], or take larger windows."
     )
     return (Caveat("trace_used", text, {"used": used, "windows": windows}),)
-
-
-def window_length(steps: float) -> tuple[Caveat, ...]:
-    """Return a caveat if all jobs of the median window arrive within few time steps."""
-    if steps >= SHORTEST_WINDOW:
-        return ()
-    text = (
-        f"the jobs of the median window arrive within {steps:.2g} time steps: nearly all are there "
-        "at once. Take shorter time steps, or more jobs in a window."
-    )
-    return (Caveat("window_length", text, {"steps": steps}),)
 
 
 def _share(share: float) -> str:

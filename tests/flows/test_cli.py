@@ -292,6 +292,7 @@ raise SystemExit(code)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error():
     """`hindcast traces | true` ends quietly although the reader closes the pipe early."""
     reader, writer = os.pipe()

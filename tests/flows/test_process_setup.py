@@ -28,6 +28,7 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith("compiling the ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_discard_what_is_written(closed):
     """Nothing is printed where nobody listens, and the command does its work."""
@@ -47,6 +48,7 @@ def test_a_file_does_not_take_the_place_of_a_closed_stream():
     assert int(done.stdout) > 2
 
 
+@pytest.mark.slow
 def test_a_locale_that_is_not_utf8_is_refused_for_names_that_need_it(tmp_path):
     """Rust would write another file than Python reads."""
     ascii_only = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -64,6 +66,7 @@ def test_a_name_that_is_not_utf8_is_refused():
     assert "not valid UTF-8" in done.stderr
 
 
+@pytest.mark.slow
 def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path):
     (tmp_path / "zürich").mkdir()
     done = shell(f"{HINDCAST} list zürich", tmp_path, PYTHONIOENCODING="ascii")

@@ -77,6 +77,7 @@ def test_the_checkpoints_of_a_training_follow_one_another(run, dataset):
     assert (rows.list.max().drop_nulls() < 1.0).any()
 
 
+@pytest.mark.slow
 def test_a_dataset_is_verified_and_built_again_from_itself_alone(dataset, tmp_path):
     """The training may be deleted: the dataset has the checkpoints, and the bytes are the same."""
     copy = tmp_path / "d"

@@ -3,6 +3,7 @@
 from typing import Final
 
 from hindcast.flows.calibrations import Calibration
+from hindcast.pipeline.exports import Export
 from hindcast.policies.offline import Agent
 
 REPORT_DQN: Final = Agent(
@@ -21,4 +22,11 @@ CHOICES: Final = Calibration(
     "checkpoint of RUN chooses at logged decisions, and of the others (train --checkpoint-every)",
     reads=("split", "seed"),
     folders=("DATASET", "RUN"),
+)
+HISTORY: Final = Export(
+    "history",
+    f"{__name__}.history.export",
+    "JSON of the thermal report, with states before decisions (scenario thermal only)",
+    "propensities, reward terms, ends of episodes, the calendar's columns",
+    folder=False,
 )

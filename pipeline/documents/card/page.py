@@ -20,13 +20,13 @@ from hindcast.pipeline.errors import printable
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.recipes.recipe import LEVELS
 from hindcast.pipeline.recipes.toml import recipe_toml
+from hindcast.pipeline.recipes.workload_source import ELSEWHERE
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.statistics.numbers import decimals_for
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.workloads.caveats import Caveat
 
 _TEMPLATE: Final = Path(__file__).with_name("card.md.jinja")
-_ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of decisions that were not simulated
 _POSITIONS: Final = 8  # with their shares of the decisions, the most frequent first
 
 
@@ -46,7 +46,7 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
         counts=manifest.counts,
         origin=origin,
         source=origin["format"],
-        recorded=origin.get("recorded") == _ELSEWHERE,
+        recorded=origin.get("recorded") == ELSEWHERE,
         trace=FORMATS.get(str(origin["format"])),
         workload=_workload(manifest),
         licence=licence,

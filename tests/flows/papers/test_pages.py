@@ -172,6 +172,7 @@ def test_a_figure_needs_points_and_numbers(results):
         draw(words, FigureText("O", "lines", "x", "y"), "lines", "")
 
 
+@pytest.mark.slow
 def test_a_damaged_folder_is_named(results, tmp_path):
     write_results(tmp_path, results, ABOUT)
     (tmp_path / "claims.csv").write_text("a,b\n1,2\n")

@@ -142,6 +142,7 @@ def test_another_setting_needs_another_folder(paper, tmp_path, capsys):
     assert content(out / "made") == before
 
 
+@pytest.mark.nightly
 def test_more_seeds_keep_what_they_can_and_replace_the_rest(paper, tmp_path):
     """A dataset is not built over another one: the folder of the old one has to be removed."""
 
@@ -196,6 +197,7 @@ def test_wrong_words_end_with_one_line(argv, said, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.nightly
 def test_stages_side_by_side_give_the_same_bytes(paper, tmp_path, capsys):
     one, two = tmp_path / "one", tmp_path / "two"
     for out, workers in ((one, "1"), (two, "2")):

@@ -77,6 +77,7 @@ def test_an_agent_goes_on_from_its_own_checkpoint(agent, trained, tmp_path):
     assert told == read_description(folder)["weights"]["sha256"]
 
 
+@pytest.mark.slow
 def test_widths_are_those_of_the_checkpoint(trained, tmp_path):
     """The checkpoint's network replaces the network of the settings, as for candidate scorers."""
     recipe = recipe_of("score_ppo", network={"width": 9, "encoder": "mlp"})
@@ -106,6 +107,7 @@ def test_a_network_of_another_form_is_refused(agent, start, said, trained, tmp_p
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 def test_other_features_are_refused(trained, tmp_path):
     """A network for other clusters than the checkpoint's is refused."""
     recipe = load_recipe("multicluster-liu-online", (*CLUSTERS, "config.clusters=[500, 900]"))

@@ -227,6 +227,7 @@ def test_every_way_to_load_runs_in_the_folder_and_finds_all_decisions(
     assert COUNTED[tool](names) == ds.open(tiny_dataset).manifest.counts["decisions"]
 
 
+@pytest.mark.slow
 def test_the_recipe_in_the_card_rebuilds_every_byte(tiny_dataset, tmp_path):
     toml = re.search(r"```toml\n(.*?)```", text_of(tiny_dataset), re.DOTALL)
     (tmp_path / "recipe.toml").write_text(toml[1])

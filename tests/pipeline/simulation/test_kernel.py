@@ -42,7 +42,7 @@ def run(folder, name):
     ).stdout.split()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_path):
     assert [run(tmp_path, name) for name in ("Pair", "Pair", "Couple", "Couple")] == [
         ["3.0", "0"], ["3.0", "1"], ["3.0", "0"], ["3.0", "1"],
@@ -75,6 +75,7 @@ print(len(lines), *lines)
 """
 
 
+@pytest.mark.slow
 def test_a_line_says_that_simulators_are_compiled_once(tmp_path):
     (tmp_path / "told.py").write_text(TOLD)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

@@ -244,6 +244,7 @@ def test_settings_that_make_no_agent_are_refused(settings, said, tiny_recipe, tm
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

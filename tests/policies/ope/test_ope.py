@@ -252,6 +252,7 @@ def test_truth_is_the_simulators_for_the_same_exploring_policy(result):
     assert seeds == FAST.truth_seeds
 
 
+@pytest.mark.slow
 def test_truth_of_another_exploration_is_simulated_again(folder, tmp_path):
     settings = replace(FAST, estimators=("is",))
     truths, seeds = [], []
@@ -264,6 +265,7 @@ def test_truth_of_another_exploration_is_simulated_again(folder, tmp_path):
     assert seeds == [2, 2, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_log_of_a_rule_over_the_memory_has_no_mixture(tmp_path):
     rules = 'behaviours=[{policy="conservative"}, {policy="sjf_easy", epsilon=0.1}]'
     queue = load_recipe(write_log(tmp_path), ('split.validation="2..3"', rules))
@@ -348,6 +350,7 @@ def test_bad_settings_are_refused(settings, error):
         ope.OPESettings(**settings)
 
 
+@pytest.mark.slow
 def test_the_command_prints_estimates_beside_truths(folder, tmp_path, capsys):
     out = tmp_path / "out"
     line = ["ope", str(folder), "--policy", *POLICIES, "--estimators", "snis", "tempered",

@@ -56,6 +56,7 @@ def test_the_agent_plays_greedily_and_drawing_and_the_rule_plays_the_same_window
     assert table["value"][5] == other.outcomes[0]
 
 
+@pytest.mark.slow
 def test_a_run_without_its_checkpoints_or_of_several_windows_at_once(run, tiny_recipe, tmp_path):
     bare = train_online(sliding(tiny_recipe), out=tmp_path / "bare")
     with pytest.raises(DatasetError, match="train with --checkpoint-every 2"):

@@ -148,6 +148,7 @@ def test_the_bound_is_close_to_the_best_rule():
         assert total <= instance.floats[m.UPPER_BOUND] <= 1.02 * total
 
 
+@pytest.mark.slow
 @needs_highs
 def test_the_optimum_of_a_week_is_feasible_and_below_the_relaxation():
     """Replayed starts cost what the optimum states, and the Lagrangian bound is 0.1 % above."""

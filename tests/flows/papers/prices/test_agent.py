@@ -125,6 +125,7 @@ class Interrupted(Exception):
     """Exception that stands for a kill."""
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_in_the_same_bytes(tmp_path):
     """The bytes are the same on any number of threads."""
     recipe = load_recipe("deferrable-online", SMALL)

@@ -94,6 +94,7 @@ def test_play_begins_at_its_weights(imitated, knapsack):
     assert told["digest"] == ds.open(knapsack).manifest.digest
 
 
+@pytest.mark.slow
 def test_the_choices_of_other_weights_are_found(knapsack, imitated):
     """The logging agent starts no job in some slots. Only its choices must be matched."""
     spec, network = ds.open(knapsack).spec, load_policy(imitated).network
@@ -141,6 +142,7 @@ class Interrupted(Exception):
     """Exception that stands for a kill."""
 
 
+@pytest.mark.slow
 def test_interrupted_while_imitating_it_ends_in_the_same_bytes(
     imitated, knapsack, tmp_path, monkeypatch
 ):
@@ -164,6 +166,7 @@ def test_interrupted_while_imitating_it_ends_in_the_same_bytes(
     assert content(again()) == content(imitated)
 
 
+@pytest.mark.slow
 def test_no_more_generations_than_it_needs(knapsack, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "GENERATIONS", 3)
     folder = train_online(recipe_of(), out=tmp_path / "a", imitation=Imitation(knapsack, 2000))

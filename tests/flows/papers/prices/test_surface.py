@@ -89,6 +89,7 @@ def test_a_flat_surface_leaves_the_weights_at_zero():
     assert ps.optimum(np.zeros(ps._COEFFICIENTS), 4.0).tolist() == [0.0] * WEIGHTS
 
 
+@pytest.mark.slow
 def test_every_episode_of_random_prices_draws_its_weights(log):
     episodes = ds.open(log).episodes("train").sort("episode")
     drawn = [p for b, p in episodes.select("behaviour", "behaviour_parameters").iter_rows()

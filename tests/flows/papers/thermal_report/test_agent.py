@@ -129,6 +129,7 @@ def test_torch_and_numpy_agree_and_a_checkpoint_acts_as_it_was_trained(tmp_path)
     assert np.array_equal(alone, scores[2 * N : 3 * N])
 
 
+@pytest.mark.slow
 def test_padding_and_the_order_of_the_servers_do_not_matter():
     """Servers are identified by their numbers."""
     order = np.array([3, 0, 5, 1, 4, 2])
@@ -146,6 +147,7 @@ def test_padding_and_the_order_of_the_servers_do_not_matter():
     assert np.array_equal(turned, scores[order])
 
 
+@pytest.mark.slow
 def test_what_the_mask_forbids_never_enters_a_target():
     """Infeasible servers and those after the end have no effect, also with a discount."""
     decisions = _log(np.random.default_rng(0), reward=_usage_reward)

@@ -209,6 +209,7 @@ class Interrupted(Exception):
     """Exception that stands for a kill."""
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_in_the_same_bytes_on_more_threads(trained, tmp_path):
     """After the kill, the replay is made again from its choices."""
     recipe = small(windows=2)

@@ -27,6 +27,7 @@ def test_every_printed_number_has_a_row_beside_ours():
     ]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_table():
     assert calibrate(HEURISTICS, episodes=2).equals(calibrate(HEURISTICS, episodes=2))
 

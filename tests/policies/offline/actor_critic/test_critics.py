@@ -61,7 +61,6 @@ def _one(mask, choice):
     return torch.nn.functional.one_hot(torch.tensor(choice), mask.shape[1]).float()
 
 
-@pytest.mark.slow
 @every_kind
 def test_a_states_value_does_not_depend_on_padding_or_order(settings):
     """The same holds for an observation without candidates, however it is padded."""

@@ -10,31 +10,31 @@ import numpy as np
 import polars as pl
 import pytest
 
+from hindcast.flows.papers.thermal_report.history.conversion import episodes, to_log
+from hindcast.flows.papers.thermal_report.history.exporting import to_history
+from hindcast.flows.papers.thermal_report.history.importing import check, ingest
+from hindcast.flows.papers.thermal_report.history.records import (
+    parse_history,
+    read_history,
+    record_json,
+    write_records,
+)
+from hindcast.flows.papers.thermal_report.history.records_table import read_table
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.part_writer import PartWriter
 from hindcast.pipeline.building.recorder import Recording, make_log
 from hindcast.pipeline.dataset.part import read_blocks
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from hindcast.pipeline.history.conversion import episodes, to_log
-from hindcast.pipeline.history.exporting import to_history
-from hindcast.pipeline.history.importing import check_recorded, ingest_history
-from hindcast.pipeline.history.records import (
-    RECORDED,
-    parse_history,
-    read_history,
-    record_json,
-    write_records,
-)
-from hindcast.pipeline.history.records_table import read_table
 from hindcast.pipeline.inspection.show import details
+from hindcast.pipeline.recipes.workload_source import RECORD
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
 from hindcast.pipeline.scenarios.thermal.instances import Jobs, draw_jobs, make_instance
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.heuristics import heuristics
-from tests.pipeline.history.leaky import leaky_history
+from tests.flows.papers.thermal_report.history.leaky import leaky_history
 
 SCENARIO = load_scenario("thermal")
 CONFIG = settled(ThermalConfig(jobs=40, steps=60))
@@ -154,9 +154,9 @@ def test_a_file_read_and_written_again_is_the_same(tmp_path):
     for name, history in (("plain", to_history(blocks)), ("leaky", leaky_history(blocks, PAPER))):
         path = tmp_path / f"{name}.json"
         write_records(path, [history])
-        ingest_history(path, tmp_path / name)
+        ingest(path, tmp_path / name)
         again = tmp_path / f"{name}-again.json"
-        write_records(again, [read_table(tmp_path / name / RECORDED)])
+        write_records(again, [read_table(tmp_path / name / RECORD)])
         assert again.read_bytes() == path.read_bytes()
         assert same(read_history(again), read_history(path))
 
@@ -262,11 +262,12 @@ def test_unknown_keys_are_left_out_and_told(tmp_path):
     assert parse_history(value, "f").unknown_keys == ("STATE.DC.HUMIDITY",)
 
 
+@pytest.mark.slow
 def test_a_history_becomes_a_dataset(tmp_path):
     """The dataset opens, its decisions can be sampled, and verification detects a change."""
     path, out = tmp_path / "history.json", tmp_path / "set"
     path.write_text(json.dumps(records(tmp_path)))
-    result = ingest_history(path, out)
+    result = ingest(path, out)
     assert (result.episodes, result.decisions) == (2, 80)
     dataset = ds.open(out)
     assert dataset.manifest.provenance["recorded"] == "elsewhere"
@@ -279,17 +280,17 @@ def test_a_history_becomes_a_dataset(tmp_path):
     assert np.isfinite(decisions.context).all()
     assert np.isnan(decisions.propensity).all()
     assert "80 converted again" in dict(verify(out).checks)["decisions"]
-    table = pl.read_parquet(out / RECORDED)
-    table.with_columns(pl.col("STATE.DC.TOTAL_HEAT") + 1.0).write_parquet(out / RECORDED)
+    table = pl.read_parquet(out / RECORD)
+    table.with_columns(pl.col("STATE.DC.TOTAL_HEAT") + 1.0).write_parquet(out / RECORD)
     with pytest.raises(VerificationFailed, match=r"recorded\.parquet: the SHA-256"):
-        check_recorded(dataset)
+        check(dataset)
     with pytest.raises(StorageError, match="not an empty folder"):
-        ingest_history(path, out)
+        ingest(path, out)
 
 
 def test_the_card_of_a_history_claims_no_probabilities(tmp_path):
     (tmp_path / "h.json").write_text(json.dumps(records(tmp_path)))
-    ingest_history(tmp_path / "h.json", tmp_path / "out")
+    ingest(tmp_path / "h.json", tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "The log has no propensities, so importance weights cannot be computed." in card
     assert "license_name: history-trace-terms" in card
@@ -318,7 +319,7 @@ def test_what_is_no_file_of_json_is_refused(tmp_path, make, message):
 def test_a_history_that_reveals_the_decision_is_marked(tmp_path):
     blocks = blocks_of(tmp_path, "max_distance", [figure_4_jobs()], PAPER)
     write_records(tmp_path / "h.json", [leaky_history(blocks, PAPER)])
-    ingest_history(tmp_path / "h.json", tmp_path / "out")
+    ingest(tmp_path / "h.json", tmp_path / "out")
     notes = ds.open(tmp_path / "out").manifest.provenance["notes"]
     assert any("reveal it" in note for note in notes)
 
@@ -337,17 +338,17 @@ def test_an_ingestion_that_wrote_nothing_is_given_again(tmp_path, left):
             place.mkdir()
         else:
             place.touch()
-    assert ingest_history(path, out).decisions > 0
+    assert ingest(path, out).decisions > 0
     (tmp_path / "foreign" / ".building").mkdir(parents=True)
     (tmp_path / "foreign" / "mine.txt").touch()
     with pytest.raises(StorageError, match="not an empty folder"):
-        ingest_history(path, tmp_path / "foreign")
+        ingest(path, tmp_path / "foreign")
 
 
 def test_what_was_read_from_a_file_is_written_again(tmp_path):
     path = tmp_path / "history.json"
     path.write_text(json.dumps(records(tmp_path)))
-    ingest_history(path, tmp_path / "out")
+    ingest(path, tmp_path / "out")
     blocks = list(ds.open(tmp_path / "out").blocks(0))
     assert same(to_history(blocks), read_history(path))
     with pytest.raises(DatasetError, match="no decisions"):
@@ -361,6 +362,7 @@ def test_parsing_leaves_the_value_alone(tmp_path):
     assert value == before
 
 
+@pytest.mark.slow
 def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
     """A history that is read from a URL and written to a URL gives the same dataset."""
     import fsspec
@@ -370,10 +372,10 @@ def test_a_history_in_a_store_becomes_the_same_dataset(tmp_path):
 
     path = tmp_path / "d.json"
     path.write_text(json.dumps(records(tmp_path)))
-    ingest_history(path, tmp_path / "out" / "d")
+    ingest(path, tmp_path / "out" / "d")
     place = location("memory://history")
     storage.write_text(place / "d.json", path.read_text())
-    ingest_history(place / "d.json", place / "d")
+    ingest(place / "d.json", place / "d")
     for file in (tmp_path / "out" / "d").rglob("*"):
         if file.is_file():
             name = file.relative_to(tmp_path / "out" / "d").as_posix()

@@ -1,7 +1,7 @@
 """Dataset folders made from a history file: ingestion and verification.
 
     OUT/
-      data/part-00000.parquet   the records as decisions (hindcast.pipeline.history.conversion)
+      data/part-00000.parquet   the records as decisions (module `conversion`)
       episodes.parquet          one row per episode; outcomes are NaN: they were not recorded
       recorded.parquet          the records themselves, in float64: writing them as a history file
                                 again gives the same values
@@ -23,6 +23,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.flows.papers.thermal_report.history import records as h
+from hindcast.flows.papers.thermal_report.history.conversion import episodes, to_log
+from hindcast.flows.papers.thermal_report.history.records import History, read_history
+from hindcast.flows.papers.thermal_report.history.records_table import read_table, to_table
 from hindcast.pipeline.building.build import (
     BuildResult,
     counts_of,
@@ -38,11 +42,8 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import episodes_schema
 from hindcast.pipeline.dataset.part import Block, read_blocks
 from hindcast.pipeline.errors import DatasetError, StorageError, VerificationFailed
-from hindcast.pipeline.history import records as h
-from hindcast.pipeline.history.conversion import episodes, to_log
-from hindcast.pipeline.history.records import ELSEWHERE, RECORDED, History, read_history
-from hindcast.pipeline.history.records_table import read_table, to_table
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
+from hindcast.pipeline.recipes.workload_source import ELSEWHERE, RECORD, RECORDED
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.simulation.spec import Spec
@@ -73,7 +74,7 @@ def history_recipe(identifier: str, name: str, n_episodes: int) -> Recipe:
         scenario="thermal",
         config=ThermalConfig(features="history"),
         objective="difference",
-        trace=TraceSource("history", name),
+        trace=TraceSource(RECORDED, name),
         split={"train": range(n_episodes)},
         seed=0,
         behaviours=(BehaviourRecipe(BEHAVIOUR),),
@@ -83,7 +84,7 @@ def history_recipe(identifier: str, name: str, n_episodes: int) -> Recipe:
 
 
 @one_writer
-def ingest_history(path: Path, out: Path) -> BuildResult:
+def ingest(path: Path, out: Path) -> BuildResult:
     """Make the dataset `out` from the history file at `path`; its id is the name of `out`.
 
     Raises InputError for the file, StorageError if `out` is not empty or cannot be written.
@@ -99,7 +100,7 @@ def ingest_history(path: Path, out: Path) -> BuildResult:
     stored = files.write_atomically(out / part, partial(_write_part, log, spec))
     parts = (mf.FileEntry(part, log.rows, stored.bytes, stored.sha256),)
     table = _episode_table(history, log, spec)
-    files.write_parquet(out / RECORDED, to_table(history))
+    files.write_parquet(out / RECORD, to_table(history))
     provenance = _provenance(history, path, out)
     save_workload(Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), provenance), out / mf.WORKLOAD)
     manifest = mf.Manifest(
@@ -181,8 +182,8 @@ def _provenance(history: History, path: Path, out: Path) -> Provenance:
     if history.unknown_keys:
         notes.append(f"{_UNKNOWN}{', '.join(history.unknown_keys)}")
     return Provenance(
-        format="history",
-        files=(source_file(path), source_file(out / RECORDED)),
+        format=RECORDED,
+        files=(source_file(path), source_file(out / RECORD)),
         counts={"records": len(history)},
         notes=tuple(notes),
     )
@@ -194,7 +195,7 @@ def _notes(history: History) -> list[str]:
     return [*_NOTES, *([_LEAK] if leaks else [])]
 
 
-def check_recorded(dataset: Dataset) -> tuple[str, str]:
+def check(dataset: Dataset) -> tuple[str, str]:
     """Convert recorded.parquet again and compare every value of every row and episode.
 
     This replaces the replay of `verify` for such a dataset. NaN equals NaN. Returns the name and
@@ -206,23 +207,23 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
             f"{folder / mf.NAME}: the recipe differs from that of decisions recorded elsewhere"
         )
     claims = {f["name"]: f for f in dataset.manifest.provenance["files"]}
-    claim = claims.get(RECORDED, {})
+    claim = claims.get(RECORD, {})
     try:
-        if files.sha256_file(folder / RECORDED) != claim.get("sha256"):
+        if files.sha256_file(folder / RECORD) != claim.get("sha256"):
             raise VerificationFailed(
-                f"{folder / RECORDED}: the SHA-256 of this file differs from the manifest's"
+                f"{folder / RECORD}: the SHA-256 of this file differs from the manifest's"
             )
-        if (size := (folder / RECORDED).stat().st_size) != claim.get("bytes"):
+        if (size := (folder / RECORD).stat().st_size) != claim.get("bytes"):
             raise VerificationFailed(
-                f"{folder / RECORDED}: this file has {size} bytes, the manifest says "
+                f"{folder / RECORD}: this file has {size} bytes, the manifest says "
                 f"{claim.get('bytes')}"
             )
     except OSError as error:
         raise VerificationFailed(
-            f"{folder / RECORDED}: this file cannot be read ({error.strerror})"
+            f"{folder / RECORD}: this file cannot be read ({error.strerror})"
         ) from error
     try:
-        history = read_table(folder / RECORDED)
+        history = read_table(folder / RECORD)
         log = to_log(history, spec, dataset.recipe.config)
         found = list(dataset.blocks(0))
     except DatasetError as error:
@@ -232,12 +233,12 @@ def check_recorded(dataset: Dataset) -> tuple[str, str]:
         [expected] = read_blocks(Path(scratch) / "part.parquet", spec)
     if len(found) != 1 or not _same(found[0], expected):
         raise VerificationFailed(
-            f"{folder / DATA}: the decisions differ from those that {RECORDED} gives"
+            f"{folder / DATA}: the decisions differ from those that {RECORD} gives"
         )
     _check_provenance(dataset, history)
     if not _episode_table(history, log, spec).equals(dataset.episodes()):
         raise VerificationFailed(
-            f"{folder / mf.EPISODES}: the episodes differ from those that {RECORDED} gives"
+            f"{folder / mf.EPISODES}: the episodes differ from those that {RECORD} gives"
         )
     return "decisions", f"{len(history):,} converted again; decisions of others cannot be replayed"
 
@@ -247,14 +248,14 @@ def _check_provenance(dataset: Dataset, history: History) -> None:
     found = dataset.manifest.provenance
     names, notes = [f["name"] for f in found["files"]], _notes(history)
     if (
-        names != [dataset.recipe.trace.path, RECORDED]
+        names != [dataset.recipe.trace.path, RECORD]
         or dict(found["counts"]) != {"records": len(history)}
         or found["left_out"]
         or found["notes"][: len(notes)] != notes
         or any(not note.startswith(_UNKNOWN) for note in found["notes"][len(notes) :])
     ):
         raise VerificationFailed(
-            f"{dataset.folder / mf.NAME}: the provenance differs from the one that {RECORDED} gives"
+            f"{dataset.folder / mf.NAME}: the provenance differs from the one that {RECORD} gives"
         )
 
 

@@ -16,11 +16,11 @@ A history does not end, it just stops: the last decision of every episode is mar
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.flows.papers.thermal_report.history import records as h
+from hindcast.flows.papers.thermal_report.history.records import History, States
 from hindcast.pipeline.building import recorder
 from hindcast.pipeline.building.recorder import Log, make_log
 from hindcast.pipeline.dataset.columns import NO_CHOICE
-from hindcast.pipeline.history import records as h
-from hindcast.pipeline.history.records import History, States
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
 from hindcast.pipeline.simulation.kernel import RUNNING, TRUNCATED

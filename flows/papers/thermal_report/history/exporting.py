@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.flows.papers.thermal_report.history import records as h
+from hindcast.flows.papers.thermal_report.history.records import History, States
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.history import records as h
-from hindcast.pipeline.history.records import History, States
 from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW
 
 _SERVER: Final = [ROW.capacity, ROW.x, ROW.y, ROW.usage, ROW.energy, ROW.heat]

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import polars as pl
 
+from hindcast.flows.papers.thermal_report.history import export as exported
+from hindcast.flows.papers.thermal_report.history.exporting import to_history
+from hindcast.flows.papers.thermal_report.history.records import read_history, write_records
 from hindcast.pipeline.exports import export
-from hindcast.pipeline.exports import history as exported
-from hindcast.pipeline.history.exporting import to_history
-from hindcast.pipeline.history.records import read_history, write_records
 
 
 def all_blocks(dataset):

@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError, nearest
 from hindcast.pipeline.storage.guards import require_file
 
-RECORDED: Final = "recorded.parquet"
-ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset
 SERVERS: Final = 6
 SERVER_KEYS: Final = ("RESOURCE", "X", "Y", "USAGE", "ENERGY", "HEAT", "IS_VALID")
 JOB_KEYS: Final = ("SUBMIT_TIME", "DEADLINE", "PROCESS_TIME", "RESOURCES", "FINISH_TIME")

@@ -1,4 +1,4 @@
-"""`history`: a dataset of `thermal` in the JSON of the 2018 report, see pipeline.history.exporting.
+"""`history`: a dataset of `thermal` in the JSON of the 2018 report, see module `exporting`.
 
 The file holds information that an agent could have: states before the placement, and rewards of
 the recipe.
@@ -10,14 +10,14 @@ follow one another; at the end of an episode, NEXT_STATE is not the STATE of the
 from collections.abc import Iterator
 from pathlib import Path
 
+from hindcast.flows.papers.thermal_report.history.exporting import to_history
+from hindcast.flows.papers.thermal_report.history.records import write_records
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._target import new_file, result
-from hindcast.pipeline.history.exporting import to_history
-from hindcast.pipeline.history.records import write_records
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:

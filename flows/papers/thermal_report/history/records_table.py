@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from hindcast.flows.papers.thermal_report.history import records as h
+from hindcast.flows.papers.thermal_report.history.records import History, States
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.history import records as h
-from hindcast.pipeline.history.records import History, States
 from hindcast.pipeline.storage.files import read_parquet
 
 

@@ -11,10 +11,10 @@ opposite sign of the report's Eq 5.
 
 import numpy as np
 
+from hindcast.flows.papers.thermal_report.history import records as h
+from hindcast.flows.papers.thermal_report.history.exporting import _joined, _Rows
+from hindcast.flows.papers.thermal_report.history.records import History, States
 from hindcast.pipeline.dataset.columns import NO_CHOICE
-from hindcast.pipeline.history import records as h
-from hindcast.pipeline.history.exporting import _joined, _Rows
-from hindcast.pipeline.history.records import History, States
 from hindcast.pipeline.scenarios.thermal.config import settled
 from hindcast.pipeline.scenarios.thermal.features import ROW
 from hindcast.pipeline.scenarios.thermal.instances import energy, full_heat
