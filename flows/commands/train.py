@@ -64,8 +64,8 @@ class Request:
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
     gate: p.Gate = p.option(
         "how the agent is compared with the best logged rule before it is delivered. simulator: "
-        "both play the validation windows; folds: four more trainings play the windows that each "
-        "left out; log: by the log alone, less reliable",
+        "both play the validation windows; folds: 4-fold cross-validation by four more trainings; "
+        "log: no simulator, less reliable",
         default="simulator",
     )
     checkpoint_every: p.Count | None = p.option(

@@ -53,7 +53,7 @@ class Request:
     )
     gate: p.OnlineGate = p.option(
         "how the agent is compared with the best rule before it is delivered. simulator: both play "
-        "the validation windows; folds: four more trainings play the windows that each left out",
+        "the validation windows; folds: 4-fold cross-validation by four more trainings",
         default="simulator",
     )
     runner: p.Runner = p.runner()
