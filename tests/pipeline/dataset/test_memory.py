@@ -89,6 +89,7 @@ def candidate_bytes(part):
     return 4 * sum(c.num_values for c in columns if c.path_in_schema.startswith("candidates."))
 
 
+@pytest.mark.nightly
 def test_reading_stays_small(large_dataset, tiny_dataset):
     """Memory stays small for minibatches, a sample, whole episodes and a lazy query in turn."""
     dataset = ds.open(large_dataset)

@@ -85,6 +85,7 @@ train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sy
 """
 
 
+@pytest.mark.nightly
 def test_a_run_killed_at_any_moment_ends_in_the_samecontent(tiny_dataset, tmp_path):
     """After repeated SIGKILLs at saved states and a final full run, every file is equal."""
     whole = train(tiny_dataset, "trajectory_preference", steps=150, seed=4, out=tmp_path / "whole",

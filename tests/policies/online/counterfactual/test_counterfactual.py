@@ -139,7 +139,7 @@ def recipe_of(iterations, **settings):
     return type(recipe)(**{**vars(recipe), "online": online})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_learns_slots(tmp_path):
     """From random weights the agent gets far below shortest-job-first (4.8) in a few seconds."""
     settings = {"gradient_steps": 150, "average": 0.98, "learning_rate": 5e-3, "entropy": 0.05}
