@@ -61,10 +61,6 @@ SMALL: Final = {
         *_SLOTS, "online.iterations=2", "online.settings.gradient_steps=4",
         "online.settings.sampling={windows=2}",
     ),
-    "slots-swf-kth-v1": (
-        'split.train="0..1"', 'split.validation="90..90"', 'split.test="100..101"',
-        "config.jobs_per_window=20",
-    ),
     "example.toml": (  # of the made log
         "train.steps=20", "evaluate.seeds=1", 'split.train="0..9"', 'split.test="79..84"',
     ),

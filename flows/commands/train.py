@@ -64,8 +64,8 @@ class Request:
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
     gate: p.Gate = p.option(
         "how the agent is compared with the best logged rule before it is delivered. simulator: "
-        "both play the validation windows; folds: four more trainings play the windows that each "
-        "left out; log: by the log alone, less reliable",
+        "both play the validation windows; folds: 4-fold cross-validation by four more trainings; "
+        "log: no simulator, less reliable",
         default="simulator",
     )
     checkpoint_every: p.Count | None = p.option(
@@ -100,35 +100,35 @@ def _read(arguments: argparse.Namespace) -> Any:
     """Return the request of one training or of a sweep."""
     from hindcast.flows.runs import sweep
 
-    given = vars(arguments)
-    if "sweep" not in given and "seeds" not in given:
-        if "agent" not in given:
+    options = vars(arguments)
+    if "sweep" not in options and "seeds" not in options:
+        if "agent" not in options:
             raise InputError("train: give --agent NAME, or --sweep FILE")
         for name in _OF_MANY:
-            if name in given:
+            if name in options:
                 raise InputError(f"train: --{name} is for several trainings: --sweep or --seeds")
         return p.read_request(Request, arguments)
     refused: tuple[str, ...]
-    if "sweep" in given:
+    if "sweep" in options:
         from hindcast.policies.offline.sweep import load_sweep
 
         refused, by = _IN_A_SWEEP, "--sweep, whose file contains it"
         table, where = load_sweep(location(arguments.sweep)), arguments.sweep
     else:
-        if "agent" not in given:
+        if "agent" not in options:
             raise InputError("train: --seeds needs --agent NAME")
         refused, by, where = _OF_ONE_TRAINING, "--seeds", "--seeds"
-        settings = {k: [v] for k, v in settings_of(given.get("settings", ())).items()}
+        settings = {k: [v] for k, v in settings_of(options.get("settings", ())).items()}
         table = {"agents": [arguments.agent], "seeds": arguments.seeds,
-                 "steps": given.get("steps", Request.steps), "settings": settings}  # fmt: skip
+                 "steps": options.get("steps", Request.steps), "settings": settings}  # fmt: skip
     for name in refused:
-        if name in given:
+        if name in options:
             flag = "--set" if name == "settings" else f"--{name.replace('_', '-')}"
             raise InputError(f"train: {flag} is for a single training, not for {by}")
-    more = {name: given[name] for name in _OF_MANY if name in given}
+    more = {name: options[name] for name in _OF_MANY if name in options}
     return sweep.Request(
-        arguments.dataset, table, arguments.out, given.get("device", Request.device), where,
-        gate=given.get("gate", Request.gate), **more,
+        arguments.dataset, table, arguments.out, options.get("device", Request.device), where,
+        gate=options.get("gate", Request.gate), **more,
     )  # fmt: skip
 
 
@@ -151,17 +151,18 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Train an offline agent on a dataset and write its checkpoint, or continue a training."""
-    from hindcast.policies.offline import training
+    from hindcast.policies.offline.training import train
     from hindcast.policies.own_agents import agent_name
+    from hindcast.policies.training.job import Options, Reporting
 
-    agent, board = agent_name(request.agent), request.tensorboard
+    agent = agent_name(request.agent)
+    options = Options(request.steps, request.seed, request.device, request.gate)
     with progress(f"train {agent}, seed {request.seed}") as tell:
-        trained, point = with_metrics(tell)
-        folder = training.train(
-            location(request.dataset), agent, steps=request.steps, seed=request.seed,
-            out=location(request.out), settings=request.settings or {}, device=request.device,
-            gate=request.gate, checkpoint_every=request.checkpoint_every,
-            tensorboard=None if board is None else Path(board), progress=trained, point=point,
+        board = None if request.tensorboard is None else Path(request.tensorboard)
+        reporting = Reporting(*with_metrics(tell), request.checkpoint_every, board)
+        folder = train(
+            location(request.dataset), agent, location(request.out), options,
+            settings=request.settings, reporting=reporting,
         )  # fmt: skip
     return result_of(folder, agent, request.steps, request.seed)
 
@@ -187,13 +188,13 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the path of the checkpoint, and what is delivered."""
+    """Return the path of the checkpoint, and the delivered policy."""
     line = f"{result['checkpoint']}: {result['agent']}, {result['steps']:,} steps"
     return Shown([line, *_delivery(result)])
 
 
 def _delivery(result: Mapping[str, Any]) -> list[str]:
-    """Return a line that says what a training delivers and why."""
+    """Return a line with the policy that a training delivers, and the reason."""
     verdict = result.get("verdict")
     if verdict is None:
         return ["nothing is delivered: no rule, or no validation window, to compare the agent with"]
@@ -202,11 +203,11 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
         return [f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"]
     ends = verdict["low"], verdict["high"]
     decimals = decimals_for((difference, *ends))
-    found = write_number(difference, decimals, signed=True)
+    estimate = write_number(difference, decimals, signed=True)
     if ends[0] is not None:
-        found += f" [{write_interval(*ends, decimals, signed=True)}]"
+        estimate += f" [{write_interval(*ends, decimals, signed=True)}]"
     where = f"on {count_of(verdict['windows'], 'unseen window')}"
-    compared = f"{verdict['metric']} {found} {where}, + is better"
+    compared = f"{verdict['metric']} {estimate} {where}, + is better"
     if verdict["delivered"] == "agent":
         return [f"{result['delivered']}: the agent, better than rule {rule} ({compared})"]
     return [f"{result['delivered']}: rule {rule}, as the agent is not clearly better ({compared})"]

@@ -239,7 +239,7 @@ def test_list_of_names(capsys):
     assert "rollout" not in listed(capsys, "--policies", "deferrable")
     agents = listed(capsys, "--agents")
     assert agents["cql"]["learns"] == "offline"
-    assert agents["score_ppo"]["scenarios"] == ["deferrable"]
+    assert agents["cql"]["scenarios"] == []
     assert all(agent["description"] for agent in agents.values())
     assert listed(capsys, "--estimators")["snis"]["description"]
 

@@ -24,10 +24,10 @@ from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.settings import NetworkSettings
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
 from tests.conftest import TINY
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SETTINGS = {
     "sampling": {"trajectories": 2, "windows": 1, "stay": 2},
@@ -217,7 +217,7 @@ def test_checkpoints_can_be_appended_to_rules(run, tiny_dataset, tmp_path):
         load_recipe(copy)
 
 
-@pytest.mark.parametrize("kind", ["mlp", "deepsets", "attention"])
+@pytest.mark.parametrize("kind", ["mlp", "deepsets"])
 @pytest.mark.parametrize(("temperature", "epsilon"), [(1.0, 0.0), (0.5, 0.2), (0.0, 0.3)])
 def test_compiled_episodes_are_those_of_asking_decision_by_decision(
     kind, temperature, epsilon, tiny_recipe, play_policy
@@ -249,9 +249,8 @@ def play_policy():
     from hindcast.policies.networks.settings import Network
 
     def make(spec, kind):
-        hidden = (4, 4) if kind != "attention" else (4,)
         network = Network(
-            NetworkSettings(hidden=hidden, kind=kind, quadratic=False),
+            NetworkSettings(hidden=(4, 4), kind=kind, quadratic=False),
             unscaled_map(spec.candidates, spec.learned_candidates, quadratic=False),
             unscaled_map(spec.context, (), quadratic=False),
         )

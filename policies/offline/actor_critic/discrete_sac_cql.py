@@ -79,9 +79,9 @@ class Temperature(nn.Module):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    weights_rng, rng, unit, network = begin(task, config)
-    policy = CandidateScorer(network, weights_rng)
-    critics = Critics(network, weights_rng)
+    run = begin(task, config)
+    policy = CandidateScorer(run.network, run.weights_rng)
+    critics = Critics(run.network, run.weights_rng)
     temperature = Temperature(config.alpha)
 
     def value_after(batch: Transitions) -> Tensor:
@@ -96,19 +96,19 @@ def learner(task: Task, config: Config) -> Learner:
     def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
         now = batch.now
         with torch.no_grad():
-            target = unit.target(batch, value_after(batch))
+            target = run.unit.target(batch, value_after(batch))
         every = critics.values(now)
         values = chosen(every, now.choice)
         critic_loss = (target - values).square().mean(dim=1).sum()
         gap = conservative(every, now.choice).sum()
         log_pi = masked_log_softmax(policy.packed(now.candidates, now.context, now.mask), now.mask)
-        least = every.detach().amin(dim=0)
+        min_q = every.detach().amin(dim=0)
         spread = entropy(log_pi, now.mask)
         alpha = temperature.now()
-        gain = masked_expectation(log_pi, least, now.mask) / spread_among(least, now.mask)
+        gain = masked_expectation(log_pi, min_q, now.mask) / spread_among(min_q, now.mask)
         policy_loss = -(gain + alpha * spread).mean()
-        aim = config.entropy_share * now.mask.sum(dim=1).log()
-        alpha_loss = temperature.log_alpha * (spread.detach() - aim).mean().sign()
+        target_entropy = config.entropy_share * now.mask.sum(dim=1).log()
+        alpha_loss = temperature.log_alpha * (spread.detach() - target_entropy).mean().sign()
         total = critic_loss + config.conservatism * gap + policy_loss + alpha_loss
         return total, {
             "critic_loss": critic_loss.detach(),
@@ -121,6 +121,6 @@ def learner(task: Task, config: Config) -> Learner:
 
     modules = {"policy": policy, "critics": critics, "temperature": temperature}
     return td_learner(
-        task, config, unit, rng, network, policy.weights, modules, loss,
+        run, policy.weights, modules, loss,
         after=lambda: critics.follow(config.target_rate), rates={"temperature": config.alpha_rate},
     )  # fmt: skip

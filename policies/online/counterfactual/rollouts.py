@@ -66,21 +66,21 @@ class Counterfactuals:
 
     Attributes:
         episode: The episode.
-        looked: Network inputs at the decisions; `chosen` is the greedy choice of the policy.
+        inputs: Network inputs at the decisions; `chosen` is the greedy choice of the policy.
         value: (M,) sum of rewards from the decision on, per candidate.
         rolled_out: Number of decisions that the rollouts played.
     """
 
     episode: Episode
-    looked: NetworkInputs
+    inputs: NetworkInputs
     value: NDArray[np.float64]
     rolled_out: int
 
     @property
     def advantage(self) -> NDArray[np.float64]:
         """(M,) value of each candidate less the value of the greedy choice."""
-        own = self.value[self.looked.chosen]
-        return self.value - np.repeat(own, np.diff(self.looked.starts))
+        of_choice = self.value[self.inputs.chosen]
+        return self.value - np.repeat(of_choice, np.diff(self.inputs.starts))
 
 
 def ask_episodes(
@@ -90,14 +90,14 @@ def ask_episodes(
     windows = problem.windows_of(iteration, sampling)
     instances = [problem.instance_of(w) for w in windows for _ in range(sampling.trajectories)]
 
-    def one(number: int) -> Counterfactuals:
+    def episode(number: int) -> Counterfactuals:
         rng = generator(problem.seed, "online counterfactuals", iteration, number)
         return ask_episode(
             problem.scenario, problem.spec, instances[number], decider, rollouts, rng
         )
 
     with ThreadPoolExecutor(problem.workers) as pool:
-        return list(pool.map(one, range(len(instances))))
+        return list(pool.map(episode, range(len(instances))))
 
 
 def ask_episode(
@@ -155,9 +155,9 @@ class _Memory:
         self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
     ) -> tuple[NetworkInputs, NDArray[np.float64], int]:
         """Roll out decisions `numbers`; return network inputs, values (M,) and decisions played."""
-        most = len(numbers) * self.instance.capacity
-        arrays = make_looked_arrays(self.spec, self.network, len(numbers), most)
-        value, cursor = np.empty(most), np.zeros(4, np.int64)
+        rows = len(numbers) * self.instance.capacity
+        arrays = make_looked_arrays(self.spec, self.network, len(numbers), rows)
+        value, cursor = np.empty(rows), np.zeros(4, np.int64)
         played, copy = (begin_episode(self.spec, self.instance) for _ in range(2))
         self._require(branch(
             *self.compiled, played, copy,
@@ -165,8 +165,8 @@ class _Memory:
             rollouts.horizon_s or np.inf, rollouts.certain, rollouts.of_certain,
             arrays, value, cursor,
         ))  # fmt: skip
-        looked = looked_of(arrays, cursor)
-        return looked, value[looked.index], int(cursor[C_PLAYED])
+        inputs = looked_of(arrays, cursor)
+        return inputs, value[inputs.index], int(cursor[C_PLAYED])
 
     def _require(self, feasible: bool) -> None:
         if not feasible:

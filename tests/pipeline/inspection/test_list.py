@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -10,7 +12,8 @@ from hindcast.flows.commands.run import Request
 from hindcast.flows.runs.stages import run_stages
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.inspection.list import aligned, entry_of, find, listing, recipes, size
+from hindcast.pipeline.inspection.columns import aligned, size
+from hindcast.pipeline.inspection.list import entry_of, find, listing, recipes
 from hindcast.pipeline.inspection.show import details
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 from hindcast.pipeline.workloads.folder import load_workload
@@ -186,3 +189,24 @@ def test_sizes_for_people(count, said):
 
 def test_columns_are_aligned():
     assert aligned([("a", "1"), ("bbb", "22")], right=(1,)) == ["a     1", "bbb  22"]
+
+
+@pytest.mark.parametrize("option", ["--agents", "--estimators"])
+def test_names_are_listed_without_a_simulator(option):
+    code = (
+        f"import sys; from hindcast.flows.cli import main; main(['list', {option!r}]);"
+        "print([m for m in ('numba', 'polars', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.slow
+def test_a_dataset_is_shown_without_pandas(tiny_dataset):
+    """Arrow imports it for every conversion to numpy."""
+    code = (
+        "import sys; from hindcast.flows.cli import main;"
+        f"main(['show', {str(tiny_dataset)!r}]); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

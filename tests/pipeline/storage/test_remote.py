@@ -6,11 +6,12 @@ No request leaves this machine: credentials are made up, and the endpoint is 127
 import gc
 import hashlib
 import http.server
+import itertools
 import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from hindcast.pipeline.errors import DatasetError, StorageError, TraceError, Ver
 from hindcast.pipeline.storage import files as storage
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
-from hindcast.pipeline.storage.remote import create, refusals
+from hindcast.pipeline.storage.remote import RemotePath, create, refusals
 from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
@@ -272,19 +273,16 @@ def test_appended_in_a_store_as_here(server, tiny_recipe, tiny_dataset, tmp_path
     assert remote_digest(out) == digest(tmp_path / "d")
 
 
-class Stopping:
-    """Callback that stops the server after a number of uploads."""
+def stopping(server: Server, after: int) -> Callable[[RemotePath, Path], None]:
+    """Return an `upload` that stops the server at the upload of that number."""
+    upload, count = RemotePath.upload, itertools.count(1)
 
-    def __init__(self, server: Server, after: int) -> None:
-        self.server, self.left = server, after
+    def stops(self: RemotePath, local: Path) -> None:
+        if next(count) == after:
+            server.stop()
+        upload(self, local)
 
-    def __call__(self, local: Path, path: Path) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.server.stop()
-        with refusals(path):
-            any_path: Any = path
-            any_path.store().put_file(os.fspath(local), any_path.path)
+    return stops
 
 
 @pytest.mark.parametrize("after", nightly_but({9}, [3, 9, 14]))
@@ -296,7 +294,7 @@ def test_a_server_that_goes_away_in_the_middle(
     Once the server is back, the same build ends in the same bytes.
     """
     out, known = folder_of("stopped"), behaviours(tiny_recipe)
-    monkeypatch.setattr("hindcast.pipeline.storage.remote.upload", Stopping(server, after))
+    monkeypatch.setattr(RemotePath, "upload", stopping(server, after))
     try:
         with pytest.raises(StorageError, match=r"cannot be reached.*continues where it stopped"):
             build(tiny_recipe, known, out)

@@ -84,7 +84,7 @@ def test_a_table_beside_the_trace_counts(folder, traces, tmp_path):
 def test_other_code_of_the_readers_has_other_entries(folder, reads, tmp_path, monkeypatch):
     log = write_log(tmp_path / "log.swf")
     cache.read_trace("swf", log)
-    monkeypatch.setattr(cache, "_code", lambda: "changed")
+    monkeypatch.setattr(cache, "_code", lambda form: "changed")
     cache.read_trace("swf", log)
     assert len(reads) == 2
 
@@ -143,7 +143,6 @@ def test_readers_of_plug_ins_are_not_cached(folder, tmp_path, monkeypatch):
     assert not folder.exists()
 
 
-@pytest.mark.slow
 def test_several_at_once_leave_one_entry(folder, tmp_path):
     log = write_log(tmp_path / "log.swf")
     with ThreadPoolExecutor(4) as pool:
@@ -152,7 +151,6 @@ def test_several_at_once_leave_one_entry(folder, tmp_path):
     assert len(list(folder.iterdir())) == 1
 
 
-@pytest.mark.slow
 def test_the_entry_that_was_not_used_for_longest_goes_first(folder, reads, tmp_path, monkeypatch):
     logs = [write_log(tmp_path / f"{n}.swf", n) for n in (20, 21, 22)]
     for age, log in zip((300, 200), logs[:2], strict=True):
@@ -181,12 +179,12 @@ def test_the_command_clears_the_cache(folder, tmp_path, capsys):
 
 RECIPE = """
 id = "own-v1"
-scenario = "slots"
+scenario = "queue"
 [config]
-arrival = "trace"
-slots_per_resource = 10
-step_s = 60
-jobs_per_window = 5
+starts = [0, 5, 10, 15]
+jobs = 5
+follow = 0
+warm = false
 [trace]
 format = "{form}"
 path = "{path}"

@@ -339,10 +339,8 @@ def of_log(tmp_path, monkeypatch) -> Path:
     """Return a dataset of a log that is below the folder of traces."""
     monkeypatch.setenv("HINDCAST_TRACES", str(tmp_path / "traces"))
     write_log(tmp_path / "traces" / "small.swf")
-    recipe = load_recipe("slots-swf-kth-v1", (
-        'trace.path="small.swf"', "config.slots_per_resource=8", "config.jobs_per_window=5",
-        "config.dominant_slots=[2,4]",
-        "config.step_s=60", "config.horizon=20", "config.max_time_steps=400",
+    recipe = load_recipe("queue-kth-v1", (
+        'trace.path="small.swf"', "config.starts=[]", "config.jobs=5", "config.follow=0",
         'split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"',
         'behaviours=[{policy="random"}]',
     ))  # fmt: skip

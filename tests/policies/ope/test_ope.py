@@ -232,7 +232,7 @@ def test_few_windows_are_said_with_what_to_do(folder, result):
 
 
 def test_policies_are_ranked_by_a_consensus(result):
-    """The regression over policies has a whole vote, and no other estimator has more."""
+    """The regression over policies has weight 1, and no other estimator has more."""
     found = result[0].description["consensus"]
     assert sorted(found["order"]) == sorted(POLICIES)
     assert found["members"] == ["gp", "dm", "dr", "wdr", "tempered"]
