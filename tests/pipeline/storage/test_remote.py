@@ -36,6 +36,7 @@ from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.registry import behaviours
 from tests.conftest import TINY
+from tests.representatives import nightly_but
 
 pytestmark = pytest.mark.slow
 
@@ -184,6 +185,7 @@ def test_a_dataset_in_a_store_reads_as_the_local_one(server, built, tiny_dataset
     )
 
 
+@pytest.mark.nightly
 def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys):
     """Training, evaluation and report in the store give the same results as on disk."""
 
@@ -210,6 +212,7 @@ def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys)
     assert cli.main(["verify", str(built)]) == 0
 
 
+@pytest.mark.nightly
 def test_a_run_in_a_store_is_done_once(server, capsys):
     out = str(folder_of("run"))
     small = ["--set", "train.steps=5", "--set", 'evaluate.policies=["tetris", "random"]']
@@ -282,7 +285,7 @@ def stopping(server: Server, after: int) -> Callable[[RemotePath, Path], None]:
     return stops
 
 
-@pytest.mark.parametrize("after", [3, 9, 14])
+@pytest.mark.parametrize("after", nightly_but({9}, [3, 9, 14]))
 def test_a_server_that_goes_away_in_the_middle(
     server, after, tiny_recipe, tiny_dataset, monkeypatch
 ):
