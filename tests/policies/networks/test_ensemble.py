@@ -168,6 +168,7 @@ def started(tmp_path, names, iterations, settings):
     return train_online(recipe, out=out, start=[tmp_path / n for n in names], iterations=iterations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [None, 1])
 def test_a_training_starts_from_the_mean_of_several_checkpoints(iterations, tmp_path):
     """By default, or with a step size that moves nothing, it delivers the ensemble."""
