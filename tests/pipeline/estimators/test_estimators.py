@@ -14,7 +14,6 @@ from hindcast.pipeline.estimators import (
     estimate,
 )
 from hindcast.pipeline.estimators.doubly_robust import temporal_differences
-
 from tests.pipeline.estimators.conftest import CHOICES, HORIZON, STATES
 
 QUICK = Settings(resamples=50)
