@@ -44,6 +44,7 @@ from hindcast.policies.networks.rules import RuleList, rule_buffers
 from hindcast.policies.networks.scoring import DeciderArrays, score_candidates
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
+NOT_DRAWN_FROM: Final = np.random.default_rng(0)  # a generator where nothing is drawn
 _NOT_A_NUMBER: Final = -2  # code of an episode, beside INFEASIBLE
 
 # rows of KeptArrays.numbers
@@ -196,9 +197,8 @@ class NetworkRunner:
         instance: Instance,
         temperature: float = 0.0,
         epsilon: float = 0.0,
-        rng: np.random.Generator | None = None,
+        rng: np.random.Generator = NOT_DRAWN_FROM,
     ) -> None:
-        rng = np.random.default_rng(0) if rng is None else rng  # a network draws no parameters
         self.compiled = cell(scenario.observe), cell(scenario.step), *decider.arrays(spec, rng)
         self._name, self._scenario, self._spec = decider.policy.name, scenario, spec
         self._drawing = (temperature, epsilon)
@@ -219,13 +219,13 @@ class NetworkRunner:
         kept = keep(count, max(count, 1) * self._most, given=count)
         kept.choices[:] = choices
         if count:
-            self._play(np.random.default_rng(0), kept)
+            self._play(NOT_DRAWN_FROM, kept)
         return kept.probabilities[: kept.cursor[CANDIDATES]]
 
     def finish(self) -> Episode:
         """Play the episode to its end, without draws; raise HindcastError as `to_the_end` does."""
         episode, blocks = (
-            self.to_the_end(np.random.default_rng(0), keep())[1],
+            self.to_the_end(NOT_DRAWN_FROM, keep())[1],
             self._scenario.blocks,
         )
         return episode if blocks is None else replace(episode, blocks=blocks(self._memory.ints))

@@ -50,6 +50,7 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.networks.player import (
     DECISIONS,
+    NOT_DRAWN_FROM,
     Decider,
     KeptArrays,
     keep,
@@ -183,7 +184,6 @@ class _Copied:
         futures: Sequence[Future],
     ) -> None:
         self.name, self.scenario, self.spec = name, scenario, spec
-        self.rng = np.random.default_rng(0)  # for the signature: deciders are deterministic
         room, float_room = (max(getattr(f, r) for f in futures) for r in ("room", "float_room"))
         self.larger = Instance(
             np.concatenate([instance.ints, np.zeros(room, np.int64)]),
@@ -251,7 +251,7 @@ class _Members(_Copied):
             )
         self.future = _NoArrivals(scenario.forget, instance.capacity)
         super().__init__(policy.name, scenario, spec, instance, [self.future])
-        self.deciders = [member.arrays(spec, self.rng) for member in policy.members]
+        self.deciders = [member.arrays(spec, NOT_DRAWN_FROM) for member in policy.members]
 
     def play(self) -> Episode:
         """Play the episode to its end."""
@@ -285,7 +285,7 @@ class _Members(_Copied):
             *decider,
             memory,
             arrays,
-            self.rng,
+            NOT_DRAWN_FROM,
             0.0,
             0.0,
             until,
@@ -345,8 +345,8 @@ class _Candidates(_Copied):
     ) -> None:
         super().__init__(policy.name, scenario, spec, instance, futures)
         self.futures = futures
-        self.decider = policy.base.arrays(spec, self.rng)
-        self.trying = policy.base.arrays(spec, self.rng)
+        self.decider = policy.base.arrays(spec, NOT_DRAWN_FROM)
+        self.trying = policy.base.arrays(spec, NOT_DRAWN_FROM)
         self.tried = begin_episode(spec, self.larger)  # the copy in which a candidate is tried
         self.kept = keep(HORIZON)  # scratch
 
@@ -398,7 +398,7 @@ class _Candidates(_Copied):
             self.copy,
             self.tried,
             self.copy_arrays,
-            self.rng,
+            NOT_DRAWN_FROM,
             rows,
             self.kept,
             sums,
