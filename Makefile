@@ -3,11 +3,14 @@ PYTHON ?= python3
 DEMO ?= demo
 GYMNASIUM := 1.4.0
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 NEWER := .venv/gymnasium-$(GYMNASIUM)
+# Tests are imported by several processes and by every command, so compiled modules are kept.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-engines check lint types kernels unit quick gymnasium docs bench size clean \
-  release-check nightly newest pythons
+.PHONY: demo test test-engines check lint types kernels unit quick night gymnasium docs bench size \
+  same-bytes clean release-check nightly newest pythons mutants
 
 # What the demonstration needs, and what the tests need. Whichever is second adds to the first.
 .venv/demo: .venv/made pyproject.toml constraints.txt
@@ -43,12 +46,9 @@ endef
 demo: .venv/demo
 	$(BIN)/hindcast run slots-demo-v1 --direct --workers 2 --out $(DEMO)
 
-# All that must hold. Types are checked while kernels are compiled.
+# What must hold before a change lands. Types are checked beside the tests.
 test: lint
-	$(MAKE) --jobs=2 types kernels
-	$(MAKE) unit
-	$(MAKE) gymnasium
-	$(MAKE) docs
+	$(MAKE) --jobs=2 types unit
 
 # Ray is large, so its tests install it. One process: a cluster has four.
 test-engines: .venv/ray
@@ -58,7 +58,7 @@ test-engines: .venv/ray
 	@$(call install,ray,70 MB)
 	@touch $@
 
-# The same but for tests that are marked slow; for between two edits.
+# The same without the tests that are marked slow; for between two edits.
 check: lint
 	$(MAKE) --jobs=2 types quick
 
@@ -77,11 +77,15 @@ types: .venv/installed
 kernels: .venv/installed
 	$(BIN)/python -m tests.compile_kernels
 
-unit: .venv/installed
+unit: kernels
 	$(PYTEST) -m "not ray and not nightly" tests
 
 quick: .venv/installed
 	$(PYTEST) -m "not slow and not ray and not nightly" tests
+
+# All tests but those of Ray. One that takes more CPU seconds than a test without a mark may fails.
+night: kernels
+	$(PYTEST) -p tests.cpu_times --cpu-times out/cpu_times.tsv --cpu-limit .5 -m "not ray" tests
 
 # d3rlpy asks for Gymnasium 1.0.0. These tests run with a newer one, which has a folder of its own
 # that comes before the packages of .venv.
@@ -107,6 +111,19 @@ BASE ?= main
 size:
 	$(PYTHON) -m tests.size $(BASE)
 
+# What the working tree builds, trains and answers, byte by byte beside another commit.
+same-bytes: .venv/installed
+	rm -f out/base.json out/change.json
+	-git worktree remove --force out/base 2>/dev/null
+	git worktree add --force --detach out/base $(BASE)
+	$(BIN)/python -m tests.same_bytes small out/base out/base.json
+	$(BIN)/python -m tests.same_bytes small . out/change.json
+	$(BIN)/python -m tests.same_bytes compare out/base.json out/change.json
+
+# Small faults in the code, which the tests of `make test` must find.
+mutants: kernels
+	$(BIN)/python -m tests.mutants --commit HEAD --out out/mutants.json
+
 clean:
 	rm -rf .venv $(DEMO) docs/_build docs/generated
 
@@ -117,10 +134,9 @@ release-check:
 	.venv-release/bin/python -m tests.release --out dist --tag "$(TAG)"
 
 # Everything, and what other people's machines have: the newest packages, and other Pythons.
-nightly:
-	$(MAKE) test
-	$(PYTEST) -m "nightly and not ray" tests
-	$(MAKE) test-engines
+nightly: lint
+	$(MAKE) --jobs=2 types night
+	$(MAKE) gymnasium docs test-engines mutants
 	$(MAKE) newest
 	$(MAKE) pythons
 

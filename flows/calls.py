@@ -24,14 +24,14 @@ Settings: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WhatIfResult:
-    """The page of `whatif`, and what it concludes.
+    """The page of `whatif`, and its conclusion.
 
     Attributes:
         page: The HTML page. Its numbers are beside it, in whatif.json, whatif.csv and groups.csv.
         lines: The conclusion, as the command line prints it.
         grade: How near the simulated machine is to the log: A, B, C or D; None if the log has no
             starts to compare with.
-        warnings: What limits the conclusions from this log.
+        warnings: Limits of the conclusions from this log.
     """
 
     page: Path
@@ -46,7 +46,7 @@ class InitResult:
 
     Attributes:
         file: The file that was written.
-        unsure: What to look at before the file is used.
+        unsure: Questions to settle before the file is used.
     """
 
     file: Path
@@ -98,7 +98,7 @@ def whatif(
     line += ["--train"] if train else []
     line += ["--iterations", str(iterations)] if iterations else []
     line += ["--format", trace_format] if trace_format else []
-    line += [word for each in _overrides(settings) for word in ("--set", each)]
+    line += [word for override in _overrides(settings) for word in ("--set", override)]
     request = command.Request(
         str(log), str(out or ""), tuple(map(str, policies)), train=train, iterations=iterations,
         format=trace_format, settings=_overrides(settings), workers=workers,
@@ -169,8 +169,8 @@ def init(
     """
     from hindcast.flows.commands import init as command
 
-    where = "" if out is None else str(out)
-    result = _run(command, command.Request(str(source), where, scenario, time_zone))
+    target = "" if out is None else str(out)
+    result = _run(command, command.Request(str(source), target, scenario, time_zone))
     if "recipe" in result:
         return InitResult(Path(result["recipe"]), tuple(result["warnings"]))
     return InitResult(Path(result["mapping"]), tuple(result["unsure"]))
@@ -312,8 +312,8 @@ def report(folders: Place | Sequence[Place], out: Place, *, metrics: Sequence[st
     """
     from hindcast.flows.commands import report as command
 
-    given = [folders] if isinstance(folders, Path | str) else folders
-    request = command.request_of(list(map(str, given)), str(out), tuple(metrics))
+    sources = [folders] if isinstance(folders, Path | str) else folders
+    request = command.request_of(list(map(str, sources)), str(out), tuple(metrics))
     return Path(_run(command, request)["report"])
 
 
@@ -350,8 +350,8 @@ def behaviour(
     """
     from hindcast.flows.commands.logs import behaviour as command
 
-    where = None if out is None else str(out)
-    request = command.Request(str(source), where, trace_format, _overrides(settings), seed)
+    target = None if out is None else str(out)
+    request = command.Request(str(source), target, trace_format, _overrides(settings), seed)
     command.check(request)
     return command.fitted(request)[0]
 
@@ -365,5 +365,5 @@ def _run(command: Any, request: Any) -> dict[str, Any]:
 
 def _overrides(settings: Settings | None) -> tuple[str, ...]:
     """Return settings as `key=value` with TOML values, as `--set` takes them."""
-    given = (settings or {}).items()
-    return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in given)
+    items = (settings or {}).items()
+    return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in items)

@@ -22,14 +22,14 @@ from typing import Any
 
 from hindcast.flows.commands import Shown, directly, find, module_of
 from hindcast.flows.parser import first_help, parse
-from hindcast.flows.runners import asks_for_runner, refuse_direct
-from hindcast.flows.surroundings import (
+from hindcast.flows.process_setup import (
     check_memory,
     check_names,
     check_system,
     choose_kernels,
     open_streams,
 )
+from hindcast.flows.runners import asks_for_runner, refuse_direct
 from hindcast.pipeline.errors import HindcastError, InputError, printable
 from hindcast.pipeline.storage.extras import EXTRAS, installed, missing
 

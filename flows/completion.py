@@ -40,9 +40,9 @@ complete -c hindcast -f -a '(__hindcast_words)'""",
 }
 
 
-def words(given: Sequence[str]) -> list[str]:
-    """Return what the last of these words can become."""
-    *before, last = given or [""]
+def words(typed: Sequence[str]) -> list[str]:
+    """Return the completions of the last of these words."""
+    *before, last = typed or [""]
     return [word for word in _possible(before, last) if word.startswith(last)]
 
 
@@ -60,8 +60,8 @@ def _possible(before: Sequence[str], last: str) -> Iterable[str]:
         return ()
     if action.choices is not None:
         return map(str, action.choices)
-    known = _KNOWN.get(action.dest)
-    return () if known is None else known(name)
+    choices_of = _KNOWN.get(action.dest)
+    return () if choices_of is None else choices_of(name)
 
 
 def _options(parser: argparse.ArgumentParser) -> Mapping[str, argparse.Action]:
@@ -88,7 +88,7 @@ def _action(parser: argparse.ArgumentParser, before: Sequence[str]) -> argparse.
 
 
 def _recipes(_command: str) -> Iterable[str]:
-    from hindcast.pipeline.recipes.known import known_recipes
+    from hindcast.pipeline.recipes.shipped import known_recipes
 
     return known_recipes()
 

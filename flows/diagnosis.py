@@ -1,7 +1,7 @@
 """Checks of a machine and an installation, for `hindcast doctor`.
 
-Each check returns findings: a fact that was measured, how it is judged, and how to mend it. A check
-changes nothing, except that it writes one small file into a folder and deletes the file again.
+Each check returns findings: a measured fact, its judgement, and a remedy. A check changes nothing,
+except that it writes one small file into a folder and deletes the file again.
 """
 
 import os
@@ -26,7 +26,7 @@ _GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """Result of one check.
 
     Attributes:
@@ -43,25 +43,25 @@ class Finding:
     remedy: str = ""
 
 
-def diagnose(folders: Sequence[str]) -> list[Finding]:
+def diagnose(folders: Sequence[str]) -> list[CheckResult]:
     """Return the findings of all checks; `folders` are the places where commands will write."""
     places = [*folders] or ["."]
-    found = [one for check in CHECKS.values() for one in check()]
-    return found + [one for place in places for one in _folder(place)]
+    findings = [finding for check in CHECKS.values() for finding in check()]
+    return findings + [finding for place in places for finding in _folder(place)]
 
 
-def _versions() -> Iterator[Finding]:
+def _versions() -> Iterator[CheckResult]:
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("hindcast", "ok", f"{version()} on Python {python}, {sys.platform}")
-    wrong = list(_unsatisfied())
-    found = package_versions(_SHOWN)
-    fact = ", ".join(f"{name} {number}" for name, number in found.items())
-    if not wrong:
-        yield Finding("libraries", "ok", fact)
+    yield CheckResult("hindcast", "ok", f"{version()} on Python {python}, {sys.platform}")
+    faults = list(_unsatisfied())
+    versions = package_versions(_SHOWN)
+    fact = ", ".join(f"{name} {number}" for name, number in versions.items())
+    if not faults:
+        yield CheckResult("libraries", "ok", fact)
         return
-    yield Finding(
-        "libraries", "failure" if any("missing" in w for w in wrong) else "warning",
-        "; ".join(wrong), f"pip install --upgrade '{DISTRIBUTION}=={version()}'",
+    yield CheckResult(
+        "libraries", "failure" if any("missing" in w for w in faults) else "warning",
+        "; ".join(faults), f"pip install --upgrade '{DISTRIBUTION}=={version()}'",
     )  # fmt: skip
 
 
@@ -85,60 +85,62 @@ def _unsatisfied() -> Iterator[str]:
             yield f"{requirement.name} is {installed}, expected {requirement.specifier}"
 
 
-def _cores() -> Iterator[Finding]:
+def _cores() -> Iterator[CheckResult]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     fact = f"{usable} of {os.cpu_count()} usable; give --workers {usable}"
     threads = os.environ.get("OMP_NUM_THREADS")
-    yield Finding("cores", "ok", f"{fact}; OMP_NUM_THREADS={threads}" if threads else fact)
+    yield CheckResult("cores", "ok", f"{fact}; OMP_NUM_THREADS={threads}" if threads else fact)
 
 
-def _memory() -> Iterator[Finding]:
+def _memory() -> Iterator[CheckResult]:
     if not hasattr(os, "sysconf"):
         return
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = Path("/sys/fs/cgroup/memory.max")  # of a container
     text = limit.read_text(encoding="ascii").strip() if limit.is_file() else ""
-    most = min(total, int(text)) if text.isdigit() else total
-    fact = f"{most / _GIB:.1f} GiB{' (limit of the container)' if most < total else ''}"
-    if most >= _LEAST_MEMORY:
-        yield Finding("memory", "ok", fact)
+    usable = min(total, int(text)) if text.isdigit() else total
+    fact = f"{usable / _GIB:.1f} GiB{' (limit of the container)' if usable < total else ''}"
+    if usable >= _LEAST_MEMORY:
+        yield CheckResult("memory", "ok", fact)
     else:
         remedy = "use --workers 1 and smaller windows, or a machine with at least 2 GiB"
-        yield Finding("memory", "warning", fact, remedy)
+        yield CheckResult("memory", "warning", fact, remedy)
 
 
-def _gpu() -> Iterator[Finding]:
+def _gpu() -> Iterator[CheckResult]:
     try:
         import torch
     except ImportError:  # reported by `libraries`
         return
     if torch.cuda.is_available():
         names = {torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())}
-        yield Finding("gpu", "ok", f"{', '.join(sorted(names))}; CUDA {torch.version.cuda}")
+        yield CheckResult("gpu", "ok", f"{', '.join(sorted(names))}; CUDA {torch.version.cuda}")
     else:
         built = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "has no CUDA"
-        yield Finding("gpu", "ok", f"none (torch {built}); agents train on the processor")
+        yield CheckResult("gpu", "ok", f"none (torch {built}); agents train on the processor")
 
 
-def _kernels() -> Iterator[Finding]:
+def _kernels() -> Iterator[CheckResult]:
     """Yield whether compiled simulators can be kept, since compiling them takes a minute."""
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    folder = Path(given) if given else Path(__file__).resolve().parents[1] / "pipeline"
+    setting = os.environ.get("NUMBA_CACHE_DIR")
+    folder = Path(setting) if setting else Path(__file__).resolve().parents[1] / "pipeline"
     if _writable(folder) is None:
-        yield Finding("kernels", "ok", f"compiled simulators are kept in {folder}")
+        yield CheckResult("kernels", "ok", f"compiled simulators are kept in {folder}")
     else:
-        yield Finding(
+        yield CheckResult(
             "kernels", "warning", f"{folder} is not writable, so numba chooses another folder or "
             "compiles the simulators again in every process",
             "set NUMBA_CACHE_DIR to a folder that you may write",
         )  # fmt: skip
 
 
-def _prefect() -> Iterator[Finding]:
+def _prefect() -> Iterator[CheckResult]:
     from hindcast.flows.engine import check_server, prefect_home
 
     if not installed("prefect"):
-        yield Finding("prefect", "ok", "not installed: commands run without it, as with --direct")
+        yield CheckResult(
+            "prefect", "ok", "not installed: commands run without it, as with --direct"
+        )
         return
     url = os.environ.get("PREFECT_API_URL")
     if url:
@@ -146,69 +148,69 @@ def _prefect() -> Iterator[Finding]:
             check_server(url)
         except InputError as error:
             fact, _, remedy = str(error).partition("; ")
-            yield Finding("prefect server", "failure", fact, remedy)
+            yield CheckResult("prefect server", "failure", fact, remedy)
         else:
-            yield Finding("prefect server", "ok", f"{url} answers")
+            yield CheckResult("prefect server", "ok", f"{url} answers")
             yield from _leases(url)
     else:
         fact = "PREFECT_API_URL is not set; each command starts a server of its own"
-        yield Finding("prefect server", "ok", fact)
+        yield CheckResult("prefect server", "ok", fact)
     with prefect_home() as home:
         problem = _writable(home)
         if problem is None:
-            yield Finding("prefect home", "ok", f"{home}")
+            yield CheckResult("prefect home", "ok", f"{home}")
         else:
             remedy = "set PREFECT_HOME to a folder that you may write, or give --direct"
-            yield Finding("prefect home", "failure", problem, remedy)
+            yield CheckResult("prefect home", "failure", problem, remedy)
 
 
-def _leases(url: str) -> Iterator[Finding]:
+def _leases(url: str) -> Iterator[CheckResult]:
     """Check where a server keeps the leases of concurrency limits, if it tells."""
     from hindcast.flows.engine import server_settings
 
-    kept = server_settings(url).get("server", {}).get("concurrency", {}).get("lease_storage")
-    if kept == "prefect.server.concurrency.lease_storage.memory":
+    storage = server_settings(url).get("server", {}).get("concurrency", {}).get("lease_storage")
+    if storage == "prefect.server.concurrency.lease_storage.memory":
         fact = "the server keeps the places of concurrency limits in memory"
         remedy = (
             "start it with PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE="
             "prefect.server.concurrency.lease_storage.filesystem, so that places that are held "
             "when it is killed become free"
         )
-        yield Finding("prefect leases", "warning", fact, remedy)
-    elif kept:
-        yield Finding("prefect leases", "ok", f"{kept.rpartition('.')[2]}")
+        yield CheckResult("prefect leases", "warning", fact, remedy)
+    elif storage:
+        yield CheckResult("prefect leases", "ok", f"{storage.rpartition('.')[2]}")
 
 
-def _extras() -> Iterator[Finding]:
-    """Yield which extras are installed; a command that needs another one says so."""
-    there: dict[str, list[bool]] = {}
+def _extras() -> Iterator[CheckResult]:
+    """Yield the extras that are installed; commands that need another one report it themselves."""
+    modules_of: dict[str, list[bool]] = {}
     for module, extra in EXTRAS.items():
-        there.setdefault(extra, []).append(installed(module))
-    found = [extra for extra, modules in there.items() if all(modules)]
-    absent = [extra for extra in there if extra not in found]
+        modules_of.setdefault(extra, []).append(installed(module))
+    complete = [extra for extra, modules in modules_of.items() if all(modules)]
+    absent = [extra for extra in modules_of if extra not in complete]
     without = f"; not installed: {', '.join(absent)}" if absent else ""
-    yield Finding("extras", "ok", (", ".join(found) or "none") + without)
+    yield CheckResult("extras", "ok", (", ".join(complete) or "none") + without)
 
 
-def _traces() -> Iterator[Finding]:
+def _traces() -> Iterator[CheckResult]:
     from hindcast.pipeline.recipes.loading import traces_folder
 
     folder = traces_folder()
-    given = os.environ.get("HINDCAST_TRACES")
+    is_set = os.environ.get("HINDCAST_TRACES")
     if folder.is_dir():
         names = sorted(p.name for p in folder.iterdir() if p.is_dir())
-        yield Finding("traces", "ok", f"{folder}: {', '.join(names) or 'no folders'}")
+        yield CheckResult("traces", "ok", f"{folder}: {', '.join(names) or 'no folders'}")
     else:
-        yield Finding(
-            "traces", "failure" if given else "warning",
-            f"HINDCAST_TRACES is {folder}, which is no folder" if given else
+        yield CheckResult(
+            "traces", "failure" if is_set else "warning",
+            f"HINDCAST_TRACES is {folder}, which is no folder" if is_set else
             "HINDCAST_TRACES is not set; recipes of real traces cannot be built",
             "set HINDCAST_TRACES to the folder of raw traces; `hindcast traces` says where to get "
             "them",
         )  # fmt: skip
 
 
-def _folder(place: str) -> Iterator[Finding]:
+def _folder(place: str) -> Iterator[CheckResult]:
     """Yield whether a folder or URL can be written, and the free space of its disk."""
     name = f"folder {place}"
     try:
@@ -218,23 +220,25 @@ def _folder(place: str) -> Iterator[Finding]:
         problem = str(error)
     if problem is not None:
         fact, _, remedy = problem.partition("; ")
-        yield Finding(name, "failure", fact, remedy or "choose another folder or its permissions")
+        yield CheckResult(
+            name, "failure", fact, remedy or "choose another folder or its permissions"
+        )
         return
     if is_remote(path):
-        yield Finding(name, "ok", "an object can be written and deleted")
+        yield CheckResult(name, "ok", "an object can be written and deleted")
         return
     import shutil
 
     usage = shutil.disk_usage(_existing(path))
     fact = f"writable, {usage.free / _GIB:.1f} GiB free"
     if usage.free >= _LEAST_DISK:
-        yield Finding(name, "ok", fact)
+        yield CheckResult(name, "ok", fact)
     else:
-        yield Finding(name, "warning", fact, "free some space; a full disk ends a command")
+        yield CheckResult(name, "warning", fact, "free some space; a full disk ends a command")
 
 
 def _writable(folder: Path) -> str | None:
-    """Return why no file can be written below a folder, None if it can."""
+    """Return the reason that no file can be written below a folder, or None."""
     if is_remote(folder):
         from hindcast.pipeline.storage.remote import check_writable
 
@@ -261,7 +265,7 @@ def _existing(folder: Path) -> Path:
     return next(p for p in (path, *path.parents) if p.exists())
 
 
-CHECKS: Final[dict[str, Callable[[], Iterator[Finding]]]] = {
+CHECKS: Final[dict[str, Callable[[], Iterator[CheckResult]]]] = {
     "versions": _versions,
     "cores": _cores,
     "memory": _memory,

@@ -45,8 +45,8 @@ _COMPLETION: Final = "--completion"
 _WORDS: Final = "argument"  # key of a field's metadata: flag and settings of add_argument, or None
 
 
-class Limits:
-    """Limits of a value under their pydantic names, so that Prefect checks them too.
+class Bounds:
+    """Bounds of a value under their pydantic names, so that Prefect checks them too.
 
     `metavar` stands for the value in the help. If `place` is true, the value is a folder or file.
     """
@@ -67,12 +67,12 @@ class Limits:
 
 
 # Folders and files are text: a path or a URL, which pathlib would change.
-Folder: TypeAlias = Annotated[str, Limits("DIR", place=True, min_length=1)]
-Name: TypeAlias = Annotated[str, Limits(min_length=1)]
-Override: TypeAlias = Annotated[str, Limits("SECTION.KEY=VALUE", pattern=r"^[^=\s][^=]*=")]
-Count: TypeAlias = Annotated[int, Limits("N", ge=1)]
-Seed: TypeAlias = Annotated[int, Limits("S", ge=0)]
-Workers: TypeAlias = Annotated[int, Limits("N", ge=1, le=1024)]
+Folder: TypeAlias = Annotated[str, Bounds("DIR", place=True, min_length=1)]
+Name: TypeAlias = Annotated[str, Bounds(min_length=1)]
+Override: TypeAlias = Annotated[str, Bounds("SECTION.KEY=VALUE", pattern=r"^[^=\s][^=]*=")]
+Count: TypeAlias = Annotated[int, Bounds("N", ge=1)]
+Seed: TypeAlias = Annotated[int, Bounds("S", ge=0)]
+Workers: TypeAlias = Annotated[int, Bounds("N", ge=1, le=1024)]
 Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of hindcast.flows.runners
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Stacked: TypeAlias = Literal["auto", "yes", "no"]
@@ -177,11 +177,11 @@ class Parser(argparse.ArgumentParser):
 def read_request(request: type, arguments: argparse.Namespace, **others: Any) -> Any:
     """Return the request of the arguments; `others` are values of fields that have no argument."""
     values = dict(others)
-    for each in fields(request):
-        if each.name == "command":
-            values[each.name] = arguments.line
-        elif each.metadata[_WORDS] is not None and hasattr(arguments, each.name):
-            values[each.name] = each.metadata["read"](getattr(arguments, each.name))
+    for attribute in fields(request):
+        if attribute.name == "command":
+            values[attribute.name] = arguments.line
+        elif attribute.metadata[_WORDS] is not None and hasattr(arguments, attribute.name):
+            values[attribute.name] = attribute.metadata["read"](getattr(arguments, attribute.name))
     return request(**values)
 
 
@@ -239,7 +239,7 @@ def main_parser() -> Parser:
 
 
 def first_help() -> str:
-    """Return what `hindcast` alone shows: the commands that most people need."""
+    """Return the output of `hindcast` alone: the commands that most people need."""
     lines = [DESCRIPTION, ""]
     for name, example in commands.FIRST.items():
         lines += [f"  {name:<10}{commands.SUMMARIES[name]}", f"  {'':<10}$ {example}"]
@@ -259,7 +259,7 @@ def _direct(command: commands.Command) -> tuple[bool | None, str]:
     if command.recorded:
         recorded = False if os.environ.get("PREFECT_API_URL") else None
         return recorded, "run without Prefect, also where PREFECT_API_URL is set"
-    if any(each.name == "runner" for each in fields(command.request)):
+    if any(attribute.name == "runner" for attribute in fields(command.request)):
         return None, "no effect: here only --runner starts Prefect"
     return True, "no effect: this command never starts Prefect"
 
@@ -274,9 +274,9 @@ def command_parser(name: str) -> Parser:
     epilog = f"example:\n  {command.example}"
     parser = Parser(prog=f"hindcast {name}", description=description, epilog=epilog)
     for request in filter(None, (command.more, command.request)):
-        for each in fields(request):
-            if each.metadata[_WORDS] is not None:
-                _add_field(parser, each)
+        for attribute in fields(request):
+            if attribute.metadata[_WORDS] is not None:
+                _add_field(parser, attribute)
     parser.add_argument(
         "--direct", action="store_true", default=_direct(command)[0], help=_direct(command)[1]
     )
@@ -293,24 +293,24 @@ def command_parser(name: str) -> Parser:
     return parser
 
 
-def _add_field(parser: Parser, of: Field[Any]) -> None:
-    flag, settings = of.metadata[_WORDS]
-    kind, many = _item(of.type)
-    required = of.default is MISSING
-    text = of.metadata["text"]
-    if type(of.default) in {int, float, str} and of.default != "":
-        text += f" (default {of.default})"
-    words = _words(kind, of.default)
+def _add_field(parser: Parser, field: Field[Any]) -> None:
+    flag, settings = field.metadata[_WORDS]
+    kind, several = _item(field.type)
+    required = field.default is MISSING
+    text = field.metadata["text"]
+    if type(field.default) in {int, float, str} and field.default != "":
+        text += f" (default {field.default})"
+    words = _words(kind, field.default)
     settings = {"help": text, "default": argparse.SUPPRESS, **words, **settings}
     if get_origin(kind) is Annotated:
         settings.setdefault("metavar", kind.__metadata__[0].metavar)
-    if many and settings.get("action") != "append":
+    if several and settings.get("action") != "append":
         settings.setdefault("nargs", "+" if required or flag else "*")
     if not flag:
-        parser.add_argument(of.name, **settings)
+        parser.add_argument(field.name, **settings)
         return
-    flag = f"--{of.name.replace('_', '-')}" if flag == "--" else flag
-    parser.add_argument(flag, **{"dest": of.name, "required": required, **settings})
+    flag = f"--{field.name.replace('_', '-')}" if flag == "--" else flag
+    parser.add_argument(flag, **{"dest": field.name, "required": required, **settings})
 
 
 def _item(kind: Any) -> tuple[Any, bool]:

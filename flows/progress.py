@@ -84,14 +84,14 @@ def with_metrics(
 
     The first three metrics of a point are shown, with four digits.
     """
-    shown = ""
+    last_metrics = ""
 
     def point(_step: int, metrics: Mapping[str, float]) -> None:
-        nonlocal shown
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in [*metrics.items()][:3])
+        nonlocal last_metrics
+        last_metrics = ", ".join(f"{name} {value:.4g}" for name, value in [*metrics.items()][:3])
 
     def progress(done: int, total: int) -> None:
-        tell(done, total, shown)
+        tell(done, total, last_metrics)
 
     return progress, point
 
@@ -126,9 +126,9 @@ class Lines:
             if now - last >= self._interval_s:
                 last = now
                 share = f"{done:,} of {total:,}"
-                left = estimate(done - first, total - first, now - started)
+                remaining = estimate(done - first, total - first, now - started)
                 speed = rate(done - first, now - started)
-                self._write(": ".join(filter(None, (title, what, share))) + speed + left)
+                self._write(": ".join(filter(None, (title, what, share))) + speed + remaining)
 
         yield tell
 
@@ -185,7 +185,7 @@ class Bars:
             bar = bars.add_task(title, total=None)
 
             def tell(done: int, total: int, what: str = "") -> None:
-                shown = f"{title}: {what}" if what else title
-                bars.update(bar, completed=done, total=total, description=shown)
+                description = f"{title}: {what}" if what else title
+                bars.update(bar, completed=done, total=total, description=description)
 
             yield tell

@@ -30,7 +30,7 @@ _KEPT: Final = 12  # ended steps, and notes
 
 
 @dataclass(frozen=True)
-class Step:
+class StepStatus:
     """One step of a command.
 
     Attributes:
@@ -66,8 +66,8 @@ class Status:
     command: str
     holder: Holder
     updated: float
-    steps: tuple[Step, ...] = ()
-    ended: tuple[Step, ...] = ()
+    steps: tuple[StepStatus, ...] = ()
+    ended: tuple[StepStatus, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -91,7 +91,7 @@ def recording(display: Display, out: str | None, command: str) -> Iterator[Displ
 
 
 class Recorder:
-    """A display that passes everything on, and writes the status every few seconds."""
+    """A display that forwards to another one, and writes the status every few seconds."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class Recorder:
         self._every_s = REMOTE_S if is_remote(out) else EVERY_S
         self._last = clock()
         self._holder = Holder.current()
-        self._steps: list[Step] = []
-        self._ended: deque[Step] = deque(maxlen=_KEPT)
+        self._steps: list[StepStatus] = []
+        self._ended: deque[StepStatus] = deque(maxlen=_KEPT)
         self._notes: deque[str] = deque(maxlen=_KEPT)
 
     def note(self, text: str) -> None:
@@ -121,7 +121,7 @@ class Recorder:
     def progress(self, title: str) -> Iterator[Tell]:
         """Keep the counts of a step, and show them."""
         began, place, first = self._clock(), len(self._steps), True
-        self._steps.append(Step(title))
+        self._steps.append(StepStatus(title))
         try:
             with self._display.progress(title) as show:
 
@@ -129,7 +129,7 @@ class Recorder:
                     nonlocal first
                     before = done if first else self._steps[place].before
                     first, elapsed_s = False, self._clock() - began
-                    self._steps[place] = Step(title, what, done, total, before, elapsed_s)
+                    self._steps[place] = StepStatus(title, what, done, total, before, elapsed_s)
                     self._write()
                     show(done, total, what)
 
@@ -144,7 +144,7 @@ class Recorder:
             self._path.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        """Write the status if it is due; a folder that cannot be written is the step's matter."""
+        """Write the status if it is due; the step itself reports a folder that is not writable."""
         now = self._clock()
         if now - self._last < self._every_s:
             return
@@ -163,17 +163,17 @@ def read_status(path: Path) -> Status | None:
     try:
         value = read_json(path)
         assert isinstance(value, dict)
-        known = {field.name: value[field.name] for field in fields(Status)}
-        known["holder"] = read_holder(known["holder"])
+        values = {field.name: value[field.name] for field in fields(Status)}
+        values["holder"] = read_holder(values["holder"])
         for name in ("steps", "ended"):
-            known[name] = tuple(_step(each) for each in known[name])
-        known["notes"] = tuple(str(note) for note in known["notes"])
-        known["command"], known["updated"] = str(known["command"]), float(known["updated"])
-        return Status(**known)
+            values[name] = tuple(_step(step) for step in values[name])
+        values["notes"] = tuple(str(note) for note in values["notes"])
+        values["command"], values["updated"] = str(values["command"]), float(values["updated"])
+        return Status(**values)
     except (HindcastError, OSError, AssertionError, KeyError, TypeError, ValueError):
         return None
 
 
-def _step(value: Any) -> Step:
-    types = get_type_hints(Step)
-    return Step(**{name: types[name](value[name]) for name in types})
+def _step(value: Any) -> StepStatus:
+    types = get_type_hints(StepStatus)
+    return StepStatus(**{name: types[name](value[name]) for name in types})

@@ -12,9 +12,8 @@ Its folders from the ground up; each imports only those above it (checked by tes
     dataset      readers: manifest, parts, episodes, transitions, minibatches
     documents    dataset card, Croissant metadata, terms of use
     building     recording, resuming and appending
-    history      import and export of decisions recorded elsewhere
     evaluation   policies scored on common windows, and summaries of their scores
-    exports, verification, inspection, studies, calibration, estimators
+    exports, verification, inspection, studies, estimators
     report       the HTML report
 
 The module `testing` has checks for scenarios, policies, datasets, trace readers and exports.

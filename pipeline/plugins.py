@@ -3,16 +3,20 @@
     EXPORTS: Final = Registry("exports", {"csv": Export(...), ...})      comes with Hindcast
     EXPORTS.register("mine", Export(...))                                added by a plug-in
 
-A plug-in is a Python module that calls `register` when it is imported. A registry imports plug-ins
-only to look up an unknown name or to list all names. It finds them in two places:
+A registry asks plug-ins only to look up an unknown name or to list all names. It finds them in two
+places:
 
 1. the environment variable HINDCAST_PLUGINS: names of modules or paths of .py files, separated by
-   commas;
+   commas, which call `register` when they are imported;
 2. the entry points of installed packages. In the group `hindcast.exports`, for example, the name of
-   an entry point is the name of the export and its value is the module that registers the export:
+   an entry point is the name of the export and its value is the export, or a module that registers
+   it:
 
     [project.entry-points."hindcast.exports"]
-    mine = "my_package.my_export"
+    mine = "my_package:MY_EXPORT"
+
+Hindcast's own distribution has entry points too: those of the papers. A copy of the package may
+lack the folder of the papers, and has none of their names then.
 
 The user can also name a single object, such as a policy of their own, by a reference: `module:name`
 or `path/to/file.py:name`, see `source_of` and `load`.
@@ -30,6 +34,7 @@ import os
 import re
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +52,7 @@ _DOTTED: Final = rf"{_WORD}(?:\.{_WORD})*"
 _REFERENCE: Final = re.compile(rf"(?P<place>{_DOTTED}|[^:]*[^/:]\.py):(?P<name>{_DOTTED})")
 _LABEL: Final = re.compile(rf"[\w.-]{{1,200}}:{_DOTTED}")
 VARIABLE: Final = "HINDCAST_PLUGINS"
+_ROOT: Final = Path(__file__).resolve().parents[1]  # the package `hindcast`
 _IMPORTING: Final = threading.RLock()  # lets one thread import a plug-in, the others wait
 
 
@@ -83,11 +89,18 @@ class Registry(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
+    def installed(self) -> Iterator[tuple[str, T]]:
+        """Yield what is known or in installed packages, without the modules of HINDCAST_PLUGINS."""
+        for name in dict.fromkeys([*self._known, *_entry_points(self._group)]):
+            yield name, self[name]
+
     def _load(self, entry: "EntryPoint") -> None:
-        """Import the module of an entry point, which must register the name of that point."""
+        """Import the thing of an entry point, or the module that registers it."""
         of = f"entry point {entry.name} = {entry.value!r} of {self._group}"
         with _IMPORTING:
-            _or_input_error(entry.load, of)
+            thing = _or_input_error(entry.load, of)
+            if entry.attr:
+                self._known.setdefault(entry.name, thing)
         if entry.name not in self._known:
             raise InputError(f"{of}: the module does not register {entry.name!r}")
 
@@ -97,7 +110,23 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
     """Return the entry points of a group by name, without importing any of them."""
     from importlib import metadata
 
-    return {entry.name: entry for entry in metadata.entry_points(group=group)}
+    strangers: list[EntryPoint] = []
+    own: list[EntryPoint] = []
+    for entry in metadata.entry_points(group=group):
+        (own if entry.module.startswith("hindcast.") else strangers).append(entry)
+    if (project := _ROOT / "pyproject.toml").is_file():  # a checkout, installed when it was older
+        groups = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
+        own = [
+            metadata.EntryPoint(name=name, value=value, group=group)
+            for name, value in groups.get(group, {}).items()
+        ]
+    return {entry.name: entry for entry in [*filter(_is_here, own), *strangers]}
+
+
+def _is_here(entry: "EntryPoint") -> bool:
+    """Return whether this copy of Hindcast has the module of an entry point of its own."""
+    path = _ROOT.joinpath(*entry.module.split(".")[1:])
+    return path.is_dir() or path.with_suffix(".py").is_file()
 
 
 def _import_plugins() -> None:

@@ -71,10 +71,10 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     """Return the behaviour of a name: a rule, a checkpoint folder, rollouts of either, or own code.
 
     FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
-    the rule chooses the first member (hindcast.policies.papers.liu.network). FOLDER@rollout looks
-    ahead with the network, variants of it and, unless they are many, the deterministic rules;
-    `rollout` with the rules alone (hindcast.policies.rollouts.lookahead); where the scenario draws
-    futures, FOLDER@rollout and RULE@rollout try all candidates in these
+    the rule chooses the first member (LearnedPolicy.led_by). FOLDER@rollout looks ahead with the
+    network, variants of it and, unless they are many, the deterministic rules; `rollout` with the
+    rules alone (hindcast.policies.rollouts.lookahead); where the scenario draws futures,
+    FOLDER@rollout and RULE@rollout try all candidates in these
     (hindcast.policies.rollouts.lookahead). MODULE:NAME and FILE.py:NAME are policies of the user's
     own (hindcast.policies.own_policy).
 
@@ -143,20 +143,19 @@ def _led(
     name: str, policy: "LearnedPolicy", rule: str, known: Mapping[str, Heuristic]
 ) -> "LearnedPolicy":
     """Return a network that leaves a part of its choice to a deterministic rule."""
-    from hindcast.policies.papers.liu.network import ClustersPolicy
-
-    if not isinstance(policy, ClustersPolicy):
-        raise InputError(
-            f"{name}: {rule!r} is not a temperature; expected a number above 0 (only networks of "
-            "kind 'clusters' can be led by a rule)"
-        )
     leading = _still(known)
+    led = policy.led_by(known[rule if rule in leading else leading[0]])
+    if led is None:
+        raise InputError(
+            f"{name}: {rule!r} is not a temperature; expected a number above 0 (a network of kind "
+            f"{policy.network.settings.kind!r} cannot be led by a rule)"
+        )
     if rule not in leading:
         raise UnknownName(
             f"{name}: {rule!r} is neither a temperature nor a deterministic rule; "
             f"{did_you_mean(rule, leading)}"
         )
-    return policy.led_by(known[rule])
+    return led
 
 
 def _still(known: Mapping[str, Heuristic]) -> list[str]:

@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("pipeline", "policies")
+PACKAGES = ("pipeline", "policies", "flows/papers")
 KERNEL = re.compile(r"^ *@(compiled|njit)\(|^def compiled\(", re.MULTILINE)
 
 

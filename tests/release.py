@@ -21,7 +21,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("hindcast.py", "pipeline", "policies", "flows", "py.typed")
 UNSET = "hindcast.example"  # a name that nobody can own: the address of the repository is not known
-TEXT = (".css", ".csv", ".html", ".js", ".json", ".md", ".py", ".toml", ".txt", "METADATA")
+TEXT = (
+    ".css",
+    ".csv",
+    ".html",
+    ".jinja",
+    ".js",
+    ".json",
+    ".md",
+    ".py",
+    ".toml",
+    ".txt",
+    "METADATA",
+)
 
 
 def main() -> int:

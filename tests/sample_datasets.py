@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from hindcast.flows.papers.thermal_report.history.importing import ingest
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.padding import Padded
 from hindcast.pipeline.exports import export
-from hindcast.pipeline.history.importing import ingest_history
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -65,7 +65,7 @@ def build_valued(folder: Path) -> Path:
 def build_recorded(folder: Path) -> Path:
     """Build a dataset from a history file: episodes are cut off, and propensities are not known."""
     export(build_thermal(folder), "history", folder / "history.json")
-    return ingest_history(folder / "history.json", folder / "recorded-v1").folder
+    return ingest(folder / "history.json", folder / "recorded-v1").folder
 
 
 def build_thermal(folder: Path) -> Path:

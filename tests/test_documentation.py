@@ -28,6 +28,7 @@ from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 from hindcast.pipeline.recipes.recipe import LEVELS
 from hindcast.policies.online import ONLINE_AGENTS
 from tests.conftest import TINY
+from tests.representatives import nightly_but
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -59,10 +60,6 @@ SMALL: Final = {
     "slots-online": (
         *_SLOTS, "online.iterations=2", "online.settings.gradient_steps=4",
         "online.settings.sampling={windows=2}",
-    ),
-    "slots-swf-kth-v1": (
-        'split.train="0..1"', 'split.validation="90..90"', 'split.test="100..101"',
-        "config.jobs_per_window=20",
     ),
     "example.toml": (  # of the made log
         "train.steps=20", "evaluate.seeds=1", 'split.train="0..9"', 'split.test="79..84"',
@@ -224,11 +221,15 @@ def shell(
         sys.modules.pop(name, None)
 
 
+RUN = [page for page in pages() if {"bash", "python"} & {each[1] for each in blocks(page)}]
+LONG = {page for page in RUN if page.parent.name == "tutorials"}
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of libraries that read exports
 @pytest.mark.parametrize(
     "page",
-    [page for page in pages() if {"bash", "python"} & {each[1] for each in blocks(page)}],
+    nightly_but({*RUN} - LONG, RUN),
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_commands_and_snippets_of_a_page_run(page, shell):

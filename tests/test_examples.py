@@ -181,16 +181,6 @@ def test_quickstart_prints_the_means_best_first(script):
     assert means == sorted(means)
 
 
-def test_own_trace_takes_a_csv_file(script, tmp_path):
-    path = tmp_path / "mine.csv"
-    jobs = [f"{60 * n},{30 + 90 * (n % 5)},{1 + n % 3}" for n in range(240)]
-    path.write_text("\n".join(["submit_s,run_s,cores", *jobs]) + "\n")
-    printed = script("own_trace", path)
-    found = numbers(printed, "random", "fcfs_now", "sjf_now", "advantage_regression-seed0")
-    assert min(found) >= 1
-    assert (tmp_path / "out" / "jobs.swf").read_text().startswith("; MaxProcs: 10\n1 0 -1 30 1 ")
-
-
 def test_the_example_log_is_what_its_script_writes(tmp_path, monkeypatch):
     written = tmp_path / "example.swf"
     monkeypatch.setattr(sys, "argv", ["example_log.py", str(written)])

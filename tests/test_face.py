@@ -242,6 +242,7 @@ def test_the_version_is_that_of_the_project():
     assert hindcast.__version__ == project["version"]
 
 
+@pytest.mark.slow
 def test_nobody_is_told_to_install_a_strangers_package():
     said = re.compile(
         r"(pip3? install|uv add|uvx|uv tool install|pipx install|pipx run)(\s+-\S+)*\s+['\"]?"

@@ -21,6 +21,14 @@ def copied() -> list[str]:
     return [source for sources in found for source in sources]
 
 
+def in_wheel() -> set[str]:
+    """Return the files and folders that the wheel is made of."""
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    target = wheel["targets"]["wheel"]
+    folders = {*target["only-include"], *target["force-include"], *target["shared-data"]}
+    return {*folders, *PROJECT["license-files"], "README.md"}
+
+
 def test_what_is_copied_exists_and_reaches_the_builder():
     """Everything else is left out: results, caches and the history of the repository."""
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -30,10 +38,7 @@ def test_what_is_copied_exists_and_reaches_the_builder():
 
 
 def test_the_sources_of_the_wheel_are_copied():
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
-    needed = {*wheel["targets"]["wheel"]["only-include"], "README.md"}
-    needed |= {*wheel["targets"]["wheel"]["shared-data"], *PROJECT["license-files"]}
-    assert needed <= set(copied())
+    assert in_wheel() <= set(copied())
 
 
 def test_the_image_has_what_operators_need():
@@ -51,11 +56,8 @@ def test_the_image_has_what_operators_need():
 def test_a_package_without_sources_can_be_made_as_the_image_does(tmp_path):
     """Its files are those that the wheel names, and empty."""
     [made] = [line for line in lines("RUN") if "$EXTRAS" in line]
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     subprocess.run(["sh", "-c", made.partition("&& pip")[0]], cwd=tmp_path, check=True)
-    needed = {*wheel["targets"]["wheel"]["only-include"], "README.md"}
-    needed |= {*wheel["targets"]["wheel"]["shared-data"], *PROJECT["license-files"]}
-    assert needed == {path.name for path in tmp_path.iterdir()}
+    assert in_wheel() == {path.name for path in tmp_path.iterdir()}
 
 
 def test_both_stages_have_a_python_that_is_supported_and_the_last_user_is_not_root():

@@ -95,6 +95,7 @@ def test_sessions_are_listed_once_each():
     assert pv.joined([one, two], one) == [one, two, one]
 
 
+@pytest.mark.slow
 def test_a_training_says_where_it_ran_and_any_number_of_threads_gives_its_weights(
     agent, tiny_dataset, tmp_path, monkeypatch
 ):
@@ -116,6 +117,7 @@ def test_a_training_says_where_it_ran_and_any_number_of_threads_gives_its_weight
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_an_evaluation_and_its_rows_say_where_policies_were_scored_and_trained(
     agent, tiny_recipe, tmp_path
 ):

@@ -23,6 +23,7 @@ from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 from tests.conftest import require_traces
+from tests.representatives import nightly_but
 
 RECIPES = known_recipes()
 LOADED = {name: load_recipe(name) for name in RECIPES}
@@ -36,6 +37,14 @@ DERIVED = {
     if (level := LOADED[name].level) in {"random", "heuristic"}
 }
 SETTINGS = [name for name in RECIPES if name not in DERIVED]
+
+
+def one_each(names: list[str]) -> list[object]:
+    """Return the names as parameters, of which one per scenario and reader is not only nightly."""
+    last = {(LOADED[n].scenario, LOADED[n].trace.format): n for n in names}
+    return nightly_but(set(last.values()), names)
+
+
 # One recipe per scenario, with the settings that make its run small.
 SMALL_RUNS = {
     "binpack-synthetic-v1": ["trace.settings.instances_scale=0.05", "config.machines=1"],
@@ -137,7 +146,7 @@ def test_an_unknown_level_is_refused_with_the_nearest():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECORDING, indirect=True)
+@pytest.mark.parametrize("recipe", one_each(RECORDING), indirect=True)
 def test_it_records_what_verification_confirms(recipe, tmp_path):
     known = behaviours(recipe)
     result = build(recipe, known, tmp_path / "d", workers=2)
@@ -151,7 +160,7 @@ def test_it_records_what_verification_confirms(recipe, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
+@pytest.mark.parametrize("recipe", one_each(SETTINGS), indirect=True)
 def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
     scored = entrants(recipe, recipe.evaluate.policies)
     result = evaluate(recipe, scored, split="test", out=tmp_path / "e", seeds=1)
@@ -165,14 +174,14 @@ def test_every_policy_it_names_can_be_evaluated(recipe, tmp_path):
 @pytest.mark.filterwarnings(
     "ignore:.*infinity. This is probably too"
 )  # some features are unbounded
-@pytest.mark.parametrize("recipe", SETTINGS, indirect=True)
+@pytest.mark.parametrize("recipe", one_each(SETTINGS), indirect=True)
 def test_gymnasium_accepts_it(recipe):
     window = recipe.windows("all")[0]
     check_env(SchedulingEnv(recipe, windows=[window]), skip_render_check=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL_RUNS)
+@pytest.mark.parametrize("name", nightly_but({"binpack-synthetic-v1"}, SMALL_RUNS))
 def test_a_whole_run_with_all_agents(name, tmp_path):
     """Build, verify, train the four agents, evaluate and report work for every scenario."""
     agents = ["behaviour_cloning", "cql", "double_dqn", "trajectory_preference"]

@@ -1,5 +1,7 @@
 """Tests of the committed tables of results, and of the documentation pages made from them."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +11,7 @@ from docs.generate import gate
 from docs.generate.delivered import DELIVERIES, row_of
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import anchors_table, protocol_pages
-from docs.generate.results import FOLDER, result_pages
+from docs.generate.results import COMMANDS, FOLDER, result_pages
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
@@ -36,6 +38,14 @@ def test_every_recipe_of_a_table_has_a_page_with_all_its_policies(pages, name):
         assert page.startswith(f"# {recipe}\n")
         for policy in table.filter(recipe=recipe)["policy"].unique():
             assert f"| {policy} |" in page.replace("\\", "")
+
+
+def test_every_row_has_the_key_of_a_command():
+    commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
+    tables = [read_results((FOLDER / name).read_bytes(), name) for name in RESULTS]
+    assert set(pl.concat(tables)["command"]) == set(commands)
+    for key, command in commands.items():
+        assert key == hashlib.sha256(command.encode()).hexdigest()[:8]
 
 
 @pytest.mark.slow

@@ -7,17 +7,17 @@ from typing import Final
 
 from docs.generate.results import FOLDER
 from docs.generate.text import contents
-from hindcast.flows.papers import PAPERS
-from hindcast.pipeline.papers.evidence import evidence_markdown
-from hindcast.pipeline.papers.folder import ABOUT, read_results
-from hindcast.pipeline.papers.page import paper_markdown
+from hindcast.flows.papers.evidence import evidence_markdown
+from hindcast.flows.papers.folder import ABOUT, read_results
+from hindcast.flows.papers.page import paper_markdown
+from hindcast.flows.protocols import PROTOCOLS
 
 _PAGES: Final = Path("generated") / "papers"  # below docs
 
 
 def committed() -> dict[str, Path]:
     """Return the folders of committed reproductions, by paper."""
-    found = {name: FOLDER / name for name in PAPERS}
+    found = {name: FOLDER / name for name in PROTOCOLS}
     return {name: folder for name, folder in found.items() if (folder / ABOUT).is_file()}
 
 

@@ -1,7 +1,12 @@
-"""Pages of the tables below docs/results: a page per table and recipe."""
+"""Pages of the tables below docs/results: a page per table and recipe.
+
+Tables of thousands of rows have the keys of commands.json in their column `command`: the first
+digits of a command's SHA-256.
+"""
 
 import csv
 import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -17,6 +22,7 @@ from hindcast.policies.ope.selection_table import selection_markdown
 FOLDER: Final = Path(__file__).resolve().parents[1] / "results"
 BOUNDS: Final = "bounds.csv"  # these two are columns of the protocol page, not tables of policies
 SIZES: Final = "sizes.csv"
+COMMANDS: Final = "commands.json"
 RANKING: Final = "ope_ranking.csv"  # a part of it is the table of a page written by hand
 
 
@@ -42,7 +48,10 @@ def result_pages() -> Mapping[str, str]:
 def _by_recipe(name: str, content: bytes) -> dict[str, str]:
     stem = name.removesuffix(".csv")
     head, *rows = csv.reader(io.StringIO(content.decode()))
-    recipe = head.index("recipe")
+    recipe, command = head.index("recipe"), head.index("command")
+    commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
+    for row in rows:
+        row[command] = commands[row[command]]
     pages: dict[str, str] = {}
     for one in dict.fromkeys(row[recipe] for row in rows):
         buffer = io.StringIO()

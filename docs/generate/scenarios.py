@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from docs.generate.recipe import settings_table
 from docs.generate.text import code, prose, sentence, table
-from hindcast.pipeline.recipes.known import known_recipes
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario, module_of
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.policies.heuristics import rules as rules_of

@@ -118,14 +118,14 @@ class Shown:
 
 def caveats_of(result: Mapping[str, Any]) -> list[str]:
     """Return the texts of a result's caveats; results of older versions have none."""
-    found = result.get("caveats")
-    listed = found if isinstance(found, list) else []
-    return [str(c["text"]) for c in listed if isinstance(c, dict) and "text" in c]
+    caveats = result.get("caveats")
+    caveat_list = caveats if isinstance(caveats, list) else []
+    return [str(c["text"]) for c in caveat_list if isinstance(c, dict) and "text" in c]
 
 
-def listed(title: str, things: Mapping[str, Any], width: int = 22) -> str:
+def listed(title: str, entries: Mapping[str, Any], width: int = 22) -> str:
     """Return the entries of a registry with their descriptions, one per line."""
-    rows = (f"  {thing.name:<{width}}{thing.description}" for thing in things.values())
+    rows = (f"  {entry.name:<{width}}{entry.description}" for entry in entries.values())
     return "\n".join([f"{title}:", *rows])
 
 

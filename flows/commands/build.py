@@ -21,7 +21,8 @@ class Request:
     workers: p.Workers = p.workers()
     append: bool = p.option(
         "add the recipe's episodes to the finished dataset in the folder, as new parts",
-        default=False)  # fmt: skip
+        default=False,
+    )
     append_to: str = p.option(
         "append to the dataset with this digest, as `hindcast show` prints it; appends a recipe "
         "again that was appended before", default="", metavar="DIGEST")  # fmt: skip
@@ -59,18 +60,18 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.policies.registry import behaviours
 
     loaded = load_recipe(request.recipe, request.settings())
-    known, out = behaviours(loaded), location(request.out)
-    how: dict[str, Any] = {"workers": request.workers, "elsewhere": _elsewhere()}
+    policies, out = behaviours(loaded), location(request.out)
+    options: dict[str, Any] = {"workers": request.workers, "elsewhere": _elsewhere()}
     if not (request.append or request.append_to):
         with progress(f"build {loaded.id}") as tell:
-            return result_of(build(loaded, known, out, progress=tell, **how))
+            return result_of(build(loaded, policies, out, progress=tell, **options))
     with progress(f"append {loaded.id}") as tell:
-        made = append(loaded, known, out, to=request.append_to, progress=tell, **how)
-    if not made.appended_before:
-        return result_of(made)
+        dataset = append(loaded, policies, out, to=request.append_to, progress=tell, **options)
+    if not dataset.appended_before:
+        return result_of(dataset)
     note = f"nothing was added: {loaded.id} was appended before"
-    again = f"to append it once more, use --append-to {made.digest[:12]}"
-    return {**result_of(made), "note": note if request.append_to else f"{note}; {again}"}
+    hint = f"to append it once more, use --append-to {dataset.digest[:12]}"
+    return {**result_of(dataset), "note": note if request.append_to else f"{note}; {hint}"}
 
 
 def _elsewhere() -> Any:
@@ -103,7 +104,7 @@ def result_of(dataset: Any) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the size and the digest of the dataset, and why nothing was added to it."""
+    """Return the size and the digest of the dataset, and a note if nothing was added to it."""
     line = (
         f"{result['dataset']}: {result['episodes']:,} episodes, {result['decisions']:,} decisions, "
         f"{result['bytes'] / 1e6:,.1f} MB, digest {result['digest'][:12]}"

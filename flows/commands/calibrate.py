@@ -1,34 +1,17 @@
 """`hindcast calibrate`: tables and figures of papers, from our simulators and agents."""
 
-import importlib
+import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from hindcast.flows import parser as p
+from hindcast.flows.calibrations import CALIBRATIONS
 from hindcast.flows.commands import Command, Shown
-from hindcast.flows.commands.report import rows_of
-from hindcast.flows.progress import progress
-from hindcast.pipeline.calibration import CALIBRATIONS
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.storage.location import location
 
-# Table -> number of folders that it needs, and the options that it reads.
-_TABLES: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
-    **dict.fromkeys(CALIBRATIONS, (0, ("episodes", "seed"))),
-    "rlscheduler": (0, ("episodes",)),  # the sequences of its tables are drawn with their own seed
-    "thermal": (0, ()),  # one record, nothing is drawn
-    "multicluster-scores": (1, ("policies",)),
-    "sliding": (1, ("recipe", "overrides", "policies", "last")),
-    "fitness-correlation": (2, ("recipe", "overrides", "split", "windows")),
-    "fitness-points": (2, ("recipe", "overrides", "split", "windows", "seed")),
-    "thermal-choices": (2, ("split", "seed")),
-}
-_NEEDED: Final = {
-    "multicluster-scores": "policies", "sliding": "recipe", "fitness-correlation": "recipe",
-    "fitness-points": "recipe",
-}  # fmt: skip
-_POINTS: Final = 500  # candidates of fitness-points
+_WIDTH: Final = 42  # of the arguments in the help
 _FLAGS: Final = {
     "overrides": "--set",
     "policies": "--policy",
@@ -39,10 +22,7 @@ _FLAGS: Final = {
 class Request:
     """Table to print, and its sources."""
 
-    table: p.Name = p.argument(
-        "deferrable, multicluster, rlscheduler, thermal, or one of the tables above",
-        metavar="TABLE",
-    )
+    table: p.Name = p.argument("one of the tables above", metavar="TABLE")
     folders: tuple[p.Folder, ...] = p.argument(
         "folders that the table is made from, as shown above", default=()
     )
@@ -69,24 +49,25 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if the table is unknown, or does not read the given folders or options."""
-    if request.table not in _TABLES:
-        raise unknown_name("calibration", request.table, _TABLES)
-    count, reads = _TABLES[request.table]
+    if request.table not in CALIBRATIONS:
+        raise unknown_name("calibration", request.table, CALIBRATIONS)
+    known = CALIBRATIONS[request.table]
+    count = len(known.folders)
     if len(request.folders) != count:
         raise InputError(
             f"calibrate: {request.table} needs {count} folders, not {len(request.folders)}"
         )
     for field in fields(request)[2:]:
-        flag, given = _FLAGS.get(field.name, f"--{field.name}"), getattr(request, field.name)
-        if field.name not in {*reads, "out"} and given != field.default:
+        flag, value = _flag(field.name), getattr(request, field.name)
+        if field.name not in {*known.reads, "out"} and value != field.default:
             raise InputError(f"calibrate: {request.table} has no option {flag}")
-        if field.name == _NEEDED.get(request.table) and not given:
+        if field.name == known.needs and not value:
             raise InputError(f"calibrate: {request.table} needs {flag}")
 
 
 def run(request: Request) -> dict[str, Any]:
     """Make the table, write it if a file is given, and return its lines and rows."""
-    result = _table(request)
+    result = CALIBRATIONS[request.table].implementation()(request)
     if request.out is not None:
         import polars as pl
 
@@ -100,103 +81,35 @@ def run(request: Request) -> dict[str, Any]:
     return result
 
 
-def _table(request: Request) -> dict[str, Any]:
-    """Return the lines and rows of the table."""
-    folders = [location(folder) for folder in request.folders]
-    if request.table == "multicluster-scores":
-        from hindcast.pipeline.calibration.multicluster_scores import comparisons
-
-        return rows_of(comparisons(folders[0], request.policies))
-    if request.table in CALIBRATIONS:
-        return _calibration(request)
-    if request.table == "thermal-choices":
-        return _choices(request)
-    from hindcast.pipeline.recipes.loading import load_recipe
-
-    recipe = load_recipe(request.recipe, request.overrides)
-    if request.table == "sliding":
-        from hindcast.pipeline.scenarios import load_scenario
-        from hindcast.policies.papers.deepjs.sliding import slide
-        from hindcast.policies.registry import resolve
-
-        spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
-        rules = [resolve(name, recipe.scenario, spec) for name in request.policies]
-        return rows_of(slide(folders[0], recipe, rules, last=request.last))
-    import numpy as np
-    import polars as pl
-
-    from hindcast.policies.networks.checkpoint import load_policy
-    from hindcast.policies.papers.deepjs.fitness_correlation import compare, points
-
-    windows = recipe.windows(request.split)
-    some = windows[:: -(-len(windows) // request.windows)]
-    first, second = (load_policy(folder) for folder in folders)
-    if request.table == "fitness-points":
-        rng = np.random.default_rng(request.seed)
-        return rows_of(pl.DataFrame(points(first, second, recipe, some, _POINTS, rng)))
-    found = asdict(compare(first, second, recipe, some))
-    row = {k: None if v != v else v for k, v in found.items()} | {"windows": some}  # noqa: PLR0124
-    return {"lines": [f"{name:<12}{value}" for name, value in row.items()], "rows": [row]}
-
-
-def _choices(request: Request) -> dict[str, Any]:
-    """Return the table of a log and a training of `thermal`."""
-    import numpy as np
-
-    from hindcast.pipeline import dataset as ds
-    from hindcast.policies.papers.thermal_report.choices import choices
-
-    log, run = request.folders
-    rng = np.random.default_rng(request.seed)
-    return rows_of(choices(ds.open(log), location(run), request.split, rng))
-
-
-def _calibration(request: Request) -> dict[str, Any]:
-    """Return the calibration table of a scenario, beside the paper's numbers."""
-    from hindcast.pipeline.inspection.list import aligned
-    from hindcast.policies.heuristics import heuristics
-
-    module = importlib.import_module(CALIBRATIONS[request.table])
-    sized = {} if request.episodes is None else {"episodes": request.episodes}
-    with progress(f"calibrate {request.table}") as tell:
-        table = module.calibrate(
-            heuristics(request.table), seed=request.seed, progress=tell, **sized
-        )
-    rows: list[dict[str, Any]] = table.to_dicts()
-    columns = list(rows[0])
-    cells = [columns, *([_cell(row[c]) for c in columns] for row in rows)]
-    return {"lines": aligned(cells), "rows": rows}
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.3g}" if 0.0 < abs(value) < 0.005 else f"{value:.2f}"
-
-
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the table."""
     return Shown(**result)
 
 
+def _flag(name: str) -> str:
+    """Return the flag of an option."""
+    return _FLAGS.get(name, f"--{name}")
+
+
+def _details() -> str:
+    """Return the tables and their arguments, for the help."""
+    lines = []
+    for name, known in CALIBRATIONS.items():
+        needed = _flag(known.needs) if known.needs else ""
+        usage = " ".join(filter(None, (name, *known.folders, needed)))
+        text = f"{usage:<{_WIDTH}}{known.description}"
+        lines += textwrap.wrap(
+            text,
+            92,
+            break_on_hyphens=False,
+            initial_indent="  ",
+            subsequent_indent=" " * (_WIDTH + 2),
+        )
+    return "\n".join(["Tables:", *lines])
+
+
 COMMANDS: Final = {"calibrate": Command(
     "hindcast calibrate multicluster --episodes 50",
     Request,
-    "Settings that a paper does not publish were fitted; the table shows how well they match. The\n"
-    "table of rlscheduler shows rules in the published simulator beside the published numbers,\n"
-    "and that of thermal the record of the 2018 report's Figure 4.\n"
-    "\n"
-    "Other tables, made from evaluations or trained agents:\n"
-    "  multicluster-scores EVALUATION --policy P...   Liu et al., Tables II and III: missed\n"
-    "      deadlines, delay, Score-A to Score-D of every policy against each P\n"
-    "  sliding RUN --recipe R                         DeepJS, Figure 4: cost of each window to\n"
-    "      an agent before it is trained on the window (train-online --checkpoint-every)\n"
-    "  fitness-correlation A B --recipe R             DeepJS, Figure 5: correlation of the\n"
-    "      scores of two agents for the same candidates, those of episodes of A\n"
-    "  fitness-points A B --recipe R                  the two scores of 500 of these candidates\n"
-    "  thermal-choices DATASET RUN                    2018 report, Figures 7 and 8: usage,\n"
-    "      efficiency and distance of the servers that each checkpoint of RUN chooses at logged\n"
-    "      decisions, and of the others (train --checkpoint-every)",
+    _details,
 )}  # fmt: skip

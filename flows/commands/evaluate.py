@@ -78,10 +78,10 @@ def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequ
     from hindcast.pipeline.evaluation.evaluate import claim_of
     from hindcast.policies import entrants
 
-    whole = with_whole_paths(request)
-    given = {name: whole[name] for name in ("recipe", "overrides", "split", "out")}
-    given["policies"] = entrants.with_whole_paths(recipe, names)
-    evaluation = json.dumps({**given, "claim": claim_of(recipe, scored)})
+    absolute = with_whole_paths(request)
+    fields = {name: absolute[name] for name in ("recipe", "overrides", "split", "out")}
+    fields["policies"] = entrants.with_whole_paths(recipe, names)
+    evaluation = json.dumps({**fields, "claim": claim_of(recipe, scored)})
 
     def elsewhere(items: Sequence[Any], tell: Callable[[Sequence[Any]], None]) -> None:
         for done, _ in runner.map_units(play_runs, items, evaluation=evaluation):

@@ -21,8 +21,9 @@ class Request:
     candidates: p.Count | None = p.option(
         "candidates of every decision, for formats that pad (default: as many as the largest "
         "decision has); a larger decision keeps the chosen one and K - 1 drawn at random",
-        default=None, metavar="K",
-    )  # fmt: skip
+        default=None,
+        metavar="K",
+    )
 
 
 def check(request: Request) -> None:
@@ -53,8 +54,8 @@ def run(request: Request) -> dict[str, Any]:
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the files that were written and the content that the format cannot hold."""
-    many = "1 file" if result["files"] == 1 else f"{result['files']} files"
-    head = f"{result['export']}: {result['format']}, {many}, {result['bytes'] / 1e6:,.1f} MB"
+    count = "1 file" if result["files"] == 1 else f"{result['files']} files"
+    head = f"{result['export']}: {result['format']}, {count}, {result['bytes'] / 1e6:,.1f} MB"
     notes = [f"  {note}" for note in result["notes"]]
     return Shown([head, *notes, f"  not in it: {result['lost']}"])
 

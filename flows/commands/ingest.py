@@ -1,5 +1,6 @@
 """`hindcast ingest`: convert a raw trace to a workload, or recorded decisions to a dataset."""
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,39 +53,39 @@ def settings_of(request: Request) -> Any:
     kind = FORMATS[request.trace_format].settings
     if kind is None:
         raise no_settings(request.trace_format, request.settings, request.path)
-    given: dict[str, Any] = {}
-    for each in request.settings:
-        apply_override(given, each)
-    return read_settings(kind, given, "--set")
+    table: dict[str, Any] = {}
+    for override in request.settings:
+        apply_override(table, override)
+    return read_settings(kind, table, "--set")
 
 
 def no_settings(form: str, settings: Sequence[str], path: str) -> InputError:
     """Return the error for settings of a format whose reader has none."""
     from hindcast.pipeline.recipes.loading import apply_override
 
-    told = f"--set: the format {form} has no settings"
+    fault = f"--set: the format {form} has no settings"
     if form != "table":
-        return InputError(told)
+        return InputError(fault)
     written = []
-    for each in settings:
-        key, _, text = each.partition("=")
+    for override in settings:
+        key, _, text = override.partition("=")
         value: dict[str, Any] = {}
         apply_override(value, f"value={text}")
         as_toml = json.dumps(value["value"], ensure_ascii=False, default=str)
         written.append(f"{key.strip()} = {as_toml}")
-    return InputError(f"{told}; write {', '.join(written)} into {path}")
+    return InputError(f"{fault}; write {', '.join(written)} into {path}")
 
 
 def run(request: Request) -> dict[str, Any]:
     """Read a raw trace and write a workload, or read recorded decisions and write a dataset."""
-    from hindcast.pipeline.history.importing import ingest_history
     from hindcast.pipeline.traces import FORMATS
     from hindcast.pipeline.traces import ingest as ingestion
     from hindcast.pipeline.workloads.caveats import to_json
 
     name, path, out = request.trace_format, location(request.path), location(request.out)
-    if name in FORMATS and FORMATS[name].read is None:
-        return build.result_of(ingest_history(path, out))
+    if name in FORMATS and FORMATS[name].recorded:
+        module = importlib.import_module(FORMATS[name].recorded)
+        return build.result_of(module.ingest(path, out))
     with progress("ingest") as tell:
         result = ingestion.ingest(name, path, out, tell, settings_of(request))
     provenance = result.workload.provenance

@@ -25,16 +25,19 @@ class Request:
     )
     out: p.Folder = p.option(
         "file for the mapping or recipe (default: beside it, ending in .toml); never overwritten",
-        default="", metavar="FILE",
-    )  # fmt: skip
+        default="",
+        metavar="FILE",
+    )
     scenario: str = p.option(
         "scenario of the recipe: queue, binpack or deferrable (default: the first that suits)",
-        default="", metavar="NAME",
-    )  # fmt: skip
+        default="",
+        metavar="NAME",
+    )
     time_zone: str = p.option(
         "time zone of the log, such as Europe/Berlin (default: that of the log, else UTC)",
-        default="", metavar="ZONE",
-    )  # fmt: skip
+        default="",
+        metavar="ZONE",
+    )
 
 
 def check(request: Request) -> None:
@@ -51,9 +54,9 @@ def check(request: Request) -> None:
     if _is_folder(request):
         _check_workload(source)
     elif request.scenario or request.time_zone:
-        given = "--scenario" if request.scenario else "--time-zone"
+        option = "--scenario" if request.scenario else "--time-zone"
         raise InputError(
-            f"{given} is for a workload, but {source} is a table; ingest it first, and then give "
+            f"{option} is for a workload, but {source} is a table; ingest it first, and then give "
             "the workload"
         )
     if out.exists():
@@ -76,9 +79,9 @@ def _check_workload(source: Path) -> None:
     manifest = read_json(path) if path.is_file() else None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     if kind != KIND:
-        what = f"this folder holds a {kind}" if kind else "this folder holds no workload"
+        contents = f"this folder holds a {kind}" if kind else "this folder holds no workload"
         raise InputError(
-            f"{source}: {what}, expected a table of jobs, or the folder of a workload, which "
+            f"{source}: {contents}, expected a table of jobs, or the folder of a workload, which "
             "`hindcast ingest` writes"
         )
 
@@ -89,29 +92,29 @@ def _out(request: Request) -> Path:
         return location(request.out)
     source = location(request.source)
     if _is_folder(request):
-        named = source.resolve() if source.name in {"", ".."} else source
-        return named.with_name(f"{named.name}.toml")
+        folder = source.resolve() if source.name in {"", ".."} else source
+        return folder.with_name(f"{folder.name}.toml")
     return source.with_name(source.name.removesuffix(".gz")).with_suffix(".toml")
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Look at a table or a workload, write the mapping or the recipe, and return what is unsure."""
+    """Write the mapping of a table or the recipe of a workload; return its open questions too."""
     if _is_folder(request):
         return _recipe(request)
     from hindcast.pipeline.storage.files import write_text
     from hindcast.pipeline.traces.proposal import toml_of
 
     source, out = location(request.source), _out(request)
-    found = _mapping(source)
-    beside = source.resolve().parent == out.resolve().parent
-    write_text(out, toml_of(found, source.name if beside else str(source.resolve())))
+    proposal = _mapping(source)
+    same_folder = source.resolve().parent == out.resolve().parent
+    write_text(out, toml_of(proposal, source.name if same_folder else str(source.resolve())))
     return {
         "mapping": str(out),
-        "columns": found.columns,
-        "units": found.units,
-        "states": found.states,
-        "not_read": found.unused,
-        "unsure": found.unsure,
+        "columns": proposal.columns,
+        "units": proposal.units,
+        "states": proposal.states,
+        "not_read": proposal.unused,
+        "unsure": proposal.unsure,
     }
 
 
@@ -123,20 +126,20 @@ def _mapping(source: Path) -> "Proposal":
 
     json = TraceError(f"{source}: this is JSON, expected {TABLE}")
     try:
-        found = propose(source)
+        proposal = propose(source)
     except TraceError as error:
         if _is_json(source):
             raise json from error
         raise
-    if _NEEDED & found.columns.keys():
-        return found
+    if _NEEDED & proposal.columns.keys():
+        return proposal
     if _is_json(source):
         raise json
-    labels = [*found.columns.values(), *found.unused]
-    some = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
+    labels = [*proposal.columns.values(), *proposal.unused]
+    listed = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
     raise TraceError(
         f"{source}: no column was found for submit, duration (or start and end) or cores, which "
-        f"are needed; the columns are {some}"
+        f"are needed; the columns are {listed}"
     )
 
 
@@ -152,32 +155,30 @@ def _recipe(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.workloads.folder import load_workload
 
     source, out = location(request.source), _out(request)
-    whole = source.resolve()
-    path = whole.name if whole.parent == out.resolve().parent else str(whole)
-    found = propose_recipe(
+    absolute = source.resolve()
+    path = absolute.name if absolute.parent == out.resolve().parent else str(absolute)
+    proposal = propose_recipe(
         load_workload(source), path, out.stem, request.scenario, request.time_zone
     )
-    write_text(out, found.toml)
-    config = {key: value for key, value in found.plan.config.items() if key != "starts"}
-    splits = [
-        {**asdict(split), "windows": len(split.windows)} for split in found.plan.splits
-    ]  # fmt: skip
+    write_text(out, proposal.toml)
+    config = {key: value for key, value in proposal.plan.config.items() if key != "starts"}
+    splits = [{**asdict(split), "windows": len(split.windows)} for split in proposal.plan.splits]
     return {
         "recipe": str(out),
-        "scenario": found.scenario,
-        "suits": dict(found.suits),
+        "scenario": proposal.scenario,
+        "suits": dict(proposal.suits),
         "config": config,
-        "facts": list(found.plan.facts),
+        "facts": list(proposal.plan.facts),
         "splits": splits,
-        "tasks": found.tasks,
-        "left_out": dict(found.plan.left_out),
-        "rows_left_out": dict(found.rows_left_out),
-        "warnings": list(found.warnings),
+        "tasks": proposal.tasks,
+        "left_out": dict(proposal.plan.left_out),
+        "rows_left_out": dict(proposal.rows_left_out),
+        "warnings": list(proposal.warnings),
     }
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return what is proposed, what is unsure or left out, and the next command."""
+    """Return the proposal, its open questions, the parts left out, and the next command."""
     return _show_recipe(result) if "recipe" in result else _show_mapping(result)
 
 
@@ -189,7 +190,7 @@ def _show_mapping(result: Mapping[str, Any]) -> Shown:
         lines.append(f"  {name:<16} {label}{unit}")
     if result["not_read"]:
         lines.append(f"  {'not read':<16} {', '.join(result['not_read'])}")
-    lines += [f"unsure: {each}" for each in result["unsure"]]
+    lines += [f"unsure: {question}" for question in result["unsure"]]
     lines += [
         "Look at the file, then:",
         f"  hindcast ingest table {result['mapping']} --out workload",
@@ -201,11 +202,11 @@ def _show_recipe(result: Mapping[str, Any]) -> Shown:
     lines = [f"{result['recipe']}: a recipe for scenario {result['scenario']}"]
     for name, why in result["suits"].items():
         if name != result["scenario"]:
-            lines.append(f"  {name:<12}" + (f"does not suit: {why}" if why else "suits as well")
-                         + f" (--scenario {name})")  # fmt: skip
+            suits = f"does not suit: {why}" if why else "suits as well"
+            lines.append(f"  {name:<12}{suits} (--scenario {name})")
     lines += [f"  {'machine':<12}{'; '.join(result['facts'])}"]
-    shown = ", ".join(f"{key} = {value}" for key, value in result["config"].items())
-    lines += [f"  {'config':<12}{shown}", "", _row("split", *_COLUMNS)]
+    settings = ", ".join(f"{key} = {value}" for key, value in result["config"].items())
+    lines += [f"  {'config':<12}{settings}", "", _row("split", *_COLUMNS)]
     for split in result["splits"]:
         values = (
             f"{split['windows']:,}", f"{split['jobs']:,}", f"{split['days']:.4g}",
@@ -214,8 +215,7 @@ def _show_recipe(result: Mapping[str, Any]) -> Shown:
             "-" if split["wait_h"] is None else f"{split['wait_h']:.3g}",
         )  # fmt: skip
         lines.append(_row(split["name"], *values))
-    rest = sum(result["left_out"].values())
-    used = result["tasks"] - rest
+    used = result["tasks"] - sum(result["left_out"].values())
     lines += [
         "",
         "load: work of the jobs by what the machines can do; contended: share of the time in",

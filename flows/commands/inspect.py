@@ -50,11 +50,11 @@ class Diff:
 def check(request: List | Show | Diff) -> None:
     """Raise InputError if options of `list` exclude each other."""
     if isinstance(request, List):
-        given = [f"--{name}" for name in _NAMES if getattr(request, name)]
-        if len(given) > 1:
-            raise InputError(f"list: {' and '.join(given)} exclude each other; give one of them")
-        if given and request.folders != List.folders:
-            raise InputError(f"list: {given[0]} takes no folders; leave them out")
+        options = [f"--{name}" for name in _NAMES if getattr(request, name)]
+        if len(options) > 1:
+            raise InputError(f"list: {' and '.join(options)} exclude each other; give one of them")
+        if options and request.folders != List.folders:
+            raise InputError(f"list: {options[0]} takes no folders; leave them out")
 
 
 def run(request: List | Show | Diff) -> dict[str, Any]:
@@ -64,27 +64,29 @@ def run(request: List | Show | Diff) -> dict[str, Any]:
     if isinstance(request, Show):
         from hindcast.pipeline.inspection.show import details
 
-        found = details(location(request.folder))
-        return {"lines": found.lines, "rows": [found.facts]}
+        folder = details(location(request.folder))
+        return {"lines": folder.lines, "rows": [folder.facts]}
     from hindcast.pipeline.inspection.diff import compare, report
 
     differences = compare(location(request.a), location(request.b))
-    same = {"a": request.a, "b": request.b, "same": not differences}
+    summary = {"a": request.a, "b": request.b, "same": not differences}
     return {
         "lines": report(differences),
-        "rows": [same, *(d.to_json() for d in differences)],
+        "rows": [summary, *(d.to_json() for d in differences)],
         "code": int(bool(differences)),
     }
 
 
 def _list(request: List) -> dict[str, Any]:
+    if any(getattr(request, name) for name in _NAMES):
+        titles, named = _names(request)
+        rows = [titles, *([_cell(name, row[name]) for name in titles] for row in named)]
+        right = (3,) if request.recipes else ()  # numbers of episodes
+        from hindcast.pipeline.inspection.columns import aligned
+
+        return {"lines": aligned(rows, right), "rows": named}
     from hindcast.pipeline.inspection import list as catalogue
 
-    if any(getattr(request, name) for name in _NAMES):
-        titles, found = _names(request)
-        rows = [titles, *([_cell(name, row[name]) for name in titles] for row in found)]
-        right = (3,) if request.recipes else ()  # numbers of episodes
-        return {"lines": catalogue.aligned(rows, right), "rows": found}
     entries = list(catalogue.find([*map(location, request.folders)]))
     if not entries:
         searched = ", ".join(request.folders)
@@ -101,8 +103,8 @@ def _names(request: List) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
     if request.estimators:
         from hindcast.pipeline.estimators import ESTIMATORS
 
-        found = [{"name": e.name, "description": e.description} for e in ESTIMATORS.values()]
-        return ("name", "description"), found
+        estimators = [{"name": e.name, "description": e.description} for e in ESTIMATORS.values()]
+        return ("name", "description"), estimators
     if request.keys is not None:
         return ("key", "value", "type", "meaning"), _keys(request.keys)
     from hindcast.pipeline.inspection.list import recipes
@@ -116,18 +118,18 @@ def _policies(scenario: str) -> list[dict[str, Any]]:
     from hindcast.policies.registry import ROLLOUT
 
     rules = rules_of(scenario)
-    found = [
+    policies = [
         {"name": name, "description": getattr(rule, "description", "")}
         for name, rule in rules.items()
     ]
     loaded = load_scenario(scenario)
     if loaded.forget is not None:
         text = "looks ahead with the rules above that draw nothing"
-        found.append({"name": ROLLOUT, "description": text})
+        policies.append({"name": ROLLOUT, "description": text})
     if loaded.imagines:
         text = "looks ahead in drawn futures with a rule above that draws nothing"
-        found.append({"name": f"RULE@{ROLLOUT}", "description": text})
-    return found
+        policies.append({"name": f"RULE@{ROLLOUT}", "description": text})
+    return policies
 
 
 def _agents() -> list[dict[str, Any]]:
@@ -154,8 +156,8 @@ def _keys(name: str) -> list[dict[str, Any]]:
     for agent in recipe.train.settings:
         from hindcast.policies.offline import read_config
 
-        own = recipe.train.settings_of(agent)
-        settings[f"train.settings.{agent}"] = read_config(agent, own)
+        of_agent = recipe.train.settings_of(agent)
+        settings[f"train.settings.{agent}"] = read_config(agent, of_agent)
     if recipe.online.agent:
         from hindcast.policies.online.training import settings_of
 

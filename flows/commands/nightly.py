@@ -10,8 +10,8 @@ from hindcast.flows.commands import Command, Shown
 from hindcast.flows.commands import run as whole_run
 
 # Unlike p.Folder, this keeps {date} until the date of the night is known.
-Trace = Annotated[str, p.Limits("PATH", min_length=1)]
-Day = Annotated[str, p.Limits("YYYY-MM-DD", pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Trace = Annotated[str, p.Bounds("PATH", min_length=1)]
+Day = Annotated[str, p.Bounds("YYYY-MM-DD", pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ class Request:
         flag="--no-truth", help="do not simulate the policies for comparison")  # fmt: skip
     truth_seeds: p.Count = p.option(
         "episodes per window and policy of that simulation; more make the truth more exact",
-        default=_TRUTH_SEEDS)  # fmt: skip
+        default=_TRUTH_SEEDS,
+    )
     command: str = p.hidden("command line that is kept in ope.json", "")
 
 
@@ -70,24 +71,24 @@ def run(request: Request) -> dict[str, Any]:
     if not request.truth:
         settings["truth_seeds"] = 0
     with progress("estimate") as tell:
-        found = evaluate_offline(
+        result = evaluate_offline(
             location(request.dataset), request.policies, OPESettings(**settings),
             out=None if request.out is None else location(request.out),
             command=request.command, progress=tell,
         )  # fmt: skip
-    return {"about": {**found.description, "out": request.out}, "rows": found.rows.to_dicts()}
+    return {"about": {**result.description, "out": request.out}, "rows": result.rows.to_dicts()}
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the estimates and true return of each policy, then how well estimators rank them."""
+    """Return the estimates and true return of each policy, then the metrics of the estimators."""
     about, rows = result["about"], result["rows"]
     read = f"{about['episodes']:,} episodes of {about['windows']:,} {about['split']} windows"
     lines = [
         f"{about['dataset']}: {read}, mean logged return {_number(about['logged_return'])}",
         f"policies explore with epsilon {about['epsilon']:g}, temperature {about['temperature']:g}",
     ]
-    for policy, own in groupby(rows, key=lambda row: row["policy"]):
-        lines += _policy(policy, list(own))
+    for policy, of_policy in groupby(rows, key=lambda row: row["policy"]):
+        lines += _policy(policy, list(of_policy))
     lines += _selection(about)
     lines += [f"note: {note}" for note in about["notes"]]
     if about["out"]:
@@ -97,19 +98,19 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
     first = rows[0]
-    own = ", a behaviour of the log" if first["logged"] else ""
+    origin = ", a behaviour of the log" if first["logged"] else ""
     truth = "not known"
     if first["truth"] is not None:
         truth = _interval(first, "truth", "truth_low", "truth_high")
     covered = "" if first["coverage"] is None else f", coverage {first['coverage']:.1%}"
-    yield f"{policy}: true return {truth}{covered}{own}"
+    yield f"{policy}: true return {truth}{covered}{origin}"
     warnings: dict[str, list[str]] = {}
     for row in rows:
         mark = "!" if row["warnings"] else " "
         size = "" if row["ess"] is None else f"  ess {row['ess']:,.1f} of {row['episodes']:,}"
-        shown = f"{_interval(row, 'value', 'low', 'high'):<32}"
+        value = f"{_interval(row, 'value', 'low', 'high'):<32}"
         paired = _interval(row, "difference", "difference_low", "difference_high")
-        yield f"  {row['estimator']:<12}{mark} {shown} to the log {paired:<28}{size}".rstrip()
+        yield f"  {row['estimator']:<12}{mark} {value} to the log {paired:<28}{size}".rstrip()
         for warning in row["warnings"]:
             warnings.setdefault(warning, []).append(row["estimator"])
     for warning, names in warnings.items():
@@ -122,9 +123,9 @@ def _selection(about: Mapping[str, Any]) -> Iterator[str]:
         yield f"order by {order['by']}, best first: {', '.join(order['policies'])}"
     if consensus is not None:
         yield f"consensus, {consensus['description']}, best first: {', '.join(consensus['order'])}"
-    found = [*about["estimators"], *([] if consensus is None else [consensus])]
-    known = [e for e in found if "rank_correlation" in e]
-    if not known:
+    estimators = [*about["estimators"], *([] if consensus is None else [consensus])]
+    with_truth = [e for e in estimators if "rank_correlation" in e]
+    if not with_truth:
         return
     yield (
         "estimator    rank correlation   of new policies   regret@1   SharpeRatio@3   error I"
@@ -132,7 +133,7 @@ def _selection(about: Mapping[str, Any]) -> Iterator[str]:
         f"(against {about['reference'] or 'no heuristic'})"
     )
     unknown = -2.0
-    for e in sorted(known, key=lambda e: -(e["rank_correlation"] or unknown)):
+    for e in sorted(with_truth, key=lambda e: -(e["rank_correlation"] or unknown)):
         numbers = [
             (e["rank_correlation"], 16), (e["rank_correlation_new"], 17),
             (e["regret"].get("1"), 10), (e["sharpe"].get("3"), 15),

@@ -51,7 +51,8 @@ class Table:
         default=None, metavar="TABLE.CSV")  # fmt: skip
     pages: bool = p.option(
         "write a Markdown page beside each DIR, here a table that report, study or --ranking wrote",
-        default=False)  # fmt: skip
+        default=False,
+    )
     metrics: tuple[p.Name, ...] = p.hidden("the metrics of Request", ())
 
 
@@ -70,7 +71,7 @@ def _read(arguments: argparse.Namespace) -> Any:
     return request_of(table.folders, arguments.out, table.metrics)
 
 
-def request_of(given: Sequence[str], page: str, metrics: tuple[str, ...]) -> Request:
+def request_of(sources_given: Sequence[str], page: str, metrics: tuple[str, ...]) -> Request:
     """Return the request of a page about folders; raise InputError unless it is report.html."""
     out = location(page)
     if out.suffix == ".html" and out.name != PAGE:
@@ -78,7 +79,7 @@ def request_of(given: Sequence[str], page: str, metrics: tuple[str, ...]) -> Req
             f"--out {out}: the page is always named {PAGE}, since summary files lie beside it; "
             f"try --out {out.with_suffix('') / PAGE}"
         )
-    estimates, folders = _estimates([location(folder) for folder in given])
+    estimates, folders = _estimates([location(folder) for folder in sources_given])
     sources = [_sources(folder) for folder in folders]
     return Request(
         evaluations=_texts(evaluation for evaluation, _, _ in sources),
@@ -128,12 +129,12 @@ def check(request: Request | Table) -> None:
         for folder in request.evaluations:
             read_evaluation(location(folder))
         return
-    given = [f"--{name}" for name in _TABLES if getattr(request, name)]
-    if len(given) > 1:
-        raise InputError(f"report: give one of {', '.join(given)}")
+    tables = [f"--{name}" for name in _TABLES if getattr(request, name)]
+    if len(tables) > 1:
+        raise InputError(f"report: give one of {', '.join(tables)}")
     if len(request.metrics) > (1 if request.between else 0):
         several = "several metrics are" if request.between else "--metrics is"
-        raise InputError(f"report: {several} for the page, not for {given[0]}")
+        raise InputError(f"report: {several} for the page, not for {tables[0]}")
     if request.spread and len(request.folders) > 1:
         raise InputError("report: --spread is for one evaluation")
 
@@ -194,13 +195,13 @@ def _page_of(content: bytes) -> Callable[[bytes, str], str]:
 
     head = content.split(b"\n", 1)[0].decode(errors="replace").strip().split(",")
 
-    def has(columns: Iterable[str]) -> bool:
+    def has_columns(columns: Iterable[str]) -> bool:
         """Return whether these are the columns; tables of 0.1.0 have no `provenance`."""
         return head in (list(columns), [name for name in columns if name != PROVENANCE_COLUMN])
 
-    if has(selection_table.COLUMNS):
+    if has_columns(selection_table.COLUMNS):
         return selection_table.selection_markdown
-    return study_markdown if has(COLUMNS) else results_markdown
+    return study_markdown if has_columns(COLUMNS) else results_markdown
 
 
 def rows_of(table: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from hindcast.flows import parser as p
 from hindcast.flows import runners
 from hindcast.flows.commands import Call, Command, Shown, directly
-from hindcast.flows.papers import PAPERS, Setting, find
+from hindcast.flows.protocols import PROTOCOLS, Setting, find
 
 _ALL: Final = "all"
 _SEEDS: Final = {False: 5, True: 2}  # by whether the run is quick
@@ -17,22 +17,25 @@ _SEEDS: Final = {False: 5, True: 2}  # by whether the run is quick
 class Request:
     """Paper, size of the run, and the folder for everything that it writes."""
 
-    paper: p.Name = p.argument(f"{', '.join(PAPERS)}, or all", metavar="PAPER")
+    paper: p.Name = p.argument("a paper as listed above, or all", metavar="PAPER")
     out: p.Folder = p.option("folder; every paper has a folder in it", default="reproductions")
     quick: bool = p.option(
         "at most ten minutes per paper on two cores: fewer windows, iterations and seeds",
-        default=False)  # fmt: skip
+        default=False,
+    )
     seeds: p.Count | None = p.option(
-        "training seeds per agent (default 5, or 2 with --quick)", default=None)  # fmt: skip
+        "training seeds per agent (default 5, or 2 with --quick)", default=None
+    )
     workers: p.Workers = p.option(
         "stages that run side by side, each in a process; results do not depend on their number",
-        default=1)  # fmt: skip
+        default=1,
+    )
     runner: p.Runner = p.runner()
     address: str = p.address()
 
     def names(self) -> tuple[str, ...]:
         """Return the papers that are reproduced."""
-        return tuple(PAPERS) if self.paper == _ALL else (self.paper,)
+        return tuple(PROTOCOLS) if self.paper == _ALL else (self.paper,)
 
     def setting(self) -> Setting:
         """Return the size of the run."""
@@ -64,6 +67,7 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"reproduce": Command(
     "hindcast reproduce deepjs --quick --out reproductions",
     Request,
+    lambda: f"Papers: {', '.join(PROTOCOLS)}.\n\n"
     "A full run is the protocol of the paper and takes hours; it can be interrupted and given\n"
     "again. Every number of its page names the command that made it.",
     recorded="always",

@@ -35,8 +35,10 @@ class Request:
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, those of its trace and agents included."""
-        given = p.with_trace(self.overrides, self.trace)
-        return (*given, *_with_agents(self.recipe, given, self.agents)) if self.agents else given
+        overrides = p.with_trace(self.overrides, self.trace)
+        if self.agents:
+            overrides += (*_with_agents(self.recipe, overrides, self.agents),)
+        return overrides
 
 
 def _with_agents(recipe: str, overrides: tuple[str, ...], agents: tuple[str, ...]) -> Iterator[str]:
@@ -47,10 +49,10 @@ def _with_agents(recipe: str, overrides: tuple[str, ...], agents: tuple[str, ...
     from hindcast.policies.own_agents import agent_name, learns_online, online_agent_name
 
     offline = list(load_recipe(recipe, overrides).train.agents)
-    for given in agents:
-        if given in ONLINE_AGENTS or learns_online(given):
-            yield f'online.agent="{online_agent_name(given)}"'
-        elif (name := agent_name(given)) not in offline and offline != [ALL]:
+    for agent in agents:
+        if agent in ONLINE_AGENTS or learns_online(agent):
+            yield f'online.agent="{online_agent_name(agent)}"'
+        elif (name := agent_name(agent)) not in offline and offline != [ALL]:
             offline.append(name)
     yield f"train.agents={json.dumps(offline)}"
 
@@ -84,10 +86,10 @@ def check(request: Request) -> None:
     if loaded.online.agent:
         _check_online(loaded)
     spec = load_scenario(loaded.scenario).spec(loaded.config, loaded.objective)
-    known = [o.name for o in (*spec.outcomes, *COMMON)]
+    metrics = [o.name for o in (*spec.outcomes, *COMMON)]
     for metric in loaded.evaluate.metrics:
-        if metric not in known:
-            raise unknown_name("metric", metric, known)
+        if metric not in metrics:
+            raise unknown_name("metric", metric, metrics)
 
 
 def _check_training(recipe: "Recipe") -> None:
@@ -139,12 +141,12 @@ def show(result: Mapping[str, Any]) -> Shown:
     stages: Mapping[str, dict[str, Any]] = result["stages"]
     shows = {"build": build.show, "verify": verify.show, "train": train.show,
              "evaluate": evaluate.show}  # fmt: skip
-    shown = [
+    outputs = [
         shows[name.partition(" ")[0]](stage) for name, stage in stages.items() if name != "report"
     ]
-    lines = [line for stage in shown for line in stage.lines]
+    lines = [line for stage in outputs for line in stage.lines]
     rows = [{"stage": name, **stage} for name, stage in stages.items()]
-    warnings = [line for stage in shown for line in stage.warnings]
+    warnings = [line for stage in outputs for line in stage.warnings]
     findings = stages.get("report", {}).get("findings", ())  # older ledgers have none
     return Shown([*lines, *findings, result["report"]], rows, warnings=warnings)
 

@@ -24,7 +24,8 @@ class Request:
     agents: tuple[p.Name, ...] = p.option("agents to train at every point", metavar="NAME")
     vary: p.Name = p.option(
         "level of the behaviours, number of train windows, or epsilon of all behaviours",
-        choices=("level", "windows", "epsilon"))  # fmt: skip
+        choices=("level", "windows", "epsilon"),
+    )
     values: tuple[p.Name, ...] = p.option(
         "value at each point, such as 6 24, 0 0.2 or random mixed (default: all known levels)",
         default=(), metavar="VALUE")  # fmt: skip

@@ -41,7 +41,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return one paragraph per format, or what was deleted."""
+    """Return one paragraph per format, or the number of deleted entries."""
     import textwrap
 
     if "cache" in result:

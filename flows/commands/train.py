@@ -100,35 +100,35 @@ def _read(arguments: argparse.Namespace) -> Any:
     """Return the request of one training or of a sweep."""
     from hindcast.flows.runs import sweep
 
-    given = vars(arguments)
-    if "sweep" not in given and "seeds" not in given:
-        if "agent" not in given:
+    options = vars(arguments)
+    if "sweep" not in options and "seeds" not in options:
+        if "agent" not in options:
             raise InputError("train: give --agent NAME, or --sweep FILE")
         for name in _OF_MANY:
-            if name in given:
+            if name in options:
                 raise InputError(f"train: --{name} is for several trainings: --sweep or --seeds")
         return p.read_request(Request, arguments)
     refused: tuple[str, ...]
-    if "sweep" in given:
+    if "sweep" in options:
         from hindcast.policies.offline.sweep import load_sweep
 
         refused, by = _IN_A_SWEEP, "--sweep, whose file contains it"
         table, where = load_sweep(location(arguments.sweep)), arguments.sweep
     else:
-        if "agent" not in given:
+        if "agent" not in options:
             raise InputError("train: --seeds needs --agent NAME")
         refused, by, where = _OF_ONE_TRAINING, "--seeds", "--seeds"
-        settings = {k: [v] for k, v in settings_of(given.get("settings", ())).items()}
+        settings = {k: [v] for k, v in settings_of(options.get("settings", ())).items()}
         table = {"agents": [arguments.agent], "seeds": arguments.seeds,
-                 "steps": given.get("steps", Request.steps), "settings": settings}  # fmt: skip
+                 "steps": options.get("steps", Request.steps), "settings": settings}  # fmt: skip
     for name in refused:
-        if name in given:
+        if name in options:
             flag = "--set" if name == "settings" else f"--{name.replace('_', '-')}"
             raise InputError(f"train: {flag} is for a single training, not for {by}")
-    more = {name: given[name] for name in _OF_MANY if name in given}
+    more = {name: options[name] for name in _OF_MANY if name in options}
     return sweep.Request(
-        arguments.dataset, table, arguments.out, given.get("device", Request.device), where,
-        gate=given.get("gate", Request.gate), **more,
+        arguments.dataset, table, arguments.out, options.get("device", Request.device), where,
+        gate=options.get("gate", Request.gate), **more,
     )  # fmt: skip
 
 
@@ -187,13 +187,13 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the path of the checkpoint, and what is delivered."""
+    """Return the path of the checkpoint, and the delivered policy."""
     line = f"{result['checkpoint']}: {result['agent']}, {result['steps']:,} steps"
     return Shown([line, *_delivery(result)])
 
 
 def _delivery(result: Mapping[str, Any]) -> list[str]:
-    """Return a line that says what a training delivers and why."""
+    """Return a line with the policy that a training delivers, and the reason."""
     verdict = result.get("verdict")
     if verdict is None:
         return ["nothing is delivered: no rule, or no validation window, to compare the agent with"]
@@ -202,11 +202,11 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
         return [f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"]
     ends = verdict["low"], verdict["high"]
     decimals = decimals_for((difference, *ends))
-    found = write_number(difference, decimals, signed=True)
+    estimate = write_number(difference, decimals, signed=True)
     if ends[0] is not None:
-        found += f" [{write_interval(*ends, decimals, signed=True)}]"
+        estimate += f" [{write_interval(*ends, decimals, signed=True)}]"
     where = f"on {count_of(verdict['windows'], 'unseen window')}"
-    compared = f"{verdict['metric']} {found} {where}, + is better"
+    compared = f"{verdict['metric']} {estimate} {where}, + is better"
     if verdict["delivered"] == "agent":
         return [f"{result['delivered']}: the agent, better than rule {rule} ({compared})"]
     return [f"{result['delivered']}: rule {rule}, as the agent is not clearly better ({compared})"]

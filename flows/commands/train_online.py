@@ -41,10 +41,12 @@ class Request:
         default=None, metavar="DATASET")  # fmt: skip
     imitate_steps: p.Count | None = p.option(
         "gradient steps, or generations, of the imitation (default: the recipe's, or 2000)",
-        default=None)  # fmt: skip
+        default=None,
+    )
     device: p.Device = p.option(
         "where to train; auto takes a GPU if there is one; episodes are played on the CPU",
-        default="auto")  # fmt: skip
+        default="auto",
+    )
     workers: p.Workers = p.workers()
     checkpoint_every: p.Count | None = p.option(
         "iterations between checkpoints that are kept, in the folder's checkpoints/", default=None
@@ -87,8 +89,9 @@ def check(request: Request) -> None:
     find_device(request.device)
     if len(request.members) == 1:
         raise InputError("train-online: --from-mean needs two checkpoints; --from takes one")
-    given = {"--from": request.start, "--from-mean": request.members, "--imitate": request.imitate}
-    starts = [flag for flag, value in given.items() if value]
+    values = request.start, request.members, request.imitate
+    flags = zip(("--from", "--from-mean", "--imitate"), values, strict=True)
+    starts = [flag for flag, value in flags if value]
     if len(starts) > 1:
         raise InputError(f"train-online: give {' or '.join(starts)}")
     for folder in _starts(request):

@@ -79,18 +79,18 @@ def _elsewhere(dataset: Path, manifest: str | None, request: Request) -> Any:
     folder = str(dataset if is_remote(dataset) else dataset.absolute())
 
     def elsewhere(parts: Sequence[int], tell: Callable[[int], None]) -> Replayed:
-        left, found, faults = set(parts), dict[int, Replayed](), dict[int, str]()
-        given = {"folder": folder, "manifest": manifest, "quick": request.quick}
-        for done, result in runner.map_units(replay_parts, parts, **given):
-            left -= set(done)
+        pending, replayed, faults = set(parts), dict[int, Replayed](), dict[int, str]()
+        fields = {"folder": folder, "manifest": manifest, "quick": request.quick}
+        for done, result in runner.map_units(replay_parts, parts, **fields):
+            pending -= set(done)
             names = ("recomputed", "unequal", "reason")
-            found[done[0]] = Replayed(*(result[name] for name in names))
+            replayed[done[0]] = Replayed(*(result[name] for name in names))
             if result["fault"]:
                 faults[done[-1]] = result["fault"]
-            if faults and min(faults) < min(left, default=len(parts)):  # as without a runner
+            if faults and min(faults) < min(pending, default=len(parts)):  # as without a runner
                 raise VerificationFailed(faults[min(faults)])
             tell(len(done))
-        return sum((found[first] for first in sorted(found)), Replayed())
+        return sum((replayed[first] for first in sorted(replayed)), Replayed())
 
     return elsewhere
 

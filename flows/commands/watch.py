@@ -36,10 +36,10 @@ def run(request: Request) -> dict[str, Any]:
 
     folder = location(request.folder)
     while True:
-        found = statuses(folder)
-        if request.once or not any(status["at_work"] for status in found):
-            return {"folder": request.folder, "commands": found}
-        note("\n".join(lines(found)))
+        at_work = statuses(folder)
+        if request.once or not any(status["at_work"] for status in at_work):
+            return {"folder": request.folder, "commands": at_work}
+        note("\n".join(lines(at_work)))
         time.sleep(request.every)
 
 
@@ -51,46 +51,46 @@ def statuses(folder: Path) -> list[dict[str, Any]]:
     from hindcast.pipeline.storage.files import STATUS
     from hindcast.pipeline.storage.heartbeat import has_ended
 
-    found = []
+    entries = []
     for path in sorted(folder.rglob(STATUS), key=lambda path: (len(path.parts), str(path))):
         status = read_status(path)
         if status is not None:
             value = asdict(status)
             value |= {"folder": str(path.parent), "at_work": not has_ended(status.holder)}
             value |= {"who": str(status.holder), "ago_s": max(0.0, time.time() - status.updated)}
-            found.append(value)
-    return found
+            entries.append(value)
+    return entries
 
 
-def lines(found: list[dict[str, Any]]) -> list[str]:
+def lines(entries: list[dict[str, Any]]) -> list[str]:
     """Return the lines of some statuses."""
     from hindcast.flows.progress import duration, estimate, rate
 
-    shown = []
-    for status in found:
+    text_lines = []
+    for status in entries:
         state = f"last heard {duration(status['ago_s'])} ago"
         if not status["at_work"]:
             state += "; the process has ended, the same command continues where it stopped"
-        shown.append(f"{status['folder']}: {status['command']}, {status['who']}, {state}")
+        text_lines.append(f"{status['folder']}: {status['command']}, {status['who']}, {state}")
         for step in status["ended"][-_SHOWN:]:
             took = f"{step['done']:,} in {duration(step['elapsed_s'])}"
-            shown.append(f"  ended    {step['title']}: {took}")
+            text_lines.append(f"  ended    {step['title']}: {took}")
         for step in status["steps"]:
             done, total = step["done"] - step["before"], step["total"] - step["before"]
             counts = f"{step['done']:,} of {step['total']:,}" if step["total"] else "started"
             text = ": ".join(filter(None, (step["title"], step["what"], counts)))
             speed = rate(done, step["elapsed_s"])
-            shown.append(f"  running  {text}{speed}{estimate(done, total, step['elapsed_s'])}")
-        shown += [f"  note     {note}" for note in status["notes"][-_SHOWN:]]
-    return shown
+            text_lines.append(f"  running  {text}{speed}{estimate(done, total, step['elapsed_s'])}")
+        text_lines += [f"  note     {note}" for note in status["notes"][-_SHOWN:]]
+    return text_lines
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the last look: what is at work, and what was interrupted."""
-    found = result["commands"]
-    if not found:
+    """Return the statuses of the last look: commands at work and interrupted ones."""
+    commands = result["commands"]
+    if not commands:
         return Shown([f"{result['folder']}: no command is at work here"], [])
-    return Shown(lines(found), found)
+    return Shown(lines(commands), commands)
 
 
 COMMANDS: Final = {"watch": Command(

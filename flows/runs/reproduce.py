@@ -1,10 +1,10 @@
 """Stages of `hindcast reproduce`: the protocol of a paper, from its commands to its page.
 
-    OUT/<paper>/...               what the commands of the protocol write (hindcast.flows.papers)
+    OUT/<paper>/...               what the commands of the protocol write (hindcast.flows.protocols)
     OUT/<paper>/run.json          the ledger of finished stages, which are skipped
     OUT/<paper>/index.html        the page; page.md the same for the documentation
     OUT/<paper>/paper.json, tables.csv, figures.csv, claims.csv, *.svg
-                                  what the page is made from (hindcast.pipeline.papers.results)
+                                  what the page is made from
     OUT/index.html                what the evidence says, over the papers that are in OUT
 
 A stage is started when those that it reads are finished. A stage is run again if its command or the
@@ -20,18 +20,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from hindcast.flows import papers, runners
+from hindcast.flows import runners
 from hindcast.flows.commands import Call, directly, module_of
-from hindcast.flows.papers import OUT, Setting, Stage
 from hindcast.flows.parser import parse
 from hindcast.flows.progress import note
+from hindcast.flows.protocols import OUT, Setting, Stage, find
 from hindcast.flows.runs.ledger import Ledger
 from hindcast.flows.runs.processes import Places, places, result_of
 from hindcast.pipeline.errors import HindcastError
-from hindcast.pipeline.papers.evidence import evidence_html
-from hindcast.pipeline.papers.folder import ABOUT, read_results, write_results
-from hindcast.pipeline.papers.page import paper_html, paper_markdown
-from hindcast.pipeline.storage.files import remove_folder, sha256_file, sha256_text, write_text
+from hindcast.pipeline.storage.files import remove_folder, sha256_file, sha256_text
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.provenance import provenance
@@ -53,22 +50,19 @@ def reproduce(
     for name in names:
         with writing(location(out) / name):
             pages.append(str(_reproduce(name, setting, location(out) / name, call, workers)))
-    found = [location(out) / name for name in papers.PAPERS]
-    results = [read_results(folder) for folder in found if (folder / ABOUT).is_file()]
-    write_text(location(out) / "index.html", evidence_html(results))
     return pages
 
 
 def _reproduce(name: str, setting: Setting, place: Path, call: Call, workers: int) -> Path:
-    module = papers.find(name)
-    stages: tuple[Stage, ...] = module.stages(setting)
+    protocol = find(name)
+    stages = protocol.stages(setting)
     what = f"{name} --quick" if setting.quick else name
     ledger = Ledger(place, what, sha256_text(what), "reproduction")
     together = 1 if runners.running() else workers
     with places(together, call) as side_by_side:
         _Run(name, stages, place, ledger, side_by_side, together).all()
     about = {
-        "kind": "reproduction", "paper": name, "title": module.TITLE, "source": module.SOURCE,
+        "kind": "reproduction", "paper": name, "title": protocol.title, "source": protocol.source,
         "setting": {"seeds": list(setting.seeds), "quick": setting.quick},
         "stages": [
             {
@@ -80,12 +74,7 @@ def _reproduce(name: str, setting: Setting, place: Path, call: Call, workers: in
         ],
         "provenance": provenance(),
     }  # fmt: skip
-    write_results(place, module.results(place, setting), about)
-    about, results = read_results(place)
-    write_text(place / "page.md", paper_markdown(about, results))
-    page = place / "index.html"
-    write_text(page, paper_html(about, results))
-    return page
+    return protocol.publish(place, setting, about)
 
 
 @dataclass

@@ -26,7 +26,7 @@ import polars as pl
 
 from hindcast.pipeline.building import build
 from hindcast.pipeline.building import parts as recording
-from hindcast.pipeline.building.parts import BUILDING, DATA, Plan
+from hindcast.pipeline.building.parts import DATA, Plan
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.append_history import check_fits, repetitions
 from hindcast.pipeline.documents.card.coverage import Coverage
@@ -36,6 +36,7 @@ from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.storage.locks import writing
+from hindcast.pipeline.storage.run_files import BUILDING
 from hindcast.pipeline.workloads.folder import load_workload
 
 _RANGE: Final = ("first_part", "parts")

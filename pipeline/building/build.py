@@ -21,7 +21,7 @@ import polars as pl
 
 from hindcast.pipeline.building import parts as recording
 from hindcast.pipeline.building.caveats import dataset_caveats
-from hindcast.pipeline.building.parts import BUILDING, Plan
+from hindcast.pipeline.building.parts import Plan
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.documents.card import write_card
 from hindcast.pipeline.documents.card.coverage import Coverage, measure
@@ -33,6 +33,7 @@ from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.storage.run_files import BUILDING
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import is_saved, save_workload
 

@@ -35,6 +35,7 @@ from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.run_files import BUILDING
 from hindcast.pipeline.workloads.schema import Workload
 
 Progress = Callable[[int, int], None]
@@ -43,7 +44,6 @@ Progress = Callable[[int, int], None]
 Elsewhere = Callable[["Plan", Sequence[int], Callable[[int], None]], None]
 
 DATA: Final = "data"
-BUILDING: Final = ".building"
 PLAN: Final = "plan.json"
 EPISODES_PER_PART: Final = 24  # at least this many; a part holds whole windows
 LOG_ROWS: Final = 40_000

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from hindcast.pipeline.building import parts as recording
-from hindcast.pipeline.building.parts import BUILDING, Plan
+from hindcast.pipeline.building.parts import Plan
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.checkpoints import inside_places
@@ -26,6 +26,7 @@ from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.storage.run_files import BUILDING
 from hindcast.pipeline.workloads.folder import load_workload
 
 NAME: Final = "shared.json"

@@ -1,9 +1,9 @@
 """Off-policy estimators: the return of a policy, estimated from episodes of other policies.
 
 An estimator is a function (LoggedEpisodes, Settings) -> Draft. `estimate` adds intervals,
-diagnostics and warnings. The best estimator depends on the log: the docstring of each module says
-what its estimators assume, and a simulator, where there is one, shows how far they are off. The
-package needs numpy alone.
+diagnostics and warnings. The best estimator depends on the log: the docstring of each module states
+the assumptions of its estimators. With a simulator, their errors can be measured. The package needs
+numpy alone.
 """
 
 from collections.abc import Callable, Mapping

@@ -159,12 +159,12 @@ class LoggedEpisodes:
 
     def cumulative(self, values: Array) -> Array:
         """Return running sums inside every episode, (D,); after -inf a sum stays -inf."""
-        dead = np.isneginf(values)
-        finite = np.where(dead, 0.0, values)
-        running = np.concatenate([np.cumsum(part) for part in np.split(finite, self.first[1:])])
-        died = np.cumsum(dead)
-        before: NDArray[np.int64] = np.repeat(died[self.first] - dead[self.first], self.lengths)
-        running[died > before] = -np.inf
+        is_zero = np.isneginf(values)
+        finite = np.where(is_zero, 0.0, values)
+        running = np.concatenate([np.cumsum(rows) for rows in np.split(finite, self.first[1:])])
+        zeros = np.cumsum(is_zero)
+        before: NDArray[np.int64] = np.repeat(zeros[self.first] - is_zero[self.first], self.lengths)
+        running[zeros > before] = -np.inf
         return np.asarray(running, np.float64)
 
 

@@ -97,8 +97,8 @@ class Estimate:
         warnings: Reasons to doubt the estimate, one sentence each; empty if there are no doubts.
         ess: Effective number of episodes, (sum w)^2 / sum w^2. This field and the next four are NaN
             if the estimator uses no weights of episodes.
-        mean_weight: Mean weight, 1 in expectation. A value far from 1 means that the log lacks what
-            the policy does.
+        mean_weight: Mean weight, 1 in expectation. A value far from 1 means that the log lacks
+            choices of the policy.
         max_weight: Largest weight.
         largest_share: Share of the largest weight in the sum of the weights.
         nonzero: Share of episodes with a weight above zero.
@@ -209,20 +209,20 @@ def _weight_warnings(
         return [
             "the evaluated policy could not have played any logged episode: every weight is zero"
         ]
-    found = []
+    warnings = []
     ess, largest, mean_weight = (diagnosis[k] for k in ("ess", "largest_share", "mean_weight"))
     if ess < max(settings.fewest, settings.share * episodes):
-        found.append(
+        warnings.append(
             f"the weights leave {ess:.1f} of {episodes} episodes: the interval is too narrow, "
             "since rare large weights are missing from the sample"
         )
     if largest > 0.5:
-        found.append(f"one episode carries {largest:.0%} of the weight")
+        warnings.append(f"one episode carries {largest:.0%} of the weight")
     if not 0.5 <= mean_weight <= 2.0:
-        found.append(
+        warnings.append(
             f"the mean weight is {mean_weight:.2g}, expected 1: the log misses most of what the "
             "policy would do"
         )
     if log_weights.max() > LARGEST_LOG:
-        found.append("a weight exceeds the range of a double and was cut")
-    return found
+        warnings.append("a weight exceeds the range of a double and was cut")
+    return warnings

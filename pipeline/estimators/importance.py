@@ -52,47 +52,49 @@ def ratio_draft(e: LoggedEpisodes, log_weights: Array, values: Array) -> Draft:
         return Draft(float("nan"), np.full(len(e), np.nan), log_weights)
     weights = np.exp(log_weights - highest)
     value = float(weights @ values / weights.sum())
-    above, below = e.by_unit(weights * values), e.by_unit(weights)
+    numerator, denominator = e.by_unit(weights * values), e.by_unit(weights)
     contributions = value + weights * (values - value) / weights.mean()
     return Draft(
         value, contributions, log_weights,
-        lambda counts: ratio(counts @ above, counts @ below),
+        lambda counts: ratio(counts @ numerator, counts @ denominator),
     )  # fmt: skip
 
 
-def ratio(above: Array | float, below: Array, otherwise: float = np.nan) -> Array:
-    """Divide element by element; the result is `otherwise` where `below` is not above 0."""
-    found = np.full_like(below, otherwise)
-    return np.asarray(np.divide(above, below, out=found, where=below > 0.0), np.float64)
+def ratio(numerator: Array | float, denominator: Array, otherwise: float = np.nan) -> Array:
+    """Divide element by element; the result is `otherwise` where `denominator` is not above 0."""
+    result = np.full_like(denominator, otherwise)
+    np.divide(numerator, denominator, out=result, where=denominator > 0.0)
+    return result
 
 
 @dataclass(frozen=True)
 class StepSums:
     """Numerators and denominators by unit and step, both (G, T), on one scale per step."""
 
-    above: Array
-    below: Array
+    numerator: Array
+    denominator: Array
 
     def value(self, counts: Array) -> Array:
         """Return the sum over steps of the ratios, for counts of units (R, G).
 
         A step without weight adds nothing.
         """
-        return np.asarray(ratio(counts @ self.above, counts @ self.below, 0.0).sum(axis=1))
+        ratios = ratio(counts @ self.numerator, counts @ self.denominator, 0.0)
+        return np.asarray(ratios.sum(axis=1))
 
 
 def step_sums(e: LoggedEpisodes, signal: Array) -> StepSums:
     """Return the sums over each unit's episodes of gamma^t * rho_t * signal_t and of rho_t."""
     steps, units = int(e.lengths.max()), len(e.sizes)
     highest = _highest(e, steps)
-    above, below = np.zeros((units, steps)), np.zeros((units, steps))
+    numerator, denominator = np.zeros((units, steps)), np.zeros((units, steps))
     for start, stop, unit in zip(e.offsets[:-1], e.offsets[1:], e.units, strict=True):
         n = stop - start
         weight = np.exp(e.log_weight[start:stop] - highest[:n])
-        above[unit, :n] += weight * e.discounts[start:stop] * signal[start:stop]
-        below[unit, :n] += weight
-        below[unit, n:] += np.exp(e.log_weight[stop - 1] - highest[n:])
-    return StepSums(above, below)
+        numerator[unit, :n] += weight * e.discounts[start:stop] * signal[start:stop]
+        denominator[unit, :n] += weight
+        denominator[unit, n:] += np.exp(e.log_weight[stop - 1] - highest[n:])
+    return StepSums(numerator, denominator)
 
 
 def _highest(e: LoggedEpisodes, steps: int) -> Array:
@@ -113,16 +115,16 @@ def self_normalised_per_decision(e: LoggedEpisodes, _settings: Settings) -> Draf
 def step_draft(e: LoggedEpisodes, signal: Array, start: Array) -> Draft:
     """Return the mean of `start` (E,) plus the self-normalised sums per step of a signal (D,)."""
     sums = step_sums(e, signal)
-    begun = e.by_unit(start)
-    value = float(start.mean() + sums.value(np.ones((1, len(begun))))[0])
-    lost = sums.below.sum(axis=0) <= 0.0
+    start_sums = e.by_unit(start)
+    value = float(start.mean() + sums.value(np.ones((1, len(start_sums))))[0])
+    lost = sums.denominator.sum(axis=0) <= 0.0
     warnings: tuple[str, ...] = ()
     if lost.any():
         at = int(np.flatnonzero(lost)[0])
         warnings = (f"every weight is zero from decision {at} on: later rewards are not counted",)
 
     def replicate(counts: Array) -> Array:
-        return np.asarray((counts @ begun) / (counts @ e.sizes) + sums.value(counts))
+        return np.asarray((counts @ start_sums) / (counts @ e.sizes) + sums.value(counts))
 
     contributions = start + _linear_part(e, signal, sums)
     return Draft(value, contributions, e.log_weights, replicate, warnings=warnings)
@@ -133,16 +135,16 @@ def _linear_part(e: LoggedEpisodes, signal: Array, sums: StepSums) -> Array:
 
     The mean of the contributions is the sum's value; their spread is that of the sum's error.
     """
-    below = sums.below.sum(axis=0)
-    at_step, inverse = ratio(sums.above.sum(axis=0), below, 0.0), ratio(1.0, below, 0.0)
-    highest = _highest(e, len(below))
-    # `gone` is what an ended episode still subtracts at later steps: its last weight stays the
+    weights = sums.denominator.sum(axis=0)
+    at_step, inverse = ratio(sums.numerator.sum(axis=0), weights, 0.0), ratio(1.0, weights, 0.0)
+    highest = _highest(e, len(weights))
+    # `later` is what an ended episode still subtracts at later steps: its last weight stays the
     # same, but is scaled by the largest weight of each step.
-    found = np.empty(len(e))
+    contributions = np.empty(len(e))
     for i, (start, stop) in enumerate(zip(e.offsets[:-1], e.offsets[1:], strict=True)):
         n = stop - start
         weight = np.exp(e.log_weight[start:stop] - highest[:n]) * inverse[:n]
-        own = weight @ (e.discounts[start:stop] * signal[start:stop] - at_step[:n])
-        gone = np.exp(e.log_weight[stop - 1] - highest[n:]) * inverse[n:]
-        found[i] = own - gone @ at_step[n:]
-    return np.asarray(at_step.sum() + len(e) * found, np.float64)
+        share = weight @ (e.discounts[start:stop] * signal[start:stop] - at_step[:n])
+        later = np.exp(e.log_weight[stop - 1] - highest[n:]) * inverse[n:]
+        contributions[i] = share - later @ at_step[n:]
+    return np.asarray(at_step.sum() + len(e) * contributions, np.float64)

@@ -49,11 +49,11 @@ def bootstrap(
         drawn = rng.integers(units, size=(size, units)) + np.arange(size)[:, None] * units
         counts = np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
         values.append(replicate(counts.astype(np.float64)))
-    found = np.concatenate(values)
-    found = found[np.isfinite(found)]
-    if not len(found):
+    replicates = np.concatenate(values)
+    replicates = replicates[np.isfinite(replicates)]
+    if not len(replicates):
         return float("nan"), float("nan")
-    low, high = np.quantile(found, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    low, high = np.quantile(replicates, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return float(low), float(high)
 
 

@@ -70,23 +70,23 @@ class LoggedPolicies:
     @cached_property
     def scores(self) -> Array:
         """Normal score of every episode's rank among the episodes of its window, (N,)."""
-        found = np.empty(len(self.returns))
+        scores = np.empty(len(self.returns))
         for window in np.unique(self.window):
             members = self.window == window
-            found[members] = normal_scores(ranks(self.returns[members]))
-        return found
+            scores[members] = normal_scores(ranks(self.returns[members]))
+        return scores
 
     @cached_property
     def fitted(self) -> tuple[float, Array]:
         """Length l, and the inverse (P, P) of the covariance over s^2, noise included."""
         means = np.bincount(self.policy, self.scores) / self.counts
-        apart = self.distance[self.distance > 0.0]
-        scale = float(np.median(apart)) if len(apart) else 1.0
+        distances = self.distance[self.distance > 0.0]
+        scale = float(np.median(distances)) if len(distances) else 1.0
         best, length, inverse = -np.inf, scale, np.eye(len(means))
         for factor in _LENGTHS:
-            alike = np.exp(-self.distance / (factor * scale))
+            similarity = np.exp(-self.distance / (factor * scale))
             for noise in _NOISES:
-                covariance = alike + np.diag(noise / self.counts + _JITTER)
+                covariance = similarity + np.diag(noise / self.counts + _JITTER)
                 likelihood = _log_likelihood(covariance, means)
                 if likelihood > best:
                     best, length = likelihood, factor * scale
@@ -100,24 +100,24 @@ class LoggedPolicies:
         policy at the distances (P,). Weights of policies behind a nearer one can be negative.
         """
         length, inverse = self.fitted
-        alike = np.exp(-distance / length)
-        own, ones = inverse @ alike, inverse.sum(axis=1)
-        of_policies = own + (1.0 - own.sum()) * ones / ones.sum()
-        return (of_policies / self.counts)[self.policy], float(alike.max())
+        similarity = np.exp(-distance / length)
+        kriging, ones = inverse @ similarity, inverse.sum(axis=1)
+        of_policies = kriging + (1.0 - kriging.sum()) * ones / ones.sum()
+        return (of_policies / self.counts)[self.policy], float(similarity.max())
 
 
-def normal_scores(found: Array) -> Array:
+def normal_scores(positions: Array) -> Array:
     """Return the normal quantiles of ranks 1..n, each at (rank - 1/2) / n."""
     quantile = NormalDist().inv_cdf
-    return np.array([quantile((rank - 0.5) / len(found)) for rank in found])
+    return np.array([quantile((rank - 0.5) / len(positions)) for rank in positions])
 
 
 def _log_likelihood(covariance: Array, means: Array) -> float:
     """Return the log-likelihood of mean scores (P,), with mean and scale at their maximum."""
     factor = np.linalg.cholesky(covariance)
     solved = np.linalg.solve(factor, np.column_stack([means, np.ones(len(means))]))
-    rest = (
+    residual = (
         solved[:, 0] - (solved[:, 0] @ solved[:, 1]) / (solved[:, 1] @ solved[:, 1]) * solved[:, 1]
     )
-    size = max(float(rest @ rest) / len(means), 1e-12)
+    size = max(float(residual @ residual) / len(means), 1e-12)
     return float(-0.5 * len(means) * np.log(size) - np.log(np.diag(factor)).sum())

@@ -58,18 +58,18 @@ def minimax_weights(e: LoggedEpisodes, settings: Settings) -> Draft:
 def _warnings(
     weights: Array, share: float, e: LoggedEpisodes, settings: Settings
 ) -> tuple[str, ...]:
-    found = []
+    warnings = []
     if share < settings.share:
-        found.append(f"the weights leave {share:.1%} of the decisions")
+        warnings.append(f"the weights leave {share:.1%} of the decisions")
     negative = float(np.abs(weights[weights < 0.0]).sum() / np.abs(weights).sum())
     if negative > 0.1:
-        found.append(
+        warnings.append(
             f"{negative:.0%} of the weight is negative, but no visit count is: the features do not "
             "separate the policy's visits from the log's"
         )
     mean = float(weights.sum() / len(e) / e.lengths.mean())
     if e.discount == 1.0 and not 0.5 <= mean <= 2.0:
-        found.append(
+        warnings.append(
             f"the weights imply {mean:.2g} times as many decisions as in the log: they do not fit"
         )
-    return tuple(found)
+    return tuple(warnings)

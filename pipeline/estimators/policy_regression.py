@@ -1,4 +1,4 @@
-"""Regression over policies: a policy earns what similar policies of the log earned.
+"""Regression over policies: the return of a policy from those of similar policies of the log.
 
     score   sum over logged episodes of weight * score       see `logged_policies`
     value   mean over windows of the return that has this score in the window
@@ -45,15 +45,15 @@ def policy_regression(e: LoggedEpisodes, _settings: Settings) -> Draft:
     windows = np.unique(e.group)
     curves = [_curve(e.returns[e.group == window]) for window in windows]
     values = np.array([np.interp(score, *curve) for curve in curves])
-    # how much the score moves when a window of the weighted episodes is counted once more
-    parts = weights * (logged.scores - score)
-    pull = np.array([parts[logged.window == window].sum() for window in windows])
+    # Derivative of the score by the count of each window.
+    pulls = weights * (logged.scores - score)
+    pull = np.array([pulls[logged.window == window].sum() for window in windows])
 
     def replicate(counts: Array) -> Array:
         scores = score + (counts - 1.0) @ pull
         sizes = counts * e.sizes
-        found = np.column_stack([np.interp(scores, *curve) for curve in curves])
-        return np.asarray((sizes * found).sum(axis=1) / sizes.sum(axis=1), np.float64)
+        values_of_draws = np.column_stack([np.interp(scores, *curve) for curve in curves])
+        return np.asarray((sizes * values_of_draws).sum(axis=1) / sizes.sum(axis=1), np.float64)
 
     warnings = []
     if len(logged.counts) < _FEW:

@@ -1,4 +1,4 @@
-"""Metrics of how well estimates select policies, given the true values.
+"""Metrics of the selection of policies by estimates, given the true values.
 
     estimated, true   (P,) values of the same P policies, higher is better
 
@@ -50,20 +50,20 @@ def assess(
     `behaviour` is the log's mean return and `reference` the index of the best heuristic. Policies
     whose estimate is NaN are ranked last. Raises ValueError for arrays of different lengths.
     """
-    shown, truth = _pair(np.nan_to_num(np.asarray(estimated, float), nan=-np.inf), true)
-    used = [k for k in ks if k <= len(truth)]
+    estimates, truth = _pair(np.nan_to_num(np.asarray(estimated, float), nan=-np.inf), true)
+    used_ks = [k for k in ks if k <= len(truth)]
     errors = (
         (float("nan"), float("nan"))
         if reference is None or len(truth) == 1  # nothing to compare with the reference
-        else error_rates(np.delete(shown, reference), np.delete(truth, reference),
-                         estimated_reference=float(shown[reference]),
+        else error_rates(np.delete(estimates, reference), np.delete(truth, reference),
+                         estimated_reference=float(estimates[reference]),
                          true_reference=float(truth[reference]))
     )  # fmt: skip
     return Selection(
         policies=len(truth),
-        rank_correlation=rank_correlation(shown, truth),
-        regret={k: regret_at(shown, truth, k) for k in used},
-        sharpe={k: sharpe_ratio_at(shown, truth, k, behaviour) for k in used},
+        rank_correlation=rank_correlation(estimates, truth),
+        regret={k: regret_at(estimates, truth, k) for k in used_ks},
+        sharpe={k: sharpe_ratio_at(estimates, truth, k, behaviour) for k in used_ks},
         type_1=errors[0],
         type_2=errors[1],
     )
@@ -98,8 +98,8 @@ def top(estimated: ArrayLike, k: int) -> NDArray[np.int64]:
 
 def regret_at(estimated: ArrayLike, true: ArrayLike, k: int) -> float:
     """Return the best true value of all, minus the best among the k highest estimates."""
-    shown, truth = _pair(estimated, true)
-    return float(truth.max() - truth[top(shown, k)].max())
+    estimates, truth = _pair(estimated, true)
+    return float(truth.max() - truth[top(estimates, k)].max())
 
 
 def sharpe_ratio_at(estimated: ArrayLike, true: ArrayLike, k: int, behaviour: float) -> float:
@@ -109,8 +109,8 @@ def sharpe_ratio_at(estimated: ArrayLike, true: ArrayLike, k: int, behaviour: fl
     deviation is zero (one policy, or equal ones), the ratio is infinite with the sign of the gain,
     or NaN if the gain is zero too.
     """
-    shown, truth = _pair(estimated, true)
-    picked = truth[top(shown, k)]
+    estimates, truth = _pair(estimated, true)
+    picked = truth[top(estimates, k)]
     gain, risk = float(picked.max() - behaviour), float(picked.std())
     if risk > 0.0:
         return gain / risk
@@ -129,8 +129,8 @@ def error_rates(
     Type I: the share called better among the policies that are not better. Type II: the share not
     called better among the policies that are better. A rate is NaN if its set of policies is empty.
     """
-    shown, truth = _pair(estimated, true)
-    better, called = truth > true_reference, shown > estimated_reference
+    estimates, truth = _pair(estimated, true)
+    better, called = truth > true_reference, estimates > estimated_reference
     return _share(called[~better]), _share(~called[better])
 
 

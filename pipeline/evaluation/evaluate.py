@@ -54,12 +54,10 @@ from hindcast.pipeline.storage.provenance import (
     key_of,
     provenance,
 )
+from hindcast.pipeline.storage.run_files import EVALUATING, EVALUATION, SCORES
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.schema import Workload
 
-SCORES: Final = "scores.parquet"
-EVALUATION: Final = "evaluation.json"
-EVALUATING: Final = ".evaluating"
 _PLAN: Final = "plan.json"
 _COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "policy": pl.String(), "scenario": pl.String(), "window": pl.Int64(), "seed": pl.Int64(),

@@ -96,13 +96,6 @@ EXPORTS: Final = Registry("exports", {
         folder=False,
         pads=True,
     ),
-    "history": Export(
-        "history",
-        "hindcast.pipeline.exports.history",
-        "JSON of the thermal report, with states before decisions (scenario thermal only)",
-        "propensities, reward terms, ends of episodes, the calendar's columns",
-        folder=False,
-    ),
     "csv": Export(
         "csv",
         "hindcast.pipeline.exports.csv",

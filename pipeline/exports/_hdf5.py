@@ -36,8 +36,8 @@ def new_hdf5(path: Path, **settings: Any) -> Iterator[tuple[Any, Callable[[], No
 class _Target(io.RawIOBase):
     """File for the library HDF5 in which no write ever fails.
 
-    After a write that fails, the library retries when the interpreter exits, and crashes. So what
-    the disk refuses is kept in memory, which is as much as is written until `check` is called.
+    After a write that fails, the library retries when the interpreter exits, and crashes. So data
+    that the disk refuses stays in memory until `check` raises the error.
     """
 
     def __init__(self, raw: io.FileIO) -> None:
@@ -70,30 +70,30 @@ class _Target(io.RawIOBase):
         return self._at
 
     def write(self, data: Any) -> int:
-        rest = memoryview(data).cast("B")
-        size = len(rest)
+        unwritten = memoryview(data).cast("B")
+        size = len(unwritten)
         try:
             self.check()
             self._raw.seek(self._at)
-            while rest:  # a disk that is nearly full takes a part
-                rest = rest[self._raw.write(rest) :]
+            while unwritten:  # a disk that is nearly full takes a part
+                unwritten = unwritten[self._raw.write(unwritten) :]
         except OSError as error:
             self._error = error
-            self._refused.append((self._at + size - len(rest), bytes(rest)))
+            self._refused.append((self._at + size - len(unwritten), bytes(unwritten)))
         self._at += size
         return size
 
     def readinto(self, buffer: Any) -> int:
-        found = memoryview(buffer).cast("B")
-        found[:] = bytes(len(found))
+        view = memoryview(buffer).cast("B")
+        view[:] = bytes(len(view))
         self._raw.seek(self._at)
-        self._raw.readinto(found)
+        self._raw.readinto(view)
         for at, data in self._refused:
-            start, stop = max(at, self._at), min(at + len(data), self._at + len(found))
+            start, stop = max(at, self._at), min(at + len(data), self._at + len(view))
             if start < stop:
-                found[start - self._at : stop - self._at] = data[start - at : stop - at]
-        self._at += len(found)
-        return len(found)
+                view[start - self._at : stop - self._at] = data[start - at : stop - at]
+        self._at += len(view)
+        return len(view)
 
     def truncate(self, size: int | None = None) -> int:
         size = self._at if size is None else size

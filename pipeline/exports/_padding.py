@@ -29,7 +29,7 @@ _BYTES: Final = 32 << 20  # bytes of padded candidates at once
 
 @dataclass(frozen=True)
 class Padding:
-    """K, and its consequences for a dataset.
+    """Number K of candidates of padded rows, and the candidates that a dataset loses by it.
 
     Attributes:
         k: Number of candidates of every padded row.
@@ -62,7 +62,7 @@ class Padding:
 
 def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
     """Return facts about a padded dataset for which its format has no columns."""
-    spec, of = dataset.spec, terms(dataset.manifest)
+    spec, trace_terms = dataset.spec, terms(dataset.manifest)
     return {
         "dataset": dataset.manifest.name,
         "digest": dataset.manifest.digest,
@@ -72,15 +72,15 @@ def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
         "candidates": padding.k,
         "cut_decisions": padding.cut,
         "notes": list(padding.notes),
-        "licence": of.licence,
-        "citation": of.citation,
+        "licence": trace_terms.licence,
+        "citation": trace_terms.citation,
     }
 
 
 def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
     """Return the padding with K = `candidates`, or the largest number in the dataset."""
     largest = 1  # a lower bound, so that arrays have a K
-    decisions = cut = there = kept = 0
+    decisions = cut = n_candidates = n_kept = 0
     for part in dataset.manifest.parts:
         path = dataset.folder / part.path
         for table in row_groups(path, dataset.spec, ("feasible", "choice")):
@@ -90,16 +90,16 @@ def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
             largest = max(largest, int(lengths.max(initial=0)))
             decided = np.array(table.column("choice").is_valid())
             decisions += int(decided.sum())
-            there += int(lengths[decided].sum())
+            n_candidates += int(lengths[decided].sum())
             if candidates is None:
                 continue
             more = decided & (lengths > candidates)
             cut += int(more.sum())
             total = np.append(0, np.cumsum(lists.values.to_numpy(zero_copy_only=False)))
             feasible = np.diff(total[offsets])
-            kept += int(lengths[decided & ~more].sum())
-            kept += int(np.minimum(feasible[more], candidates).sum())
-    share = 1.0 - kept / there if cut else 0.0
+            n_kept += int(lengths[decided & ~more].sum())
+            n_kept += int(np.minimum(feasible[more], candidates).sum())
+    share = 1.0 - n_kept / n_candidates if cut else 0.0
     return Padding(largest if candidates is None else candidates, largest, decisions, cut, share)
 
 
@@ -144,7 +144,7 @@ class Rows:
 
 
 def padded(dataset: Dataset, k: int, tell: Progress) -> Iterator[Rows]:
-    """Yield all rows of a dataset, in order; draws depend on the recipe's seed alone."""
+    """Yield all rows of a dataset with `k` candidates each; draws depend on the recipe's seed."""
     parts = len(dataset.manifest.parts)
     step = max(1, _BYTES // (4 * k * max(1, len(dataset.spec.candidates))))
     for part in range(parts):
@@ -162,21 +162,21 @@ def _cut(block: Block, rows: slice, k: int, rng: np.random.Generator) -> Rows:
     feasible = np.zeros(count, np.int64)
     numbers = np.arange(rows.start, rows.stop)
     pick(block.offsets, block.feasible, numbers, block.choice[rows], rng, index, choice, feasible)
-    there = index >= 0
+    is_filled = index >= 0
     return Rows(
         block=block,
         rows=rows,
-        candidates=_gathered(block.candidates, index, there),
-        mask=_gathered(block.feasible, index, there),
-        probabilities=_gathered(block.probabilities, index, there),
+        candidates=_gathered(block.candidates, index, is_filled),
+        mask=_gathered(block.feasible, index, is_filled),
+        probabilities=_gathered(block.probabilities, index, is_filled),
         choice=choice,
     )
 
 
 def _gathered(
-    values: NDArray[Any], index: NDArray[np.int64], there: NDArray[np.bool_]
+    values: NDArray[Any], index: NDArray[np.int64], is_filled: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Return values[index], with zeros where `there` is False."""
+    """Return values[index], with zeros where `is_filled` is False."""
     out = np.zeros((*index.shape, *values.shape[1:]), values.dtype)
-    out[there] = values[index[there]]
+    out[is_filled] = values[index[is_filled]]
     return out

@@ -59,8 +59,8 @@ def new_file(out: Path) -> Iterator[Path]:
     Raises StorageError if `out` exists.
     """
     if out.exists():
-        what = "is a folder, expected the name of a new file" if out.is_dir() else "exists already"
-        raise StorageError(f"{out}: {what}; choose another --out")
+        fault = "is a folder, expected the name of a new file" if out.is_dir() else "exists already"
+        raise StorageError(f"{out}: {fault}; choose another --out")
     if is_remote(out):
         from hindcast.pipeline.storage.remote import upload
 
@@ -94,11 +94,11 @@ def _temporary(out: Path) -> Path:
     The caller holds the lock of `out`, so no other export is writing to such a name.
     """
     make_folder(out.parent)
-    for left in list(out.parent.glob(f".{glob.escape(out.name)}.*.partial")):
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
+    for leftover in list(out.parent.glob(f".{glob.escape(out.name)}.*.partial")):
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover, ignore_errors=True)
         else:
-            left.unlink(missing_ok=True)
+            leftover.unlink(missing_ok=True)
     return out.with_name(f".{out.name}.{os.getpid()}.partial")
 
 

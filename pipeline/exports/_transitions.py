@@ -34,18 +34,18 @@ def transitions(dataset: Dataset, k: int, tell: Progress) -> Iterator[dict[str, 
     episode, step, time_s, propensity, reward, terms (D, T), elapsed_s, terminated, truncated, and
     value, image and next_image if the dataset has them.
     """
-    waiting: dict[str, NDArray[Any]] | None = None  # a last row that waits for the next one
+    pending: dict[str, NDArray[Any]] | None = None  # a last row that waits for the next one
     for rows in padded(dataset, k, tell):
         columns = _flat(rows, dataset.spec)
-        if waiting is not None:
-            columns = {n: np.concatenate([waiting[n], values]) for n, values in columns.items()}
+        if pending is not None:
+            columns = {n: np.concatenate([pending[n], values]) for n, values in columns.items()}
         last = len(columns["choice"]) - 1
-        waiting = None
+        pending = None
         if columns["choice"][last] != NO_CHOICE:
-            waiting = {name: values[last:] for name, values in columns.items()}
-        here = np.flatnonzero(columns["choice"][:last] != NO_CHOICE)
-        if len(here):
-            yield _joined(columns, here)
+            pending = {name: values[last:] for name, values in columns.items()}
+        decisions = np.flatnonzero(columns["choice"][:last] != NO_CHOICE)
+        if len(decisions):
+            yield _joined(columns, decisions)
 
 
 def _flat(rows: Rows, spec: Spec) -> dict[str, NDArray[Any]]:
@@ -63,9 +63,10 @@ def _flat(rows: Rows, spec: Spec) -> dict[str, NDArray[Any]]:
     return columns
 
 
-def _joined(columns: dict[str, NDArray[Any]], here: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    found = {name: values[here] for name, values in columns.items()}
-    after = {f"next_{n}": columns[n][here + 1] for n in ("observation", "mask", "image")
-             if n in columns}  # fmt: skip
-    after["next_mask"][found["terminated"]] = False
-    return {**found, **after}
+def _joined(columns: dict[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    current = {name: values[rows] for name, values in columns.items()}
+    after = {
+        f"next_{n}": columns[n][rows + 1] for n in ("observation", "mask", "image") if n in columns
+    }
+    after["next_mask"][current["terminated"]] = False
+    return {**current, **after}

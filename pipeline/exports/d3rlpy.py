@@ -70,24 +70,24 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
 def _columns(rows: Rows, dataset: Dataset) -> dict[str, NDArray[Any]]:
     count = len(rows.choice)
     closing = rows.choice == NO_CHOICE
-    here = ~closing
+    decided = ~closing
     mask = rows.mask.astype(np.float32)
     flat = np.concatenate([rows.of("context"), rows.candidates.reshape(count, -1), mask], axis=1)
     columns = {
-        "observations": flat[here],
+        "observations": flat[decided],
         "last_observations": flat[closing],
-        "actions": rows.choice[here],
-        "rewards": rows.of("reward")[here].astype(np.float32),
-        "terminals": rows.of("terminated")[here].astype(np.float32),
-        "timeouts": rows.of("truncated")[here].astype(np.float32),
-        "propensity": rows.of("propensity")[here],
-        "probabilities": rows.probabilities[here],
-        "elapsed_s": rows.of("elapsed_s")[here],
-        "episode": rows.of("episode")[here],
+        "actions": rows.choice[decided],
+        "rewards": rows.of("reward")[decided].astype(np.float32),
+        "terminals": rows.of("terminated")[decided].astype(np.float32),
+        "timeouts": rows.of("truncated")[decided].astype(np.float32),
+        "propensity": rows.of("propensity")[decided],
+        "probabilities": rows.probabilities[decided],
+        "elapsed_s": rows.of("elapsed_s")[decided],
+        "episode": rows.of("episode")[decided],
     }
     if dataset.spec.image_shape:
         image = rows.of("image").reshape(count, *dataset.spec.image_shape)
-        columns |= {"images": image[here], "last_images": image[closing]}
+        columns |= {"images": image[decided], "last_images": image[closing]}
     return columns
 
 
@@ -125,14 +125,14 @@ def _shape(dataset: Dataset, padding: Padding) -> dict[str, Any]:
 
 def _readme(dataset: Dataset, padding: Padding) -> str:
     notes = "\n".join(f"- {note}" for note in padding.notes)
-    of = dataset.manifest
+    counts, digest = dataset.manifest.counts, dataset.manifest.digest
     return f"""# {dataset.manifest.name} for d3rlpy
 
 Logged decisions of cluster job schedulers, for offline reinforcement learning with d3rlpy:
-{of.counts["decisions"]:,} decisions in {of.counts["episodes"]:,} episodes of the Hindcast scenario
+{counts["decisions"]:,} decisions in {counts["episodes"]:,} episodes of the Hindcast scenario
 `{dataset.spec.scenario}`. {dataset.recipe.description.rstrip(".")}.
 
-Written by `hindcast export --to d3rlpy` from the dataset with the recipe digest `{of.digest}`.
+Written by `hindcast export --to d3rlpy` from the dataset with the recipe digest `{digest}`.
 The card of that dataset states its origin and its limits; returns hold for its workload only.
 
 ```python

@@ -26,11 +26,12 @@ import pyarrow.compute as pc
 from hindcast.pipeline.building.part_writer import part_file
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.documents.card.coverage import row_groups
-from hindcast.pipeline.documents.card.header import config_lines, quoted, size_category
+from hindcast.pipeline.documents.card.header import config_lines, size_category
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._copying import card_of, copy_checked
 from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.pages.templates import quoted
 from hindcast.pipeline.storage.files import table_writer
 
 
@@ -59,13 +60,13 @@ def _write_decisions(dataset: Dataset, folder: Path, tell: Progress) -> None:
     )  # fmt: skip
     shards = of_parts.explode("split")["split"].value_counts()
     total = dict(shards.select("split", "count").iter_rows())
-    done = dict.fromkeys(total, 0)
+    written = dict.fromkeys(total, 0)
     for number, row in enumerate(of_parts.iter_rows(named=True), start=1):
         part, names = int(row["first_part"]), {}
         for split in row["split"]:
-            name = f"{split}-{done[split]:05d}-of-{total[split]:05d}.parquet"
+            name = f"{split}-{written[split]:05d}-of-{total[split]:05d}.parquet"
             names[split] = folder / "data" / name
-            done[split] += 1
+            written[split] += 1
         if len(names) == 1:
             [target] = names.values()
             copy_checked(dataset.folder, dataset.manifest.parts[part], target)
@@ -84,8 +85,8 @@ def _divide(
         path = dataset.folder / dataset.manifest.parts[part].path
         for table in row_groups(path, dataset.spec):
             for split, writer in writers.items():
-                own = [episode for episode, of in split_of.items() if of == split]
-                rows = table.filter(pc.is_in(table["episode"], pa.array(own, pa.int64())))
+                episodes = [episode for episode, s in split_of.items() if s == split]
+                rows = table.filter(pc.is_in(table["episode"], pa.array(episodes, pa.int64())))
                 if rows.num_rows:
                     writer.write_table(rows.combine_chunks(), row_group_size=rows.num_rows)
     finally:
@@ -122,11 +123,11 @@ def without_header(text: str) -> str:
 
 def _header(dataset: Dataset, splits: Sequence[str]) -> list[str]:
     rows = dataset.manifest.counts["rows"]
-    of = terms(dataset.manifest)
-    licence = [f"license: {of.identifier}"]
-    if of.identifier == "other":
+    trace_terms = terms(dataset.manifest)
+    licence = [f"license: {trace_terms.identifier}"]
+    if trace_terms.identifier == "other":
         name = f"{dataset.manifest.provenance['format']}-trace-terms"
-        licence += [f"license_name: {quoted(name)}", f"license_link: {quoted(of.url)}"]
+        licence += [f"license_name: {quoted(name)}", f"license_link: {quoted(trace_terms.url)}"]
     configs = {"decisions": "data", "episodes": "episodes"}
     lines = [
         "---",

@@ -45,9 +45,9 @@ from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._hdf5 import append, load_h5py, new_hdf5
 from hindcast.pipeline.exports._padding import Padding, Rows, choose_padding, padded
 from hindcast.pipeline.exports._target import new_folder, result
-from hindcast.pipeline.recipes.known import known_recipes
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.simulation.spec import Feature, Spec
 
 LAYOUT: Final = "0.5.4"  # the version of Minari whose layout this is
@@ -65,8 +65,9 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
         file_path = data / "main_data.hdf5"
         with new_hdf5(file_path, track_order=True) as (file, check):
             for rows in padded(dataset, padding.k, tell):
-                for one in rows.by_episode():
-                    _write(file.require_group(f"episode_{one.of('episode')[0]}"), one, dataset.spec)
+                for episode in rows.by_episode():
+                    group = file.require_group(f"episode_{episode.of('episode')[0]}")
+                    _write(group, episode, dataset.spec)
                     check()
             _label(file, dataset)
         size = round(file_path.stat().st_size / 1e6, 1)
@@ -81,9 +82,9 @@ def dataset_id(name: str) -> str:
 
     The mark of a changed recipe goes before the version: `binpack-synthetic-3f9a1c-v1`.
     """
-    named = re.fullmatch(r"(.*?)(-v\d+)?(\+.*)?", name, re.DOTALL)
-    assert named is not None
-    base, version, mark = named.groups(default="")
+    match = re.fullmatch(r"(.*?)(-v\d+)?(\+.*)?", name, re.DOTALL)
+    assert match is not None
+    base, version, mark = match.groups(default="")
     return re.sub(r"[^-\w]", "-", base + mark) + (version or "-v1")
 
 
@@ -106,10 +107,10 @@ def _write(group: Any, rows: Rows, spec: Spec) -> None:
     if spec.valued:
         infos["infos/monte_carlo_value"] = rows.of("value")
     for name, values in infos.items():
-        shown = values.copy()
+        known_values = values.copy()
         if name != "infos/time_s":  # a closing row has no value except its time
-            shown[closing] = np.nan
-        append(group, name, shown, **_COMPRESSION)
+            known_values[closing] = np.nan
+        append(group, name, known_values, **_COMPRESSION)
     decided = ~closing
     columns: dict[str, NDArray[Any]] = {
         "actions": rows.choice,
@@ -191,11 +192,11 @@ def _reference_scores(dataset: Dataset) -> dict[str, float | int]:
     The dictionary is empty if there is no episode of `random`, or no behaviour is better.
     """
     means = dataset.episodes().group_by("behaviour").agg(pl.col("return").mean(), pl.len())
-    found = {name: (value, count) for name, value, count in means.iter_rows()}
-    if "random" not in found:
+    of_behaviour = {name: (value, count) for name, value, count in means.iter_rows()}
+    if "random" not in of_behaviour:
         return {}
-    low, low_count = found["random"]
-    high, high_count = max(found.values())
+    low, low_count = of_behaviour["random"]
+    high, high_count = max(of_behaviour.values())
     if not high > low:
         return {}
     return {
@@ -207,10 +208,10 @@ def _reference_scores(dataset: Dataset) -> dict[str, float | int]:
 
 def _description(dataset: Dataset, padding: Padding) -> str:
     spec = dataset.spec
-    told = dataset.recipe.description or "A Hindcast dataset"
+    about = dataset.recipe.description or "A Hindcast dataset"
     digest = dataset.manifest.digest
     lines = [
-        f"{told}. Hindcast scenario {spec.scenario}, objective {spec.objective}, recipe {digest}.",
+        f"{about}. Hindcast scenario {spec.scenario}, objective {spec.objective}, recipe {digest}.",
         *(f"{note[0].upper()}{note[1:]}." for note in padding.notes),
     ]
     for kind, features in (("context", spec.context), ("candidates", spec.candidates)):

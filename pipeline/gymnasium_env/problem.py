@@ -20,11 +20,11 @@ from hindcast.pipeline.simulation.spec import Feature, Spec
 INVALID_LIMIT: Final = 1000  # consecutive infeasible actions
 RENDER_MODES: Final = ("rgb_array", "ansi")
 _MOST: Final = 128  # largest default of K
-_LOOKED_AT: Final = 16  # number of windows that determine the default of K
-_KEPT_BYTES: Final = 256 << 20  # of instances
+_SAMPLED: Final = 16  # number of windows that determine the default of K
+_CACHE_BYTES: Final = 256 << 20  # of instances
 
 
-class Problem:
+class RecipeProblem:
     """The windows of a recipe as problem instances, and the spaces of their observations.
 
     Args:
@@ -61,11 +61,11 @@ class Problem:
         self.scenario = load_scenario(self.recipe.scenario)
         self.spec = self.scenario.spec(self.recipe.config, self.recipe.objective)
         self.workload = load_source(self.recipe)
-        self._own = frozenset(self.windows)
-        self._kept: dict[int, Instance] = {}
-        self._kept_bytes = 0
+        self._allowed = frozenset(self.windows)
+        self._cache: dict[int, Instance] = {}
+        self._cached_bytes = 0
         if candidates is None:
-            first = (self.instance(w).capacity for w in self.windows[:_LOOKED_AT])
+            first = (self.instance(w).capacity for w in self.windows[:_SAMPLED])
             candidates = min(_MOST, max(first))
         self.candidates = candidates
         self.observation_space = observation_space(self.spec, candidates)
@@ -73,13 +73,13 @@ class Problem:
 
     def instance(self, window: int) -> Instance:
         """Return the instance of a window. Instances are kept as long as there is room."""
-        found = self._kept.get(window)
-        if found is None:
-            found = make_instance(self.recipe, self.scenario, self.workload, window)
-            self._kept_bytes += found.ints.nbytes + found.floats.nbytes
-            if self._kept_bytes <= _KEPT_BYTES:
-                self._kept[window] = found
-        return found
+        instance = self._cache.get(window)
+        if instance is None:
+            instance = make_instance(self.recipe, self.scenario, self.workload, window)
+            self._cached_bytes += instance.ints.nbytes + instance.floats.nbytes
+            if self._cached_bytes <= _CACHE_BYTES:
+                self._cache[window] = instance
+        return instance
 
     def draw(self, rng: np.random.Generator) -> int:
         """Return a window drawn uniformly."""
@@ -87,7 +87,7 @@ class Problem:
 
     def named(self, window: Any) -> int:
         """Return the window that an option of `reset` names. Raises InputError for any other."""
-        if isinstance(window, int | np.integer) and int(window) in self._own:
+        if isinstance(window, int | np.integer) and int(window) in self._allowed:
             return int(window)
         raise InputError(
             f"options['window'] is {window!r}, expected one of the {len(self.windows)} windows of "

@@ -24,18 +24,18 @@ class View:
     """Observation to render, with the names of its features and a title."""
 
     spec: Spec
-    seen: Observation
+    observation: Observation
     title: str
 
     def moment(self, prefix: str = "") -> dict[str, float]:
-        """Return the features of the moment whose names begin so."""
-        values = zip(self.spec.context, self.seen.context, strict=True)
+        """Return the features of the moment whose names begin with `prefix`."""
+        values = zip(self.spec.context, self.observation.context, strict=True)
         return {f.name: float(v) for f, v in values if f.name.startswith(prefix)}
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a feature of all candidates, (N,)."""
         names = [feature.name for feature in self.spec.candidates]
-        return self.seen.candidates[:, names.index(name)]
+        return self.observation.candidates[:, names.index(name)]
 
 
 def frame(view: View, mode: str) -> Any:
@@ -45,20 +45,20 @@ def frame(view: View, mode: str) -> Any:
 
 def text(view: View) -> str:
     """Return the features of the moment, and a table of the candidates."""
-    seen = view.seen
-    lines = [f"{view.title}, {seen.time_s:,.6g} s", ""]
+    observation = view.observation
+    lines = [f"{view.title}, {observation.time_s:,.6g} s", ""]
     lines += [f"  {name:<28}{value:>12.6g}" for name, value in list(view.moment().items())[:_LINES]]
-    if len(seen.context) > _LINES:
-        lines.append(f"  ... {len(seen.context) - _LINES} more")
+    if len(observation.context) > _LINES:
+        lines.append(f"  ... {len(observation.context) - _LINES} more")
     names = [feature.name for feature in view.spec.candidates]
     widths = [max(len(name), 9) for name in names]
     lines += ["", "   row  " + "  ".join(f"{n:>{w}}" for n, w in zip(names, widths, strict=True))]
-    for i, row in enumerate(seen.candidates[:_LINES]):
-        mark = "*" if seen.feasible[i] else " "
+    for i, row in enumerate(observation.candidates[:_LINES]):
+        mark = "*" if observation.feasible[i] else " "
         cells = "  ".join(f"{v:>{w}.6g}" for v, w in zip(row, widths, strict=True))
         lines.append(f"{mark} {i:>4}  {cells}")
-    if len(seen.candidates) > _LINES:
-        lines.append(f"  ... {len(seen.candidates) - _LINES} more")
+    if len(observation.candidates) > _LINES:
+        lines.append(f"  ... {len(observation.candidates) - _LINES} more")
     return "\n".join([*lines, "* feasible", ""])
 
 
@@ -70,7 +70,7 @@ def picture(view: View) -> NDArray[np.uint8]:
     figure = Figure(figsize=(11.2, 4.8), dpi=100, layout="constrained")
     canvas: Any = FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.2, 1.0))
-    figure.suptitle(f"{view.title}, {view.seen.time_s:,.6g} s", fontsize=10)
+    figure.suptitle(f"{view.title}, {view.observation.time_s:,.6g} s", fontsize=10)
     _CLUSTERS.get(view.spec.scenario, _features)(view, left)
     _candidates(view, right)
     canvas.draw()
@@ -78,23 +78,23 @@ def picture(view: View) -> NDArray[np.uint8]:
 
 
 def _candidates(view: View, axes: Any) -> None:
-    rows = view.seen.candidates[:_ROWS]
-    largest = np.abs(view.seen.candidates).max(axis=0, initial=0.0)
+    rows = view.observation.candidates[:_ROWS]
+    largest = np.abs(view.observation.candidates).max(axis=0, initial=0.0)
     scaled = np.abs(rows) / np.where(largest > 0, largest, 1.0)
-    feasible = view.seen.feasible[:_ROWS, None].astype(float)
+    feasible = view.observation.feasible[:_ROWS, None].astype(float)
     axes.imshow(np.hstack([feasible, scaled]), aspect="auto", cmap="Blues", vmin=0, vmax=1)
     axes.axvline(0.5, color="black", linewidth=0.8)
     names = ["feasible", *(feature.name for feature in view.spec.candidates)]
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    axes.set_title(f"candidates: {len(rows)} of {len(view.seen.candidates)}", fontsize=9)
+    axes.set_title(f"candidates: {len(rows)} of {len(view.observation.candidates)}", fontsize=9)
 
 
 def _features(view: View, axes: Any) -> None:
     """Draw the features of the moment, each in units of its scale."""
-    shown = view.spec.context[:_ROWS]
-    values = [v / f.scale for v, f in zip(view.seen.context, shown, strict=False)]
-    axes.barh(range(len(shown)), values, color="tab:blue")
-    axes.set_yticks(range(len(shown)), [feature.name for feature in shown], fontsize=7)
+    features = view.spec.context[:_ROWS]
+    values = [v / f.scale for v, f in zip(view.observation.context, features, strict=False)]
+    axes.barh(range(len(features)), values, color="tab:blue")
+    axes.set_yticks(range(len(features)), [feature.name for feature in features], fontsize=7)
     axes.invert_yaxis()
     axes.set_title("features of the moment, in units of their scale", fontsize=9)
 
@@ -115,8 +115,9 @@ def _slots(view: View, axes: Any) -> None:
     axes.set_yticks([])
     axes.set_title(
         f"cpu above, memory below: cluster, then visible jobs; backlog "
-        f"{view.moment('backlog')['backlog']:.0f}", fontsize=9,
-    )  # fmt: skip
+        f"{view.moment('backlog')['backlog']:.0f}",
+        fontsize=9,
+    )
 
 
 def _filled(count: NDArray[np.float64], slots: int) -> NDArray[np.float64]:
@@ -128,9 +129,9 @@ def _binpack(view: View, axes: Any) -> None:
     """Draw the free cores and memory of the machines that candidates are on."""
     machine, first = np.unique(view.column("machine"), return_index=True)
     first, machine = first[machine >= 0], machine[machine >= 0]
-    most = view.moment("machine_")
+    largest = view.moment("machine_")
     for shift, name in ((-0.2, "cores"), (0.2, "memory")):
-        share = view.column(f"free_{name}")[first] / max(most[f"machine_{name}"], 1e-12)
+        share = view.column(f"free_{name}")[first] / max(largest[f"machine_{name}"], 1e-12)
         axes.barh(np.arange(len(machine)) + shift, share, height=0.4, label=f"free {name}")
     axes.set_yticks(range(len(machine)), [f"machine {m:.0f}" for m in machine], fontsize=7)
     axes.set_xlim(0, 1)
@@ -157,7 +158,7 @@ def _deferrable(view: View, axes: Any) -> None:
 
 
 def _multicluster(view: View, axes: Any) -> None:
-    """Draw how full every cluster was in the last steps."""
+    """Draw the occupation of every cluster in the last steps."""
     clusters = sum(name.endswith("_index") for name in view.moment())
     for c in range(clusters):
         past = list(view.moment(f"cluster{c}_occupation_").values())

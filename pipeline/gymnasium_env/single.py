@@ -12,18 +12,18 @@ from hindcast.pipeline.errors import InfeasibleChoice
 from hindcast.pipeline.gymnasium_env.problem import (
     INVALID_LIMIT,
     RENDER_MODES,
-    Problem,
+    RecipeProblem,
     check_options,
 )
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.simulation.environment import CompiledEnvironment, Observation
 from hindcast.pipeline.simulation.spec import Spec
 
-Shown: TypeAlias = dict[str, NDArray[Any]]  # an observation
-Transition: TypeAlias = tuple[Shown, SupportsFloat, bool, bool, dict[str, Any]]
+Padded: TypeAlias = dict[str, NDArray[Any]]  # an observation
+Transition: TypeAlias = tuple[Padded, SupportsFloat, bool, bool, dict[str, Any]]
 
 
-class SchedulingEnv(gymnasium.Env[Shown, int]):
+class SchedulingEnv(gymnasium.Env[Padded, int]):
     """The windows of a recipe as episodes; each reset draws a window.
 
     The package's docstring describes observations, actions, infos and the order of the windows.
@@ -59,7 +59,7 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
         render_mode: str | None = None,
         scenario: str | None = None,
     ) -> None:
-        self._problem = Problem(
+        self._problem = RecipeProblem(
             recipe, overrides=overrides, split=split, windows=windows, candidates=candidates,
             scenario=scenario, render_mode=render_mode,
         )  # fmt: skip
@@ -78,7 +78,7 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Shown, dict[str, Any]]:
+    ) -> tuple[Padded, dict[str, Any]]:
         """Begin an episode.
 
         Args:
@@ -98,9 +98,9 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
         if "window" in chosen:
             window = self._problem.named(chosen["window"])
         self._window, self._invalid, self._over = window, 0, False
-        seen = self._environment.begin(self._problem.instance(window))
-        shown = self._show(seen)
-        return shown, {**self._info(seen), "window": window}
+        observation = self._environment.begin(self._problem.instance(window))
+        padded = self._show(observation)
+        return padded, {**self._info(observation), "window": window}
 
     def step(self, action: int) -> Transition:
         """Apply an action; return observation, reward, terminated, truncated and info.
@@ -117,12 +117,12 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
             return self._refuse(action)
         self._invalid = 0
         step = self._environment.step(int(self._rows[action]))
-        shown = self._show(step.observation)
+        padded = self._show(step.observation)
         info = {**self._info(step.observation), "elapsed_s": step.elapsed_s}
         self._over = step.terminated or step.truncated
         if self._over:
             info["outcome"] = self._environment.outcome()
-        return shown, step.reward, step.terminated, step.truncated, info
+        return padded, step.reward, step.terminated, step.truncated, info
 
     @property
     def scenario_spec(self) -> Spec:
@@ -147,40 +147,40 @@ class SchedulingEnv(gymnasium.Env[Shown, int]):
             raise InfeasibleChoice("there is nothing to render yet; call reset() first")
         problem = self._problem
         title = f"{problem.recipe.id}, window {self._window}"
-        return frame(View(problem.spec, self._seen, title), self.render_mode)
+        return frame(View(problem.spec, self._observation, title), self.render_mode)
 
     def _refuse(self, action: int) -> Transition:
         if self._strict:
             raise InfeasibleChoice(f"action {action} is not feasible; see info['action_mask']")
         self._invalid += 1
         self._over = self._invalid >= INVALID_LIMIT
-        info = {**self._info(self._seen), "invalid_action": True}
+        info = {**self._info(self._observation), "invalid_action": True}
         if self._over:
             info["outcome"] = self._environment.outcome()
-        return self._show(self._seen), 0.0, False, self._over, info
+        return self._show(self._observation), 0.0, False, self._over, info
 
-    def _show(self, seen: Observation) -> Shown:
+    def _show(self, observation: Observation) -> Padded:
         """Return an observation padded to K, and keep it and its mask."""
-        shown_rows = np.arange(len(seen.feasible))
-        if len(shown_rows) > self._k:
-            shown_rows = np.flatnonzero(seen.feasible)[: self._k]
-        n = len(shown_rows)
-        rows = np.zeros((self._k, seen.candidates.shape[1]), np.float32)
-        rows[:n] = seen.candidates[shown_rows]
+        visible = np.arange(len(observation.feasible))
+        if len(visible) > self._k:
+            visible = np.flatnonzero(observation.feasible)[: self._k]
+        n = len(visible)
+        rows = np.zeros((self._k, observation.candidates.shape[1]), np.float32)
+        rows[:n] = observation.candidates[visible]
         self._mask = np.zeros(self._k, np.bool_)
-        self._mask[:n] = seen.feasible[shown_rows]
-        self._rows, self._seen = shown_rows, seen
-        shown: Shown = {
-            "context": seen.context.astype(np.float32),
+        self._mask[:n] = observation.feasible[visible]
+        self._rows, self._observation = visible, observation
+        padded: Padded = {
+            "context": observation.context.astype(np.float32),
             "candidates": rows,
             "mask": self._mask.astype(np.int8),
         }
-        if seen.image is not None:
-            shown["image"] = seen.image.copy()
-        return shown
+        if observation.image is not None:
+            padded["image"] = observation.image.copy()
+        return padded
 
-    def _info(self, seen: Observation) -> dict[str, Any]:
+    def _info(self, observation: Observation) -> dict[str, Any]:
         return {
             "action_mask": self._mask.copy(),
-            "cut_candidates": len(seen.feasible) - len(self._rows),
+            "cut_candidates": len(observation.feasible) - len(self._rows),
         }

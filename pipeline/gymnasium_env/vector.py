@@ -16,19 +16,19 @@ from hindcast.pipeline.gymnasium_env.batch import EpisodeBatch
 from hindcast.pipeline.gymnasium_env.problem import (
     INVALID_LIMIT,
     RENDER_MODES,
-    Problem,
+    RecipeProblem,
     check_options,
 )
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.spec import Spec
 
-Shown: TypeAlias = dict[str, NDArray[Any]]  # observations of all environments
+Padded: TypeAlias = dict[str, NDArray[Any]]  # observations of all environments
 Info: TypeAlias = dict[str, Any]
 _MODES = getattr(gymnasium.vector, "AutoresetMode", None)  # since Gymnasium 1.1
 
 
-class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
+class SchedulingVectorEnv(VectorEnv[Padded, ArrayLike, NDArray[Any]]):
     """`num_envs` environments whose states are rows of arrays, stepped by one compiled call.
 
     Each of them gives the same observations, rewards and infos as a SchedulingEnv with its seed and
@@ -80,7 +80,7 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
     ) -> None:
         if num_envs < 1:
             raise InputError(f"num_envs is {num_envs}, expected at least 1")
-        self._problem = Problem(
+        self._problem = RecipeProblem(
             recipe, overrides=overrides, split=split, windows=windows, candidates=candidates,
             scenario=scenario, render_mode=render_mode,
         )  # fmt: skip
@@ -103,7 +103,7 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
-    ) -> tuple[Shown, Info]:
+    ) -> tuple[Padded, Info]:
         """Begin an episode in every environment.
 
         Args:
@@ -121,15 +121,15 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
         """
         chosen = check_options(options)
         self._seed(seed)
-        named = self._named(chosen["window"]) if "window" in chosen else [None] * self.num_envs
-        for e, window in enumerate(named):
+        windows = self._named(chosen["window"]) if "window" in chosen else [None] * self.num_envs
+        for e, window in enumerate(windows):
             drawn = self._problem.draw(self._generators[e])
             self._begin(e, drawn if window is None else window)
         return self._advance(np.zeros(self.num_envs, np.int64))
 
     def step(
         self, actions: ArrayLike
-    ) -> tuple[Shown, NDArray[Any], NDArray[Any], NDArray[Any], Info]:
+    ) -> tuple[Padded, NDArray[Any], NDArray[Any], NDArray[Any], Info]:
         """Apply an action (num_envs,) to every environment; begin those whose episode was over.
 
         Raises:
@@ -139,23 +139,23 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
         if not self._generators:
             raise InfeasibleChoice("no episode is in progress; call reset() first")
         batch = self._batch
-        given = np.ascontiguousarray(actions, np.int64)
-        if given.shape != (self.num_envs,):
+        choices = np.ascontiguousarray(actions, np.int64)
+        if choices.shape != (self.num_envs,):
             raise InfeasibleChoice(
-                f"the actions have the shape {given.shape}, expected ({self.num_envs},)"
+                f"the actions have the shape {choices.shape}, expected ({self.num_envs},)"
             )
-        if given.min() < 0 or given.max() >= self._problem.candidates:
+        if choices.min() < 0 or choices.max() >= self._problem.candidates:
             raise InfeasibleChoice(
-                f"actions are {given.min()}..{given.max()}, expected 0.."
+                f"actions are {choices.min()}..{choices.max()}, expected 0.."
                 f"{self._problem.candidates - 1}"
             )
         over = batch.terminated | batch.truncated
         if self._strict:
-            self._check_feasible(given, over | batch.begins)
+            self._check_feasible(choices, over | batch.begins)
         for e in np.flatnonzero(over):  # after the checks: a refused call draws no window
             self._begin(int(e), self._problem.draw(self._generators[e]))
-        shown, info = self._advance(given)
-        return shown, batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy(), info
+        padded, info = self._advance(choices)
+        return padded, batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy(), info
 
     @property
     def scenario_spec(self) -> Spec:
@@ -176,8 +176,8 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
             raise InfeasibleChoice("there is nothing to render yet; call reset() first")
         problem, frames = self._problem, []
         for e, window in enumerate(self._window):
-            seen = Observation(**self._batch.observation(e))
-            view = View(problem.spec, seen, f"{problem.recipe.id}, window {window}")
+            observation = Observation(**self._batch.observation(e))
+            view = View(problem.spec, observation, f"{problem.recipe.id}, window {window}")
             frames.append(frame(view, self.render_mode))
         return tuple(frames)
 
@@ -188,20 +188,20 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
         if len(seeds) != self.num_envs:
             raise InputError(f"there are {len(seeds)} seeds, expected {self.num_envs}")
         if not self._generators:
-            self._generators = [seeding.np_random(one)[0] for one in seeds]
-        for e, one in enumerate(seeds):
-            if one is not None:
-                self._generators[e] = seeding.np_random(one)[0]
+            self._generators = [seeding.np_random(env_seed)[0] for env_seed in seeds]
+        for e, env_seed in enumerate(seeds):
+            if env_seed is not None:
+                self._generators[e] = seeding.np_random(env_seed)[0]
 
     def _named(self, windows: Any) -> list[int]:
         if isinstance(windows, int | np.integer | str):
             windows = [windows] * self.num_envs
-        found = [self._problem.named(window) for window in windows]
-        if len(found) != self.num_envs:
+        numbers = [self._problem.named(window) for window in windows]
+        if len(numbers) != self.num_envs:
             raise InputError(
-                f"options['window'] has {len(found)} windows, expected {self.num_envs}"
+                f"options['window'] has {len(numbers)} windows, expected {self.num_envs}"
             )
-        return found
+        return numbers
 
     def _begin(self, e: int, window: int) -> None:
         self._window[e] = window
@@ -215,27 +215,27 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
                 f"action {actions[e]} of environment {e} is not feasible; see info['action_mask']"
             )
 
-    def _advance(self, actions: NDArray[np.int64]) -> tuple[Shown, Info]:
+    def _advance(self, actions: NDArray[np.int64]) -> tuple[Padded, Info]:
         batch = self._batch
-        begun = batch.begins.copy()
+        began = batch.begins.copy()
         failed = batch.advance(actions)
         if failed >= 0:
             raise HindcastError(
                 f"environment {failed}: the scenario {self._problem.scenario.name} refused action "
                 f"{actions[failed]}, which its mask allows"
             )
-        kept: Callable[[NDArray[Any]], NDArray[Any]] = np.copy if self._copy else np.asarray
-        shown: Shown = {
-            "context": kept(batch.context),
-            "candidates": kept(batch.candidates),
-            "mask": kept(batch.mask),
+        copied: Callable[[NDArray[Any]], NDArray[Any]] = np.copy if self._copy else np.asarray
+        observations: Padded = {
+            "context": copied(batch.context),
+            "candidates": copied(batch.candidates),
+            "mask": copied(batch.mask),
         }
         if "image" in self._problem.observation_space.spaces:
             shape = (self.num_envs, *self._problem.spec.image_shape)
-            shown["image"] = kept(batch.image).reshape(shape)
-        return shown, self._info(begun)
+            observations["image"] = copied(batch.image).reshape(shape)
+        return observations, self._info(began)
 
-    def _info(self, begun: NDArray[np.bool_]) -> Info:
+    def _info(self, began: NDArray[np.bool_]) -> Info:
         """Return the infos of all environments, each with its mask `_NAME`."""
         batch = self._batch
         everywhere = np.ones(self.num_envs, np.bool_)
@@ -244,9 +244,9 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
             "action_mask": masks, "_action_mask": everywhere,
             "cut_candidates": batch.cut.copy(), "_cut_candidates": everywhere.copy(),
         }  # fmt: skip
-        if begun.any():
-            info |= {"window": np.where(begun, self._window, 0), "_window": begun}
-        stepped = ~(begun | batch.refused)
+        if began.any():
+            info |= {"window": np.where(began, self._window, 0), "_window": began}
+        stepped = ~(began | batch.refused)
         if stepped.any():
             info |= {"elapsed_s": batch.elapsed_s.copy(), "_elapsed_s": stepped}
         if batch.refused.any():
@@ -261,8 +261,8 @@ class SchedulingVectorEnv(VectorEnv[Shown, ArrayLike, NDArray[Any]]):
 
     def _outcome(self, over: NDArray[np.bool_]) -> Mapping[str, NDArray[Any]]:
         """Return the outcomes by name, zero where no episode is over."""
-        found: dict[str, NDArray[Any]] = {}
+        outcomes: dict[str, NDArray[Any]] = {}
         for i, outcome in enumerate(self._problem.spec.outcomes):
-            found[outcome.name] = np.where(over, self._batch.outcomes[:, i], 0.0)
-            found[f"_{outcome.name}"] = over.copy()
-        return found
+            outcomes[outcome.name] = np.where(over, self._batch.outcomes[:, i], 0.0)
+            outcomes[f"_{outcome.name}"] = over.copy()
+        return outcomes

@@ -5,10 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
@@ -246,129 +243,62 @@ class RowDifference:
     b: Any
 
 
-@dataclass(frozen=True)
-class _Leaf:
-    """Values of one Parquet column, with the row of each value and whether it is not null."""
-
-    name: str
-    rows: NDArray[np.int64]
-    values: NDArray[Any]
-    valid: NDArray[np.bool_]
-
-
 def first_difference(a: Path, b: Path, spec: Spec) -> RowDifference | None:
     """Return the first row that differs and its first such column; None if all values are equal.
 
     Rows are compared in order, regardless of row groups; NaN equals NaN. Raises DatasetError if a
     file cannot be read.
     """
-    for one, other in _side_by_side(row_groups(a, spec), row_groups(b, spec)):
-        if one is None or other is None:
-            longer = one if other is None else other
-            assert longer is not None
-            here = None if one is None else "a row"
-            there = None if other is None else "a row"
-            return _at(longer, 0, "row", here, there)
-        found = [d for name in one.column_names if (d := _in_column(one, other, name)) is not None]
+    one, other = (_Rows(map(pl.DataFrame, row_groups(path, spec))) for path in (a, b))
+    while n := min(one.ready(), other.ready()):
+        left, right = one.take(n), other.take(n)
+        rows = {name: left[name].ne_missing(right[name]).arg_max() or 0 for name in left.columns}
+        found = [
+            (row, name)
+            for name, row in rows.items()
+            if left[name][row : row + 1].ne_missing(right[name][row : row + 1]).any()
+        ]
         if found:
-            row, leaf = min(found, key=lambda d: d[0])
-            return _at(one, row, *_inside(leaf, _value(one, row, leaf), _value(other, row, leaf)))
-    return None
+            row, name = min(found, key=lambda each: each[0])
+            values = (frame.row(row, named=True)[name] for frame in (left, right))
+            return _at(left, row, *_inside(name, *values))
+    if one.ready():
+        return _at(one.take(1), 0, "row", "a row", None)
+    return _at(other.take(1), 0, "row", None, "a row") if other.ready() else None
 
 
-def _side_by_side(
-    a: Iterator[pa.Table], b: Iterator[pa.Table]
-) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
-    """Yield tables of the same rows of both; at the end one and None if one has more rows."""
-    one, other = next(a, None), next(b, None)
-    while one is not None and other is not None:
-        n = min(one.num_rows, other.num_rows)
-        if n:
-            yield one.slice(0, n), other.slice(0, n)
-        one = one.slice(n) if one.num_rows > n else next(a, None)
-        other = other.slice(n) if other.num_rows > n else next(b, None)
-    if one is not None or other is not None:
-        yield one, other
+class _Rows:
+    """Rows of a part, taken from its row groups one after the other."""
+
+    def __init__(self, groups: Iterator[pl.DataFrame]) -> None:
+        self._groups = groups
+        self._held = pl.DataFrame()
+
+    def ready(self) -> int:
+        """Return how many rows can be taken at once; 0 at the end."""
+        while self._held.is_empty() and (group := next(self._groups, None)) is not None:
+            self._held = group
+        return self._held.height
+
+    def take(self, count: int) -> pl.DataFrame:
+        """Return the next rows."""
+        taken, self._held = self._held[:count], self._held[count:]
+        return taken
 
 
-def _in_column(one: pa.Table, other: pa.Table, name: str) -> tuple[int, str] | None:
-    """Return the first row in which a column differs, and the leaf in which it differs."""
-    if one.column(name).equals(other.column(name)):
-        return None  # NaN differs from itself here, so columns with NaN go on to their leaves
-    found = []
-    for x, y in zip(_leaves(one, name), _leaves(other, name), strict=True):
-        row = _first_row(x, y)
-        if row is not None:
-            found.append((row, x.name))
-    return min(found, key=lambda d: d[0], default=None)
+def _at(rows: pl.DataFrame, row: int, column: str, a: Any, b: Any) -> RowDifference:
+    return RowDifference(rows["episode"][row], rows["step"][row], column, a, b)
 
 
-def _first_row(x: _Leaf, y: _Leaf) -> int | None:
-    n = min(len(x.rows), len(y.rows))
-    same = (x.rows[:n] == y.rows[:n]) & (x.valid[:n] == y.valid[:n])
-    equal = x.values[:n] == y.values[:n]
-    if x.values.dtype.kind == "f":
-        equal |= np.isnan(x.values[:n]) & np.isnan(y.values[:n])
-    differing = ~(same & (equal | ~x.valid[:n]))
-    if differing.any():
-        i = int(differing.argmax())
-        return int(min(x.rows[i], y.rows[i]))
-    if len(x.rows) == len(y.rows):
-        return None
-    longer = x if len(x.rows) > n else y
-    return int(longer.rows[n])
-
-
-def _leaves(table: pa.Table, name: str) -> Iterator[_Leaf]:
-    column = table.column(name).combine_chunks()
-    return _walk(name, column, np.arange(len(column)))
-
-
-def _walk(name: str, array: pa.Array, rows: NDArray[np.int64]) -> Iterator[_Leaf]:
-    """Yield the leaves of an array, given the row of each of its elements."""
-    if isinstance(array, pa.StructArray):
-        for field, child in zip(array.type, array.flatten(), strict=True):
-            yield from _walk(f"{name}.{field.name}", child, rows)
-    elif isinstance(array, pa.ListArray):
-        lengths = array.value_lengths()
-        yield _leaf(name, lengths, rows)  # lists of different lengths differ
-        repeated = np.repeat(rows, lengths.fill_null(0).to_numpy(zero_copy_only=False))
-        yield from _walk(name, array.flatten(), repeated)
-    elif isinstance(array, pa.FixedSizeListArray):
-        yield from _walk(name, array.flatten(), np.repeat(rows, array.type.list_size))
-    else:
-        yield _leaf(name, array, rows)
-
-
-def _leaf(name: str, array: pa.Array, rows: NDArray[np.int64]) -> _Leaf:
-    valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
-    filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
-    return _Leaf(name, rows, np.asarray(filled.to_numpy(zero_copy_only=False)), valid)
-
-
-def _at(table: pa.Table, row: int, column: str, a: Any, b: Any) -> RowDifference:
-    episode, step = (table.column(name)[row].as_py() for name in ("episode", "step"))
-    return RowDifference(episode, step, column, a, b)
-
-
-def _inside(leaf: str, a: Any, b: Any) -> tuple[str, Any, Any]:
-    """Return the first element of two lists that differs, or their lengths."""
-    if not isinstance(a, list) or not isinstance(b, list):
-        return leaf, a, b
-    if len(a) != len(b):
-        return f"{leaf} (length)", len(a), len(b)
-    differs = (x != y and not (x != x and y != y) for x, y in zip(a, b, strict=True))  # noqa: PLR0124
-    i = next((i for i, different in enumerate(differs) if different), 0)
-    return f"{leaf}[{i}]", a[i], b[i]
-
-
-def _value(table: pa.Table, row: int, leaf: str) -> Any:
-    """Return the value of a leaf in a row: a number, or a list of numbers."""
-    name, *path = leaf.split(".")
-    value = table.column(name)[row].as_py()
-    for key in path:
-        if isinstance(value, list):
-            value = [None if v is None else v[key] for v in value]
-        elif value is not None:
-            value = value[key]
-    return value
+def _inside(name: str, a: Any, b: Any) -> tuple[str, Any, Any]:
+    """Return name and values of the first part of two values that differs, or their lengths."""
+    if isinstance(a, list) and isinstance(b, list):
+        if len(a) != len(b):
+            return f"{name} (length)", len(a), len(b)
+        i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if repr(x) != repr(y))
+        inner, *values = _inside(name, a[i], b[i])
+        return f"{inner}[{i}]", *values
+    if isinstance(a, dict) and isinstance(b, dict):
+        key = next(key for key in a if repr(a[key]) != repr(b[key]))  # NaN is not equal to itself
+        return _inside(f"{name}.{key}", a[key], b[key])
+    return name, a, b

@@ -9,15 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hindcast.pipeline.building.parts import BUILDING
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError
-from hindcast.pipeline.evaluation.evaluate import EVALUATING, EVALUATION, SCORES
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
-from hindcast.pipeline.recipes.known import known_recipes
+from hindcast.pipeline.inspection.columns import aligned, size
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.storage.files import read_json
-from hindcast.pipeline.storage.run_files import DESCRIPTION, LEDGER, WEIGHTS
+from hindcast.pipeline.storage.run_files import (
+    BUILDING,
+    DESCRIPTION,
+    EVALUATING,
+    EVALUATION,
+    LEDGER,
+    SCORES,
+    WEIGHTS,
+)
 from hindcast.pipeline.workloads import folder as ingest
 
 _DEEPEST: Final = 32  # nested folders; a loop of mounts would have no end
@@ -122,29 +129,6 @@ def _row(entry: Entry) -> tuple[str, ...]:
         entry.digest[:12] or "-",
         str(entry.folder),
     )
-
-
-def aligned(rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return rows of cells as lines with columns; the columns of `right` are aligned right."""
-    cells = [list(row) for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))] if cells else []
-    return [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
-
-
-def size(count: int | None) -> str:
-    """Return a number of bytes as text."""
-    if count is None:
-        return "-"
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:,.1f} {unit}"
-    return f"{count} B"
 
 
 def _below(folder: Path, depth: int) -> Iterator[Entry]:

@@ -15,6 +15,7 @@ from hindcast.pipeline.documents.card.returns import behaviour_returns
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
 from hindcast.pipeline.inspection import list as catalogue
+from hindcast.pipeline.inspection.columns import aligned, size
 from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.statistics.numbers import decimals_for, write_estimate
 from hindcast.pipeline.storage.files import read_json
@@ -51,7 +52,7 @@ def details(folder: Path) -> Details:
     if entry.digest:
         head.append(f"  digest    {entry.digest}")
     if entry.bytes is not None:
-        head.append(f"  size      {catalogue.size(entry.bytes)}")
+        head.append(f"  size      {size(entry.bytes)}")
     return Details({**entry.to_json(), **told.facts}, [*head, *told.lines])
 
 
@@ -116,7 +117,7 @@ def _dataset(folder: Path) -> Details:
             f"{s['decisions']:,} decisions"
             for s in splits
         ),
-        *(f"  {line}" for line in catalogue.aligned(table, right=(1, 2, 3, 4))),
+        *(f"  {line}" for line in aligned(table, right=(1, 2, 3, 4))),
         *_coverage_lines(coverage),
         *_provenance_lines(manifest.provenance),
         "  versions  " + ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
@@ -230,7 +231,7 @@ def _evaluation(folder: Path) -> Details:
         f"  recipe    {found.recipe}, split {found.split}",
         f"  command   {found.command}",
         *_caveat_lines(found.caveats),
-        *(f"  {line}" for line in catalogue.aligned(table, right=(1, 2))),
+        *(f"  {line}" for line in aligned(table, right=(1, 2))),
     ]
     return Details(facts, lines)
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
-
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.recipes.workload_source import RECORDED, SYNTHETIC
@@ -18,27 +16,26 @@ _DRAWN: Final = (SYNTHETIC, RECORDED)  # formats of workloads with tasks that ar
 
 
 def sample(windows: Iterable[int], most: int = _MOST_WINDOWS) -> list[int]:
-    """Return at most so many of the windows, evenly spaced."""
+    """Return at most `most` of the windows, evenly spaced."""
     return evenly_spaced(sorted(set(windows)), most)
 
 
 def trace_caveats(
     recipe: Recipe, workload: Workload, windows: Iterable[int] | None = None
 ) -> tuple[Caveat, ...]:
-    """Return what the reader of the trace noted, and what the recipe makes of the trace.
+    """Return caveats of the trace, from its reader, and of its use by the recipe.
 
     `windows` are those of the recipe by default. A workload that is drawn has no such caveats.
     """
-    found = caveats.of_provenance(workload.provenance)
+    of_trace = caveats.of_provenance(workload.provenance)
     if workload.tasks.is_empty() or workload.provenance.format in _DRAWN:
-        return found
+        return of_trace
     scenario, config = load_scenario(recipe.scenario), recipe.config
-    known = scenario.windows(config, workload)
-    used = {w for w in windows or recipe.windows("all") if w < known}
-    found += caveats.trace_used(len(used), known)
-    if scenario.demand is None or not used:
-        return found
-    demands = [scenario.demand(config, workload, window) for window in sample(used)]
-    found += caveats.rounding(sum(d.work for d in demands), sum(d.rounded for d in demands))
-    lengths = [d.steps for d in demands if d.steps is not None]
-    return found + (caveats.window_length(float(np.median(lengths))) if lengths else ())
+    n_windows = scenario.windows(config, workload)
+    windows_used = {w for w in windows or recipe.windows("all") if w < n_windows}
+    of_trace += caveats.trace_used(len(windows_used), n_windows)
+    if scenario.demand is None or not windows_used:
+        return of_trace
+    demands = [scenario.demand(config, workload, window) for window in sample(windows_used)]
+    work, rounded = sum(d.work for d in demands), sum(d.rounded for d in demands)
+    return of_trace + caveats.rounding(work, rounded)

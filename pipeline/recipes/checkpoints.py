@@ -103,39 +103,39 @@ def pin_checkpoints(
     behaviours = table.get("behaviours")
     if not isinstance(behaviours, Sequence):
         return table, {}
-    found = []
+    pinned = []
     for behaviour in behaviours:
         policy = behaviour.get("policy") if isinstance(behaviour, Mapping) else None
         if isinstance(policy, str) and "/" in policy:
             name, place, digest = _pin(policy, behaviour.get("sha256", ""), base, where)
             places[name] = place
-            found.append({**behaviour, "policy": name, "sha256": digest})
+            pinned.append({**behaviour, "policy": name, "sha256": digest})
         else:
-            found.append(behaviour)
-    return {**table, "behaviours": found}, places
+            pinned.append(behaviour)
+    return {**table, "behaviours": pinned}, places
 
 
 def _expanded(value: Any, base: Path, where: str) -> Iterator[dict[str, Any]]:
     """Yield one behaviour for each checkpoint of a training, in the order of their steps."""
-    given = value if isinstance(value, Mapping) else {"path": value}
-    for key in given:
+    keys = value if isinstance(value, Mapping) else {"path": value}
+    for key in keys:
         if key not in _FROM:
             raise RecipeError(
                 f"{where}: unknown key behaviours_from.{key}; {did_you_mean(str(key), _FROM)}"
             )
-    settings = {**_FROM, **given}
+    settings = {**_FROM, **keys}
     path = settings.pop("path")
     if not isinstance(path, str) or not path:
         raise RecipeError(f"{where}: behaviours_from is {value!r}, expected the path of a training")
     folder = _find(path, base, "")
     inside = [p for p in folder.iterdir() if _is_checkpoint(p)] if folder.is_dir() else []
-    found = inside or ([folder] if _is_checkpoint(folder) else [])
-    if not found:
+    checkpoints = inside or ([folder] if _is_checkpoint(folder) else [])
+    if not checkpoints:
         raise RecipeError(
             f"{where}: behaviours_from names {folder}, which holds no checkpoints; expected "
             "DIR/checkpoints of `hindcast train-online ... --checkpoint-every N`"
         )
-    for checkpoint in sorted(found, key=lambda p: (_described(p, where)[2], p.name)):
+    for checkpoint in sorted(checkpoints, key=lambda p: (_described(p, where)[2], p.name)):
         name = str(checkpoint)  # a policy with a slash is a checkpoint
         yield {"policy": name if "/" in name else f"./{name}", **settings}
 
@@ -146,11 +146,11 @@ def _is_checkpoint(folder: Path) -> bool:
 
 def _find(policy: str, base: Path, inside: str) -> Path:
     """Return the folder of a checkpoint: below the recipe's folder, else below the working one."""
-    given = location(policy)
-    if "://" in policy or given.is_absolute():
-        return given
+    place = location(policy)
+    if "://" in policy or place.is_absolute():
+        return place
     beside = base / policy
-    return beside if (beside / inside).exists() else given
+    return beside if (beside / inside).exists() else place
 
 
 def _described(folder: Path, where: str) -> tuple[str, int, int]:
@@ -161,8 +161,8 @@ def _described(folder: Path, where: str) -> tuple[str, int, int]:
         seed, steps = training["seed"], training["steps"]
     except (InputError, KeyError, TypeError, ValueError) as error:
         raise RecipeError(f"{where}: the checkpoint {folder} is damaged: {error}") from error
-    named = isinstance(agent, str) and _AGENT.fullmatch(agent)
-    if not (named and type(seed) is int and type(steps) is int and min(seed, steps) >= 0):
+    valid_agent = isinstance(agent, str) and _AGENT.fullmatch(agent)
+    if not (valid_agent and type(seed) is int and type(steps) is int and min(seed, steps) >= 0):
         raise RecipeError(
             f"{where}: the checkpoint {folder} is damaged: agent, seed or steps cannot be read"
         )
@@ -256,15 +256,15 @@ def check_policies(recipes: Sequence[Recipe], folder: Path, *, more: bool) -> in
     `more` accepts others there, as during an append. Raises DatasetError for a file that is
     missing, changed or not in the manifest.
     """
-    known: dict[str, str] = {}
+    policy_of: dict[str, str] = {}
     for recipe in recipes:
         for policy, place in checkpoint_places(recipe, folder).items():
-            known[place.name] = policy
+            policy_of[place.name] = policy
             for digest in sorted({b.sha256 for b in recipe.behaviours if b.policy == policy}):
                 check_checkpoint(place, digest)
     if (folder / FOLDER).is_dir() and not more:
         for path in sorted((folder / FOLDER).rglob("*")):
-            at = path.relative_to(folder / FOLDER).parts
-            if at[0] not in known or (len(at) > 1 and at[1:] not in {(DESCRIPTION,), (WEIGHTS,)}):
+            parts = path.relative_to(folder / FOLDER).parts
+            if parts[0] not in policy_of or parts[1:] not in {(), (DESCRIPTION,), (WEIGHTS,)}:
                 raise DatasetError(f"{path}: this file is not in the manifest")
-    return len(known)
+    return len(policy_of)

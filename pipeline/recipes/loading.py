@@ -24,10 +24,10 @@ from hindcast.pipeline.recipes.checkpoints import (
     inside_places,
     pin_checkpoints,
 )
-from hindcast.pipeline.recipes.known import known_recipes, recipe_folder
 from hindcast.pipeline.recipes.own_code import pin_code
 from hindcast.pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
 from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.recipes.shipped import known_recipes, recipe_folder
 from hindcast.pipeline.recipes.splits import read_split
 from hindcast.pipeline.recipes.toml_text import check_table, parse_toml, read_toml
 from hindcast.pipeline.scenarios import load_scenario
@@ -57,7 +57,7 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         path = recipe_folder() / str(name) / "recipe.toml"
     if not path.is_file():
         raise _no_recipe(str(name), is_folder=is_folder)
-    return _found(_read(path), path.parent, str(path), overrides)
+    return _resolved(_read(path), path.parent, str(path), overrides)
 
 
 def _no_recipe(name: str, *, is_folder: bool) -> RecipeError:
@@ -75,12 +75,12 @@ def _no_recipe(name: str, *, is_folder: bool) -> RecipeError:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the table of a recipe's file; raise RecipeError that says what another file is."""
+    """Return the table of a recipe's file; raise RecipeError with the kind of any other file."""
     try:
         table = read_toml(path)
     except RecipeError as error:
-        if path.suffix != ".toml" and (another := _another(path)) is not None:
-            raise another from error
+        if path.suffix != ".toml" and (log_error := _error_for_log(path)) is not None:
+            raise log_error from error
         raise
     if "columns" in table and "scenario" not in table:
         raise RecipeError(
@@ -90,13 +90,13 @@ def _read(path: Path) -> dict[str, Any]:
     return table
 
 
-def _another(path: Path) -> RecipeError | None:
+def _error_for_log(path: Path) -> RecipeError | None:
     """Return the error for a log or a table of jobs, or None for a file that is neither."""
     from hindcast.pipeline.recipes.recognition import recognise
 
-    known = {"swf": "SWF", "slurm": "sacct", "pbs": "PBS"}
+    log_names = {"swf": "SWF", "slurm": "sacct", "pbs": "PBS"}
     try:
-        kind = known[recognise(path)]
+        kind = log_names[recognise(path)]
     except (TraceError, KeyError):
         if {".csv", ".tsv", ".parquet"} & {*path.suffixes}:
             return RecipeError(
@@ -123,15 +123,15 @@ def as_recipe(recipe: Recipe | str | Path, overrides: Sequence[str] = ()) -> Rec
     return recipe
 
 
-def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[str]) -> Recipe:
+def _resolved(table: dict[str, Any], base: Path, where: str, overrides: Sequence[str]) -> Recipe:
     """Return the recipe of a table with its overrides, its checkpoints found."""
     before = copy.deepcopy(table)
     for override in overrides:
         apply_override(table, override)
     check_table(table, where)
-    named, code = pin_code(table, base, where)
-    found, places = pin_checkpoints(named, base, where)
-    recipe = parse_recipe(found, where)
+    table_with_code, code = pin_code(table, base, where)
+    pinned, places = pin_checkpoints(table_with_code, base, where)
+    recipe = parse_recipe(pinned, where)
     _check_path(recipe, where)
     if overrides:
         recipe = _with_mark(recipe, lambda: _parsed(before, base, where), overrides)
@@ -140,8 +140,8 @@ def _found(table: dict[str, Any], base: Path, where: str, overrides: Sequence[st
 
 def _parsed(table: dict[str, Any], base: Path, where: str) -> Recipe:
     check_table(table, where)
-    named, _ = pin_code(table, base, where)
-    return parse_recipe(pin_checkpoints(named, base, where)[0], where)
+    table_with_code, _ = pin_code(table, base, where)
+    return parse_recipe(pin_checkpoints(table_with_code, base, where)[0], where)
 
 
 def _with_mark(recipe: Recipe, before: Callable[[], Recipe], overrides: Sequence[str]) -> Recipe:
@@ -179,27 +179,27 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
     code: Mapping[str, str] = {}
     if "behaviours_from" in table or table.get("behaviours") != manifest["recipe"].get(
         "behaviours"
-    ):  # the person who gave the overrides names them
-        named, code = pin_code(table, None, where)  # never a file that lies in the dataset
-        found, places = pin_checkpoints(named, folder, where)
-        recipe = parse_recipe(found, where)
+    ):  # the overrides name other behaviours, which the user trusts
+        table_with_code, code = pin_code(table, None, where)  # never a file of the dataset
+        pinned, places = pin_checkpoints(table_with_code, folder, where)
+        recipe = parse_recipe(pinned, where)
     else:
         recipe = parse_recipe(table, where)
         places = inside_places(recipe, folder)
     recipe = _with_mark(recipe, lambda: recorded, overrides)
-    given = _keys(overrides)
-    if recipe.trace.path and recipe.trace != origin.trace and not given & {"trace", "trace.path"}:
+    changed = _keys(overrides)
+    if recipe.trace.path and recipe.trace != origin.trace and not changed & {"trace", "trace.path"}:
         raise RecipeError(
             f"{where}: an override changes [trace], but trace.path is the manifest's, which is not "
             "opened; give trace.path too"
         )
-    if given & {"trace", "trace.path"}:  # what older datasets recorded themselves stays readable
+    if changed & {"trace", "trace.path"}:  # a path that an older dataset recorded stays readable
         _check_path(recipe, where)
     return dataclasses.replace(recipe, places=places, code=code, origin=origin)
 
 
 def _check_path(recipe: Recipe, where: str) -> None:
-    """Raise RecipeError for a trace.path that would be recorded, but not read."""
+    """Raise RecipeError for a trace.path in a recipe whose format reads no file."""
     trace = recipe.trace
     if trace.path and trace.format != "history":  # there it is the file that was imported
         refuse_file(trace, f"trace.path (--trace) is {trace.path!r}", where)
@@ -272,13 +272,13 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
 
 
 def _check_episodes(recipe: Recipe, where: str) -> None:
-    """Raise RecipeError for more episodes than anybody means, before the first is started."""
+    """Raise RecipeError if a dataset or a policy would have more than _MOST_EPISODES episodes."""
     windows = sum(len(recipe.split[name]) for name in recipe.dataset_splits)
-    each = sum(b.episodes for b in recipe.behaviours)
-    if each * windows > _MOST_EPISODES:
+    episodes = sum(b.episodes for b in recipe.behaviours)
+    if episodes * windows > _MOST_EPISODES:
         raise RecipeError(
-            f"{where}: behaviours: {each:,} episodes on each of {windows:,} windows are "
-            f"{each * windows:,} episodes, expected at most {_MOST_EPISODES:,}"
+            f"{where}: behaviours: {episodes:,} episodes on each of {windows:,} windows are "
+            f"{episodes * windows:,} episodes, expected at most {_MOST_EPISODES:,}"
         )
     windows = max(len(r) for r in recipe.split.values())
     if recipe.evaluate.seeds * windows > _MOST_EPISODES:
@@ -291,7 +291,7 @@ def _check_episodes(recipe: Recipe, where: str) -> None:
 
 def traces_folder() -> Path:
     """Return the folder of raw traces: $HINDCAST_TRACES, else shared/traces by the checkout."""
-    given = os.environ.get("HINDCAST_TRACES")
-    if given:
-        return location(given)
+    setting = os.environ.get("HINDCAST_TRACES")
+    if setting:
+        return location(setting)
     return Path(__file__).resolve().parents[3] / "shared" / "traces"

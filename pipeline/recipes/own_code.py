@@ -41,11 +41,11 @@ def pin_code(
     code: dict[str, str] = {}
     if "behaviours_from" in table or not isinstance(behaviours, Sequence):
         return dict(table), {}
-    found = []
+    pinned = []
     for behaviour in behaviours:
         policy = behaviour.get("policy") if isinstance(behaviour, Mapping) else None
         if not isinstance(policy, str) or not is_reference(policy):
-            found.append(behaviour)
+            pinned.append(behaviour)
             continue
         try:
             source = source_of(policy, base)
@@ -62,5 +62,5 @@ def pin_code(
                 f"{where}: {policy!r} and {code[source.label]!r} would have the same name "
                 f"{source.label!r}; rename one of the files"
             )
-        found.append({**behaviour, "policy": source.label, "sha256": source.sha256})
-    return {**table, "behaviours": found}, code
+        pinned.append({**behaviour, "policy": source.label, "sha256": source.sha256})
+    return {**table, "behaviours": pinned}, code

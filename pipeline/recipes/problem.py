@@ -15,12 +15,12 @@ def make_instance(recipe: Recipe, scenario: Scenario, workload: Workload, window
     return scenario.instance(recipe.config, recipe.objective, workload, window, rng)
 
 
-def further_windows(recipe: Recipe, known: int, count: int) -> list[int]:
+def further_windows(recipe: Recipe, available: int, count: int) -> list[int]:
     """Return up to `count` windows that are in no split; none for a trace, whose windows are few.
 
-    `known` is the number of windows of the scenario.
+    `available` is the number of windows of the scenario.
     """
     if recipe.trace.format != GENERATED:
         return []
     used = {window for split in recipe.split for window in recipe.windows(split)}
-    return list(islice((w for w in range(known - 1, -1, -1) if w not in used), count))
+    return list(islice((w for w in range(available - 1, -1, -1) if w not in used), count))

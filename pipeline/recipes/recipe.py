@@ -73,7 +73,7 @@ class TraceSource:
 
 
 def refuse_file(trace: TraceSource, given: str, where: str) -> None:
-    """Raise RecipeError if the source reads no file. `given` says which file was named, and how."""
+    """Raise RecipeError if the source reads no file. `given` names the file and its option."""
     if trace.format in NO_FILE:
         raise RecipeError(
             f"{where}: trace.format is {trace.format!r}, which reads no file, but {given}; leave "
@@ -110,9 +110,9 @@ class BehaviourRecipe:
     @property
     def name(self) -> str:
         """Name within the recipe, which is unique: the policy and its exploration."""
-        shown = self.policy.removeprefix("policies/")
-        shown += f"+eps{self.epsilon:g}" if self.epsilon else ""
-        return shown + (f"+temp{self.temperature:g}" if self.temperature else "")
+        name = self.policy.removeprefix("policies/")
+        name += f"+eps{self.epsilon:g}" if self.epsilon else ""
+        return name + (f"+temp{self.temperature:g}" if self.temperature else "")
 
 
 # Fields of a Recipe that are no keys of its file.
@@ -152,9 +152,9 @@ class TrainRecipe:
 
     def settings_of(self, agent: str) -> dict[str, Any]:
         """Return an agent's settings by dotted names such as `network.hidden`."""
-        own = dict(_dotted(self.settings.get(agent, {})))
-        own.pop(_STEPS, None)
-        return own
+        settings = dict(_dotted(self.settings.get(agent, {})))
+        settings.pop(_STEPS, None)
+        return settings
 
     def steps_of(self, agent: str) -> int:
         """Return an agent's number of steps; raise RecipeError if it is out of range."""
@@ -235,13 +235,13 @@ class OnlineRecipe:
 class Origin:
     """The dataset whose manifest a recipe was read from; it may be somebody else's.
 
-    What the manifest names in other places is not used: neither a trace nor a policy to evaluate.
+    Paths that lead out of the dataset are not used: neither a trace nor a policy to evaluate.
 
     Attributes:
         folder: Folder of the dataset.
         workload_sha256: SHA-256 of the manifest of its workload.
-        trace: Source of the workload by the manifest. The dataset's own copy stands for it.
-        evaluate: Policies to evaluate by the manifest. Places among them are refused.
+        trace: Source of the workload by the manifest. The copy in the dataset is read instead.
+        evaluate: Policies to evaluate by the manifest. Paths among them are refused.
     """
 
     folder: Path
@@ -309,9 +309,9 @@ class Recipe:
         for key in OF_THIS_MACHINE:
             del value[key]
         value["split"] = {name: f"{r.start}..{r.stop - 1}" for name, r in self.split.items()}
-        if found := _MARKED.fullmatch(self.id):
-            unmarked = {**value, "id": found["base"]}
-            if _digest(unmarked).startswith(found["mark"]):
+        if match := _MARKED.fullmatch(self.id):
+            unmarked = {**value, "id": match["base"]}
+            if _digest(unmarked).startswith(match["mark"]):
                 return unmarked
         return value
 
@@ -337,29 +337,29 @@ class Recipe:
         out. Raises RecipeError if the split is unknown, or if nothing of it is left.
         """
         if split == "all":
-            found = sorted({w for r in self.split.values() for w in r})
+            windows = sorted({w for r in self.split.values() for w in r})
         elif split in self.split:
-            found = list(self.split[split])
+            windows = list(self.split[split])
         else:
             raise RecipeError(
                 f"the recipe {self.id} has no split {split!r}; "
                 f"{did_you_mean(split, [*self.split, 'all'])}"
             )
         for name, count in _listed_windows(self.config):
-            if found[0] >= count:
+            if windows[0] >= count:
                 raise RecipeError(
                     f"{self.id}: config.{name} lists {count} windows, but split {split} begins "
-                    f"with window {found[0]}; make the list longer or the split earlier"
+                    f"with window {windows[0]}; make the list longer or the split earlier"
                 )
-            found = [window for window in found if window < count]
-        return found
+            windows = [window for window in windows if window < count]
+        return windows
 
 
 def _listed_windows(config: Any) -> Iterator[tuple[str, int]]:
     """Yield the name and the length of every list of windows in the settings of a scenario."""
-    for each in fields(config):
-        if each.metadata.items() >= ONE_PER_WINDOW.items() and getattr(config, each.name):
-            yield each.name, len(getattr(config, each.name))
+    for setting in fields(config):
+        if setting.metadata.items() >= ONE_PER_WINDOW.items() and getattr(config, setting.name):
+            yield setting.name, len(getattr(config, setting.name))
 
 
 def _digest(table: Mapping[str, Any]) -> str:
@@ -373,9 +373,9 @@ def _plain(value: Any) -> Any:
     if not dataclasses.is_dataclass(value):
         return copy.deepcopy(value)
     table = {}
-    for each in dataclasses.fields(value):
-        of, made = getattr(value, each.name), each.default_factory
-        default = each.default if made is dataclasses.MISSING else made()
-        if not each.metadata.items() >= LEFT_OUT_WHEN_DEFAULT.items() or of != default:
-            table[each.name] = _plain(of)
+    for entry in dataclasses.fields(value):
+        setting, factory = getattr(value, entry.name), entry.default_factory
+        default = entry.default if factory is dataclasses.MISSING else factory()
+        if not entry.metadata.items() >= LEFT_OUT_WHEN_DEFAULT.items() or setting != default:
+            table[entry.name] = _plain(setting)
     return table

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from hindcast.pipeline.errors import RecipeError, did_you_mean
-from hindcast.pipeline.settings.ranges import check_field, shown
+from hindcast.pipeline.settings.ranges import check_field, note_of, shown
 
 
 def read_settings(settings: type[Any], value: Any, where: str) -> Any:
@@ -31,7 +31,14 @@ def read_settings(settings: type[Any], value: Any, where: str) -> Any:
     ]
     if missing := [name for name in required if name not in value]:
         raise RecipeError(f"{where}: the key {missing[0]!r} is missing")
-    typed = {k: _typed(hints[k], v, f"{where}: {k}") for k, v in value.items()}
+    typed = {}
+    for field in dataclasses.fields(settings):
+        name = field.name
+        if name in value:
+            try:
+                typed[name] = _typed(hints[name], value[name], f"{where}: {name}")
+            except RecipeError as error:
+                raise RecipeError(f"{error}{note_of(field)}") from error
     for field in dataclasses.fields(settings):
         if field.name in typed:
             check_field(field, typed[field.name], f"{where}: {field.name}")

@@ -33,16 +33,17 @@ def read_split(value: Any, where: str) -> dict[str, range]:
         raise RecipeError(
             f"{where}: [split] has {windows:,} windows, expected at most {MOST_WINDOWS:,}"
         )
-    for (one, first), (other, second) in itertools.combinations(split.items(), 2):
+    for (first_name, first), (second_name, second) in itertools.combinations(split.items(), 2):
         if first.start < second.stop and second.start < first.stop:
             raise RecipeError(
-                f"{where}: split.{one} and split.{other} share windows, expected each in one split"
+                f"{where}: split.{first_name} and split.{second_name} share windows, expected each "
+                "in one split"
             )
     return split
 
 
 def evenly_spaced(windows: Sequence[int], most: int) -> list[int]:
-    """Return at most so many of the windows, in their order, with the first and the last."""
+    """Return at most `most` of the windows, in their order, with the first and the last."""
     if len(windows) <= most:
         return list(windows)
     return [windows[i] for i in np.linspace(0, len(windows) - 1, most).astype(np.int64)]

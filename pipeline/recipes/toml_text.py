@@ -1,4 +1,4 @@
-"""Reading of TOML from strangers: what no recipe means is refused before it costs time."""
+"""Reading of untrusted TOML: nesting, keys and numbers that no recipe has are refused early."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ _LONG_KEY: Final = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the table of a TOML file; raise RecipeError if it is not valid or cannot be meant."""
+    """Return the table of a TOML file; raise RecipeError if it is invalid or beyond the limits."""
     try:
         size = path.stat().st_size
         if size > _MOST_BYTES:
@@ -63,16 +63,16 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 def check_table(table: Mapping[str, Any], where: str) -> None:
     """Raise RecipeError if values are nested too deeply, or a whole number has over 64 bits."""
-    waiting: list[tuple[str, int, Any]] = [("", 0, table)]
-    while waiting:
-        key, depth, value = waiting.pop()
+    to_check: list[tuple[str, int, Any]] = [("", 0, table)]
+    while to_check:
+        key, depth, value = to_check.pop()
         if depth > _DEEPEST:
             raise RecipeError(f"{where}: {key.split('.')[0].split('[')[0]}: {_too_deep()}")
         if isinstance(value, Mapping):
             dot = "." if key else ""
-            waiting += [(f"{key}{dot}{name}", depth + 1, of) for name, of in value.items()]
+            to_check += [(f"{key}{dot}{name}", depth + 1, item) for name, item in value.items()]
         elif isinstance(value, list):
-            waiting += [(f"{key}[{place}]", depth + 1, of) for place, of in enumerate(value)]
+            to_check += [(f"{key}[{place}]", depth + 1, item) for place, item in enumerate(value)]
         elif isinstance(value, int) and abs(value) > LARGEST:
             raise RecipeError(f"{where}: {key} is {shown(value)}, expected at most 64 bits")
 

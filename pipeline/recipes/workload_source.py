@@ -26,6 +26,8 @@ SYNTHETIC: Final = "synthetic"
 INGESTED: Final = "workload"  # path is a folder written by `hindcast ingest`
 GENERATED: Final = "generated"  # the scenario draws every instance itself
 RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs are not known in advance
+RECORD: Final = "recorded.parquet"  # what such a dataset was made from
+ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset
 
 
 def load_source(recipe: Recipe) -> Workload:
@@ -52,10 +54,10 @@ def load_source(recipe: Recipe) -> Workload:
     from hindcast.pipeline.traces import FORMATS
 
     if trace.format not in FORMATS or FORMATS[trace.format].read is None:
-        known = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
+        formats = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
         raise UnknownName(
             f"{recipe.id}: unknown trace.format {trace.format!r}; "
-            f"{did_you_mean(trace.format, known)}"
+            f"{did_you_mean(trace.format, formats)}"
         )
     from hindcast.pipeline.traces.cache import read_trace
 
@@ -110,11 +112,11 @@ def trace_path(recipe: Recipe) -> Path:
     if close := nearest(path.name, [other.name for other in beside]):
         message += f"; did you mean {close!r}?"
     if folder is not None:
-        known = f"is {folder}" if os.environ.get("HINDCAST_TRACES") else "is not set"
+        state = f"is {folder}" if os.environ.get("HINDCAST_TRACES") else "is not set"
         if recipe.base is not None:
             message += f"; it is not below {recipe.base}, the recipe's folder, either"
         message += (
-            f"; the variable HINDCAST_TRACES, which names the folder of traces, {known}; "
+            f"; the variable HINDCAST_TRACES, which names the folder of traces, {state}; "
             "`hindcast traces` says where to get them"
         )
     raise TraceError(message)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hindcast.pipeline.dataset.manifest import read_manifest
-from hindcast.pipeline.inspection.list import size
+from hindcast.pipeline.inspection.columns import size
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
 from hindcast.pipeline.report.html import Markup, definitions, element, joined
 from hindcast.pipeline.report.setting import caveats_box

@@ -23,7 +23,6 @@ SCENARIOS: Final = Registry[Any](
         "deferrable": "hindcast.pipeline.scenarios.deferrable",
         "multicluster": "hindcast.pipeline.scenarios.multicluster",
         "queue": "hindcast.pipeline.scenarios.queue",
-        "rlscheduler": "hindcast.pipeline.scenarios.rlscheduler",
         "slots": "hindcast.pipeline.scenarios.slots",
         "thermal": "hindcast.pipeline.scenarios.thermal",
     },

@@ -1,1 +1,1 @@
-"""Settings: what their numbers may be."""
+"""Settings: ranges of their numbers."""

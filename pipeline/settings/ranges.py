@@ -25,6 +25,7 @@ SEED: Final = "from 0 to 9,223,372,036,854,775,807"
 LARGEST: Final = 2**63 - 1
 _RANGE: Final = "range"
 _UNIT: Final = "unit"
+_NOTE: Final = "note"
 _ANY: Final = "any"
 _OR_INFINITE: Final = " or inf"
 _SHOWN: Final = 120  # characters of a value in a message
@@ -51,6 +52,17 @@ def number(
     )
 
 
+def noted(note: str) -> Mapping[str, str]:
+    """Return the metadata of a field whose errors end in a note."""
+    return {_NOTE: note}
+
+
+def note_of(field: dataclasses.Field[Any]) -> str:
+    """Return the note of a field as the end of a message; "" if it has none."""
+    note = field.metadata.get(_NOTE)
+    return f"; {note}" if note else ""
+
+
 def range_of(field: dataclasses.Field[Any]) -> str:
     """Return the range of a field with its unit, such as "above 0 (s)"; "" if it has none."""
     expected, unit = field.metadata.get(_RANGE, ""), field.metadata.get(_UNIT, "")
@@ -62,12 +74,12 @@ def check_field(field: dataclasses.Field[Any], value: Any, where: str) -> None:
     expected = field.metadata.get(_RANGE)
     if expected is None:
         return
-    for name, each in _numbers(value, where):
-        if not _within(each, expected):
-            wide = isinstance(each, int) and abs(each) > LARGEST
+    for name, item in _numbers(value, where):
+        if not _within(item, expected):
+            over_64_bits = isinstance(item, int) and abs(item) > LARGEST
             raise RecipeError(
-                f"{name} is {shown(each)}, expected {range_of(field)}"
-                + (", a whole number of at most 64 bits" if wide else "")
+                f"{name} is {shown(item)}, expected {range_of(field)}"
+                + (", a whole number of at most 64 bits" if over_64_bits else "")
             )
 
 
@@ -117,9 +129,10 @@ def _within(value: float, expected: str) -> bool:
 def _limits(expected: str) -> tuple[tuple[Callable[[Any, Any], bool], int | float], ...]:
     """Return the comparisons of a range; raise ValueError for a text that is not one."""
     text = expected.removesuffix(_OR_INFINITE)
-    found = [(m[1], m[2].replace(",", "")) for m in _CLAUSE.finditer(text)]
-    if text != _ANY and (not found or re.sub(r"[ ,]", "", _CLAUSE.sub("", text))):
+    clauses = [(m[1], m[2].replace(",", "")) for m in _CLAUSE.finditer(text)]
+    if text != _ANY and (not clauses or re.sub(r"[ ,]", "", _CLAUSE.sub("", text))):
         raise ValueError(f"{expected!r} is not a range")
     return tuple(
-        (_COMPARE[word], int(of) if of.lstrip("-").isdigit() else float(of)) for word, of in found
+        (_COMPARE[word], int(bound) if bound.lstrip("-").isdigit() else float(bound))
+        for word, bound in clauses
     )

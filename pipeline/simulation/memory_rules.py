@@ -61,12 +61,7 @@ class MemoryRule:
         return play_rule(scenario, spec, instance, self)[0]
 
     def episode_runner(
-        self,
-        scenario: Scenario,
-        spec: Spec,
-        instance: Instance,
-        temperature: float,
-        epsilon: float,
+        self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
     ) -> "MemoryRuleRunner":
         """Return a runner for an episode. Raises HindcastError for a rule that explores."""
         if temperature > 0 or epsilon > 0:

@@ -18,14 +18,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError, PolicyFault
 from hindcast.pipeline.simulation.environment import Observation
-from hindcast.pipeline.simulation.kernel import (
-    Compiled,
-    Floats,
-    Generator,
-    Mask,
-    Rows,
-    compiled,
-)
+from hindcast.pipeline.simulation.kernel import Compiled, Floats, Generator, Mask, Rows, compiled
 from hindcast.pipeline.simulation.spec import Spec
 
 NO_PARAMETERS: Final = np.zeros(0)

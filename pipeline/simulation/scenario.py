@@ -22,7 +22,7 @@ ONE_PER_WINDOW: Final[Mapping[str, bool]] = {"one_per_window": True}
 
 
 class Future(Protocol):
-    """A drawn future of the episodes of an instance, in place of what they have not shown yet."""
+    """A drawn future of an instance: it replaces what a copy of an episode has not shown yet."""
 
     @property
     def room(self) -> int:
@@ -37,7 +37,7 @@ class Future(Protocol):
         """Largest number of candidates that an observation of a copy can have."""
 
     def replace(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> None:
-        """Replace in a copy what its episode has not shown yet, the same way for equal moments.
+        """Replace the parts of a copy that its episode has not shown yet, equally at equal moments.
 
         `ints` and `floats` have at least `room` and `float_room` places behind those of the
         instance.
@@ -70,12 +70,10 @@ class Demand:
     Attributes:
         work: Core-seconds of the jobs in the trace.
         rounded: Core-seconds of the same jobs in the simulation.
-        steps: Time steps between the first and the last submission; None if a scenario has none.
     """
 
     work: float
     rounded: float
-    steps: float | None = None
 
 
 # Function of the integer memory of a finished episode: values of outcomes by block.
@@ -166,15 +164,13 @@ def make_memory(
     return ints, floats
 
 
-def stack_memories(
-    instances: Sequence[Instance],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def stack_memories(instances: Sequence[Instance]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the memories of instances as rows of two matrices, padded with zeros."""
     ints = np.zeros((len(instances), max(len(i.ints) for i in instances)), np.int64)
     floats = np.zeros((len(instances), max(len(i.floats) for i in instances)))
-    for row, one in enumerate(instances):
-        ints[row, : len(one.ints)] = one.ints
-        floats[row, : len(one.floats)] = one.floats
+    for row, instance in enumerate(instances):
+        ints[row, : len(instance.ints)] = instance.ints
+        floats[row, : len(instance.floats)] = instance.floats
     return ints, floats
 
 

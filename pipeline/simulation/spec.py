@@ -57,13 +57,13 @@ class Outcome:
     better: Literal["lower", "higher", "neither"] = "lower"
 
 
-def columns(named: Iterable[Feature | Outcome | str]) -> Any:
+def columns(items: Iterable[Feature | Outcome | str]) -> Any:
     """Return a named tuple of the indices of features, outcomes or reward terms.
 
     Compiled code treats a module's tuple as a constant: with `ROW = columns(CANDIDATES)`,
     `candidates[i, ROW.cores]` costs nothing, and a name that does not exist fails to compile.
     """
-    names = [one if isinstance(one, str) else one.name for one in named]
+    names = [item if isinstance(item, str) else item.name for item in items]
     return namedtuple("Columns", names)(*range(len(names)))  # noqa: PYI024 - NamedTuple wants the names in the source
 
 
@@ -109,7 +109,7 @@ class Spec:
 def added_outcomes(older: Spec, newer: Spec) -> tuple[str, ...] | None:
     """Return the names of outcomes that only `newer` has; None if the specs differ otherwise."""
     names = {o.name for o in older.outcomes}
-    kept = tuple(o for o in newer.outcomes if o.name in names)
-    if replace(newer, outcomes=kept) != older or newer.outcomes[0] not in older.outcomes[:1]:
+    shared = tuple(o for o in newer.outcomes if o.name in names)
+    if replace(newer, outcomes=shared) != older or newer.outcomes[0] not in older.outcomes[:1]:
         return None
     return tuple(o.name for o in newer.outcomes if o.name not in names)

@@ -15,7 +15,7 @@ according to their kind:
                        bootstrap intervals of small samples are.
 
 The draws depend on the number of windows and on the number of runs alone. So the same scores have
-the same interval in every table, whatever stands beside them and whichever recipe they are of.
+the same interval in every table and in every recipe.
 
 Intervals are percentile intervals. The interquartile mean, the probability of improvement and
 performance profiles are those of Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
@@ -145,13 +145,13 @@ def relative_difference(
     if windows < 2:
         return Interval(value, np.nan, np.nan)
     streams: dict[tuple[int, int], np.random.Generator] = {}
-    block, parts = min(resamples, max(1, _BLOCK // windows)), []
+    block, replicates = min(resamples, max(1, _BLOCK // windows)), []
     for start in range(0, resamples, block):
         rows = slice(start, min(start + block, resamples))
         drawn = _next(seed, _WINDOWS, windows, rows, streams)
-        below = drawn @ second
-        parts.append(drawn @ first / np.where(below == 0.0, np.nan, below) - 1.0)
-    low, high = np.nanquantile(np.concatenate(parts), _tails(level))
+        denominator = drawn @ second
+        replicates.append(drawn @ first / np.where(denominator == 0.0, np.nan, denominator) - 1.0)
+    low, high = np.nanquantile(np.concatenate(replicates), _tails(level))
     return Interval(value, float(low), float(high))
 
 
@@ -281,16 +281,16 @@ def _replicates(cells: Array, drawn: Array, runs: Mapping[tuple[int, int], Array
     """Return the weighted means of cells (A, B, W) by draws (R, W) and draws of the runs: (R,)."""
     first, second, windows = cells.shape
     flat = np.ascontiguousarray(cells).reshape(-1, windows)
-    part = (drawn @ flat.T / windows).reshape(-1, first, second)
+    means = (drawn @ flat.T / windows).reshape(-1, first, second)
     if first > 1:
-        part = np.einsum("ra,rab->rb", runs[_FIRST, first] / first, part)[:, None, :]
+        means = np.einsum("ra,rab->rb", runs[_FIRST, first] / first, means)[:, None, :]
     if second > 1:
-        part = np.einsum("rb,rb->r", runs[_SECOND, second] / second, part[:, 0, :])[:, None, None]
-    return np.asarray(part[:, 0, 0])
+        means = np.einsum("rb,rb->r", runs[_SECOND, second] / second, means[:, 0, :])[:, None, None]
+    return np.asarray(means[:, 0, 0])
 
 
 def _draw_counts(count: int, size: int, rng: np.random.Generator) -> Array:
-    """Return how often each of `count` items is drawn with replacement: (size, count)."""
+    """Return numbers of draws of each of `count` items, with replacement: (size, count)."""
     drawn = rng.integers(count, size=(size, count))
     drawn += np.arange(size)[:, None] * count
     counts = np.bincount(drawn.ravel(), minlength=size * count)

@@ -22,11 +22,11 @@ def step_discounts(elapsed_s: Floats, discount: float, *, per_second: bool) -> F
 
 @njit(_SIGNATURE, cache=True, nogil=True, error_model="numpy")
 def _sums(episode: Any, reward: Any, share: Any) -> Any:
-    found = np.empty(len(reward))
+    sums = np.empty(len(reward))
     for i in range(len(reward) - 1, -1, -1):
         goes_on = i + 1 < len(reward) and episode[i + 1] == episode[i]
-        found[i] = reward[i] + (share[i] * found[i + 1] if goes_on else 0.0)
-    return found
+        sums[i] = reward[i] + (share[i] * sums[i + 1] if goes_on else 0.0)
+    return sums
 
 
 def discounted_sums(episode: NDArray[np.integer], reward: NDArray[Any], share: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Names of the files of a run.
+"""Names of the files of a run, and of the files that mark other folders.
 
 RUN/checkpoint.json, weights.safetensors     the checkpoint after the last step
 RUN/metrics.parquet                          its training curves: step, metric, value
@@ -8,6 +8,8 @@ RUN/delivered/                               the agent, or the rule that it coul
 RUN/checkpoints/step-000500/                 the checkpoint after 500 steps
 RUN/folds/0/ ...                             trainings of `--gate folds`, until the run is finished
 run.json                                     ledger of `hindcast run`, in its output folder
+evaluation.json, scores.parquet              of an evaluation; .evaluating until it is finished
+.building                                    of a dataset until it is finished
 """
 
 from pathlib import Path
@@ -21,6 +23,10 @@ DELIVERED: Final = "delivered"
 CHECKPOINTS: Final = "checkpoints"
 FOLDS: Final = "folds"
 LEDGER: Final = "run.json"
+EVALUATION: Final = "evaluation.json"
+SCORES: Final = "scores.parquet"
+EVALUATING: Final = ".evaluating"
+BUILDING: Final = ".building"
 
 
 def step_folder(run: Path, step: int) -> Path:

@@ -23,9 +23,9 @@ import polars as pl
 
 from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
-from hindcast.pipeline.recipes.known import known_recipes
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe, Recipe
+from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.storage.files import read_json
 from hindcast.pipeline.storage.provenance import NOT_RECORDED
 

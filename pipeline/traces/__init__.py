@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, rlscheduler, slurm, swf, table
+from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, slurm, swf, table
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -27,6 +27,8 @@ class TraceFormat:
         read: Reader. Takes a path and returns the workload and the bad rows (columns file, line,
             reason, text); raises TraceError if the path is not of this format. None for a format of
             recorded decisions, which make a dataset instead of a workload.
+        recorded: Module of a format of recorded decisions, with `ingest(path, out)`, which makes a
+            dataset, and `check(dataset)`, which compares one with the record; "" for others.
         settings: Frozen dataclass of the reader's settings, `trace.settings` of a recipe; `read`
             takes one as its second argument, and has defaults. None if it has no settings.
         files: Function that returns the raw files that `read` may read, given its path; what was
@@ -44,13 +46,14 @@ class TraceFormat:
     terms: str
     citation: str
     read: Callable[..., tuple[Workload, pl.DataFrame]] | None
+    recorded: str = ""
     licence: str = "other"
     files: Callable[[Path], Iterable[Path]] | None = None
     settings: type[Any] | None = None
     notes: Callable[[Path], tuple[str, ...]] | None = None
 
     def reading(self, path: Path, settings: Any = None) -> tuple[Workload, pl.DataFrame]:
-        """Return what `read` makes of a path, with `settings` if they are not None."""
+        """Read a path: return its workload and bad rows. `settings` None are the defaults."""
         assert self.read is not None
         return self.read(path) if settings is None else self.read(path, settings)
 
@@ -108,26 +111,6 @@ FORMATS: Final = Registry("trace_formats", {
         files=lambda path: (path,),
         notes=swf.clock_notes,
     ),
-    "rlscheduler": TraceFormat(
-        name="rlscheduler",
-        description="the four SWF logs of the RLScheduler paper, as its program reads them",
-        path=(
-            "a folder with any of lublin_256.swf, lublin_256_new2.swf, SDSC-SP2-1998-4.2-cln.swf "
-            "and HPC2N-2002-2.2-cln.swf, or one of them; .swf.gz is read too"
-        ),
-        source=(
-            "the Parallel Workloads Archive, www.cs.huji.ac.il/labs/parallel/workload; the two "
-            "lublin_256 logs, output of its Lublin-Feitelson model, from "
-            "github.com/DIR-LAB/deep-batch-scheduler"
-        ),
-        terms="name the archive, and whom the logs' `; Acknowledge:` lines name",
-        citation=(
-            "Feitelson, Tsafrir & Krakov, Experience with using the Parallel Workloads Archive, "
-            "JPDC 2014; Zhang et al., RLScheduler, SC 2020"
-        ),
-        read=rlscheduler.read,
-        files=rlscheduler.raw_files,
-    ),
     "slurm": TraceFormat(
         name="slurm",
         description="accounting log of Slurm: jobs as `sacct -P` prints them, one a row",
@@ -162,14 +145,5 @@ FORMATS: Final = Registry("trace_formats", {
         citation="none",
         read=table.read,
         files=table.raw_files,
-    ),
-    "history": TraceFormat(
-        name="history",
-        description="decisions of a data centre recorded elsewhere; ingesting makes a dataset",
-        path="a JSON list of {TIME, STATE, ACTION, REWARD, NEXT_STATE}, as `thermal` exports it",
-        source="your own records in the layout of the 2018 data-centre DQN report",
-        terms="yours",
-        citation="L. Dong, Solution on Data Center Job Scheduling Problem, 2018",
-        read=None,
     ),
 })  # fmt: skip

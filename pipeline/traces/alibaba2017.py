@@ -109,14 +109,14 @@ def _task_table(path: Path) -> Path:
     if not path.is_dir():
         return path
     for name in ("jobs", "batch_task"):
-        if found := find_table(path, name):
-            return found
+        if table := find_table(path, name):
+            return table
     raise folder_without(path, ("jobs.csv", "batch_task.csv"), _EXPECTED)
 
 
 def _beside(path: Path, name: str) -> Path | None:
-    found = find_table(path.parent, name)
-    return None if found == path else found
+    table = find_table(path.parent, name)
+    return None if table == path else table
 
 
 def _layout(path: Path, expected_table: Table | None = None) -> _Layout:
@@ -157,12 +157,12 @@ def _table_of(fields: Sequence[str]) -> Table | None:
 
 
 def _not_known(path: Path, line: int, fields: Sequence[str], expected: str) -> str:
-    shown = ", ".join(repr(field[:20]) for field in fields[:4]) + (", ..." if fields[4:] else "")
+    values = ", ".join(repr(field[:20]) for field in fields[:4]) + (", ..." if fields[4:] else "")
     hint = ""
     if len(fields) == 9 and ("task_name" in fields or fields[4] in task_tables.STATUSES):
         hint = "; this looks like batch_task of cluster-trace-v2018, which is another format"
     width = f"{len(fields)} column{'s' if len(fields) != 1 else ''}"
-    return f"{path}: line {line} has {width} ({shown}), expected {expected}{hint}"
+    return f"{path}: line {line} has {width} ({values}), expected {expected}{hint}"
 
 
 def _is_header(fields: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ from hindcast.pipeline.traces.field_checks import (
     name_fault,
     number,
     number_fault,
-)  # fmt: skip
+)
 from hindcast.pipeline.traces.text_rows import Sifted, scan_rows, sift
 
 STATUSES: Final = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
@@ -45,10 +45,10 @@ def sift_jobs(path: Path, header: Sequence[str], header_line: int) -> Sifted:
     """
     for name in JOBS_COLUMNS:
         if header.count(name) != 1:
-            what = "lacks the column" if name not in header else "has more than one column"
-            close = nearest(name, [other for other in header if other not in JOBS_COLUMNS])
+            fault = "lacks the column" if name not in header else "has more than one column"
+            close = nearest(name, [label for label in header if label not in JOBS_COLUMNS])
             hint = f"; did you mean {close!r}?" if close else ""
-            raise TraceError(f"{path}: line {header_line} {what} {name!r} of jobs.csv{hint}")
+            raise TraceError(f"{path}: line {header_line} {fault} {name!r} of jobs.csv{hint}")
     columns = [name if name in JOBS_COLUMNS else "" for name in header]
     rows = scan_rows(path, columns, header_line).with_columns(
         reason=pl.coalesce(

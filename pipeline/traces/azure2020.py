@@ -94,7 +94,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
 
 
 def raw_files(path: Path) -> tuple[Path, ...]:
-    """Return the files that `read` may read: the path, and what SQLite has not yet merged."""
+    """Return the files that `read` may read: the database and its write-ahead log."""
     return (path, path.with_name(f"{path.name}-wal"))
 
 
@@ -230,15 +230,15 @@ def _check_table(
     path: Path, database: sqlite3.Connection, table: str, columns: tuple[str, ...]
 ) -> None:
     """Raise TraceError if the table or one of its columns is missing."""
-    there = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
-    if not there:
+    present = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+    if not present:
         names = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
         has = f"it has {', '.join(names[:5])}" if names else "it has no tables"
         raise TraceError(f"{path}: the table {table!r} is missing ({has}); expected {_EXPECTED}")
-    lower = {name.lower() for name in there}
+    lower = {name.lower() for name in present}
     for column in columns:
         if column.lower() not in lower:
-            close = nearest(column, there)
+            close = nearest(column, present)
             hint = f"; did you mean {close!r}?" if close else ""
             raise TraceError(f"{path}: column {column!r} of the table {table!r} is missing{hint}")
 
@@ -273,11 +273,11 @@ def _sizes(path: Path, types: pl.DataFrame) -> pl.DataFrame:
         known=pl.lit(value=True),
     )
     # Known cores first, then known memory, then the machine of the most types, then by name.
-    order = sized.lazy().sort(
+    by_preference = sized.lazy().sort(
         pl.col("core").is_null(),
         pl.col("memory").is_null(),
         -pl.col("hosted").cast(pl.Int64),
         "machineId",
     )
-    chosen = order.group_by("vmTypeId", maintain_order=True).first()
+    chosen = by_preference.group_by("vmTypeId", maintain_order=True).first()
     return collect(chosen.select("vmTypeId", "core", "memory", "known"), path)

@@ -1,4 +1,4 @@
-"""Cache of parsed traces, so that no command parses a log again.
+"""Cache of parsed traces: a log is parsed once, not by every command.
 
     <cache>/traces/KEY/       a workload folder, see hindcast.pipeline.workloads.folder
 
@@ -8,12 +8,13 @@ the one that is read first, the code of the readers and the versions of the libr
 so a changed log or reader is parsed.
 
 An entry is written under a temporary name and renamed, so two processes cannot disturb each other.
-An entry that is damaged is made again. A cache that cannot be used changes nothing but the time.
+A damaged entry is written again. Without a usable cache every command parses the log itself.
 """
 
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -36,12 +37,12 @@ _UNFINISHED: Final = ".partial-"
 
 def cache_folder() -> Path | None:
     """Return the folder of parsed traces, or None if nothing is to be cached."""
-    given = os.environ.get("HINDCAST_CACHE")
-    if given == "":
+    setting = os.environ.get("HINDCAST_CACHE")
+    if setting == "":
         return None
     with suppress(RuntimeError):  # there is no home
-        above = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "hindcast"
-        return (Path(given) if given else above).expanduser() / "traces"
+        default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "hindcast"
+        return (Path(setting) if setting else default).expanduser() / "traces"
     return None
 
 
@@ -61,7 +62,7 @@ def read_trace(format_name: str, path: Path, settings: Any = None) -> Workload:
     if (cached := _load(entry, sources)) is not None:
         return cached
     workload, _quarantine = form.reading(path, settings)
-    if set(workload.provenance.files) <= set(sources):  # else they changed while they were read
+    if set(workload.provenance.files) <= set(sources):  # else a file changed while it was read
         with suppress(OSError, HindcastError):
             _store(workload, entry)
             _shrink(folder, keep=entry)
@@ -78,24 +79,24 @@ def clear() -> tuple[int, int]:
 
 
 def _sources(form: TraceFormat, path: Path) -> list[SourceFile] | None:
-    """Return the raw files that the reader may read, in order; None if that is not known.
+    """Return the raw files that the reader may read, in order; None if they are not known.
 
     The code of a format that is not part of this package is not known, and so is not cached.
     """
-    if form.files is None or form.read is None or not form.read.__module__.startswith(__package__):
+    if form.files is None or form.read is None or not form.read.__module__.startswith("hindcast."):
         return None
     try:
         files = sorted({file for file in form.files(path) if file.is_file()})
         return [SourceFile(f.name, f.stat().st_size, sha256_file(f)) for f in files] or None
     except (OSError, HindcastError):
-        return None  # the reader finds the same fault, and has the message
+        return None  # the reader meets the same error and reports it
 
 
 def _key(form: TraceFormat, path: Path, sources: Iterable[SourceFile], settings: Any) -> str:
     files = [(f.name, f.bytes, f.sha256) for f in sources]
     first = None if path.is_dir() else path.name  # tables of one folder are sources of each other
     parts: dict[str, Any] = {
-        "format": form.name, "first": first, "files": files, "code": _code(),
+        "format": form.name, "first": first, "files": files, "code": _code(form),
     }  # fmt: skip
     if settings is not None:
         parts["settings"] = repr(settings)
@@ -103,10 +104,11 @@ def _key(form: TraceFormat, path: Path, sources: Iterable[SourceFile], settings:
 
 
 @cache
-def _code() -> str:
-    """Return the digest of the source of all readers and of the workload's tables."""
+def _code(form: TraceFormat) -> str:
+    """Return the digest of the source of the reader, of all others and of the workload's tables."""
     here = Path(__file__).parent
     files = [*sorted(here.glob("*.py")), *sorted((here.parent / "workloads").glob("*.py"))]
+    files += [Path(str(sys.modules[form.read.__module__].__file__))]
     return sha256_text("\n".join(sha256_file(file) for file in files))
 
 
@@ -119,7 +121,7 @@ def _load(entry: Path, sources: Iterable[SourceFile]) -> Workload | None:
         if not set(workload.provenance.files) <= set(sources):
             return None
         with suppress(OSError):
-            os.utime(entry / _MANIFEST)  # used now, which `_shrink` looks at
+            os.utime(entry / _MANIFEST)  # `_shrink` removes what was not used for longest
     except (OSError, HindcastError):
         return None
     return workload
@@ -128,26 +130,26 @@ def _load(entry: Path, sources: Iterable[SourceFile]) -> Workload | None:
 def _store(workload: Workload, entry: Path) -> None:
     """Write an entry, in place of a damaged one; another process may do the same."""
     entry.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=entry.parent))
+    unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=entry.parent))
     try:
-        save_workload(workload, made)
+        save_workload(workload, unfinished)
         if entry.exists():
-            entry.replace(made / "damaged")
-        made.replace(entry)
+            entry.replace(unfinished / "damaged")
+        unfinished.replace(entry)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     shutil.rmtree(entry / "damaged", ignore_errors=True)
 
 
 def _entries(folder: Path) -> list[tuple[float, int, Path]]:
     """Return the time of the last use, the bytes and the folder of every entry, oldest first."""
-    found = []
+    entries = []
     for entry in folder.iterdir() if folder.is_dir() else ():
         if entry.is_dir() and not entry.is_symlink():
             stats = [file.stat() for file in entry.iterdir() if file.is_file()]
             used = max((s.st_mtime for s in stats), default=entry.stat().st_mtime)
-            found.append((used, sum(s.st_size for s in stats), entry))
-    return sorted(found)
+            entries.append((used, sum(s.st_size for s in stats), entry))
+    return sorted(entries)
 
 
 def _shrink(folder: Path, keep: Path) -> None:

@@ -46,9 +46,9 @@ def moment(text: pl.Expr, zone: str = UTC, form: str | None = None) -> pl.Expr:
     if form is not None:
         # chrono reads an offset itself; the result is then in UTC.
         offset = "%z" in form or "%:z" in form
-        given = text.str.to_datetime(form, time_unit="us", strict=False)
-        return _since_1970(given if offset else _in_zone(given, zone, "earliest"))
-    local, offset_s = _parts(text)
+        parsed = text.str.to_datetime(form, time_unit="us", strict=False)
+        return _since_1970(parsed if offset else _in_zone(parsed, zone, "earliest"))
+    local, offset_s = _local_and_offset(text)
     return pl.coalesce(
         text.cast(pl.Float64, strict=False),
         pl.when(offset_s.is_null()).then(_since_1970(_in_zone(local, zone, "earliest"))),
@@ -57,16 +57,16 @@ def moment(text: pl.Expr, zone: str = UTC, form: str | None = None) -> pl.Expr:
 
 
 def is_repeated(text: pl.Expr, zone: str) -> pl.Expr:
-    """Return whether a time is in the hour that clocks repeat, so that it has two meanings."""
+    """Return whether a time is ambiguous, in the hour that clocks repeat in autumn."""
     if zone == UTC:
         return pl.lit(value=False)
-    local, offset_s = _parts(text)
+    local, offset_s = _local_and_offset(text)
     both = (_since_1970(_in_zone(local, zone, which)) for which in ("earliest", "latest"))
     first, last = both
     return (offset_s.is_null() & (first != last)).fill_null(value=False)
 
 
-def _parts(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+def _local_and_offset(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Return the local time of an ISO time, and its offset from UTC in seconds or null."""
     plain = text.str.replace("T", " ", literal=True)
     local = plain.str.replace(_OFFSET, "").str.to_datetime(_LOCAL, time_unit="us", strict=False)
@@ -121,7 +121,7 @@ def processors(text: pl.Expr, of_one: float = 1.0) -> pl.Expr:
 
 
 def looked_up(text: pl.Expr, table: Mapping[str, Any]) -> pl.Expr:
-    """Return the value of each text in a small table; null for a text that it does not have.
+    """Return the value of each text in a small table; null for a text that is not in the table.
 
     `replace_strict` would give the same, but polars then holds all rows of a query in memory.
     """

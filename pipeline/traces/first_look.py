@@ -35,12 +35,12 @@ def head_lines(path: Path, expected: str) -> list[str]:
             f"{path}: this is a binary file (or UTF-16), expected {expected} as UTF-8 text"
         )
     if len(content) > _HEAD_BYTES:
-        whole, newline, _ = content.rpartition(b"\n")
+        complete_lines, newline, _ = content.rpartition(b"\n")
         if not newline:
             raise TraceError(
                 f"{path}: no line ends within the first {_HEAD_BYTES} bytes, expected {expected}"
             )
-        content = whole
+        content = complete_lines
     lines = content.decode("utf-8-sig", errors="replace").split("\n")
     if not any(line.strip() for line in lines):
         raise TraceError(f"{path}: this file is empty, expected {expected}")
@@ -83,7 +83,7 @@ def _head(path: Path, expected: str) -> bytes:
     """Return the first bytes of a file: at most one more than the head, if the file is longer."""
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a FIFO would never end
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a read of a FIFO may never return
             raise TraceError(
                 f"{path}: this is a device, FIFO or socket, expected the file of {expected}"
             )
@@ -108,8 +108,8 @@ def _head(path: Path, expected: str) -> bytes:
 
 def no_such_file(path: Path, expected: str) -> NoReturn:
     """Raise TraceError for a path that does not exist, with the nearest name in its folder."""
-    there = _names(path.parent) if not is_remote(path) and path.parent.is_dir() else []
-    raise TraceError(no_such_path(str(path), expected, there))
+    neighbours = _names(path.parent) if not is_remote(path) and path.parent.is_dir() else []
+    raise TraceError(no_such_path(str(path), expected, neighbours))
 
 
 def find_table(folder: Path, name: str) -> Path | None:
@@ -122,32 +122,32 @@ def find_table(folder: Path, name: str) -> Path | None:
     for path in exact:
         if path.is_file():
             return path
-    found = [
+    candidates = [
         folder / other
         for other in _names(folder)
         if other.startswith(name) and other.endswith(_SUFFIXES) and (folder / other).is_file()
     ]
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    if len(candidates) > 1:
+        names = ", ".join(path.name for path in candidates)
         raise TraceError(
             f"{folder}: several files could be {name}.csv ({names}); rename the one to read to "
             f"{name}.csv, or give its path"
         )
-    return found[0] if found else None
+    return candidates[0] if candidates else None
 
 
 def folder_without(folder: Path, names: Sequence[str], expected: str) -> TraceError:
     """Return the error for a folder without any of the files `names`; it lists the files there."""
-    there = _names(folder)
-    close = next((match for name in names if (match := nearest(name, there))), None)
+    present = _names(folder)
+    close = next((match for name in names if (match := nearest(name, present))), None)
     if close:
-        found = f"; did you mean the file {close!r}?"
-    elif there:
-        found = f"; it has {', '.join(there[:5])}{', ...' if len(there) > 5 else ''}"
+        hint = f"; did you mean the file {close!r}?"
+    elif present:
+        hint = f"; it has {', '.join(present[:5])}{', ...' if len(present) > 5 else ''}"
     else:
-        found = "; the folder is empty"
+        hint = "; the folder is empty"
     return TraceError(
-        f"{folder}: there is no {' or '.join(names)} in this folder, expected {expected}{found}"
+        f"{folder}: there is no {' or '.join(names)} in this folder, expected {expected}{hint}"
     )
 
 

@@ -29,7 +29,7 @@ class IngestResult:
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:
-        """Notes of the reader that limit what results on the workload can say."""
+        """Notes of the reader that limit the results on the workload."""
         return of_provenance(self.workload.provenance)
 
 
@@ -56,20 +56,20 @@ def ingest(
             f"the format {format_name!r} holds decisions, not jobs: expected a trace of jobs; "
             "`hindcast ingest` makes a dataset of it"
         )
-    tell = progress or (lambda _done, _total, _what: None)
+    report_step = progress or (lambda _done, _total, _what: None)
     refuse_foreign(out)
     if is_remote(out):
         make_folder(out)
-    tell(0, _STEPS, f"reading {path.name} as {format_name}")
+    report_step(0, _STEPS, f"reading {path.name} as {format_name}")
     with local_folder(path, form.files) as copy:
         workload, quarantine = form.reading(copy, settings)
         if form.notes is not None:
             workload = _with_notes(workload, form.notes(copy))
     if fault := damage(workload.tasks, workload.machines):
         raise TraceError(f"{path}: this trace gives no sound workload: {fault}")
-    tell(1, _STEPS, f"writing {workload.tasks.height:,} tasks")
+    report_step(1, _STEPS, f"writing {workload.tasks.height:,} tasks")
     save_workload(workload, out, quarantine)
-    tell(_STEPS, _STEPS, "done")
+    report_step(_STEPS, _STEPS, "done")
     return IngestResult(folder=out, workload=workload, quarantined=quarantine.height)
 
 

@@ -126,8 +126,8 @@ def sift_jobs(
         **{f"{name}_text": field.text for name, field in fields.items()},
         **{name: _within(field.value, *FIELDS[name]) for name, field in fields.items()},
         **{name: unknown for name in FIELDS if name not in fields},
-        no_limit=_yes(no_limit),
-        repeated=_yes(repeated),
+        no_limit=_or_false(no_limit),
+        repeated=_or_false(repeated),
     )
     positive = {
         name: pl.when(pl.col(name) > 0).then(pl.col(name))
@@ -148,13 +148,13 @@ def sift_jobs(
         ) if set(_OPTIONAL) & set(fields) else pl.lit(0),
     )  # fmt: skip
     faults = [pl.when(pl.col("left_out").is_null()).then(f) for f in _faults(fields, settings)]
-    used = pl.when(pl.col("duration") == 0).then(1.0).otherwise(pl.col("duration"))
+    run_s = pl.when(pl.col("duration") == 0).then(1.0).otherwise(pl.col("duration"))
     # Less than a byte is no memory; shares of such a number of KB would not be finite.
     memory = pl.when(pl.col("memory_kb") >= 2**-10).then(pl.col("memory_kb"))
     rows = rows.with_columns(
         reason=pl.coalesce("reason", *faults),
         submit_s=pl.col("submit"),
-        duration_s=used,
+        duration_s=run_s,
         memory_kb=memory / pl.col("cores"),
         wait_s=pl.when(wait >= 0).then(wait),
         early_start=(wait < 0).fill_null(value=False),
@@ -166,8 +166,8 @@ def sift_jobs(
     return sift(path, rows.select(_KEPT), what)
 
 
-def _yes(said: pl.Expr | None) -> pl.Expr:
-    return pl.lit(value=False) if said is None else said.fill_null(value=False)
+def _or_false(flag: pl.Expr | None) -> pl.Expr:
+    return pl.lit(value=False) if flag is None else flag.fill_null(value=False)
 
 
 def _within(value: pl.Expr, least: float, most: float) -> pl.Expr:
@@ -180,34 +180,35 @@ def _unreadable(name: str) -> pl.Expr:
 
 
 def _left_out(fields: Mapping[str, Field]) -> pl.Expr:
-    """Return why a row is not a job that ran; null if it is one, or if its outcome is unknown."""
-    told = {name: text for name, text in OUTCOMES.items() if isinstance(text, str)}
-    why = looked_up(pl.col("outcome"), told)
+    """Return the reason that a row is no job that ran; null if it ran or its outcome is unknown."""
+    reasons = {name: text for name, text in OUTCOMES.items() if isinstance(text, str)}
+    reason = looked_up(pl.col("outcome"), reasons)
     ended = (pl.col("outcome") != "completed").fill_null(value=False)
-    nothing = {name: pl.col(f"{name}_text").is_null() for name in fields}
-    never = nothing["start"] if "start" in fields else nothing["duration"]
+    missing = {name: pl.col(f"{name}_text").is_null() for name in fields}
+    never_ran = missing["start"] if "start" in fields else missing["duration"]
     # Slurm before 20.11 gives such jobs a start, which is their end, and no processors.
     if "allocated_cores" in fields:
-        never |= (pl.col("allocated_cores") == 0) & (pl.col("duration").fill_null(0) == 0)
+        never_ran |= (pl.col("allocated_cores") == 0) & (pl.col("duration").fill_null(0) == 0)
     zeros = [
-        nothing[name] | (pl.col(name) == 0)
-        for name in ("requested_cores", "allocated_cores") if name in fields
-    ]  # fmt: skip
+        missing[name] | (pl.col(name) == 0)
+        for name in ("requested_cores", "allocated_cores")
+        if name in fields
+    ]
     return pl.coalesce(
-        why,
-        pl.when(ended & never).then(pl.lit(_NEVER_RAN)),
-        pl.when(pl.all_horizontal(~nothing["submit"], *zeros)).then(pl.lit(_NO_CORES)),
+        reason,
+        pl.when(ended & never_ran).then(pl.lit(_NEVER_RAN)),
+        pl.when(pl.all_horizontal(~missing["submit"], *zeros)).then(pl.lit(_NO_CORES)),
     )
 
 
 def _faults(fields: Mapping[str, Field], settings: JobLogSettings) -> list[pl.Expr]:
-    """Return the reasons why a row is bad, those of the first columns first."""
+    """Return the reasons for which a row is bad, those of the first columns first."""
 
-    def told(name: str) -> pl.Expr:
+    def unreadable(name: str) -> pl.Expr:
         field = fields[name]
-        shown = pl.col(f"{name}_text").str.slice(0, 40)
+        value = pl.col(f"{name}_text").str.slice(0, 40)
         return pl.when(_unreadable(name)).then(
-            pl.format("{} is '{}', expected {}", pl.lit(field.label), shown, pl.lit(field.expected))
+            pl.format("{} is '{}', expected {}", pl.lit(field.label), value, pl.lit(field.expected))
         )
 
     def missing(name: str) -> pl.Expr:
@@ -216,19 +217,19 @@ def _faults(fields: Mapping[str, Field], settings: JobLogSettings) -> list[pl.Ex
             pl.lit(f"{field.label} is missing, expected {field.expected}")
         )
 
-    def here(*names: str) -> list[str]:
+    def columns(*names: str) -> list[str]:
         return [name for name in names if name in fields]
 
     faults = [
         pl.when(pl.col("job_id").is_null()).then(pl.lit("the name of the job is missing")),
-        told("submit"),
+        unreadable("submit"),
         missing("submit"),
-        *(fault("start") for fault in (told, missing) if "start" in fields),
+        *(fault("start") for fault in (unreadable, missing) if "start" in fields),
     ]
     unknown = pl.col("duration").is_null()
-    faults += [pl.when(unknown).then(told(name)) for name in here("duration", "end")]
-    missed = here("end") or here("duration")
-    faults += [pl.when(unknown).then(missing(name)) for name in missed]
+    faults += [pl.when(unknown).then(unreadable(name)) for name in columns("duration", "end")]
+    sources = columns("end") or columns("duration")
+    faults += [pl.when(unknown).then(missing(name)) for name in sources]
     if "end" in fields:
         faults.append(
             pl.when(pl.col("duration") < 0).then(
@@ -239,15 +240,16 @@ def _faults(fields: Mapping[str, Field], settings: JobLogSettings) -> list[pl.Ex
     too_long = pl.col("duration") > _SPANS[1]
     faults.append(pl.when(too_long).then(pl.lit(f"the run is longer than {_SPANS[1]:g} s")))
     without = pl.col("cores").is_null()
-    cores = here("allocated_cores", "requested_cores")
-    faults += [pl.when(without).then(told(name)) for name in cores]
+    cores = columns("allocated_cores", "requested_cores")
+    faults += [pl.when(without).then(unreadable(name)) for name in cores]
     faults.append(pl.when(without).then(pl.lit(_NO_CORES)))
     if settings.processors is not None:
-        wide = pl.format(
-            "{} processors, but the cluster has {}", pl.col("cores").cast(pl.Int64, strict=False),
+        too_wide = pl.format(
+            "{} processors, but the cluster has {}",
+            pl.col("cores").cast(pl.Int64, strict=False),
             pl.lit(settings.processors),
-        )  # fmt: skip
-        faults.append(pl.when(pl.col("cores") > settings.processors).then(wide))
+        )
+        faults.append(pl.when(pl.col("cores") > settings.processors).then(too_wide))
     return faults
 
 
@@ -271,18 +273,18 @@ def workload_of(
     if rows.is_empty():
         rows, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id", "start"))
         rows, sifted = _last_runs(rows, sifted)
-    rows, again = _named_apart(rows)
+    rows, renamed = _named_apart(rows)
     rows, origin = _since_first(rows)
     rows = _requested(rows)
     capacity, in_use = _capacity(rows, settings)
-    rows, numbered = _numbered(rows)
+    rows, name_notes = _numbered(rows)
     largest = rows["memory_kb"].max() or 1.0
     share = pl.col("memory_kb") * pl.col("cores") / (pl.lit(largest) * capacity)
     rows = rows.with_columns(
         memory=share.fill_null(0.0), instances=pl.lit(1, dtype=pl.Int64), task_id=pl.lit("0")
     )
     tasks = in_order(rows).join(_extras(rows), on="job_id", how="left", maintain_order="left")
-    counted = _counts(rows, again)
+    derived = _counts(rows, renamed)
     cautions = [] if settings.processors else [_size_note(capacity, in_use=in_use)]
     cautions += _cautions(rows)
     provenance = Provenance(
@@ -294,15 +296,15 @@ def workload_of(
             "jobs": tasks.height,
             "instances": tasks.height,
             "machines": 1,
-            **counted,
+            **derived,
         },
         left_out=sifted.all_left_out,
         notes=(
             *notes,
             *([f"UnixStartTime: {origin}"] if origin else []),
             *([f"TimeZoneString: {zone}"] if (zone := settings.time_zone) != UTC else []),
-            *(f"{what}: {count:,} rows" for what, count in counted.items()),
-            *numbered,
+            *(f"{what}: {count:,} rows" for what, count in derived.items()),
+            *name_notes,
             *cautions,
             *sifted.note(),
         ),
@@ -316,8 +318,8 @@ def workload_of(
 def _last_runs(rows: pl.DataFrame, sifted: Sifted) -> tuple[pl.DataFrame, Sifted]:
     """Keep the last run of every job.
 
-    An earlier row of the same name is an earlier run if it was interrupted or has the submission of
-    the next; else the batch system began its numbers again, and it is another job.
+    An earlier row of the same name is an earlier run if it was interrupted or has the submission
+    time of the next row. Otherwise it is another job: the batch system restarted its numbering.
     """
     if rows["job_id"].n_unique() == rows.height:
         return rows, sifted
@@ -334,20 +336,20 @@ def _last_runs(rows: pl.DataFrame, sifted: Sifted) -> tuple[pl.DataFrame, Sifted
 
 
 def _named_apart(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Give jobs of one name the names ID, ID#2, ID#3, ...; return also how many there are."""
+    """Give jobs of one name the names ID, ID#2, ID#3, ...; return also the number of new names."""
     rows = rows.sort("line")
     if rows["job_id"].n_unique() == rows.height:
         return rows, 0
     nth = pl.int_range(1, pl.len() + 1).over("job_id")
-    apart = pl.when(nth > 1).then(pl.format("{}#{}", "job_id", nth)).otherwise("job_id")
-    named = rows.with_columns(job_id=apart)
-    if named["job_id"].n_unique() < rows.height:  # the log has a job called ID#2
-        named = rows.with_columns(job_id=pl.format("{}#line {}", "job_id", "line"))
-    return named, rows.height - rows["job_id"].n_unique()
+    unique_id = pl.when(nth > 1).then(pl.format("{}#{}", "job_id", nth)).otherwise("job_id")
+    renamed = rows.with_columns(job_id=unique_id)
+    if renamed["job_id"].n_unique() < rows.height:  # the log has a job called ID#2
+        renamed = rows.with_columns(job_id=pl.format("{}#line {}", "job_id", "line"))
+    return renamed, rows.height - rows["job_id"].n_unique()
 
 
 def _since_first(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Count times since 1970 from the first submission, which is returned too, else 0."""
+    """Count times since 1970 from the first submission, and return that moment; else 0."""
     origin = int(np.floor(rows["submit_s"].to_numpy().min()))
     if origin < _EPOCH_S:
         return rows, 0
@@ -358,10 +360,10 @@ def _since_first(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 def _requested(rows: pl.DataFrame) -> pl.DataFrame:
     """Add `requested_s`, and whether it was taken from the run time."""
     limit = pl.when(pl.col("limit") > 0).then(pl.col("limit"))
-    most = pl.coalesce(limit.max().over("partition"), limit.max())
-    wide = pl.when(pl.col("no_limit")).then(pl.max_horizontal(most, "duration_s"))
+    largest_limit = pl.coalesce(limit.max().over("partition"), limit.max())
+    assumed_limit = pl.when(pl.col("no_limit")).then(pl.max_horizontal(largest_limit, "duration_s"))
     return rows.with_columns(
-        requested_s=pl.coalesce(limit, wide, "duration_s"),
+        requested_s=pl.coalesce(limit, assumed_limit, "duration_s"),
         requested_derived=limit.is_null() & ~pl.col("no_limit"),
     )
 
@@ -383,23 +385,23 @@ def _capacity(rows: pl.DataFrame, settings: JobLogSettings) -> tuple[int, bool]:
 
 
 def _size_note(capacity: int, *, in_use: bool) -> str:
-    what = "the most in use at one moment" if in_use else "the largest job"
+    source = "the most in use at one moment" if in_use else "the largest job"
     return (
         f"{CAUTION}the log does not say how many processors the cluster has: {capacity:,} is "
-        f"{what}, so that the cluster may be too small; set `processors` if you know it"
+        f"{source}, so that the cluster may be too small; set `processors` if you know it"
     )
 
 
 def _cautions(rows: pl.DataFrame) -> list[str]:
-    found = []
+    notes = []
     if rows["requested_derived"].all():
-        found.append(
+        notes.append(
             f"{CAUTION}no time limit is known: requested_s is the run time, so that rules that "
             "read it know how long jobs run"
         )
     if rows["wait_s"].is_null().all():
-        found.append(f"{NO_WAIT}: the log has no start times")
-    return found
+        notes.append(f"{NO_WAIT}: the log has no start times")
+    return notes
 
 
 def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -420,11 +422,11 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 
 def _extras(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the columns after the canonical ones, by job_id: those of SWF logs, and eligible_s."""
-    whole = ("requested_cores", "allocated_cores")
+    counts = ("requested_cores", "allocated_cores")
     return rows.select(
         "job_id",
         "requested_s",
-        *(pl.col(name).ceil().cast(pl.Int64, strict=False) for name in whole),
+        *(pl.col(name).ceil().cast(pl.Int64, strict=False) for name in counts),
         "wait_s",
         "memory_kb",
         "status",
@@ -433,8 +435,8 @@ def _extras(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _counts(rows: pl.DataFrame, again: int) -> dict[str, int]:
-    """Return how often each value was derived, by what it was derived from."""
+def _counts(rows: pl.DataFrame, renamed: int) -> dict[str, int]:
+    """Return the number of rows in which a value was derived, by value and source."""
     no_limit = rows["no_limit"] & rows["limit"].is_null()
     counts = {
         "cores from requested processors": (rows["allocated_cores"].fill_null(0) <= 0).sum(),
@@ -445,7 +447,7 @@ def _counts(rows: pl.DataFrame, again: int) -> dict[str, int]:
         "wait_s unknown, since the start is before the submission": rows["early_start"].sum(),
         "a time in the hour that clocks repeat, taken as the earlier one": rows["repeated"].sum(),
         "eligible later than submitted": (rows["eligible"] > rows["submit_s"]).sum(),
-        "named ID#2, ID#3, ... since several jobs have one name": again,
+        "named ID#2, ID#3, ... since several jobs have one name": renamed,
         **{
             f"{name} not usable, taken as unknown": (rows["unusable"] & (1 << place) != 0).sum()
             for place, name in enumerate(_OPTIONAL)

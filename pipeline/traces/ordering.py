@@ -44,24 +44,24 @@ def distinct_tasks(
         path,
     ).sort("line")
     if tasks.is_empty():
-        why = ", ".join(f"{reason}: {count:,}" for reason, count in sifted.all_left_out.items())
-        raise TraceError(f"{path}: none of its {sifted.read:,} rows is {noun} ({why})")
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sifted.all_left_out.items())
+        raise TraceError(f"{path}: none of its {sifted.read:,} rows is {noun} ({reasons})")
     repetitions = int(tasks["copies"].sum()) - tasks.height
     if repetitions:
         repeated = tasks.lazy().filter(pl.col("copies") > 1).select(*key, first="line")
-        where = ", ".join(f"{name} {{}}" for name in key)
-        again = (
+        names = ", ".join(f"{name} {{}}" for name in key)
+        copies = (
             rows.join(repeated, on=list(key))
             .filter(pl.col("line") != pl.col("first"))
             .with_columns(
-                reason=pl.format(f"a repetition: {where} is already in line {{}}", *key, "first")
+                reason=pl.format(f"a repetition: {names} is already in line {{}}", *key, "first")
             )
         )
-        bad = pl.concat([sifted.quarantine, quarantined_rows(path, again)])
+        quarantine = pl.concat([sifted.quarantine, quarantined_rows(path, copies)])
         sifted = replace(
             sifted,
             quarantined=sifted.quarantined + repetitions,
-            quarantine=bad.sort("line").head(QUARANTINE_LIMIT),
+            quarantine=quarantine.sort("line").head(QUARANTINE_LIMIT),
         )
     return tasks.drop("copies"), sifted
 

@@ -46,7 +46,7 @@ from hindcast.pipeline.workloads.schema import Workload
 FORMAT: Final = "pbs"
 DEFAULTS: Final = JobLogSettings()
 LINE: Final = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];[^;]*;"
-_TWO: Final = r".\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];"
+_TWO_RECORDS: Final = r".\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];"
 _EXPECTED: Final = "an accounting log of PBS (lines `DATE TIME;TYPE;ID;KEY=VALUE ...`)"
 _WHAT: Final = "a record of an accounting log of PBS"
 _KEYS: Final[Mapping[str, str]] = {
@@ -102,7 +102,7 @@ def _records(path: Path) -> pl.LazyFrame:
     form = (
         pl.when(~text.str.contains(LINE))
         .then(pl.lit("the line is not of the form DATE TIME;TYPE;ID;MESSAGE"))
-        .when(text.str.contains(_TWO))
+        .when(text.str.contains(_TWO_RECORDS))
         .then(pl.lit("two records in one line"))
     )
     values = {name: _value(key) for name, key in _KEYS.items()}
@@ -132,9 +132,9 @@ def _value(key: str) -> pl.Expr:
 
 
 def _fields() -> dict[str, Field]:
-    used = pl.coalesce("used_ncpus", "slots")
+    allocated = pl.coalesce("used_ncpus", "slots")
     hosts = _slots(pl.col("exec_host"))
-    asked = pl.coalesce("ncpus", "procs")
+    requested = pl.coalesce("ncpus", "procs")
     chunks = pl.coalesce(_chunks(pl.col("select"), "ncpus"), _chunks(pl.col("nodes"), "ppn"))
     memory = pl.coalesce("memory", "used_memory")
     return {
@@ -148,10 +148,10 @@ def _fields() -> dict[str, Field]:
         ),
         "requested_cores": Field(
             "Resource_List.ncpus", pl.coalesce("ncpus", "procs", "select", "nodes"),
-            pl.coalesce(_whole(asked), chunks), "a number of processors",
+            pl.coalesce(_whole(requested), chunks), "a number of processors",
         ),
         "allocated_cores": Field(
-            "exec_host", pl.coalesce(used, "exec_host"), pl.coalesce(_whole(used), hosts),
+            "exec_host", pl.coalesce(allocated, "exec_host"), pl.coalesce(_whole(allocated), hosts),
             "a number of processors",
         ),
         "memory_kb": Field(
@@ -191,5 +191,5 @@ def _chunks(text: pl.Expr, key: str) -> pl.Expr:
     """Return the processors of chunks such as `2:ncpus=8:mem=4gb+1:ncpus=4` or `2:ppn=8+n3`."""
     chunk = pl.element()
     count = chunk.str.extract(r"^(\d+)(?::|$)").cast(pl.Int64, strict=False).fill_null(1)
-    each = chunk.str.extract(rf"(?:^|:){key}=(\d+)").cast(pl.Int64, strict=False).fill_null(1)
-    return text.str.split("+").list.eval(count * each).list.sum().cast(pl.Float64)
+    processors = chunk.str.extract(rf"(?:^|:){key}=(\d+)").cast(pl.Int64, strict=False).fill_null(1)
+    return text.str.split("+").list.eval(count * processors).list.sum().cast(pl.Float64)

@@ -1,7 +1,7 @@
 """Proposal of a mapping for a table of jobs, from its names and its first rows.
 
-A column is proposed if its name is a usual one and its values can be read. What was concluded from
-little is listed as unsure, and stands in the mapping as a comment, so that a person looks at it.
+A column is proposed if its name is a usual one and its values can be read. A conclusion from little
+evidence is listed as unsure. It stands in the mapping as a comment, for a person to check.
 """
 
 import json
@@ -116,17 +116,17 @@ def propose(table: Path) -> Proposal:
     """Return a proposal for a table. Raises TraceError if the file is no table, or a known log."""
     if table.is_dir():
         raise TraceError(f"{table}: this is a folder, expected {TABLE}")
-    found = Proposal()
+    proposal = Proposal()
     if table.is_file() and is_parquet(table):
         labels, rows = list(parquet_schema(table)), _parquet(table)
     else:
         _refuse_known(table)
-        found.separator = _separator(table)
-        line, labels = header_of(table, found.separator)
+        proposal.separator = _separator(table)
+        line, labels = header_of(table, proposal.separator)
         if len(labels) < 2:
             raise TraceError(f"{table}: line {line} has one name, expected {TABLE}")
         places = [f"column {place}" for place in range(len(labels))]
-        rows = scan_rows(table, places, line, found.separator, quotes=True)
+        rows = scan_rows(table, places, line, proposal.separator, quotes=True)
         rows = rows.filter(pl.col("reason").is_null())
         rows = rows.select(
             pl.col(place).alias(label)
@@ -135,30 +135,30 @@ def propose(table: Path) -> Proposal:
         )
     labels = list(dict.fromkeys(label for label in labels if label))
     sample = collect(rows.head(_ROWS), table)
-    hints = _match(found, labels)
-    _times(found, sample, hints)
-    _spans(found, sample, hints)
-    _amounts(found, sample, hints)
-    _states(found, rows, table)
-    used = set(found.columns.values())
-    found.unused = [label for label in labels if label not in used]
-    _missing(found, labels)
-    return found
+    hints = _match(proposal, labels)
+    _times(proposal, sample, hints)
+    _spans(proposal, sample, hints)
+    _amounts(proposal, sample, hints)
+    _states(proposal, rows, table)
+    used = set(proposal.columns.values())
+    proposal.unused = [label for label in labels if label not in used]
+    _missing(proposal, labels)
+    return proposal
 
 
 def _refuse_known(table: Path) -> None:
     """Raise TraceError if a file is a log that another reader reads without a mapping."""
     lines = [line for line in head_lines(table, TABLE) if line.strip()]
     first = lines[0]
-    known = (
+    formats = (
         ("slurm", "the output of sacct", is_log(lines)),
         ("pbs", "an accounting log of PBS", _PBS.match(first) is not None),
         ("swf", "an SWF log", first.lstrip().startswith(";") or len(first.split()) == 18),
     )
-    for name, what, is_it in known:
-        if is_it:
+    for name, kind, matches in formats:
+        if matches:
             raise TraceError(
-                f"{table}: this is {what}, which needs no mapping: `hindcast ingest {name} {table} "
+                f"{table}: this is {kind}, which needs no mapping: `hindcast ingest {name} {table} "
                 "--out WORKLOAD`"
             )
 
@@ -179,33 +179,33 @@ def _separator(table: Path) -> str:
     return max(even or counts, key=lambda sign: counts[sign][0])
 
 
-def _match(found: Proposal, labels: Iterable[str]) -> dict[str, str]:
-    """Choose columns by their names; return units that names end in, by what is read."""
-    bare = {label: _bare(label) for label in labels}
+def _match(proposal: Proposal, labels: Iterable[str]) -> dict[str, str]:
+    """Choose columns by their names; return the units that names end in, by field."""
+    bare = {label: _without_unit(label) for label in labels}
     ranks: dict[tuple[int, int], tuple[str, str]] = {}
     for name, usual in _USUAL.items():
         for place, word in enumerate(usual.split()):
             for label, (stem, _unit) in bare.items():
                 # `submit_time_s` is a usual name with a unit, `req_s` only looks like one.
-                if stem == word or _words(label) == word:
+                if stem == word or _snake_case(label) == word:
                     ranks.setdefault((place, COLUMNS.index(name)), (name, label))
     for _, (name, label) in sorted(ranks.items()):
-        if name not in found.columns and label not in found.columns.values():
-            found.columns[name] = label
-    found.columns = {name: found.columns[name] for name in COLUMNS if name in found.columns}
-    return {name: bare[label][1] for name, label in found.columns.items() if bare[label][1]}
+        if name not in proposal.columns and label not in proposal.columns.values():
+            proposal.columns[name] = label
+    proposal.columns = {n: proposal.columns[n] for n in COLUMNS if n in proposal.columns}
+    return {name: bare[label][1] for name, label in proposal.columns.items() if bare[label][1]}
 
 
-def _words(label: str) -> str:
+def _snake_case(label: str) -> str:
     """Return a name in lower case with _ between its words: "SubmitTime" is submit_time."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", label)
     return re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
 
 
-def _bare(label: str) -> tuple[str, str]:
+def _without_unit(label: str) -> tuple[str, str]:
     """Return a name without the unit that it ends in, and the unit or ""."""
-    stem, _, last = _words(label).rpartition("_")
-    return (stem, _ENDINGS[last]) if stem and last in _ENDINGS else (_words(label), "")
+    stem, _, last = _snake_case(label).rpartition("_")
+    return (stem, _ENDINGS[last]) if stem and last in _ENDINGS else (_snake_case(label), "")
 
 
 def _values(sample: pl.DataFrame, label: str) -> pl.Series:
@@ -222,22 +222,22 @@ def _share(values: pl.Series, reading: pl.Expr) -> float:
     return float(pl.DataFrame({"x": values}).select(reading.is_not_null().mean()).item())
 
 
-def _drop(found: Proposal, name: str, expected: str) -> None:
-    label = found.columns.pop(name)
-    found.unsure.append(
+def _drop(proposal: Proposal, name: str, expected: str) -> None:
+    label = proposal.columns.pop(name)
+    proposal.unsure.append(
         f"the column {label!r} looks like {name} by its name, but its values are no {expected}"
     )
 
 
-def _times(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
+def _times(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
     local = False
-    for name in [name for name in TIMES if name in found.columns]:
-        values, label = _values(sample, found.columns[name]), found.columns[name]
+    for name in [name for name in TIMES if name in proposal.columns]:
+        values, label = _values(sample, proposal.columns[name]), proposal.columns[name]
         numbers = values.cast(pl.Float64, strict=False).drop_nulls()
         if len(values) and len(numbers) >= _GOOD * len(values):
             unit, doubt = _unit_of_times(float(str(numbers.median())), hints.get(name))
             if doubt:
-                found.unsure.append(f"{name}: {label!r} {doubt}")
+                proposal.unsure.append(f"{name}: {label!r} {doubt}")
         elif _share(values, moment(pl.col("x"))) >= _GOOD:
             unit = "datetime"
             zoned = values.str.contains(r"(Z|[+-]\d\d:?\d\d)$").all()
@@ -245,21 +245,21 @@ def _times(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> N
         else:
             forms = [f for f in _FORMS if _share(values, moment(pl.col("x"), form=f)) >= _GOOD]
             if not forms:
-                _drop(found, name, "times")
+                _drop(proposal, name, "times")
                 continue
             unit, local = forms[0], True
             if len(forms) > 1:
-                found.unsure.append(
+                proposal.unsure.append(
                     f"{name}: {label!r} is read as {forms[0]}, or is it {forms[1]}?"
                 )
         if unit != "datetime":
-            found.units[name] = unit
+            proposal.units[name] = unit
     if local:
-        found.unsure.append("times have no offset and are read as UTC: set time_zone if not so")
+        proposal.unsure.append("times have no offset and are read as UTC: set time_zone if not so")
 
 
 def _unit_of_times(size: float, hint: str | None) -> tuple[str, str]:
-    """Return the unit of times of this size, and what is doubtful about it, or "".
+    """Return the unit of times of this size, and a doubt about the unit in words, or "".
 
     A name that ends in a unit decides, since times need not count from 1970. If that unit puts the
     times thousands of years after 1970, the name is wrong, and the size decides.
@@ -269,150 +269,154 @@ def _unit_of_times(size: float, hint: str | None) -> tuple[str, str]:
         return since_1970 or "s", "" if since_1970 else "counts in an unknown unit, taken as s"
     if since_1970 is None:
         return hint, ""
-    own, likely = SECONDS[hint], SECONDS.get(since_1970, 1.0)
-    if own < likely:
+    hinted, likely = SECONDS[hint], SECONDS.get(since_1970, 1.0)
+    if hinted < likely:
         return hint, ""
-    return since_1970, "" if own == likely else f"is named {hint}, but looks like {since_1970}"
+    doubt = f"is named {hint}, but looks like {since_1970}"
+    return since_1970, "" if hinted == likely else doubt
 
 
-def _spans(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
-    for name in [name for name in SPANS if name in found.columns]:
-        label = found.columns[name]
+def _spans(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
+    for name in [name for name in SPANS if name in proposal.columns]:
+        label = proposal.columns[name]
         values = _values(sample, label)
         if _share(values, span(pl.col("x"))) < _GOOD:
-            _drop(found, name, "time spans")
+            _drop(proposal, name, "time spans")
         elif values.str.contains(":", literal=True).mean() < _GOOD:  # type: ignore[operator]
-            fitting = _fitting(found, sample) if name == "duration" else None
+            fitting = _fitting(proposal, sample) if name == "duration" else None
             unit = hints.get(name) or fitting or ""
             if unit not in SECONDS:
                 unit = "s"
-                found.unsure.append(f"{name}: {label!r} has no unit, taken as s")
-            found.units[name] = unit
+                proposal.unsure.append(f"{name}: {label!r} has no unit, taken as s")
+            proposal.units[name] = unit
 
 
-def _fitting(found: Proposal, sample: pl.DataFrame) -> str | None:
+def _fitting(proposal: Proposal, sample: pl.DataFrame) -> str | None:
     """Return the unit in which the durations are end - start, or None."""
-    if not {"start", "end"} <= found.columns.keys():
+    if not {"start", "end"} <= proposal.columns.keys():
         return None
-    both = sample.select(
-        duration=span(pl.col(found.columns["duration"])),
-        start=_moment_of(found, "start"),
-        end=_moment_of(found, "end"),
+    runs = sample.select(
+        duration=span(pl.col(proposal.columns["duration"])),
+        start=_moment_of(proposal, "start"),
+        end=_moment_of(proposal, "end"),
     ).filter(pl.col("duration") > 0, pl.col("end") > pl.col("start"))
     for unit in _UNITS:
         seconds = SECONDS[unit]
-        apart = (pl.col("duration") * seconds - (pl.col("end") - pl.col("start"))).abs()
-        near = apart <= pl.max_horizontal(pl.lit(2.0), pl.lit(seconds))
-        if both.height and both.select(near.mean()).item() >= _GOOD:
+        error_s = (pl.col("duration") * seconds - (pl.col("end") - pl.col("start"))).abs()
+        agrees = error_s <= pl.max_horizontal(pl.lit(2.0), pl.lit(seconds))
+        if runs.height and runs.select(agrees.mean()).item() >= _GOOD:
             return unit
     return None
 
 
-def _moment_of(found: Proposal, name: str) -> pl.Expr:
-    unit = found.units.get(name)
-    column = pl.col(found.columns[name])
+def _moment_of(proposal: Proposal, name: str) -> pl.Expr:
+    unit = proposal.units.get(name)
+    column = pl.col(proposal.columns[name])
     if unit is not None and unit in SECONDS:
         seconds: pl.Expr = column.cast(pl.Float64, strict=False) * SECONDS[unit]
         return seconds
     return moment(column, form=unit)
 
 
-def _amounts(found: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
-    for name in [name for name in CORES if name in found.columns]:
-        values = _values(sample, found.columns[name])
+def _amounts(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
+    for name in [name for name in CORES if name in proposal.columns]:
+        values = _values(sample, proposal.columns[name])
         if _share(values, processors(pl.col("x"))) < _GOOD:
-            _drop(found, name, "numbers")
+            _drop(proposal, name, "numbers")
         elif hints.get(name) in {"percent", "millicores"}:
-            found.units[name] = hints[name]
+            proposal.units[name] = hints[name]
         elif (values.cast(pl.Float64, strict=False).fill_null(1) % 100 == 0).all():
-            found.unsure.append(
-                f"{name}: all values of {found.columns[name]!r} are multiples of 100; is 100 one "
-                f'core? Then add {name} = "percent" to [units]'
+            proposal.unsure.append(
+                f"{name}: all values of {proposal.columns[name]!r} are multiples of 100; is 100 "
+                f'one core? Then add {name} = "percent" to [units]'
             )
-    if MEMORY in found.columns:
-        label = found.columns[MEMORY]
+    if MEMORY in proposal.columns:
+        label = proposal.columns[MEMORY]
         values = _values(sample, label)
         if _share(values, kilobytes(pl.col("x"))) < _GOOD:
-            _drop(found, MEMORY, "amounts of memory")
+            _drop(proposal, MEMORY, "amounts of memory")
             return
         if not values.str.contains(r"[A-Za-z]").all():
-            found.units[MEMORY] = hints.get(MEMORY, "MB")
+            proposal.units[MEMORY] = hints.get(MEMORY, "MB")
             if MEMORY not in hints:
-                found.unsure.append(f"memory: {label!r} has no unit, taken as MB")
-        found.unsure.append(f"memory: is {label!r} that of the job, or of one core (memory_of)?")
+                proposal.unsure.append(f"memory: {label!r} has no unit, taken as MB")
+        proposal.unsure.append(f"memory: is {label!r} that of the job, or of one core (memory_of)?")
 
 
-def _states(found: Proposal, rows: pl.LazyFrame, table: Path) -> None:
+def _states(proposal: Proposal, rows: pl.LazyFrame, table: Path) -> None:
     """Sort the values of the column of states, of all rows, by outcome."""
-    if "state" not in found.columns:
-        found.unsure.append("no column of states: every row is taken as a job that ran")
+    if "state" not in proposal.columns:
+        proposal.unsure.append("no column of states: every row is taken as a job that ran")
         return
-    label = found.columns["state"]
+    label = proposal.columns["state"]
     values = collect(rows.select(pl.col(label).drop_nulls().unique().sort()), table)[label]
     if not 0 < len(values) <= _MOST_STATES:
-        found.columns.pop("state")
-        found.unsure.append(f"the column {label!r} has {len(values)} values, too many for states")
+        proposal.columns.pop("state")
+        proposal.unsure.append(
+            f"the column {label!r} has {len(values)} values, too many for states"
+        )
         return
     numeric = set(values) <= {"-1", *"012345"}
     if numeric:
-        found.unsure.append(f"state: the numbers of {label!r} are taken as those of SWF logs")
+        proposal.unsure.append(f"state: the numbers of {label!r} are taken as those of SWF logs")
     for value in values:
-        word = re.match(r"[a-z_]*", value.lower().replace(" ", "_").replace("-", "_"))
-        whole = word[0] if word else ""
-        outcome = _SWF.get(value) if numeric else _WORDS.get(whole) or _WORDS.get(
-            whole.split("_")[0])  # fmt: skip
+        match = re.match(r"[a-z_]*", value.lower().replace(" ", "_").replace("-", "_"))
+        state = match[0] if match else ""
+        outcome = (
+            _SWF.get(value) if numeric else _WORDS.get(state) or _WORDS.get(state.split("_")[0])
+        )
         if outcome is None:
-            found.unsure.append(
+            proposal.unsure.append(
                 f"state: {value!r} is not known; its rows are quarantined unless [states] has it"
             )
         else:
-            found.states.setdefault(outcome, []).append(value)
+            proposal.states.setdefault(outcome, []).append(value)
 
 
-def _missing(found: Proposal, labels: list[str]) -> None:
-    """Say which needed columns were not found."""
-    known = found.columns.keys()
+def _missing(proposal: Proposal, labels: list[str]) -> None:
+    """Add an unsure line for each needed column that was not found."""
+    read_as = proposal.columns.keys()
     needed = {
-        "submit": "submit" in known,
-        "duration (or start and end)": "duration" in known or {"start", "end"} <= known,
-        "cores": bool(known & set(CORES)),
+        "submit": "submit" in read_as,
+        "duration (or start and end)": "duration" in read_as or {"start", "end"} <= read_as,
+        "cores": bool(read_as & set(CORES)),
     }
-    for name, there in needed.items():
-        if not there:
-            some = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
-            found.unsure.append(
-                f"no column was found for {name}, which is needed; the columns are {some}"
+    for name, present in needed.items():
+        if not present:
+            listed = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
+            proposal.unsure.append(
+                f"no column was found for {name}, which is needed; the columns are {listed}"
             )
-    if "time_limit" not in known:
-        found.unsure.append("no time_limit: rules that read it will know how long jobs run")
-    if "job_id" not in known:
-        found.unsure.append("no job_id: jobs are named by their line")
+    if "time_limit" not in read_as:
+        proposal.unsure.append("no time_limit: rules that read it will know how long jobs run")
+    if "job_id" not in read_as:
+        proposal.unsure.append("no job_id: jobs are named by their line")
 
 
-def toml_of(found: Proposal, file: str) -> str:
+def toml_of(proposal: Proposal, file: str) -> str:
     """Return a proposal as the TOML of a mapping of the table `file`."""
     lines = [f"file = {_quoted(file)}"]
-    if found.separator != ",":
-        lines.append(f"separator = {_quoted(found.separator)}")
+    if proposal.separator != ",":
+        lines.append(f"separator = {_quoted(proposal.separator)}")
     lines += [
         "# processors = 1024            # of the cluster; else the most in use at one moment",
         '# time_zone = "Europe/Berlin"  # of times without an offset; else UTC',
     ]
-    if MEMORY in found.columns:
+    if MEMORY in proposal.columns:
         lines.append('memory_of = "job"')
-    lines += ["", *(_comment(f"unsure: {each}") for each in found.unsure)]
+    lines += ["", *(_comment(f"unsure: {question}") for question in proposal.unsure)]
     lines += ["", "[columns]"]
-    lines += [f"{name} = {_quoted(label)}" for name, label in found.columns.items()]
-    if found.unused:
-        lines.append(_comment(f"not read: {', '.join(found.unused)}"))
-    if found.units:
+    lines += [f"{name} = {_quoted(label)}" for name, label in proposal.columns.items()]
+    if proposal.unused:
+        lines.append(_comment(f"not read: {', '.join(proposal.unused)}"))
+    if proposal.units:
         lines += ["", "[units]"]
-        lines += [f"{name} = {_quoted(unit)}" for name, unit in found.units.items()]
-    if found.states:
+        lines += [f"{name} = {_quoted(unit)}" for name, unit in proposal.units.items()]
+    if proposal.states:
         lines += ["", "[states]"]
         lines += [
             f"{outcome} = [{', '.join(map(_quoted, values))}]"
-            for outcome, values in found.states.items()
+            for outcome, values in proposal.states.items()
         ]
     return "\n".join(lines) + "\n"
 

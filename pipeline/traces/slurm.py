@@ -1,4 +1,4 @@
-"""Reader of the accounting log of Slurm: what `sacct -P` prints, or the same as a CSV file.
+"""Reader of the accounting log of Slurm: the output of `sacct -P`, or the same as a CSV file.
 
 The path is one file, plain or gzip-compressed, with a header. The command that gives the file:
 
@@ -131,7 +131,7 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     labels, unread = _columns(path, first + 1, header, separator)
     raw = scan_rows(path, labels_in_order(labels, header, separator), first + 1, separator)
     zone = settings.time_zone
-    rows = _with_state(_without_words(raw, labels), labels, header)
+    rows = _with_state(_without_unknowns(raw, labels), labels, header)
     fields = _fields(labels, zone)
     limits = [pl.col(f"{name}_text") for name in ("timelimitraw", "timelimit") if name in labels]
     sifted = sift_jobs(
@@ -182,24 +182,24 @@ def _columns(
 
 
 def _names(header: str, separator: str) -> tuple[list[str], list[str]]:
-    """Return the names of a header as they are, and as the reader knows them."""
+    """Return the names of a header as written, and as the names of `_READ`."""
     labels = [part.strip(' \t\r"') for part in header.split(separator)]
-    known = [label.lower() for label in labels]
+    lowercase = [label.lower() for label in labels]
     # Formats such as `JobID%20` set a width, which is no part of the name.
-    bare = [name.split("%")[0] for name in known]
+    bare = [name.split("%")[0] for name in lowercase]
     return labels, [_EAGLE.get(name, name) for name in bare]
 
 
 def labels_in_order(labels: Mapping[str, str], header: str, separator: str) -> list[str]:
     """Return the columns in file order, "" for those that are not read."""
-    found: list[str] = []
+    columns: list[str] = []
     for name in _names(header, separator)[1]:
-        found.append(name if name in labels and name not in found else "")
-    return found
+        columns.append(name if name in labels and name not in columns else "")
+    return columns
 
 
-def _without_words(rows: pl.LazyFrame, labels: Mapping[str, str]) -> pl.LazyFrame:
-    """Take the words of sacct for an unknown value as such; the texts of limits are kept."""
+def _without_unknowns(rows: pl.LazyFrame, labels: Mapping[str, str]) -> pl.LazyFrame:
+    """Replace the words of sacct for an unknown value by null; keep texts of limits beside them."""
     texts = {}
     for name in labels:
         lower = pl.col(name).str.to_lowercase()
@@ -207,8 +207,8 @@ def _without_words(rows: pl.LazyFrame, labels: Mapping[str, str]) -> pl.LazyFram
         if name.startswith("timelimit"):
             words = (*words, *_NO_LIMIT)
         texts[name] = pl.when(~lower.is_in(words)).then(pl.col(name))
-    kept = {f"{name}_text": pl.col(name) for name in labels if name.startswith("timelimit")}
-    return rows.with_columns(**texts, **kept)
+    limit_texts = {f"{name}_text": pl.col(name) for name in labels if name.startswith("timelimit")}
+    return rows.with_columns(**texts, **limit_texts)
 
 
 def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> pl.LazyFrame:
@@ -216,7 +216,7 @@ def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> p
     ids = pl.coalesce(name for name in ("jobid", "jobidraw") if name in labels)
     word = pl.col("state").str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
     outcome = looked_up(word, STATES)
-    told = pl.format(
+    fault = pl.format(
         "{} is '{}', expected a state of Slurm such as COMPLETED",
         pl.lit(labels["state"]),
         pl.col("state").str.slice(0, 40).fill_null(""),
@@ -234,7 +234,7 @@ def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> p
         outcome=outcome,
         interrupted=word.is_in(_INTERRUPTED).fill_null(value=False),
         left_out=left_out,
-        reason=pl.coalesce("reason", pl.when(outcome.is_null() & left_out.is_null()).then(told)),
+        reason=pl.coalesce("reason", pl.when(outcome.is_null() & left_out.is_null()).then(fault)),
         **{
             name: pl.coalesce(pl.lit(None, pl.String), *(c for c in options if c in labels))
             for name, options in _NAMED.items()
@@ -279,28 +279,29 @@ def _fields(labels: Mapping[str, str], zone: str) -> dict[str, Field]:
 
 def _memory(labels: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str, Field]:
     """Return the field of the job's memory, if a column gives it."""
-    cores = pl.coalesce([fields[name].value for name in (
-        "requested_cores", "allocated_cores") if name in fields])  # fmt: skip
+    cores = pl.coalesce(
+        [fields[name].value for name in ("requested_cores", "allocated_cores") if name in fields]
+    )
     nodes = pl.col("reqnodes").cast(pl.Float64, strict=False) if "reqnodes" in labels else 1.0
-    found: dict[str, tuple[pl.Expr, pl.Expr]] = {}  # column -> text, value
+    sources: dict[str, tuple[pl.Expr, pl.Expr]] = {}  # column -> text, value
     if "reqtres" in labels:
         text = resource(pl.col("reqtres"), "mem")
-        found["reqtres"] = text, kilobytes(text, "m")
+        sources["reqtres"] = text, kilobytes(text, "m")
     if "reqmem" in labels:
         text = pl.col("reqmem")
         last = text.str.slice(-1)
-        times = pl.when(last == "c").then(cores).when(last == "n").then(nodes).otherwise(1.0)
-        found["reqmem"] = text, kilobytes(text, "m") * times
+        units = pl.when(last == "c").then(cores).when(last == "n").then(nodes).otherwise(1.0)
+        sources["reqmem"] = text, kilobytes(text, "m") * units
     if "memory_mb" in labels:
         text = pl.col("memory_mb")
-        found["memory_mb"] = text, text.cast(pl.Float64, strict=False) * 1024
+        sources["memory_mb"] = text, text.cast(pl.Float64, strict=False) * 1024
     if "alloctres" in labels:
         text = resource(pl.col("alloctres"), "mem")
-        found["alloctres"] = text, kilobytes(text, "m")
-    if not found:
+        sources["alloctres"] = text, kilobytes(text, "m")
+    if not sources:
         return {}
-    texts, values = zip(*found.values(), strict=True)
-    label = labels[next(iter(found))]
+    texts, values = zip(*sources.values(), strict=True)
+    label = labels[next(iter(sources))]
     return {"memory_kb": Field(label, pl.coalesce(texts), pl.coalesce(values), "an amount")}
 
 

@@ -50,7 +50,8 @@ _WHAT: Final = "a job of an SWF log"
 _QUOTED: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
 _CLOCK: Final = ("UnixStartTime", "TimeZoneString")
 
-# Largest plausible values: a larger one costs the row, or is taken as unknown if no task needs it.
+# Largest plausible values. A row with a larger one is bad if a task needs the field; else the value
+# is taken as unknown.
 _LONGEST_S: Final = 1e9  # 32 years, of a run, a wait, a request
 _LATEST_S: Final = 1e10  # a clock of seconds since 1970 included
 _MOST_MEMORY_KB: Final = 1e11  # per processor
@@ -96,7 +97,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
         raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     header = _header(head_lines(path, _EXPECTED))
     processors = _processors(path, header)
-    sifted = sift(path, _judged(scan_fields(path), processors), _WHAT)
+    sifted = sift(path, _with_checks(scan_fields(path), processors), _WHAT)
     distinct, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id",))
     capacity = processors or int(distinct["cores"].to_numpy().max())
     rows = _with_memory(distinct, capacity)
@@ -126,7 +127,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
 def clock_notes(path: Path) -> tuple[str, ...]:
     """Return the header lines about the moment at which a log begins, as notes.
 
-    They are no notes of `read`, so that workloads that recipes read keep their bytes.
+    `read` does not return these notes, so that workloads that recipes read keep their bytes.
     """
     header = _header(head_lines(path, _EXPECTED))
     return tuple(f"{key}: {header[key][0]}" for key in _CLOCK if key in header)
@@ -148,14 +149,14 @@ def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
     for key in ("MaxProcs", "MaxNodes"):
         if key in header:
             # A real header: "MaxNodes: 338 (batch partition; 512 total)".
-            found = re.match(r"-?[0-9]{1,18}(?![0-9])", header[key][0])
-            if found is None or int(found[0]) == 0:
+            match = re.match(r"-?[0-9]{1,18}(?![0-9])", header[key][0])
+            if match is None or int(match[0]) == 0:
                 raise TraceError(
                     f"{path}: header line {key} is {header[key][0]!r}, expected a whole number "
                     "of at least 1, or -1 for unknown"
                 )
-            if int(found[0]) > 0:
-                return int(found[0])
+            if int(match[0]) > 0:
+                return int(match[0])
     return None
 
 
@@ -164,16 +165,16 @@ def _known(name: str) -> pl.Expr:
     return pl.when(number(name) >= 0).then(number(name))
 
 
-def _judged(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
+def _with_checks(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFrame:
     """Add numbers, derived columns, `reason` and `left_out` to the rows of a log."""
     rows = _without_unusable(rows, processors)
     positive = {name: pl.when(_known(name) > 0).then(_known(name)) for name in FIELDS}
     cores = pl.coalesce(positive["requested"], positive["allocated"])
     # Less than a byte is no memory; shares of such a number of KB would not be finite.
-    memory = {name: pl.when(of >= 2**-10).then(of) for name, of in positive.items()}
-    ran = positive["run"]
+    memory = {name: pl.when(value >= 2**-10).then(value) for name, value in positive.items()}
+    run_s = positive["run"]
     duration = pl.coalesce(
-        ran,
+        run_s,
         pl.when(number("run") == 0).then(1.0),
         positive["average_cpu"],
         positive["requested_time"],
@@ -224,8 +225,8 @@ def _without_unusable(rows: pl.LazyFrame, processors: int | None) -> pl.LazyFram
     bad["allocated"] &= _known("requested").fill_null(0) > 0
     if processors is not None:
         allocated = number("allocated")
-        given = (allocated == allocated.floor()) & allocated.is_between(1, processors)
-        bad["requested"] = (number("requested") > processors) & given
+        usable = (allocated == allocated.floor()) & allocated.is_between(1, processors)
+        bad["requested"] = (number("requested") > processors) & usable
     marks = [pl.when(fault).then(1 << FIELDS.index(name)) for name, fault in bad.items()]
     return rows.with_columns(
         *(
@@ -260,11 +261,11 @@ def _width_fault(name: str, processors: int | None) -> pl.Expr:
     """
     if processors is None:
         return pl.lit(None, dtype=pl.String)
-    told = pl.format(
+    reason = pl.format(
         "{} is {}, but the cluster has {} processors",
         pl.lit(name), pl.col(name).str.slice(0, 40), pl.lit(processors),
     )  # fmt: skip
-    return pl.when(number(name) > processors).then(told)
+    return pl.when(number(name) > processors).then(reason)
 
 
 def _with_memory(rows: pl.DataFrame, capacity: int) -> pl.DataFrame:
@@ -295,7 +296,7 @@ def _with_extras(tasks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _derived(rows: pl.DataFrame) -> dict[str, int]:
-    """Return how often each value was derived, by what it was derived from."""
+    """Return the number of rows in which a value was derived, by value and source."""
     counts = {
         "cores from allocated processors": rows["cores_derived"].sum(),
         "duration_s 1 for a run time of 0": rows["zero_run"].sum(),
@@ -343,14 +344,14 @@ def scan_fields(path: Path) -> pl.LazyFrame:
     """
     trimmed = pl.col("text").str.strip_chars().str.replace_all(r"\s+", " ")
     split = pl.col("trimmed").str.split_exact(" ", len(FIELDS) - 1)
-    found = pl.col("trimmed").str.count_matches(" ", literal=True) + 1
+    width = pl.col("trimmed").str.count_matches(" ", literal=True) + 1
     return (
         scan_lines(path)
         .with_columns(trimmed=trimmed)
         .filter(~pl.col("trimmed").str.starts_with(";"))
         .select(
             "line", "text", split.struct.rename_fields(FIELDS).alias("fields"),
-            reason=split_fault(found, len(FIELDS), "field"),
+            reason=split_fault(width, len(FIELDS), "field"),
         )
         .unnest("fields")  # a row is split once; with an expression per field, once per field
         .select("line", "text", *FIELDS, "reason")

@@ -6,10 +6,10 @@ quantities are correlated through their normal scores:
 
     size of a job      z_n       independent
     instances   z_i = job part + task part; jobs of many tasks have fewer instances a task
-    duration    z_d = .56 c(z_i) + own
-    memory      z_m = .62 c(z_i) + .30 own part of the duration + own
+    duration    z_d = .56 c(z_i) + residual
+    memory      z_m = .62 c(z_i) + .30 residual of the duration + residual
 
-`own` also has a job part and a task part. c(z) = min(z, .6), standardised: in the trace tasks of
+A residual has a job part and a task part. c(z) = min(z, .6), standardised: in the trace tasks of
 one instance are short and small, but from about five instances on neither duration nor memory
 grows with the number of instances. Without this bend the largest tasks would also be the longest,
 and the work of a chunk would double. Gaps between jobs follow an autoregression in z, which makes
@@ -112,13 +112,13 @@ def generate(config: SyntheticConfig, rng: np.random.Generator) -> Workload:
     size = rng.standard_normal(config.n_jobs)
     n_tasks = np.rint(_values(size, _TASKS_PER_JOB)).astype(np.int64)  # (jobs,)
     job = np.repeat(np.arange(config.n_jobs), n_tasks)  # (tasks,)
-    own = _task_scores(size, job, rng)  # (tasks, 3)
-    bent = (np.minimum(own[:, 0], _BEND) - _BEND_MEAN) / _BEND_SD
-    duration_z = _mix((_DURATION_WITH_INSTANCES, bent), rest=own[:, 1])
+    scores = _task_scores(size, job, rng)  # (tasks, 3)
+    bent = (np.minimum(scores[:, 0], _BEND) - _BEND_MEAN) / _BEND_SD
+    duration_z = _mix((_DURATION_WITH_INSTANCES, bent), rest=scores[:, 1])
     memory_z = _mix(
-        (_MEMORY_WITH_INSTANCES, bent), (_MEMORY_WITH_DURATION, own[:, 1]), rest=own[:, 2]
+        (_MEMORY_WITH_INSTANCES, bent), (_MEMORY_WITH_DURATION, scores[:, 1]), rest=scores[:, 2]
     )
-    instances = np.rint(_values(own[:, 0], _INSTANCES))
+    instances = np.rint(_values(scores[:, 0], _INSTANCES))
     duration_s = _values(duration_z, _DURATION_S)
     # A duration is a mean over instances in whole seconds: of a single one, a whole number.
     duration_s = np.where(instances == 1, np.rint(duration_s), np.round(duration_s, 2))
@@ -168,8 +168,8 @@ def _task_scores(size: _Floats, job: npt.NDArray[np.int64], rng: np.random.Gener
 
 def _mix(*parts: tuple[float, _Floats], rest: _Floats) -> _Floats:
     """Return a weighted sum of unit variance: `rest` gets the weight that the parts leave."""
-    left = 1 - sum(weight**2 for weight, _ in parts)
-    total = math.sqrt(left) * rest
+    rest_variance = 1 - sum(weight**2 for weight, _ in parts)
+    total = math.sqrt(rest_variance) * rest
     for weight, part in parts:
         total = total + weight * part
     return total

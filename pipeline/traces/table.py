@@ -132,9 +132,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     rows = _with_jobs(_scan(table, mapping, path), mapping)
     settings = JobLogSettings(mapping.processors, mapping.time_zone)
     sifted = sift_jobs(table, rows, _fields(mapping), _WHAT, settings)
-    return workload_of(
-        table, FORMAT, sifted, settings, rows_are_jobs=True, files=(path, table)
-    )  # fmt: skip
+    return workload_of(table, FORMAT, sifted, settings, rows_are_jobs=True, files=(path, table))
 
 
 def raw_files(path: Path) -> tuple[Path, ...]:
@@ -145,7 +143,7 @@ def raw_files(path: Path) -> tuple[Path, ...]:
 def read_mapping(path: Path) -> TableMapping:
     """Return a mapping; raise TraceError, which names the key, if it is not valid."""
     table = _toml(path)
-    names = [each.name for each in dataclasses.fields(TableMapping)]
+    names = [attribute.name for attribute in dataclasses.fields(TableMapping)]
     for key in table:
         if key not in names:
             raise TraceError(f"{path}: unknown key {key!r}; {did_you_mean(key, names)}")
@@ -160,8 +158,9 @@ def read_mapping(path: Path) -> TableMapping:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise TraceError(f"{path}: {name} is {section!r}, expected a section [{name}]")
-    sections["states"] = {k: tuple(map(str, v)) if isinstance(v, list) else v
-                          for k, v in sections["states"].items()}  # fmt: skip
+    sections["states"] = {
+        k: tuple(map(str, v)) if isinstance(v, list) else v for k, v in sections["states"].items()
+    }
     mapping = TableMapping(**{**table, **sections})
     try:
         check_ranges(mapping)
@@ -204,37 +203,37 @@ def _check_columns(path: Path, mapping: TableMapping) -> None:
 def _check_units(path: Path, mapping: TableMapping) -> None:
     if mapping.memory_of not in {"job", "core"}:
         raise TraceError(f"{path}: memory_of is {mapping.memory_of!r}, expected 'job' or 'core'")
-    known: dict[str, tuple[str, ...]] = {
+    units_of: dict[str, tuple[str, ...]] = {
         **dict.fromkeys(TIMES, (_DATETIME, *SECONDS)),
         **dict.fromkeys(SPANS, tuple(SECONDS)),
         **dict.fromkeys(CORES, tuple(_CORE_UNITS)),
         MEMORY: tuple(_MEMORY_UNITS),
     }
     for name, unit in mapping.units.items():
-        if name not in known:
-            raise TraceError(f"{path}: unknown key units.{name}; {did_you_mean(name, known)}")
+        if name not in units_of:
+            raise TraceError(f"{path}: unknown key units.{name}; {did_you_mean(name, units_of)}")
         form = name in TIMES and "%" in str(unit)
-        if unit not in known[name] and not form:
+        if unit not in units_of[name] and not form:
             raise TraceError(
-                f"{path}: units.{name} is {unit!r}, expected one of {', '.join(known[name])}"
+                f"{path}: units.{name} is {unit!r}, expected one of {', '.join(units_of[name])}"
                 + (" or a format of strftime" if name in TIMES else "")
             )
 
 
 def _check_states(path: Path, mapping: TableMapping) -> None:
-    seen: dict[str, str] = {}
+    outcome_of: dict[str, str] = {}
     for outcome, values in mapping.states.items():
         if outcome not in OUTCOMES:
-            told = did_you_mean(outcome, OUTCOMES)
-            raise TraceError(f"{path}: unknown key states.{outcome}; {told}")
+            hint = did_you_mean(outcome, OUTCOMES)
+            raise TraceError(f"{path}: unknown key states.{outcome}; {hint}")
         if not isinstance(values, tuple):
             raise TraceError(f"{path}: states.{outcome} is {values!r}, expected a list")
         for value in values:
-            if seen.setdefault(value.lower(), outcome) != outcome:
+            if outcome_of.setdefault(value.lower(), outcome) != outcome:
                 raise TraceError(
-                    f"{path}: the state {value!r} is {seen[value.lower()]} and {outcome}"
+                    f"{path}: the state {value!r} is {outcome_of[value.lower()]} and {outcome}"
                 )
-    if "state" in mapping.columns and not seen:
+    if "state" in mapping.columns and not outcome_of:
         raise TraceError(f"{path}: columns.state needs the values of the states in [states]")
 
 
@@ -253,9 +252,9 @@ def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
     line, labels = header_of(table, mapping.separator)
     _require(labels, mapping, path)
     # A column may be read as several things; of columns of one name the first is read.
-    taken = {label: name for name, label in reversed(list(mapping.columns.items()))}
+    name_of = {label: name for name, label in reversed(list(mapping.columns.items()))}
     in_order = [
-        taken[label] if label in taken and labels.index(label) == place else ""
+        name_of[label] if label in name_of and labels.index(label) == place else ""
         for place, label in enumerate(labels)
     ]
     quoted = collect(
@@ -263,7 +262,7 @@ def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
     ).item()
     rows = scan_rows(table, in_order, line, mapping.separator, quotes=bool(quoted))
     return rows.with_columns(
-        **{n: pl.col(taken[c]) for n, c in mapping.columns.items() if n != taken[c]}
+        **{n: pl.col(name_of[c]) for n, c in mapping.columns.items() if n != name_of[c]}
     )
 
 
@@ -331,29 +330,30 @@ def as_text(label: str, kind: pl.DataType, where: str) -> pl.Expr:
 
 def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
     """Add the name and the outcome of the job to the rows of a table."""
-    known = mapping.columns
+    columns = mapping.columns
     rows = rows.with_columns(
         pl.when(~pl.col(name).str.to_lowercase().is_in(_UNKNOWN)).then(pl.col(name))
-        for name in known
+        for name in columns
         if name not in {"job_id", "state"}
     )
     outcomes = {v.strip().lower(): o for o, values in mapping.states.items() for v in values}
     outcome, fault = pl.lit(None, pl.String), pl.lit(None, pl.String)
-    if "state" in known:
+    if "state" in columns:
         state = pl.col("state").fill_null("").str.to_lowercase()
         outcome = looked_up(state, outcomes)
-        told = pl.format(
-            "{} is '{}', which [states] does not name", pl.lit(known["state"]),
+        reason = pl.format(
+            "{} is '{}', which [states] does not name",
+            pl.lit(columns["state"]),
             pl.col("state").fill_null("").str.slice(0, 40),
-        )  # fmt: skip
-        fault = pl.when(outcome.is_null()).then(told)
+        )
+        fault = pl.when(outcome.is_null()).then(reason)
     return rows.with_columns(
-        job_id=pl.col("job_id") if "job_id" in known else pl.col("line").cast(pl.String),
+        job_id=pl.col("job_id") if "job_id" in columns else pl.col("line").cast(pl.String),
         outcome=outcome,
         interrupted=pl.lit(value=False),
         left_out=pl.lit(None, pl.String),
         reason=pl.coalesce("reason", fault),
-        **{name: pl.lit(None, pl.String) for name in NAMES if name not in known},
+        **{name: pl.lit(None, pl.String) for name in NAMES if name not in columns},
     )
 
 
@@ -369,7 +369,7 @@ def _fields(mapping: TableMapping) -> dict[str, Field]:
 
 
 def _value(name: str, mapping: TableMapping) -> tuple[pl.Expr, str]:
-    """Return the value of a mapped column, and what its text is expected to be."""
+    """Return the value of a mapped column, and a description of a readable text."""
     text, unit = pl.col(name), mapping.units.get(name)
     plain = text.cast(pl.Float64, strict=False)
     if name in TIMES:
@@ -384,5 +384,5 @@ def _value(name: str, mapping: TableMapping) -> tuple[pl.Expr, str]:
         return processors(text, _CORE_UNITS[unit or "cores"]), "a number of processors"
     amount = kilobytes(text, _MEMORY_UNITS[unit or "KB"])
     if mapping.memory_of == "core":
-        amount *= pl.coalesce(_value(each, mapping)[0] for each in CORES if each in mapping.columns)
+        amount *= pl.coalesce(_value(n, mapping)[0] for n in CORES if n in mapping.columns)
     return amount, "an amount of memory"

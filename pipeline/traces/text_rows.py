@@ -58,7 +58,7 @@ class Sifted:
         return {**self.left_out, **({"quarantined": self.quarantined} if self.quarantined else {})}
 
     def note(self, prefix: str = "") -> list[str]:
-        """Return the note that not all bad rows were kept, if that is so, after `prefix`."""
+        """Return a note, behind `prefix`, if not all bad rows were kept; else no note."""
         kept = self.quarantine.height
         if self.quarantined == kept:
             return []
@@ -86,20 +86,20 @@ def scan_rows(
     if quotes:
         sign = re.escape(separator)
         parts = (separator + text).str.extract_all(rf'{sign}(?:"(?:[^"]|"")*"|[^"{sign}]*)')
-        # Quotes that are not those of a whole field leave something over: then split as without.
-        whole = pl.col("parts").list.join("") == separator + text
-        plain = (separator + text).str.split(separator).list.slice(1)
-        inner = pl.col("parts").list.eval(pl.element().str.slice(1))
+        # A quote inside a field leaves text that no part covers: such a row is split without them.
+        is_complete = pl.col("parts").list.join("") == separator + text
+        fields_without_quotes = (separator + text).str.split(separator).list.slice(1)
+        fields_in_quotes = pl.col("parts").list.eval(pl.element().str.slice(1))
         lines = lines.with_columns(parts=parts).with_columns(
-            parts=pl.when(whole).then(inner).otherwise(plain)
+            parts=pl.when(is_complete).then(fields_in_quotes).otherwise(fields_without_quotes)
         )
-        found = pl.col("parts").list.len().cast(pl.Int64)
+        n_parts = pl.col("parts").list.len().cast(pl.Int64)
         fields = pl.col("parts").list.to_struct(fields=[f"field_{i}" for i in range(width)])
     else:
-        found = text.str.count_matches(separator, literal=True) + 1
+        n_parts = text.str.count_matches(separator, literal=True) + 1
         fields = text.str.split_exact(separator, width - 1)
     return (
-        lines.select("line", "text", fields=fields, reason=split_fault(found, width, "column"))
+        lines.select("line", "text", fields=fields, reason=split_fault(n_parts, width, "column"))
         .unnest("fields")  # a row is split once; with an expression per field, once per field
         .select(
             "line",
@@ -135,19 +135,19 @@ def scan_lines(path: Path) -> pl.LazyFrame:
     )
 
 
-def split_fault(found: pl.Expr, expected: int, noun: str) -> pl.Expr:
-    """Return why a line of `scan_lines` cannot be split into `expected` parts; null if it can.
+def split_fault(n_parts: pl.Expr, expected: int, noun: str) -> pl.Expr:
+    """Return the reason that a line of `scan_lines` has not `expected` parts; null if it has.
 
-    `found` is the number of its parts, `noun` the word for a part ("column").
+    `n_parts` is the number of its parts, `noun` the word for a part ("column").
     """
-    word = pl.when(found == 1).then(pl.lit(noun)).otherwise(pl.lit(f"{noun}s"))
+    word = pl.when(n_parts == 1).then(pl.lit(noun)).otherwise(pl.lit(f"{noun}s"))
     return (
         pl.when(pl.col("rest").is_not_null())
         .then(pl.lit("a control character (0x01) in the row"))
         .when(pl.col("text").str.contains("\ufffd", literal=True))
         .then(pl.lit("the row is not valid UTF-8"))
-        .when(found != expected)
-        .then(pl.format("{} {}, expected {}", found, word, pl.lit(expected)))
+        .when(n_parts != expected)
+        .then(pl.format("{} {}, expected {}", n_parts, word, pl.lit(expected)))
     )
 
 
@@ -162,8 +162,8 @@ def sift(path: Path, rows: pl.LazyFrame, what: str) -> Sifted:
     Rows with numbers that no workload may have are bad too, unless they are left out.
 
     Makes one pass to count, and a second one to fetch the bad rows if there are any. Raises
-    TraceError if the file has no rows, if all of them are bad, or the first _HOPELESS: then it is
-    not a `what`.
+    TraceError if the file has no rows, or if all of them, or the first _HOPELESS, are bad. `what`
+    names the rows in these messages.
     """
     names = rows.collect_schema().names()
     if "left_out" not in names:
@@ -251,7 +251,7 @@ def fold(
         ):
             parts.append(merged(batch))
             pending += parts[-1].height
-            # Waiting until as much is pending as there is keeps the merging linear.
+            # Merging only when as many rows are pending as are merged keeps the cost linear.
             if pending >= max(_BATCH_ROWS, done):
                 parts = [merged(pl.concat(parts))]
                 done, pending = parts[0].height, 0

@@ -6,18 +6,18 @@ from typing import Final
 
 from hindcast.pipeline.building.append import being_added
 from hindcast.pipeline.building.build import append_in_progress
-from hindcast.pipeline.building.parts import BUILDING, DATA, PLAN
+from hindcast.pipeline.building.parts import DATA, PLAN
 from hindcast.pipeline.building.shared_plan import NAME as SHARED
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.estimated import FOLDER as ESTIMATED
 from hindcast.pipeline.dataset.estimated import read_estimates
 from hindcast.pipeline.documents import croissant
 from hindcast.pipeline.errors import DatasetError, VerificationFailed
-from hindcast.pipeline.history.records import RECORDED
 from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES
 from hindcast.pipeline.recipes.checkpoints import check_policies
-from hindcast.pipeline.recipes.workload_source import RECORDED as HISTORY
+from hindcast.pipeline.recipes.workload_source import RECORD, RECORDED
 from hindcast.pipeline.storage.files import LOCK, STATUS, is_partial, sha256_file
+from hindcast.pipeline.storage.run_files import BUILDING
 
 _OF_BUILD: Final = re.compile(r"part-[0-9]{5,}\.(json|parquet)")
 
@@ -69,8 +69,8 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
     """
     known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path}
     known |= {LOCK, STATUS}  # of a command that writes into the folder, such as an append
-    if manifest.recipe.trace.format == HISTORY:
-        known.add(RECORDED)
+    if manifest.recipe.trace.format == RECORDED:
+        known.add(RECORD)
     interrupted = (folder / BUILDING).is_dir()
     if interrupted or any(
         b.is_checkpoint for recipe in manifest.recipes for b in recipe.behaviours

@@ -85,7 +85,7 @@ from hindcast.pipeline.verification.replay import (
     replay,
 )
 from hindcast.pipeline.verification.replayed import Elsewhere, Replayed
-from hindcast.pipeline.verification.workload import check_source, check_workload
+from hindcast.pipeline.verification.workload import check_recorded, check_source, check_workload
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -146,10 +146,6 @@ def verify(
     checks.append(("workload", text))
     checks.append(_check_episodes(dataset))
     if manifest.recipe.trace.format == RECORDED:
-        from hindcast.pipeline.history.importing import (
-            check_recorded,  # compiles kernels of thermal
-        )
-
         checks.append(check_recorded(dataset))
         missing.append("the history file, and how its decisions were drawn")
     else:

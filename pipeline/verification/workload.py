@@ -5,6 +5,7 @@ read again if a person names it, or if it is where the recipe says, below $HINDC
 the SHA-256 that the provenance says. A manifest may be foreign, so no other place is opened.
 """
 
+import importlib
 import json
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
@@ -13,10 +14,10 @@ from typing import Any
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from hindcast.pipeline.history.records import ELSEWHERE
 from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import (
+    ELSEWHERE,
     GENERATED,
     INGESTED,
     RECORDED,
@@ -106,6 +107,19 @@ def check_source(
         return "not compared with its source", f"the raw trace, since {path} holds another one"
     _compare(where, workload, expected_or_none, f"{path} gives")
     return f"read again from {path}", None
+
+
+def check_recorded(dataset: Dataset) -> tuple[str, str]:
+    """Return the check of decisions recorded elsewhere, which the reader of their format makes."""
+    from hindcast.pipeline.traces import FORMATS
+
+    if RECORDED not in FORMATS:
+        raise InputError(
+            f"{dataset.folder}: decisions of the trace format {RECORDED!r} cannot be verified, "
+            "because no reader of it is installed"
+        )
+    check = importlib.import_module(FORMATS[RECORDED].recorded).check  # compiles kernels
+    return check(dataset)  # type: ignore[no-any-return]
 
 
 def _at_hand(recipe: Recipe) -> Path | None:

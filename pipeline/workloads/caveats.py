@@ -1,4 +1,4 @@
-"""Caveats: facts about a trace, a problem or its windows that limit what a result can say.
+"""Caveats: facts about a trace, a problem or its windows that limit a result.
 
 A caveat is no error: the command does its work, and prints the caveat as a warning. Datasets and
 evaluations keep their caveats, so that cards and reports show them.
@@ -30,8 +30,6 @@ FORCED: Final = 0.9
 ROUNDING: Final = 0.5
 # Below a quarter, the windows are a section of the trace, with its own hours or days.
 TRACE_USED: Final = 0.25
-# In fewer time steps, the order of the arrivals is lost: nearly all jobs are there at once.
-SHORTEST_WINDOW: Final = 5
 # Outcomes of a window count unfinished jobs as if they had ended with it. Above a twentieth, this
 # counts more than the differences between good rules.
 UNFINISHED: Final = 0.05
@@ -50,7 +48,7 @@ _OPEN: Final = ("unfinished", "dropped", "left_out", "waiting_at_end")
 
 @dataclass(frozen=True)
 class Caveat:
-    """A fact that limits what a result can say.
+    """A fact that limits a result.
 
     Attributes:
         code: Its kind, one word for programs.
@@ -64,7 +62,7 @@ class Caveat:
 
 
 def to_json(caveats: Iterable[Caveat]) -> list[dict[str, Any]]:
-    """Return caveats as JSON; all numbers are floats, so that they are written alike again."""
+    """Return caveats as JSON; numbers are floats, so that reading and writing keeps the text."""
     return [
         {"code": c.code, "text": c.text, "numbers": {k: float(v) for k, v in c.numbers.items()}}
         for c in caveats
@@ -81,23 +79,23 @@ def from_json(value: Any) -> tuple[Caveat, ...]:
 
     return tuple(
         Caveat(
-            a_text(each["code"]),
-            a_text(each["text"]),
-            {name: a_number(number) for name, number in a_table(each["numbers"]).items()},
+            a_text(entry["code"]),
+            a_text(entry["text"]),
+            {name: a_number(number) for name, number in a_table(entry["numbers"]).items()},
         )
-        for each in map(a_table, a_list(value))
+        for entry in map(a_table, a_list(value))
     )
 
 
 def of_provenance(provenance: Provenance) -> tuple[Caveat, ...]:
     """Return the caveats among the notes that the reader of a trace left."""
-    found = []
+    of_notes = []
     for note in provenance.notes:
         codes = (code for code, begin in NOTES.items() if note.startswith(begin))
         code = "caution" if note.startswith(CAUTION) else next(codes, None)
         if code is not None:
-            found.append(Caveat(code, note.removeprefix(CAUTION)))
-    return tuple(found)
+            of_notes.append(Caveat(code, note.removeprefix(CAUTION)))
+    return tuple(of_notes)
 
 
 def ties(scores: NDArray[np.float64], *, higher: bool) -> tuple[Caveat, ...]:
@@ -145,16 +143,16 @@ def unfinished(policies: Sequence[tuple[str, Mapping[str, float]]]) -> tuple[Cav
         open_jobs = sum(outcomes.get(key, 0.0) for key in _OPEN)
         entered = outcomes.get("jobs", 0.0)
         jobs = entered + outcomes.get("left_out", 0.0)
-        found = (open_jobs / jobs if entered > 0 else 0.0, outcomes.get("truncated", 0.0), name)
-        least = found if least is None else min(least, found)
+        shares = (open_jobs / jobs if entered > 0 else 0.0, outcomes.get("truncated", 0.0), name)
+        least = shares if least is None else min(least, shares)
     if least is None or max(least[:2]) < UNFINISHED:
         return ()
     share, cut, name = least
-    said = [f"{_share(share)} of the jobs are unfinished, dropped or left out"] if share else []
-    said += [f"{_share(cut)} of the episodes are cut off before their end"] if cut else []
+    facts = [f"{_share(share)} of the jobs are unfinished, dropped or left out"] if share else []
+    facts += [f"{_share(cut)} of the episodes are cut off before their end"] if cut else []
     text = (
         f"under every policy many jobs remain at the end of a window; under {name}, "
-        f"{' and '.join(said)}. Outcomes count such jobs as if they had ended there. Raise the "
+        f"{' and '.join(facts)}. Outcomes count such jobs as if they had ended there. Raise the "
         "limit of the episode, or offer less load."
     )
     return (Caveat("unfinished", text, {"jobs_left": share, "truncated": cut}),)
@@ -181,17 +179,6 @@ def trace_used(used: int, windows: int) -> tuple[Caveat, ...]:
         "of its jobs: results hold for this section. Widen [split], or take larger windows."
     )
     return (Caveat("trace_used", text, {"used": used, "windows": windows}),)
-
-
-def window_length(steps: float) -> tuple[Caveat, ...]:
-    """Return a caveat if all jobs of the median window arrive within few time steps."""
-    if steps >= SHORTEST_WINDOW:
-        return ()
-    text = (
-        f"the jobs of the median window arrive within {steps:.2g} time steps: nearly all are there "
-        "at once. Take shorter time steps, or more jobs in a window."
-    )
-    return (Caveat("window_length", text, {"steps": steps}),)
 
 
 def _share(share: float) -> str:

@@ -100,8 +100,8 @@ def refuse_foreign(out: Path) -> None:
             f"{out}: this folder holds a {kind or 'manifest without kind'}, not a workload; "
             "choose an empty or a new folder"
         )
-    there = sorted(entry.name for entry in out.iterdir())
-    if foreign := [name for name in there if name not in _COLUMNS and not files.is_partial(name)]:
+    present = sorted(entry.name for entry in out.iterdir())
+    if foreign := [name for name in present if name not in _COLUMNS and not files.is_partial(name)]:
         raise StorageError(
             f"{out}: this folder is not empty and not a workload (it has {foreign[0]!r}); "
             "choose an empty or a new folder"
@@ -109,18 +109,18 @@ def refuse_foreign(out: Path) -> None:
 
 
 def check_folder(folder: Path, workload: Workload) -> None:
-    """Raise DatasetError if a folder is not what `save_workload` writes without a quarantine.
+    """Raise DatasetError if a folder differs from one that `save_workload` writes, no quarantine.
 
     `workload` is what `load_workload` read from it. The manifest must be that of the files, byte
     for byte, and there are no other files.
     """
     tables = {_TASKS: workload.tasks, _MACHINES: workload.machines, _QUARANTINE: empty_quarantine()}
-    known = {name: table for name, table in tables.items() if table is not None}
+    tables_of = {name: table for name, table in tables.items() if table is not None}
     for path in sorted(folder.iterdir()):
-        if path.name not in {_MANIFEST, *known}:
+        if path.name not in {_MANIFEST, *tables_of}:
             raise DatasetError(f"{path}: this file is not in the manifest of the workload")
     written = []
-    for name, table in known.items():
+    for name, table in tables_of.items():
         require_file(folder / name)
         stored = files.Stored((folder / name).stat().st_size, files.sha256_file(folder / name))
         written.append({"name": name, "rows": table.height, **asdict(stored)})
@@ -166,12 +166,12 @@ def load_workload(folder: Path) -> Workload:
 
 def is_saved(workload: Workload, folder: Path) -> bool:
     """Return whether a folder holds this workload; raise DatasetError as `load_workload` does."""
-    there = load_workload(folder)
-    if workload.provenance != there.provenance or not workload.tasks.equals(there.tasks):
+    saved = load_workload(folder)
+    if workload.provenance != saved.provenance or not workload.tasks.equals(saved.tasks):
         return False
-    if workload.machines is None or there.machines is None:
-        return workload.machines is there.machines
-    return workload.machines.equals(there.machines)
+    if workload.machines is None or saved.machines is None:
+        return workload.machines is saved.machines
+    return workload.machines.equals(saved.machines)
 
 
 def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
@@ -186,12 +186,12 @@ def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
         )
     table = files.read_parquet(path)
     expected = _COLUMNS[path.name]
-    found, wanted = (
+    columns_read, columns_expected = (
         ", ".join(f"{name} {kind}" for name, kind in list(columns.items())[: len(expected)])
         for columns in (table.schema, expected)
     )
-    if found != wanted:
-        raise DatasetError(f"{path}: the columns are {found}, expected {wanted}")
+    if columns_read != columns_expected:
+        raise DatasetError(f"{path}: the columns are {columns_read}, expected {columns_expected}")
     if table.height != entry.get("rows"):
         raise DatasetError(
             f"{path}: this file has {table.height} rows, the manifest says {entry.get('rows')!r}"

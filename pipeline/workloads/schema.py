@@ -76,19 +76,19 @@ def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | N
     Simulators compute the size of their memory from these numbers. So tables that come from a file
     are checked here, in one pass.
     """
-    known = tasks.select(list(TASK_COLUMNS))
-    if sum(known.null_count().row(0)):
+    canonical = tasks.select(list(TASK_COLUMNS))
+    if sum(canonical.null_count().row(0)):
         return "a value of the tasks is missing (null)"
-    job = known["job"]
-    for column in known.select(within(name).alias(name) for name in NUMBERS).get_columns():
+    job = canonical["job"]
+    for column in canonical.select(within(name).alias(name) for name in NUMBERS).get_columns():
         if not column.all():
             return f"{column.name} has a value that is not a number {limits(column.name)}"
-    if float(known["instances"].cast(pl.Float64).sum()) > LARGEST:
+    if float(canonical["instances"].cast(pl.Float64).sum()) > LARGEST:
         return f"the sum of the instances is above {LARGEST:g}"
     steps = job.diff().drop_nulls()
     if job.len() and not (job[0] == 0 and steps.is_between(0, 1).all()):
         return "the jobs are not numbered 0, 1, 2, ... in order"
-    if not (known["submit_s"].diff().drop_nulls() >= 0).all():
+    if not (canonical["submit_s"].diff().drop_nulls() >= 0).all():
         return "the jobs are not in order of submission"
     sizes = [] if machines is None else machines.select("cores", "memory").get_columns()
     for column in sizes:

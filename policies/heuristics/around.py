@@ -34,13 +34,13 @@ def around(rule: Heuristic) -> Heuristic:
     @compiled(SCORE, cache=False)
     def drawn(context: Any, candidates: Any, feasible: Any, parameters: Any, scores: Any) -> None:
         linear(context, candidates, feasible, parameters, scores)
-        own = np.empty(len(scores))
-        score(context, candidates, feasible, parameters[:0], own)
-        able = np.flatnonzero(feasible[: len(scores)])  # buffers may be longer than an observation
-        ordered = np.sort(own[able])
-        for i in able:
-            below = np.searchsorted(ordered, own[i])
-            scores[i] += STRENGTH * below / max(len(able) - 1, 1)
+        of_rule = np.empty(len(scores))
+        score(context, candidates, feasible, parameters[:0], of_rule)
+        rows = np.flatnonzero(feasible[: len(scores)])  # buffers may be longer than an observation
+        ordered = np.sort(of_rule[rows])
+        for i in rows:
+            worse = np.searchsorted(ordered, of_rule[i])
+            scores[i] += STRENGTH * worse / max(len(rows) - 1, 1)
 
     return Heuristic(
         f"{PREFIX}{rule.name}", drawn, draw_weights,

@@ -18,10 +18,10 @@ def feasible_jobs(feasible: Any, scores: Any) -> Any:
     """Return the rows of the feasible jobs, (M,); score the close row 0 and all others -1."""
     jobs = np.uint64(len(scores)) - _ONE  # the mask may be longer
     rows = np.empty(jobs, np.int64)
-    many = feasible_rows(feasible, jobs, rows)
+    count = feasible_rows(feasible, jobs, rows)
     scores[:] = -1.0
     scores[jobs] = 0.0
-    return rows[:many]
+    return rows[:count]
 
 
 @compiled(types.void(types.int64, ROWS, INTS, FLOATS), forceinline=True)
@@ -32,16 +32,16 @@ def choose_set(free: Any, candidates: Any, rows: Any, scores: Any) -> None:
     jobs with a value above 0 can be chosen. `rows` is scratch afterwards. Indices are unsigned, as
     in `feasible_rows`.
     """
-    k, wanted = np.uint64(0), 0
+    k, later_cores = np.uint64(0), 0
     for q in range(np.uint64(len(rows))):
         i = np.uint64(rows[np.uint64(q)])
         if scores[i] > 0.0:
             rows[k] = np.int64(i)
             k += _ONE
-            wanted += int(np.ceil(candidates[i, _CORES]))
+            later_cores += int(np.ceil(candidates[i, _CORES]))
         else:
             scores[i] = -1.0
-    if wanted <= free:
+    if later_cores <= free:
         return
     width = np.uint64(free + 1)
     # best[j * width + room]: highest sum of values of the first j jobs in so many cores
@@ -52,15 +52,15 @@ def choose_set(free: Any, candidates: Any, rows: Any, scores: Any) -> None:
     for j in range(k):
         i = np.uint64(rows[np.uint64(j)])
         cores, worth = int(np.ceil(candidates[i, _CORES])), scores[i]
-        wanted -= cores
-        least = max(0, free - wanted)  # the later jobs take at most `wanted` cores
+        later_cores -= cores
+        least = max(0, free - later_cores)  # the later jobs take at most `later_cores`
         for unsigned in range(np.uint64(least), np.uint64(min(max(cores, least), free + 1))):
             room = np.uint64(unsigned)
             best[row + width + room] = best[row + room]
-        own = np.uint64(cores)
+        need = np.uint64(cores)
         for unsigned in range(np.uint64(max(cores, least)), width):
             room = np.uint64(unsigned)
-            best[row + width + room] = max(best[row + room], best[row + room - own] + worth)
+            best[row + width + room] = max(best[row + room], best[row + room - need] + worth)
         row += width
     room = width - _ONE
     for j in range(k):

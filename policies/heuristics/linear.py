@@ -1,7 +1,7 @@
 """`random_linear`: a linear priority over the candidate's features, drawn once per episode.
 
-A log is worth learning from if its exploration is consistent over an episode. Weights drawn at
-every decision average out, and all episodes of a window have nearly the same outcome.
+The exploration of an episode has one direction, so that outcomes differ between episodes. Weights
+drawn at every decision average out: all episodes of a window have nearly the same outcome.
 
     score = sum over columns of w * t(x)      t(x) = log1p(x) where heavy-tailed, else x / scale
     w     ~ normal(0, 1)

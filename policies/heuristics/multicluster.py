@@ -63,9 +63,9 @@ def _room(candidates, i):  # type: ignore[no-untyped-def]
 
 @compiled(types.float64(ROWS, types.int64))
 def _slack(candidates, i):  # type: ignore[no-untyped-def]
-    """Return how many steps the row's application can wait and meet its deadline; < 0 if late."""
-    spent = candidates[i, ROW.execution] + candidates[i, ROW.age]
-    return _STEPS * (candidates[i, ROW.deadline] - spent)
+    """Return the steps that the row's application can wait and be in time; < 0 if late."""
+    least_run_time = candidates[i, ROW.execution] + candidates[i, ROW.age]
+    return _STEPS * (candidates[i, ROW.deadline] - least_run_time)
 
 
 @compiled(SCORE)

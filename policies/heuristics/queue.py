@@ -234,9 +234,9 @@ def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def
             if attempt == 1 and (n > ints[m.FREE] or (n > spare and now + r > shadow)):
                 continue
             submit = ints[ints[m.SUBMIT_AT] + job]
-            known = max(r, 10)
+            predicted = max(r, 10)
             score = priority(
-                rule, now - submit, r, n, 1 + submit - ints[m.FIRST_SUBMIT], known, known
+                rule, now - submit, r, n, 1 + submit - ints[m.FIRST_SUBMIT], predicted, predicted
             )
             if score > highest:
                 best, highest = i, score
@@ -248,10 +248,10 @@ def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def
         running = ints[m.RUNNING]
         ends = np.empty(running, np.int64)
         for i in range(running):
-            other = ints[ints[m.BY_REQUEST_AT] + i]
-            known = other >= ints[m.FIRST_COUNTED]
-            estimate = ints[(seconds if known else ints[m.REQUESTED_AT]) + other]
-            ends[i] = max(ints[ints[m.START_AT] + other] + estimate, now)
+            running_job = ints[ints[m.BY_REQUEST_AT] + i]
+            predicted = running_job >= ints[m.FIRST_COUNTED]
+            estimate = ints[(seconds if predicted else ints[m.REQUESTED_AT]) + running_job]
+            ends[i] = max(ints[ints[m.START_AT] + running_job] + estimate, now)
         for i in np.argsort(ends):
             if spare >= head and ends[i] > shadow:
                 break
@@ -346,8 +346,8 @@ _SYMBOLS: Final[Mapping[str, str]] = {
 
 def _in_columns(formula: str) -> str:
     """Return a formula followed by the columns that its letters stand for."""
-    used = [f"{a} = {b}" for a, b in _SYMBOLS.items() if re.search(rf"\b{a}\b", formula)]
-    return f"{formula}; {', '.join(used)}"
+    letters = [f"{a} = {b}" for a, b in _SYMBOLS.items() if re.search(rf"\b{a}\b", formula)]
+    return f"{formula}; {', '.join(letters)}"
 
 
 def _of_rule(name: str) -> tuple[Heuristic, ...]:
@@ -375,17 +375,18 @@ def _of_rule(name: str) -> tuple[Heuristic, ...]:
 
 
 _SJBF: Final = Heuristic(
-    "fcfs_easy_sjbf", _fcfs_sjbf,
+    "fcfs_easy_sjbf",
+    _fcfs_sjbf,
     description="the job that arrived first; beside its reservation, the shortest requested time",
     formula="-submitted; -log_requested while a job holds the reservation",
-)  # fmt: skip
+)
 _LOGS: Final = ("log_waited", "log_requested", "log_predicted", "log_similar", "log_processors")
 
 
 def _draw_logs(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return the parameters (15,) of one episode: a column, 0 and a normal weight for each log."""
-    known = [f.name for f in spec.candidates]
-    return np.array([(known.index(n), 0.0, rng.standard_normal()) for n in _LOGS]).ravel()
+    columns = [f.name for f in spec.candidates]
+    return np.array([(columns.index(n), 0.0, rng.standard_normal()) for n in _LOGS]).ravel()
 
 
 _RANDOM_LOGS: Final = dataclasses.replace(

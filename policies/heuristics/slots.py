@@ -132,11 +132,11 @@ def _moved(context, candidates, i, starting):  # type: ignore[no-untyped-def]
     A window that is still free stays the earliest one, because starting a job frees no resources.
     """
     first = int(candidates[i, ROW.offset])
-    taken = min(int(candidates[i, ROW.length]), int(candidates[starting, ROW.length]) - first)
-    for row in range(first, first + taken):
+    overlap = min(int(candidates[i, ROW.length]), int(candidates[starting, ROW.length]) - first)
+    for row in range(first, first + overlap):
         for resource in range(2):
-            asked = candidates[i, ROW.cpu + resource] + candidates[starting, ROW.cpu + resource]
-            if context[len(STEP) * row + STEP.free_cpu + resource] < asked:
+            demanded = candidates[i, ROW.cpu + resource] + candidates[starting, ROW.cpu + resource]
+            if context[len(STEP) * row + STEP.free_cpu + resource] < demanded:
                 return True
     return False
 
@@ -155,14 +155,14 @@ def _hold_back(context, candidates, feasible, scores, quiet, backfill):  # type:
     for i in range(queue):
         short = short or 0.0 < candidates[i, ROW.length] <= longest_short
         full = full and candidates[i, ROW.length] > 0.0
-    held = not (full or candidates[queue, ROW.quiet] >= quiet)
-    for i in range(queue if short or held else 0):
+    holds = not (full or candidates[queue, ROW.quiet] >= quiet)
+    for i in range(queue if short or holds else 0):
         if candidates[i, ROW.length] <= longest_short or candidates[i, ROW.fits_now] == 0.0:
             continue
-        waits = held or not backfill
-        for other in range(0 if waits else queue):
-            if feasible[other] and candidates[other, ROW.length] <= longest_short:
-                waits = waits or _moved(context, candidates, other, i)
+        waits = holds or not backfill
+        for short_job in range(0 if waits else queue):
+            if feasible[short_job] and candidates[short_job, ROW.length] <= longest_short:
+                waits = waits or _moved(context, candidates, short_job, i)
         if waits:
             scores[i] = _NEVER
 

@@ -1,20 +1,20 @@
-"""Network architectures: the candidate scorer and the networks of single papers.
+"""Network architectures: the candidate scorer, and those of plug-ins, such as papers.
 
 The candidate scorer (hindcast.policies.networks.policy) suits any scenario. Each other architecture
-is a module with its settings and shapes (hindcast.policies.networks.fixed), its policy and its
-Architecture; the module is listed in ARCHITECTURES.
+has its settings and shapes (hindcast.policies.networks.fixed), its policy and an Architecture in
+ARCHITECTURES.
 """
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.policies.networks.features import FeatureMap
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import RuleColumns
-from hindcast.policies.networks.settings import Weights
+from hindcast.policies.networks.settings import Network, Weights
 
 
 class AnyNetwork(Protocol):
@@ -68,27 +68,13 @@ class Architecture:
     network: Callable[[Any, Features, Features], Any]
 
 
-# The module of each architecture, by the `kind` of its settings; imported on use.
-ARCHITECTURES: Final[Mapping[str, str]] = {
-    "clusters": "hindcast.policies.papers.liu.network",
-    "prices": "hindcast.policies.papers.prices.network",
-    "servers": "hindcast.policies.papers.thermal_report.network",
-    "slot_scores": "hindcast.policies.papers.osdec.policy",
-}
-
-
-def load_architecture(kind: str) -> Architecture:
-    """Return the architecture of a kind in ARCHITECTURES."""
-    architecture = importlib.import_module(ARCHITECTURES[kind]).ARCHITECTURE
-    assert isinstance(architecture, Architecture)
-    return architecture
+ARCHITECTURES: Final = Registry[Architecture]("architectures", {})  # by `kind` of the settings
 
 
 def acting(
     name: str, network: AnyNetwork, weights: Weights, context: Features, candidates: Features
 ) -> LearnedPolicy:
     """Return the policy that acts with a network."""
-    kind = network.settings.kind
-    make: Any = load_architecture(kind).policy if kind in ARCHITECTURES else LearnedPolicy
-    policy: LearnedPolicy = make(name, network, weights, context, candidates)
-    return policy
+    scores_candidates = isinstance(network, Network)
+    make = LearnedPolicy if scores_candidates else ARCHITECTURES[network.settings.kind].policy
+    return make(name, network, weights, context, candidates)

@@ -24,10 +24,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hindcast.pipeline.dataset.decisions import Decisions
-from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.networks import forward
-from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
+from hindcast.policies.networks.settings import (
+    AttentionSettings,
+    Network,
+    NetworkSettings,
+    Weights,
+    make_network,
+)
 
 # Finite: -inf times a zero of a one-hot vector is not a number, in d3rlpy's losses and elsewhere.
 FILL: Final = forward.FILL
@@ -96,7 +102,12 @@ class CandidateScorer(WeightedModule):
     def __init__(self, network: Network, rng: np.random.Generator) -> None:
         super().__init__()
         settings = network.settings
-        self.kind, self.heads, self.norm = settings.kind, settings.heads, settings.norm
+        if isinstance(settings, AttentionSettings):
+            raise RecipeError(
+                "network: this checkpoint has kind 'attention', which is not trained any more; it "
+                "can act and be evaluated. Kind 'deepsets' sees the other candidates, too"
+            )
+        self.kind = settings.kind
         self.activation = settings.activation
         self.places = settings.places > 0
         self.split = 0 if self.places else network.candidates.size
@@ -105,13 +116,10 @@ class CandidateScorer(WeightedModule):
         self.depth = len(settings.hidden) + 1
         self.outputs = network.outputs
         for name, shape in network.shapes.items():
-            if name.startswith("norm."):
-                start = np.full(shape, name == "norm.weight", np.float32)
-            else:
-                inputs = network.shapes[name.replace("bias", "weight")][1]
-                convex = not (settings.hidden or settings.image) and network.outputs == 1
-                bound = 0.0 if convex else 1.0 / math.sqrt(max(inputs, 1))
-                start = rng.uniform(-bound, bound, shape).astype(np.float32)
+            inputs = network.shapes[name.replace("bias", "weight")][1]
+            convex = not (settings.hidden or settings.image) and network.outputs == 1
+            bound = 0.0 if convex else 1.0 / math.sqrt(max(inputs, 1))
+            start = rng.uniform(-bound, bound, shape).astype(np.float32)
             self.register_parameter(name.replace(".", "_"), nn.Parameter(torch.from_numpy(start)))
 
     def forward(self, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
@@ -145,8 +153,6 @@ class CandidateScorer(WeightedModule):
         hidden = self._first(candidates, context, row)
         if self.depth > 1:
             hidden = self._activate(hidden)
-            if self.kind == "attention":
-                hidden = self._attend(hidden, row, len(context))
         for i in range(1, self.depth):
             if i == 1 and self.kind == "deepsets":
                 hidden = self._pool(hidden, row, len(context))
@@ -184,40 +190,8 @@ class CandidateScorer(WeightedModule):
         hidden = nn.functional.linear(encoded, weight[:, :width])
         return hidden.add_(pooled.index_select(0, row))
 
-    def _attend(self, encoded: Tensor, row: Tensor, count: int) -> Tensor:
-        """Add to each encoding its self-attention over the encodings of its observation."""
-        normed = encoded
-        if self.norm:
-            normed = nn.functional.layer_norm(
-                encoded, encoded.shape[1:], *self._layer("norm"), forward.NORM_EPSILON
-            )
-        padded, present, place = pad_ragged(normed, row, count)
-        split = (*padded.shape[:2], self.heads, -1)
-        query, key, value = (
-            nn.functional.linear(padded, *self._layer(part)).view(split).transpose(1, 2)
-            for part in ("query", "key", "value")
-        )
-        logits = query @ key.transpose(2, 3) / math.sqrt(query.shape[3])
-        share = logits.masked_fill(~present[:, None, None], FILL).softmax(dim=-1)
-        found = (share @ value).transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, place)
-        return encoded + nn.functional.linear(found, *self._layer("output"))
-
     def _layer(self, name: str) -> tuple[Tensor, Tensor]:
         return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
-
-
-def pad_ragged(rows: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad ragged rows (M, W) of `count` observations with zeros to the longest length L.
-
-    Returns padded (B, L, W), present (B, L), and the place (M,) of each row in the flattened (B L).
-    """
-    size = torch.bincount(row, minlength=count)
-    longest = max(int(size.max()), 1) if count else 1
-    within = torch.arange(len(row), device=row.device) - (size.cumsum(0) - size)[row]
-    place = row * longest + within
-    padded = rows.new_zeros(count * longest, rows.shape[1]).index_copy(0, place, rows)
-    present = torch.arange(longest, device=row.device) < size[:, None]
-    return padded.view(count, longest, -1), present, place
 
 
 def pool(rows: Tensor, row: Tensor, count: int) -> Tensor:

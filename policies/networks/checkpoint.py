@@ -46,10 +46,16 @@ from hindcast.pipeline.storage.files import (
 from hindcast.pipeline.storage.guards import require_file
 from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 from hindcast.pipeline.storage.versions import package_versions, version
-from hindcast.policies.networks import ARCHITECTURES, AnyNetwork, acting, load_architecture
+from hindcast.policies.networks import ARCHITECTURES, AnyNetwork, acting
 from hindcast.policies.networks.features import FeatureMap
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
+from hindcast.policies.networks.settings import (
+    AttentionSettings,
+    Network,
+    NetworkSettings,
+    Weights,
+    make_network,
+)
 
 FORMAT: Final = "hindcast-checkpoint"
 VERSION: Final = 1
@@ -267,11 +273,12 @@ def _read_any(
 ) -> AnyNetwork:
     """Return the network of a description, a candidate scorer or one of ARCHITECTURES."""
     value, constants = description["network"], description["normalisation"]
-    if isinstance(value, dict) and value.get("kind") in ARCHITECTURES:
-        form = load_architecture(value["kind"])
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind != "mlp" and kind in ARCHITECTURES:  # the first asks nobody
+        form = ARCHITECTURES[kind]
         plain = form.network(read_settings(form.settings, value, where), context, candidates)
     else:
-        settings = read_settings(NetworkSettings, value, where)
+        settings = _read_scorer_settings(value, where)
         scenario, acting = description["scenario"], description.get("acting", {})
         plain = _read_scorer(settings, context, candidates, acting, scenario)
     scaled: AnyNetwork = dataclasses.replace(
@@ -280,6 +287,16 @@ def _read_any(
         context=_with_constants(plain.context, constants["context"], "context"),
     )
     return scaled
+
+
+def _read_scorer_settings(value: Any, where: str) -> NetworkSettings:
+    """Return the settings of a candidate scorer; earlier versions wrote `heads` for all kinds."""
+    attends = isinstance(value, dict) and value.get("kind") == "attention"
+    if isinstance(value, dict) and not attends:
+        value = {key: held for key, held in value.items() if key not in {"heads", "norm"}}
+    kind = AttentionSettings if attends else NetworkSettings
+    settings: NetworkSettings = read_settings(kind, value, where)
+    return settings
 
 
 def _sealed(description: dict[str, Any]) -> dict[str, Any]:

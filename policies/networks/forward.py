@@ -14,14 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numba import types
 
-from hindcast.pipeline.simulation.kernel import (
-    FLOATS,
-    INTS,
-    Ints,
-    Singles,
-    compiled,
-    compiled_type,
-)
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, Ints, Singles, compiled, compiled_type
 from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.networks.arithmetic import dot4, fma, tanh32
 from hindcast.policies.networks.features import (

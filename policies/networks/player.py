@@ -224,10 +224,7 @@ class NetworkRunner:
 
     def finish(self) -> Episode:
         """Play the episode to its end, without draws; raise HindcastError as `to_the_end` does."""
-        episode, blocks = (
-            self.to_the_end(NOT_DRAWN_FROM, keep())[1],
-            self._scenario.blocks,
-        )
+        episode, blocks = (self.to_the_end(NOT_DRAWN_FROM, keep())[1], self._scenario.blocks)
         return episode if blocks is None else replace(episode, blocks=blocks(self._memory.ints))
 
     def to_the_end(self, rng: np.random.Generator, kept: KeptArrays) -> tuple[KeptArrays, Episode]:

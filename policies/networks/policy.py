@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import DatasetError, HindcastError
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.players import EpisodeRunner
-from hindcast.pipeline.simulation.policy import Reading
+from hindcast.pipeline.simulation.policy import Heuristic, Reading
 from hindcast.pipeline.simulation.rollout import Episode, GreedyEpisode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Feature, Spec
@@ -18,6 +18,7 @@ from hindcast.policies.networks.forward import PLACES, Form, NetworkArrays, scor
 from hindcast.policies.networks.rules import find_rules, rule_columns
 from hindcast.policies.networks.settings import (
     KINDS,
+    AttentionSettings,
     Network,
     NetworkSettings,
     Weights,
@@ -74,8 +75,8 @@ class LearnedPolicy:
         form = Form(
             tanh=settings.activation == "tanh",
             kind=PLACES if settings.places else KINDS[settings.kind],
-            heads=settings.heads,
-            norm=settings.norm,
+            heads=settings.heads if isinstance(settings, AttentionSettings) else 1,
+            norm=isinstance(settings, AttentionSettings) and settings.norm,
             seen=settings.image,
             ruled=network.rules.width,
             threshold=float(network.threshold),
@@ -100,6 +101,11 @@ class LearnedPolicy:
                 f"setting has {pixels}; use the settings it was trained with"
             )
         self._checked = spec
+
+    def led_by(self, rule: Heuristic) -> "LearnedPolicy | None":
+        """Return the policy in which a rule makes a part of the choice; None if there is none."""
+        del rule
+        return None
 
     def episode_runner(
         self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float

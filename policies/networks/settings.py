@@ -5,13 +5,15 @@
     layer 0  reads [candidate | context | image]; its activation is the encoding e (M, W)
     mlp        layer 1 reads e
     deepsets   layer 1 reads [e | mean of e | maximum of e] over the observation's feasible rows
-    attention  layer 1 reads e + self-attention of e over the observation's feasible rows
     layers   y = activation(x W' + b); the last layer is linear with one output
     places   replaces all of the above: [context | image] -> one number per place, a linear layer;
              a candidate's score is that of its place, and no other column of its row is read
 
 Scores depend neither on infeasible candidates nor on the order of the candidates. The weights are
 those of `hindcast.policies.networks.candidate_scorer.CandidateScorer`.
+
+Checkpoints of earlier versions may have a third kind, `AttentionSettings`, which acts but is not
+trained: layer 1 reads e + self-attention of e over the observation's feasible rows.
 
 Sources: Zaheer et al., "Deep Sets", NeurIPS 2017; Vaswani et al., "Attention Is All You Need",
 NeurIPS 2017; the dense layer over the image is from Mao et al., "Resource Management with Deep
@@ -51,10 +53,7 @@ class NetworkSettings:
         quadratic: Whether squares and products of the candidate's features are inputs.
         context: Whether the features of the context are inputs.
         kind: How a candidate's score depends on the other candidates: "mlp", not at all;
-            "deepsets", by their mean and maximum, with at least two hidden layers; "attention", by
-            self-attention, with at least one hidden layer.
-        heads: Number of attention heads, at least 1; must divide hidden[0].
-        norm: Whether attention reads normalised encodings (pre-norm).
+            "deepsets", by their mean and maximum, with at least two hidden layers.
         image: Width of the dense layer over the observation's image; 0 to ignore the image.
         logs: Whether logarithms of heavy-tailed features are inputs beside the features.
         places: Number of rows of an observation, for a score that depends only on context, image
@@ -68,9 +67,7 @@ class NetworkSettings:
     activation: Literal["relu", "tanh"] = "relu"
     quadratic: bool = True
     context: bool = False
-    kind: Literal["mlp", "deepsets", "attention"] = "mlp"
-    heads: int = number(2, "from 1 to 65,536")
-    norm: bool = False
+    kind: Literal["mlp", "deepsets"] = "mlp"
     image: int = number(0, "from 0 to 65,536")
     logs: bool = True
     places: int = number(0, "from 0 to 65,536")
@@ -93,12 +90,28 @@ class NetworkSettings:
                 f"network: hidden is {list(self.hidden)}, but deepsets needs at least two hidden "
                 "layers; with fewer, pooling adds the same number to every score"
             )
-        if self.kind == "attention" and not self.hidden:
-            raise RecipeError("network: hidden is empty, but attention needs a hidden layer")
-        if self.kind == "attention" and self.hidden[0] % self.heads:
+
+
+@dataclass(frozen=True)
+class AttentionSettings(NetworkSettings):
+    """Settings of a checkpoint of version 0.1 or 0.2 whose candidates attend to each other.
+
+    Attributes:
+        kind: "attention".
+        heads: Number of attention heads; must divide hidden[0].
+        norm: Whether attention reads normalised encodings (pre-norm).
+    """
+
+    kind: Literal["attention"] = "attention"  # type: ignore[assignment]
+    heads: int = number(2, "from 1 to 65,536")
+    norm: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.hidden or self.hidden[0] % self.heads:
             raise RecipeError(
-                f"network: heads is {self.heads}, which does not divide the {self.hidden[0]} of "
-                "the first hidden layer"
+                f"network: heads is {self.heads}, which does not divide the first of the hidden "
+                f"layers {list(self.hidden)}"
             )
 
 
@@ -123,7 +136,7 @@ def layer_shapes(
     for i, (before, after) in enumerate(pairwise((inputs, *settings.hidden, outputs))):
         pooled = 3 if i == 1 and settings.kind == "deepsets" else 1
         shapes |= dense(f"layer{i}", after, pooled * before)
-        if i == 0 and settings.kind == "attention":
+        if i == 0 and isinstance(settings, AttentionSettings):
             if settings.norm:
                 shapes["norm.weight"] = shapes["norm.bias"] = (after,)
             for part in ("query", "key", "value", "output"):

@@ -93,17 +93,9 @@ _ALL: Final = (
           per_episode=1, whole=True, around=True,
           description="response surface: the best weights around a rule, by regression on the "
                       "outcomes of episodes that drew theirs (around_RULE)"),
-    Agent("price_surface", "hindcast.policies.papers.prices.surface",
-          transitions=False, per_episode=1,
-          scenarios=("deferrable",), around=True,
-          description="price surface: prices of coming slots, by regression on the outcomes of "
-                      "episodes that drew theirs (random_prices); for deferrable only"),
     Agent("preference_ensemble", "hindcast.policies.offline.preference.preference_ensemble",
           transitions=False,
           description="preference ensemble: mean of trajectory preference on resampled windows"),
-    Agent("report_dqn", "hindcast.policies.papers.thermal_report.agent", transitions=True,
-          scenarios=("thermal",),
-          description="DQN of a 2018 data-centre report, errors corrected; for thermal only"),
     Agent("double_dqn", "hindcast.policies.offline.q_learning.agents", transitions=True,
           attribute="DOUBLE_DQN",
           description="double DQN: DQN whose targets choose and value by two networks (d3rlpy)"),
@@ -178,11 +170,11 @@ def _nested(defaults: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in settings.items():
         table, dot, name = key.partition(".")
-        held = nested.get(table, getattr(defaults, table, None))
-        if dot and dataclasses.is_dataclass(held) and not isinstance(held, type):
-            held = dataclasses.asdict(held)
-        if dot and isinstance(held, dict):
-            nested[table] = {**held, name: value}
+        table_now = nested.get(table, getattr(defaults, table, None))
+        if dot and dataclasses.is_dataclass(table_now) and not isinstance(table_now, type):
+            table_now = dataclasses.asdict(table_now)
+        if dot and isinstance(table_now, dict):
+            nested[table] = {**table_now, name: value}
         else:
             nested[key] = value
     return nested

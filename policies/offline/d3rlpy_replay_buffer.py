@@ -148,11 +148,12 @@ def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]
     _load_d3rlpy()
     from d3rlpy.dataset import TransitionMiniBatch
 
-    last = np.append(np.diff(arrays.episode) != 0, True)  # True at the last decision of an episode
-    number = np.cumsum(last) - last  # of each row's episode, in order
+    # True at the last decision of an episode.
+    is_last = np.append(np.diff(arrays.episode) != 0, True)
+    number = np.cumsum(is_last) - is_last  # of each row's episode, in order
     while True:
         rows = rng.integers(0, len(arrays), size)
-        ends = last[rows]
+        ends = is_last[rows]
         following = np.where(ends, rows, rows + 1)
         after = arrays.observations[following]
         after[ends] = arrays.last_observations[number[rows[ends]]]
@@ -160,9 +161,9 @@ def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]
         after[ended > 0, -arrays.candidates :] = 0.0
         images: tuple[list[Any], list[Any]] = ([], [])
         if arrays.images is not None and arrays.last_images is not None:
-            seen = arrays.images[following]
-            seen[ends] = arrays.last_images[number[rows[ends]]]
-            images = [arrays.images[rows].astype(np.float32)], [seen.astype(np.float32)]
+            next_images = arrays.images[following]
+            next_images[ends] = arrays.last_images[number[rows[ends]]]
+            images = [arrays.images[rows].astype(np.float32)], [next_images.astype(np.float32)]
         action = arrays.actions[rows, None].astype(np.float32)
         yield TransitionMiniBatch(
             observations=[*_divided(arrays, arrays.observations[rows]), *images[0]],

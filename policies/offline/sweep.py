@@ -88,8 +88,8 @@ class Run:
     @property
     def name(self) -> str:
         """Name of the run's folder."""
-        which = sha256_text(self.choice)[:8] if self.settings else "default"
-        return f"{self.agent}-{which}-seed{self.seed}"
+        label = sha256_text(self.choice)[:8] if self.settings else "default"
+        return f"{self.agent}-{label}-seed{self.seed}"
 
 
 def load_sweep(path: Path) -> dict[str, Any]:
@@ -141,16 +141,16 @@ def _by_agent(sweep: Sweep, where: str) -> dict[str, dict[str, Any]]:
                 f"{where}: settings.{name} is given, but {name!r} is not among the agents; "
                 f"{did_you_mean(name, sweep.agents)}"
             )
-    found = {}
+    by_agent = {}
     for name in sweep.agents:
-        own = dict(_flatten(sweep.settings.get(name, {})))
-        for key in own:
+        settings = dict(_flatten(sweep.settings.get(name, {})))
+        for key in settings:
             if key not in known[name]:
                 raise RecipeError(
                     f"{where}: unknown key settings.{name}.{key}; {did_you_mean(key, known[name])}"
                 )
-        found[name] = {k: v for k, v in flat.items() if k in known[name]} | own
-    return found
+        by_agent[name] = {k: v for k, v in flat.items() if k in known[name]} | settings
+    return by_agent
 
 
 def _settings_of(name: str) -> set[str]:
@@ -211,9 +211,9 @@ def _draw(value: Any, rng: np.random.Generator) -> Any:
     if isinstance(value, list):
         return value[int(rng.integers(len(value)))]
     low, high = value["low"], value["high"]
-    whole = isinstance(low, int) and isinstance(high, int)
+    is_whole = isinstance(low, int) and isinstance(high, int)
     if value.get("scale", "linear") == "log":
-        drawn = math.exp(rng.uniform(math.log(low), math.log(high + whole)))
+        drawn = math.exp(rng.uniform(math.log(low), math.log(high + is_whole)))
     else:
-        drawn = rng.uniform(low, high + whole)
-    return min(int(drawn), high) if whole else float(f"{drawn:.4g}")
+        drawn = rng.uniform(low, high + is_whole)
+    return min(int(drawn), high) if is_whole else float(f"{drawn:.4g}")

@@ -39,10 +39,11 @@ def tabulate(
         table.with_columns(mean_preference=pl.col("preference").mean().over(choice))
         .select([*order[:-1], "mean_preference", *measured, "error"])
         .sort(
-            ["mean_preference", *choice, "seed"], descending=[True, False, False, False],
+            ["mean_preference", *choice, "seed"],
+            descending=[True, False, False, False],
             nulls_last=True,
         )
-    )  # fmt: skip
+    )
 
 
 def _row(run: Run, folder: Path, error: str | None) -> dict[str, Any]:
@@ -63,8 +64,8 @@ def _row(run: Run, folder: Path, error: str | None) -> dict[str, Any]:
     curves = pl.read_parquet((folder / CURVES).read_bytes())
     validation = curves.filter(pl.col("metric").str.starts_with("validation_"))
     step = validation["step"].max()
-    last = validation.filter(pl.col("step") == step)
-    row |= dict(zip(last["metric"], last["value"], strict=True))
+    at_end = validation.filter(pl.col("step") == step)
+    row |= dict(zip(at_end["metric"], at_end["value"], strict=True))
     at_best = validation.filter(
         (pl.col("step") == best.get("step", step)) & (pl.col("metric") == _PREFERENCE)
     )

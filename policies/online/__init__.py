@@ -65,23 +65,6 @@ ONLINE_AGENTS: Final = Registry[OnlineAgent]("online_agents", {
         "dqn_online", "hindcast.policies.online.dqn",
         "double DQN over a replay buffer of played decisions, as the offline double_dqn",
     ),
-    "score_ppo": OnlineAgent(
-        "score_ppo", "hindcast.policies.papers.osdec.agent",
-        "policy gradient on scores of all jobs of a slot, drawn at once (OSDEC, variants)",
-        scenarios=("deferrable",),
-        whole=True,
-    ),
-    "monte_carlo_value": OnlineAgent(
-        "monte_carlo_value", "hindcast.policies.papers.liu.agent",
-        "Monte-Carlo values, a replay buffer and exploration guided by a rule (Liu et al.)",
-        scenarios=("multicluster",),
-    ),
-    "price_evolution": OnlineAgent(
-        "price_evolution", "hindcast.policies.papers.prices.agent",
-        "CMA-ES on prices of a core in the coming slots, for an exact knapsack (ours)",
-        scenarios=("deferrable",),
-        whole=True,
-    ),
 })  # fmt: skip
 
 
@@ -101,13 +84,13 @@ def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> A
     return _replaced(importlib.import_module(online_agent(agent).module).Config(), settings, where)
 
 
-def _replaced(held: Any, settings: Mapping[str, Any], where: str) -> Any:
-    """Return the dataclass `held` with these settings replaced."""
+def _replaced(config: Any, settings: Mapping[str, Any], where: str) -> Any:
+    """Return the dataclass `config` with these settings replaced."""
     from hindcast.pipeline.recipes.settings import read_settings
 
-    merged = {f.name: getattr(held, f.name) for f in fields(held)}
+    merged = {f.name: getattr(config, f.name) for f in fields(config)}
     for key, value in settings.items():
-        own = merged.get(key)
-        inner = is_dataclass(own) and isinstance(value, Mapping)
-        merged[key] = _replaced(own, value, f"{where}.{key}") if inner else value
-    return read_settings(type(held), merged, where)
+        default = merged.get(key)
+        inner = is_dataclass(default) and isinstance(value, Mapping)
+        merged[key] = _replaced(default, value, f"{where}.{key}") if inner else value
+    return read_settings(type(config), merged, where)

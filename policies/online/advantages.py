@@ -51,12 +51,12 @@ def advantages(
 
 
 def against_group(
-    worth: Sequence[Floats], times: Sequence[Floats], baseline: Baseline, *, normalise: bool = False
+    gains: Sequence[Floats], times: Sequence[Floats], baseline: Baseline, *, normalise: bool = False
 ) -> list[Floats]:
-    """Return `worth`, (T,) of each trajectory, less the baseline over all trajectories."""
-    found = [w - b for w, b in zip(worth, _baselines(worth, times, baseline), strict=True)]
-    deviation = float(np.concatenate(found).std()) if normalise else 0.0
-    return [a / deviation for a in found] if deviation > 0.0 else found
+    """Return `gains`, (T,) of each trajectory, less the baseline over all trajectories."""
+    advantage = [g - b for g, b in zip(gains, _baselines(gains, times, baseline), strict=True)]
+    deviation = float(np.concatenate(advantage).std()) if normalise else 0.0
+    return [a / deviation for a in advantage] if deviation > 0.0 else advantage
 
 
 def _baselines(
@@ -69,10 +69,10 @@ def _baselines(
         for g in to_go:
             total[: len(g)] += g
         return [total[: len(g)] / len(to_go) for g in to_go]
-    asked = np.concatenate(times)  # all at once: a search per pair was a tenth of an iteration
-    total = np.zeros(len(asked))
+    all_times = np.concatenate(times)  # one search for all pairs of trajectories, for speed
+    total = np.zeros(len(all_times))
     for g, t in zip(to_go, times, strict=True):
-        total += np.append(g, 0.0)[np.searchsorted(t, asked, side="left")]
+        total += np.append(g, 0.0)[np.searchsorted(t, all_times, side="left")]
     ends = np.cumsum([len(t) for t in times])[:-1]
     return np.split(total / len(to_go), ends)
 

@@ -1,6 +1,6 @@
 """Probabilities of a trajectory's choices in torch, with gradients.
 
-The score of a row that several decisions share is computed once; its gradient is the sum of theirs.
+A row that several decisions share is scored once; its gradient is the sum of their gradients.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,18 +43,18 @@ class PolicyBatch:
 
 
 def policy_batch(
-    looked: NetworkInputs, advantage: NDArray[np.float64], network: Network, device: torch.device
+    inputs: NetworkInputs, advantage: NDArray[np.float64], network: Network, device: torch.device
 ) -> PolicyBatch:
     """Expand features; `advantage` is (T,) of the decisions or (M,) of their candidates."""
-    count = np.diff(looked.starts)
-    images = looked.image if network.pixels else None
+    count = np.diff(inputs.starts)
+    images = inputs.image if network.pixels else None
     arrays = (
-        network.candidates.expand(looked.rows),
-        expand_moment(network, looked.context, images),
-        looked.row_of,
-        looked.index,
+        network.candidates.expand(inputs.rows),
+        expand_moment(network, inputs.context, images),
+        inputs.row_of,
+        inputs.index,
         np.repeat(np.arange(len(count)), count),
-        looked.chosen,
+        inputs.chosen,
         advantage.astype(np.float32),
     )
     return PolicyBatch(*(torch.from_numpy(array).to(device) for array in arrays))
@@ -63,67 +63,67 @@ def policy_batch(
 def merged(
     parts: Iterable[tuple[NetworkInputs, NDArray[np.float64]]], candidates: int
 ) -> Iterator[tuple[NetworkInputs, NDArray[np.float64]]]:
-    """Yield small parts joined, so that only the last may have fewer than `candidates`."""
-    waiting: list[tuple[NetworkInputs, NDArray[np.float64]]] = []
+    """Yield joined parts of at least `candidates` candidates each, except the last."""
+    pending: list[tuple[NetworkInputs, NDArray[np.float64]]] = []
     count = 0
     for part in parts:
-        waiting.append(part)
+        pending.append(part)
         count += len(part[0].index)
         if count >= candidates:
-            yield _joined(waiting)
-            waiting, count = [], 0
-    if waiting:
-        yield _joined(waiting)
+            yield _joined(pending)
+            pending, count = [], 0
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(
     parts: Sequence[tuple[NetworkInputs, NDArray[np.float64]]],
 ) -> tuple[NetworkInputs, NDArray[np.float64]]:
-    looked, advantages = zip(*parts, strict=True)
-    return join(looked), np.concatenate(advantages)
+    inputs, advantages = zip(*parts, strict=True)
+    return join(inputs), np.concatenate(advantages)
 
 
-def join(looked: Sequence[NetworkInputs]) -> NetworkInputs:
+def join(parts: Sequence[NetworkInputs]) -> NetworkInputs:
     """Join the decisions of all parts, in order; equal rows of different parts stay separate."""
-    if len(looked) == 1:
-        return looked[0]
+    if len(parts) == 1:
+        return parts[0]
     rows, decisions, candidates = (
-        np.cumsum([0, *(len(getattr(one, name)) for one in looked)])
+        np.cumsum([0, *(len(getattr(part, name)) for part in parts)])
         for name in ("rows", "chosen", "index")
     )
     cat = np.concatenate
     return NetworkInputs(
-        rows=cat([one.rows for one in looked]),
-        row_of=cat([one.row_of + n for one, n in zip(looked, decisions, strict=False)]),
-        context=cat([one.context for one in looked]),
-        image=cat([one.image for one in looked]),
-        index=cat([one.index + n for one, n in zip(looked, rows, strict=False)]),
+        rows=cat([part.rows for part in parts]),
+        row_of=cat([part.row_of + n for part, n in zip(parts, decisions, strict=False)]),
+        context=cat([part.context for part in parts]),
+        image=cat([part.image for part in parts]),
+        index=cat([part.index + n for part, n in zip(parts, rows, strict=False)]),
         starts=cat(
             [
-                *(one.starts[:-1] + n for one, n in zip(looked, candidates, strict=False)),
+                *(part.starts[:-1] + n for part, n in zip(parts, candidates, strict=False)),
                 candidates[-1:],
             ]
         ),
-        chosen=cat([one.chosen + n for one, n in zip(looked, candidates, strict=False)]),
-        decision=cat([one.decision for one in looked]),
+        chosen=cat([part.chosen + n for part, n in zip(parts, candidates, strict=False)]),
+        decision=cat([part.decision for part in parts]),
     )
 
 
-def log_softmax(scorer: CandidateScorer, asked: PolicyBatch) -> Tensor:
+def log_softmax(scorer: CandidateScorer, batch: PolicyBatch) -> Tensor:
     """Return the log-probability (M,) of every feasible candidate of every decision."""
-    scores = scorer.ragged(asked.rows, asked.context, asked.row_of).index_select(0, asked.index)
-    count = len(asked)
+    scores = scorer.ragged(batch.rows, batch.context, batch.row_of).index_select(0, batch.index)
+    count = len(batch)
     highest = scores.new_full((count,), -torch.inf).scatter_reduce(
-        0, asked.decision, scores.detach(), "amax"
+        0, batch.decision, scores.detach(), "amax"
     )
-    scores = scores - highest.index_select(0, asked.decision)
-    total = scores.new_zeros(count).index_add(0, asked.decision, scores.exp())
-    return scores - total.log().index_select(0, asked.decision)
+    scores = scores - highest.index_select(0, batch.decision)
+    total = scores.new_zeros(count).index_add(0, batch.decision, scores.exp())
+    return scores - total.log().index_select(0, batch.decision)
 
 
-def policy_gain(log_probability: Tensor, asked: PolicyBatch) -> Tensor:
+def policy_gain(log_probability: Tensor, batch: PolicyBatch) -> Tensor:
     """Return the sum of advantage * log pi(choice); its gradient is the policy gradient."""
-    return asked.advantage @ log_probability.index_select(0, asked.chosen)
+    return batch.advantage @ log_probability.index_select(0, batch.chosen)
 
 
 def entropy(log_probability: Tensor) -> Tensor:

@@ -86,8 +86,8 @@ class Config:
 
     def exploring(self, iteration: int) -> float:
         """Return epsilon of an iteration, counted from 1."""
-        done = min((iteration - 1) / self.epsilon_iterations, 1.0)
-        return self.epsilon + done * (self.epsilon_last - self.epsilon)
+        progress = min((iteration - 1) / self.epsilon_iterations, 1.0)
+        return self.epsilon + progress * (self.epsilon_last - self.epsilon)
 
 
 class _Scale(nn.Module):
@@ -127,12 +127,10 @@ def learner(
         impl.update_target()
     replay, scale = Replay(config.replay, k, spec, network), _Scale(config.reward_scale)
 
-    def keep(one: Trajectory) -> None:
-        passed = one.elapsed_s if config.discount_per == "second" else np.ones(len(one.reward))
-        parts = list(network_inputs(problem.scenario, spec, one, network))
-        replay.add(
-            parts, one.reward, passed, discount, config.n_steps, truncated=one.episode.truncated
-        )
+    def keep(t: Trajectory) -> None:
+        passed = t.elapsed_s if config.discount_per == "second" else np.ones(len(t.reward))
+        parts = list(network_inputs(problem.scenario, spec, t, network))
+        replay.add(parts, t.reward, passed, discount, config.n_steps, truncated=t.episode.truncated)
 
     def step(iteration: int) -> Info:
         epsilon = config.exploring(iteration)
@@ -140,14 +138,14 @@ def learner(
             problem.acting(network, scorer.weights()), iteration, config.sampling,
             temperature=0.0, epsilon=epsilon,
         )  # fmt: skip
-        played = [one for window in windows for one in window]
-        for one in played:
-            keep(one)
+        played = [t for window in windows for t in window]
+        for t in played:
+            keep(t)
         if not scale.value:
             scale.value.fill_(_scale(played, discount))
         # Intervals are counted when decisions are kept: per decision or per second alike.
         unit = ValueUnit(float(scale.value), discount, True, monte_carlo=config.monte_carlo)  # noqa: FBT003
-        found = []
+        infos = []
         for n in range(config.gradient_steps):
             rows = replay.draw(config.minibatch, rng)
             if not len(rows):
@@ -155,13 +153,13 @@ def learner(
             batch = masked_q.d3rlpy_batch(replay.transitions(rows, network, device), unit)
             number = (iteration - 1) * config.gradient_steps + n + 1
             interval = config.target_update_interval
-            found.append(masked_q.update(impl, batch, number, interval, unit))
+            infos.append(masked_q.update(impl, batch, number, interval, unit))
         curves = problem.metrics(
-            (one.episode for one in played),
+            (t.episode for t in played),
             epsilon=epsilon,
-            decisions=float(sum(len(one.choices) for one in played)),
+            decisions=float(sum(len(t.choices) for t in played)),
         )
-        return {**curves, **means(found)}
+        return {**curves, **means(infos)}
 
     modules = {"q": impl.q_function, "target": impl.modules.targ_q_funcs}
     modules |= {"replay": replay, "scale": scale}
@@ -171,8 +169,8 @@ def learner(
 
 def _scale(played: Sequence[Trajectory], discount: float) -> float:
     """Return one over the mean size of a return, or of a discounted sum of rewards if smaller."""
-    size = float(np.mean([abs(one.reward.sum()) for one in played]))
+    size = float(np.mean([abs(trajectory.reward.sum()) for trajectory in played]))
     if discount < 1.0:
-        reward = np.concatenate([one.reward for one in played])
+        reward = np.concatenate([trajectory.reward for trajectory in played])
         size = min(size, float(np.abs(reward).mean()) / (1.0 - discount))
     return 1.0 / size if size > 0.0 else 1.0

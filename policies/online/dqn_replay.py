@@ -105,11 +105,11 @@ class Replay(nn.Module):
         for part in parts:
             self._write(part, rows[at : at + len(part.chosen)], max(0, skipped - at))
             at += len(part.chosen)
-        kept = rows[skipped:]
+        rows_kept = rows[skipped:]
         for name, values in (
             ("gain", gain), ("to_go", to_go), ("interval", interval), ("after", after),
         ):  # fmt: skip
-            self._array(name)[kept] = values[skipped:]
+            self._array(name)[rows_kept] = values[skipped:]
         self.head.fill_((start + total) % size)
         self.filled.fill_(min(size, len(self) + total))
 
@@ -118,14 +118,14 @@ class Replay(nn.Module):
         count = np.diff(part.starts)
         decision = np.repeat(np.arange(len(count)), count)
         place = np.arange(len(part.index)) - part.starts[decision]
-        kept = decision >= skipped
-        feasible = part.rows[part.index[kept]]
-        self._array("candidates")[rows[decision[kept]], place[kept]] = feasible
-        rest = slice(skipped, None)
-        self._array("count")[rows[rest]] = count[rest]
-        self._array("context")[rows[rest]] = part.context[rest]
-        self._array("image")[rows[rest]] = part.image[rest]
-        self._array("choice")[rows[rest]] = (part.chosen - part.starts[:-1])[rest]
+        is_kept = decision >= skipped
+        feasible = part.rows[part.index[is_kept]]
+        self._array("candidates")[rows[decision[is_kept]], place[is_kept]] = feasible
+        written = slice(skipped, None)
+        self._array("count")[rows[written]] = count[written]
+        self._array("context")[rows[written]] = part.context[written]
+        self._array("image")[rows[written]] = part.image[written]
+        self._array("choice")[rows[written]] = (part.chosen - part.starts[:-1])[written]
 
     def _array(self, name: str) -> NDArray[np.generic]:
         array: NDArray[np.generic] = getattr(self, name).numpy()
@@ -133,10 +133,10 @@ class Replay(nn.Module):
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw `size` rows with known successor uniformly, with replacement, if any."""
-        known = np.flatnonzero(self.after[: len(self)].numpy() != _UNKNOWN)
-        if not len(known):
+        with_successor = np.flatnonzero(self.after[: len(self)].numpy() != _UNKNOWN)
+        if not len(with_successor):
             return np.empty(0, np.int64)
-        return known[rng.integers(0, len(known), size)]
+        return with_successor[rng.integers(0, len(with_successor), size)]
 
     def transitions(
         self, rows: NDArray[np.int64], network: Network, device: torch.device
@@ -145,7 +145,7 @@ class Replay(nn.Module):
         after = self.after.numpy()[rows]
         terminal = after == _TERMINAL
         now = self._seen(rows, np.ones(len(rows), np.bool_), network, device)
-        then = self._seen(np.maximum(after, 0), ~terminal, network, device)
+        successors = self._seen(np.maximum(after, 0), ~terminal, network, device)
 
         def column(name: str) -> torch.Tensor:
             values = getattr(self, name).numpy()[rows]
@@ -159,17 +159,17 @@ class Replay(nn.Module):
             elapsed_s=column("interval"),
             to_go=column("to_go"),
             terminal=torch.from_numpy(terminal.astype(np.float32)).to(device),
-            after=then,
+            after=successors,
         )
 
     def _seen(
         self,
         rows: NDArray[np.int64],
-        there: NDArray[np.bool_],
+        exists: NDArray[np.bool_],
         network: Network,
         device: torch.device,
     ) -> Observations:
-        count = np.where(there, self.count.numpy()[rows], 0)
+        count = np.where(exists, self.count.numpy()[rows], 0)
         mask = np.arange(self.candidates.shape[1]) < count[:, None]
         candidates = network.candidates.expand(self.candidates.numpy()[rows][mask])
         images = self.image.numpy()[rows] if network.pixels else None
@@ -189,10 +189,10 @@ def n_step(
     """
     total = len(reward)
     share = np.float64(discount) ** passed
-    gain, left, interval = np.zeros(total), np.ones(total), np.zeros(total)
+    gain, discount_so_far, interval = np.zeros(total), np.ones(total), np.zeros(total)
     for k in range(min(steps, total)):
         inside = slice(0, total - k)
-        gain[inside] += left[inside] * reward[k:]
-        left[inside] *= share[k:]
+        gain[inside] += discount_so_far[inside] * reward[k:]
+        discount_so_far[inside] *= share[k:]
         interval[inside] += passed[k:]
     return gain, discounted_sums(np.zeros(total, np.int64), reward, share), interval

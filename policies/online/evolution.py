@@ -6,7 +6,7 @@
     C, step          grow along directions taken repeatedly, shrink along the others
 
 A return is credited to weights, not to choices: a cost that follows fifty decisions later is as
-visible as an immediate one, and no choice needs to be random. This suits a scorer with some dozen
+visible as an immediate one, and choices need not be random. This suits a scorer with some dozen
 weights, not a large network: the number of iterations grows with the number of weights, the size of
 C with its square (with "diagonal", C is one number per weight).
 
@@ -110,8 +110,8 @@ class Distribution(nn.Module):
         start = torch.from_numpy(mean.astype(np.float64))
         self.register_buffer("mean", start)
         self.register_buffer("step", torch.tensor(step, dtype=torch.float64))
-        one = torch.ones(n, dtype=torch.float64)
-        self.register_buffer("c", one if diagonal else torch.diag(one))
+        ones = torch.ones(n, dtype=torch.float64)
+        self.register_buffer("c", ones if diagonal else torch.diag(ones))
         for name in ("path_step", "path_c"):
             self.register_buffer(name, torch.zeros(n, dtype=torch.float64))
         self.register_buffer("generation", torch.tensor(0))
@@ -126,8 +126,8 @@ class Distribution(nn.Module):
         self.rate_path = (4 + m / n) / (n + 4 + 2 * m / n)
         faster = (n + 2) / 3 if diagonal else 1.0  # fewer numbers to learn
         self.rate_one = min(1.0, faster * 2 / ((n + 1.3) ** 2 + m))
-        rest = faster * 2 * (m - 2 + 1 / m) / ((n + 2) ** 2 + m)
-        self.rate_rank = min(1 - self.rate_one, rest)
+        rate_rank = faster * 2 * (m - 2 + 1 / m) / ((n + 2) ** 2 + m)
+        self.rate_rank = min(1 - self.rate_one, rate_rank)
         self.length = math.sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n**2))  # of a normal vector
 
     def _axes(self) -> tuple[Vector, Vector]:
@@ -149,29 +149,29 @@ class Distribution(nn.Module):
         n, c = len(self.mean), self.c.numpy()
         step, path_step, path_c = float(self.step), self.path_step.numpy(), self.path_c.numpy()
         directions, deviation = self._axes()
-        taken = self.share @ y
+        mean_step = self.share @ y
         if self.diagonal:
-            plain = taken / deviation
+            whitened = mean_step / deviation
         else:
-            plain = directions @ ((directions.T @ taken) / deviation)
+            whitened = directions @ ((directions.T @ mean_step) / deviation)
         a, b = self.rate_step, self.rate_path
-        path_step = (1 - a) * path_step + math.sqrt(a * (2 - a) * self.mu) * plain
+        path_step = (1 - a) * path_step + math.sqrt(a * (2 - a) * self.mu) * whitened
         size = float(np.linalg.norm(path_step))
         age = int(self.generation) + 1
         bound = (1.4 + 2 / (n + 1)) * self.length * math.sqrt(1 - (1 - a) ** (2 * age))
         moving = size < bound  # if not, the step grows at once and C stays
-        path_c = (1 - b) * path_c + moving * math.sqrt(b * (2 - b) * self.mu) * taken
+        path_c = (1 - b) * path_c + moving * math.sqrt(b * (2 - b) * self.mu) * mean_step
         if self.diagonal:
-            one, rank = path_c**2, self.share @ y**2
+            rank_one, rank_mu = path_c**2, self.share @ y**2
         else:
-            one, rank = np.outer(path_c, path_c), (y.T * self.share) @ y
-        kept = 1 - self.rate_one - self.rate_rank + (not moving) * self.rate_one * b * (2 - b)
-        c = kept * c + self.rate_one * one + self.rate_rank * rank
-        self.mean += torch.from_numpy(step * taken)
+            rank_one, rank_mu = np.outer(path_c, path_c), (y.T * self.share) @ y
+        rate_kept = 1 - self.rate_one - self.rate_rank + (not moving) * self.rate_one * b * (2 - b)
+        c = rate_kept * c + self.rate_one * rank_one + self.rate_rank * rank_mu
+        self.mean += torch.from_numpy(step * mean_step)
         self.step.fill_(step * math.exp(min(1.0, a / self.damping * (size / self.length - 1))))
         self.generation.fill_(age)
-        for held, value in ((self.c, c), (self.path_step, path_step), (self.path_c, path_c)):
-            held.copy_(torch.from_numpy(np.ascontiguousarray(value)))
+        for buffer, value in ((self.c, c), (self.path_step, path_step), (self.path_c, path_c)):
+            buffer.copy_(torch.from_numpy(np.ascontiguousarray(value)))
 
 
 def learner(
@@ -189,8 +189,8 @@ def learner(
     rng = generator(problem.seed, "online weights")
     if weights is None and config.start == "best_rule":
         weights = weights_of_best_rule(problem, network)
-    first = weights or make_scorer(network, None, rng, device).weights()
-    start = np.concatenate([first[name].ravel() for name in network.shapes]).astype(np.float64)
+    initial = weights or make_scorer(network, None, rng, device).weights()
+    start = np.concatenate([initial[name].ravel() for name in network.shapes]).astype(np.float64)
     diagonal = config.covariance == "diagonal"
     if len(start) > _MOST_WEIGHTS and not diagonal:
         raise RecipeError(
@@ -211,18 +211,18 @@ def learner(
         y = drawn_from.draw(count, rng)
         mean, size = drawn_from.mean.numpy(), float(drawn_from.step)
         windows = playing.windows_of(iteration, config.sampling)
-        played = [greedy(problem, network, mean + size * one, windows, iteration) for one in y]
-        returns = np.array([[t.episode.total for t in some] for some in played])
+        played = [greedy(problem, network, mean + size * y_i, windows, iteration) for y_i in y]
+        returns = np.array([[t.episode.total for t in trajectories] for trajectories in played])
         means = _means(returns)
         fitness = {"return": _means, "rank": mean_ranks, "log": _log_costs}[config.fitness](returns)
         order = np.argsort(-fitness, kind="stable")
         drawn_from.move(y[order[: len(drawn_from.share)]])
-        everything = [t for some in played for t in some]
+        all_played = [t for trajectories in played for t in trajectories]
         return problem.metrics(
-            (one.episode for one in everything),
+            (t.episode for t in all_played),
             best_return=float(means.max()),
             step=float(drawn_from.step),
-            decisions=float(sum(len(t.choices) for t in everything)),
+            decisions=float(sum(len(t.choices) for t in all_played)),
         )
 
     return problem.learner(network, acting, {"distribution": drawn_from}, {}, rng, step)
@@ -259,26 +259,26 @@ def greedy(
 
 def mean_ranks(returns: Vector) -> Vector:
     """Return the mean rank (K,) over windows of returns (K, W); equal returns share a rank."""
-    found: Vector = np.mean([ranks(column) for column in returns.T], axis=0)
-    return found
+    rank: Vector = np.mean([ranks(column) for column in returns.T], axis=0)
+    return rank
 
 
 def _means(returns: Vector) -> Vector:
-    found: Vector = returns.mean(axis=1)
-    return found
+    mean: Vector = returns.mean(axis=1)
+    return mean
 
 
 def _log_costs(returns: Vector) -> Vector:
     """Return the mean (K,) of -ln(-return) over windows; a return above 0 counts as a tiny cost."""
-    found: Vector = -np.log(np.maximum(-returns, 1e-12)).mean(axis=1)
-    return found
+    score: Vector = -np.log(np.maximum(-returns, 1e-12)).mean(axis=1)
+    return score
 
 
 def as_weights(network: AnyNetwork, flat: Vector) -> Weights:
     """Return a vector (N,) as the weights of a network."""
-    found, at = {}, 0
+    weights, at = {}, 0
     for name, shape in network.shapes.items():
         size = math.prod(shape)
-        found[name] = flat[at : at + size].reshape(shape).astype(np.float32)
+        weights[name] = flat[at : at + size].reshape(shape).astype(np.float32)
         at += size
-    return found
+    return weights

@@ -1,6 +1,6 @@
 """The guard of an online training: episodes on which the selected checkpoint must keep up.
 
-Windows of a recipe are short. An agent can win them and do harm that shows only in the long run: a
+Windows of a recipe are short. An agent can win them and still be worse over longer times: a
 scheduler may starve jobs that a window does not count. The guard plays other episodes of the same
 scenario, such as one long window, with rules once and with the agent at every point of the curves.
 
@@ -10,7 +10,8 @@ scenario, such as one long window, with rules once and with the agent at every p
     guard_<outcome>      of every outcome with a limit: must be at most guard_<outcome>_most
     guard_<outcome>_most the smallest outcome of the rules, times the limit
 
-A mean return hides a few jobs that wait for months; a limit on the longest wait does not.
+A limit on the longest wait excludes agents that let a few jobs wait for months; a mean return may
+not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,8 +43,8 @@ _MOST = "_most"
 
 
 @dataclass(frozen=True)
-class Guard:
-    """The episodes of a guard.
+class GuardEpisodes:
+    """Episodes on which a checkpoint must keep up with rules.
 
     Attributes:
         scenario: Scenario that is played.
@@ -111,7 +112,7 @@ class Guard:
         }
 
     def measure(self, policy: LearnedPolicy) -> Mapping[str, float]:
-        """Return the means of greedy episodes, with what they must reach or not exceed."""
+        """Return the means of greedy episodes, with their lower and upper limits."""
         played = sample_trajectories(
             self.scenario, self.spec, list(self.instances), policy,
             [generator(self.seed, "guard", number) for number in range(len(self.instances))],
@@ -123,50 +124,50 @@ class Guard:
 def passes(metrics: Mapping[str, float]) -> bool:
     """Return whether a point of the curves keeps up; True without a guard."""
     return (RETURN not in metrics or metrics[RETURN] >= metrics[LEAST]) and all(
-        metrics[name.removesuffix(_MOST)] <= most
-        for name, most in metrics.items()
+        metrics[name.removesuffix(_MOST)] <= limit
+        for name, limit in metrics.items()
         if name.startswith("guard_") and name.endswith(_MOST)
     )
 
 
-def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> Guard | None:
+def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> GuardEpisodes | None:
     """Return the guard of a recipe, or None if it names no rules.
 
     Raises RecipeError for settings that do not exist, UnknownName for rules and outcomes that do
     not.
     """
-    wanted = recipe.online.guard
-    if not wanted.references:
+    settings = recipe.online.guard
+    if not settings.references:
         return None
     where = f"{recipe.id}: online.guard"
     scenario = load_scenario(recipe.scenario)
-    known = rules(recipe.scenario)
-    for name in wanted.references:
-        if name not in known:
-            raise unknown_name(f"{where}: rule of {recipe.scenario}", name, known)
-        if isinstance(known[name], MemoryRule):
+    by_name = rules(recipe.scenario)
+    for name in settings.references:
+        if name not in by_name:
+            raise unknown_name(f"{where}: rule of {recipe.scenario}", name, by_name)
+        if isinstance(by_name[name], MemoryRule):
             raise RecipeError(f"{where}: {name} reads the memory, expected a rule that scores rows")
-    table: dict[str, Any] = {**asdict(recipe.config), **wanted.config}
+    table: dict[str, Any] = {**asdict(recipe.config), **settings.config}
     changed = replace(recipe, config=read_settings(type(recipe.config), table, f"{where}: config"))
     count = scenario.windows(changed.config, workload)
-    if not wanted.windows or max(wanted.windows) >= count:
+    if not settings.windows or max(settings.windows) >= count:
         raise RecipeError(
-            f"{where}: windows is {list(wanted.windows)}, expected some of 0..{count - 1}"
+            f"{where}: windows is {list(settings.windows)}, expected some of 0..{count - 1}"
         )
     spec = scenario.spec(changed.config, changed.objective)
     lower = [outcome.name for outcome in spec.outcomes if outcome.better == "lower"]
-    for name, factor in wanted.limits.items():
+    for name, factor in settings.limits.items():
         if name not in lower:
             raise unknown_name(f"{where}: limits: outcome of which lower is better", name, lower)
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 0.0:
             raise RecipeError(f"{where}: limits.{name} is {factor!r}, expected a number at least 0")
-    return Guard(
+    return GuardEpisodes(
         scenario,
         spec,
-        tuple(make_instance(changed, scenario, workload, w) for w in wanted.windows),
-        wanted.references,
-        wanted.tolerance,
-        wanted.limits,
+        tuple(make_instance(changed, scenario, workload, w) for w in settings.windows),
+        settings.references,
+        settings.tolerance,
+        settings.limits,
         seed,
         workers,
     )

@@ -8,9 +8,9 @@ imitated (`share` of its episodes). If a dataset has no probabilities, the choic
 
 The module of an agent whose network is not a candidate scorer has
 
-    imitator(task, config, network, shown, held_out) -> Learner
+    imitator(task, config, network, targets, held_out) -> Learner
 
-with a Task of hindcast.policies.training.learner, the distributions `shown` (D, K) to imitate and
+with a Task of hindcast.policies.training.learner, the distributions `targets` (D, K) to imitate and
 `held_out`, those of task.validation, or None. The learner returns weights by the names of
 network.shapes. `cloning` makes such learners for networks with a gradient.
 
@@ -81,14 +81,14 @@ class Imitation:
         if self.steps < 1:
             raise InputError(f"imitation: steps is {self.steps}, expected at least 1")
         opened = ds.open(self.dataset)
-        own = {key: value for key, value in asdict(self).items() if key != "dataset"}
+        settings = {key: value for key, value in asdict(self).items() if key != "dataset"}
         if not self.left_out:
-            del own["left_out"]
+            del settings["left_out"]
         return {
             "recipe": opened.recipe.id,
             "digest": opened.manifest.digest,
             "episodes_sha256": opened.manifest.episodes.sha256,
-            **own,
+            **settings,
         }
 
 
@@ -111,10 +111,10 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
     DatasetError if the dataset has other features than the network or no decisions to imitate;
     InputError if the agent does not support imitation.
     """
-    i, told = imitator, imitation.provenance()
+    i, provenance = imitator, imitation.provenance()
     key = training_key(
         f"{i.agent} {FOLDER}", online_agent(i.agent).module, i.config, imitation.steps, i.seed,
-        {**told, "network": network_digest(i.network)}, i.device.type,
+        {**provenance, "network": network_digest(i.network)}, i.device.type,
     )  # fmt: skip
     if not finished(out, key, None):
         make_folder(out)
@@ -124,11 +124,11 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
         callbacks = Callbacks(lambda _weights: {}, lambda _done, _all: None, resume=resume)
         steps = min(imitation.steps, learner.most_steps or imitation.steps)
         fitted = fit(learner, steps, callbacks)
-        made = Trained(
+        trained = Trained(
             f"{i.agent}_{FOLDER}", i.spec, i.network, learner.weights(), asdict(i.config),
             steps, i.seed, fitted.metrics,
         )  # fmt: skip
-        save(made, out, {"dataset": told, "key": key})
+        save(trained, out, {"dataset": provenance, "key": key})
         resume.remove()
     return load_policy(out).weights
 
@@ -147,19 +147,19 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
 
     def sample(split: str, memory: int) -> tuple[Decisions, NDArray[np.float32]]:
         images, rules = i.network.pixels > 0, i.network.rules
-        each = decision_bytes(
+        bytes_each = decision_bytes(
             i.spec, k, transitions=False, images=images, probabilities=True, further=rules.width
         )
-        found = sample_decisions(
+        drawn = sample_decisions(
             opened, split, generator(i.seed, f"imitate {split}"), k=k,
-            per_episode=_PER_EPISODE, limit=max(1, memory // each), images=images,
+            per_episode=_PER_EPISODE, limit=max(1, memory // bytes_each), images=images,
             probabilities=True, further=rules.further(str(imitation.dataset)),
         )  # fmt: skip
-        kept = of_behaviours(found.episodes, names)[found.episode] & (found.mask.sum(axis=1) > 1)
-        decisions = found.take(np.flatnonzero(kept))
+        best = of_behaviours(drawn.episodes, names)[drawn.episode] & (drawn.mask.sum(axis=1) > 1)
+        decisions = drawn.take(np.flatnonzero(best))
         return decisions, distributions(decisions)
 
-    decisions, shown = sample("train", _MEMORY)
+    decisions, targets = sample("train", _MEMORY)
     if len(decisions) == 0:
         raise DatasetError(f"{imitation.dataset}: its best behaviours never have two candidates")
     validation, held_out = None, None
@@ -168,16 +168,16 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
         if len(validation) == 0:
             validation, held_out = None, None
     task = Task(decisions, i.spec, imitation.steps, i.seed, validation, i.device)
-    own = getattr(import_module(agent.module), "imitator", None)
-    if own is not None:
+    imitator_of_agent = getattr(import_module(agent.module), "imitator", None)
+    if imitator_of_agent is not None:
         try:
-            learner: Learner = own(task, i.config, i.network, shown, held_out)
+            learner: Learner = imitator_of_agent(task, i.config, i.network, targets, held_out)
         except DatasetError as error:
             raise DatasetError(f"{imitation.dataset}: {error}") from error
         return learner
     if not isinstance(i.network, Network) or i.network.outputs != 1:
         raise InputError(f"{i.agent} does not support imitation: its module has no `imitator`")
-    return scorer_imitator(task, imitation, i.network, shown, held_out)
+    return scorer_imitator(task, imitation, i.network, targets, held_out)
 
 
 def _largest(dataset: ds.Dataset) -> int:
@@ -193,16 +193,16 @@ def distributions(decisions: Decisions) -> NDArray[np.float32]:
         if (total > 0.0).all():
             shares: NDArray[np.float32] = decisions.probabilities / total[:, None]
             return shares
-    found = np.zeros(decisions.mask.shape, np.float32)
-    found[np.arange(len(decisions)), decisions.choice] = 1.0
-    return found
+    one_hot = np.zeros(decisions.mask.shape, np.float32)
+    one_hot[np.arange(len(decisions)), decisions.choice] = 1.0
+    return one_hot
 
 
 def scorer_imitator(
     task: Task,
     imitation: Imitation,
     network: Network,
-    shown: NDArray[np.float32],
+    targets: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
     """Return the learner of a candidate scorer; `held_out` are those of task.validation."""
@@ -212,7 +212,7 @@ def scorer_imitator(
         return imitation_loss(scorer, network, decisions, targets, task.device)
 
     steps = Steps(imitation.minibatch, imitation.learning_rate)
-    return cloning(task, network, scorer, scorer.weights, loss_of, shown, held_out, steps)
+    return cloning(task, network, scorer, scorer.weights, loss_of, targets, held_out, steps)
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def cloning(
     scorer: nn.Module,
     weights: Callable[[], Weights],
     loss_of: Callable[[Decisions, NDArray[np.float32]], LossAt],
-    shown: NDArray[np.float32],
+    targets: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
     steps: Steps,
 ) -> Learner:
@@ -242,8 +242,8 @@ def cloning(
     rng = generator(task.seed, "imitation")
     optimiser = torch.optim.Adam(scorer.parameters(), lr=steps.learning_rate)
     count, validated = len(task.decisions), None
-    loss = drawn_loss(loss_of(task.decisions, shown), count, steps.minibatch, rng)
+    loss = drawn_loss(loss_of(task.decisions, targets), count, steps.minibatch, rng)
     if task.validation is not None and held_out is not None and len(held_out):
-        others = loss_of(task.validation, held_out)
-        validated = spaced_loss(others, len(held_out), steps.validated)
+        validation_loss = loss_of(task.validation, held_out)
+        validated = spaced_loss(validation_loss, len(held_out), steps.validated)
     return descent(network, scorer, weights, optimiser, rng, loss, validated)

@@ -75,15 +75,15 @@ def learner(
 
     def step(iteration: int) -> Info:
         drawn = problem.draw(problem.acting(network, scorer.weights()), iteration, config.sampling)
-        decisions = sum(len(one.advantage) for one in drawn)
+        decisions = sum(len(trajectory.advantage) for trajectory in drawn)
         every = max(1, decisions // config.fisher_decisions)
         gradient = policy_gradient(
             scorer, problem.policy_batches(drawn, network, device), decisions
         )
-        some = [a for a in problem.policy_batches(drawn, network, device, every) if len(a)]
-        moved = natural_step(scorer, gradient, some, config)
-        metrics = episode_metrics(problem, [one.trajectory for one in drawn])
-        return {**metrics, "gradient_norm": gradient.norm(), **moved}
+        few = [a for a in problem.policy_batches(drawn, network, device, every) if len(a)]
+        change = natural_step(scorer, gradient, few, config)
+        metrics = episode_metrics(problem, [trajectory.trajectory for trajectory in drawn])
+        return {**metrics, "gradient_norm": gradient.norm(), **change}
 
     return problem.learner(network, scorer.weights, {"scorer": scorer}, {}, rng, step)
 
@@ -94,8 +94,8 @@ def policy_gradient(
     """Return the gradient of the mean gain per decision, as one vector."""
     parameters = list(scorer.parameters())
     total = torch.zeros_like(parameters_to_vector(parameters))
-    for asked in pieces:
-        gain = policy_gain(log_softmax(scorer, asked), asked) / decisions
+    for batch in pieces:
+        gain = policy_gain(log_softmax(scorer, batch), batch) / decisions
         total += _flat(torch.autograd.grad(gain, parameters))
     return total
 
@@ -107,14 +107,14 @@ def fisher(
     parameters = list(scorer.parameters())
     decisions = sum(map(len, pieces))
     slopes = []
-    for asked in pieces:
-        log_pi = log_softmax(scorer, asked)
+    for batch in pieces:
+        log_pi = log_softmax(scorer, batch)
         now = log_pi.detach()
         divergence = (now.exp() * (now - log_pi)).sum() / decisions
         slope = torch.autograd.grad(divergence, parameters, create_graph=True)
         slopes.append(_flat(slope))
 
-    def times(vector: Tensor) -> Tensor:
+    def multiply(vector: Tensor) -> Tensor:
         total = damping * vector
         for slope in slopes:
             total = total + _flat(
@@ -122,11 +122,11 @@ def fisher(
             )
         return total
 
-    return times
+    return multiply
 
 
-def conjugate_gradients(times: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:
-    """Solve times(x) = right for a positive definite `times`, in at most `steps` steps."""
+def conjugate_gradients(multiply: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:
+    """Solve multiply(x) = right for a positive definite `multiply`, in at most `steps` steps."""
     x = torch.zeros_like(right)
     residual, direction = right.clone(), right.clone()
     size = residual @ residual
@@ -134,7 +134,7 @@ def conjugate_gradients(times: Callable[[Tensor], Tensor], right: Tensor, steps:
     for _ in range(steps):
         if size <= enough:
             break
-        product = times(direction)
+        product = multiply(direction)
         length = size / (direction @ product)
         x = x + length * direction
         residual = residual - length * product
@@ -147,17 +147,17 @@ def natural_step(
     scorer: CandidateScorer, gradient: Tensor, pieces: Sequence[PolicyBatch], config: Config
 ) -> Mapping[str, Tensor]:
     """Move the scorer; return KL divergence and share of the full step, 0 if none helped."""
-    stayed = {"kl": torch.tensor(0.0), "step_share": torch.tensor(0.0)}
+    unchanged = {"kl": torch.tensor(0.0), "step_share": torch.tensor(0.0)}
     if not pieces or not bool(gradient.norm() > 0.0):
-        return stayed
-    times = fisher(scorer, pieces, config.damping)
-    direction = conjugate_gradients(times, gradient, config.cg_steps)
-    curvature = direction @ times(direction)
+        return unchanged
+    multiply = fisher(scorer, pieces, config.damping)
+    direction = conjugate_gradients(multiply, gradient, config.cg_steps)
+    curvature = direction @ multiply(direction)
     full = torch.sqrt(2.0 * config.max_kl / curvature) * direction
     parameters = list(scorer.parameters())
     start = parameters_to_vector(parameters).detach().clone()
     with torch.no_grad():
-        before = [log_softmax(scorer, asked) for asked in pieces]
+        before = [log_softmax(scorer, batch) for batch in pieces]
         share = 1.0
         for _ in range(_HALVINGS):
             vector_to_parameters(start + share * full, parameters)
@@ -166,7 +166,7 @@ def natural_step(
                 return {"kl": divergence, "step_share": torch.tensor(share)}
             share /= 2.0
         vector_to_parameters(start, parameters)
-    return stayed
+    return unchanged
 
 
 def _change(
@@ -175,11 +175,11 @@ def _change(
     """Return mean KL(before || now) and the mean importance-weighted gain in advantage."""
     decisions = sum(map(len, pieces))
     divergence, gain = torch.zeros(()), torch.zeros(())
-    for asked, then in zip(pieces, before, strict=True):
-        now = log_softmax(scorer, asked)
-        divergence = divergence + (then.exp() * (then - now)).sum().cpu() / decisions
-        ratio = (now - then).index_select(0, asked.chosen).exp()
-        gain = gain + (asked.advantage @ (ratio - 1.0)).cpu() / decisions
+    for batch, old in zip(pieces, before, strict=True):
+        now = log_softmax(scorer, batch)
+        divergence = divergence + (old.exp() * (old - now)).sum().cpu() / decisions
+        ratio = (now - old).index_select(0, batch.chosen).exp()
+        gain = gain + (batch.advantage @ (ratio - 1.0)).cpu() / decisions
     return divergence, gain
 
 

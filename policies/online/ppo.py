@@ -37,10 +37,10 @@ from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
 from hindcast.policies.online.advantages import against_group, gae
 from hindcast.policies.online.choices import PolicyBatch, entropy, log_softmax, policy_batch
-from hindcast.policies.online.decisions import Numbers, gathered, subset
+from hindcast.policies.online.decision_batches import Numbers, gathered, subset
 from hindcast.policies.online.problem import Problem, Sampling, make_scorer
 from hindcast.policies.online.reinforce import episode_metrics
-from hindcast.policies.online.state_value import StateValue, summaries, summary_size
+from hindcast.policies.online.state_value import PopArtValue, summaries, summary_size
 from hindcast.policies.rollouts.trajectories import Trajectory
 from hindcast.policies.training.learner import Info, Learner
 
@@ -115,9 +115,9 @@ def learner(
     optimisers: dict[str, torch.optim.Optimizer] = {
         "policy": torch.optim.Adam(scorer.parameters(), lr=config.learning_rate)
     }
-    critic: StateValue | None = None
+    critic: PopArtValue | None = None
     if config.values:
-        critic = StateValue(summary_size(problem), config.value_hidden, rng).to(device)
+        critic = PopArtValue(summary_size(problem), config.value_hidden, rng).to(device)
         modules["critic"] = critic
         rate = config.value_learning_rate
         optimisers["critic"] = torch.optim.Adam(critic.parameters(), lr=rate)
@@ -125,34 +125,39 @@ def learner(
     def step(iteration: int) -> Info:
         acting = problem.acting(network, scorer.weights())
         groups = problem.play(acting, iteration, config.sampling)
-        played = [one for group in groups for one in group]
-        value = np.zeros(sum(len(one.reward) for one in played))
-        seen = torch.empty(0)
+        played = [t for group in groups for t in group]
+        value = np.zeros(sum(len(t.reward) for t in played))
+        inputs = torch.empty(0)
         if critic is not None:
-            seen = torch.from_numpy(summaries(problem, played, network)).to(device)
-            critic.meet(seen)
-            value = critic.values(seen).double().cpu().numpy()
-        worth, target = judge(groups, value, config)
-        every = max(1, len(worth) // config.decisions)
-        looked, number = gathered(problem, played, network, every)
-        free = np.flatnonzero(np.diff(looked.starts) > 1)  # one candidate: nothing to learn
-        old = np.concatenate([one.log_probability for one in played])[number[free]]
-        gain = standardised(worth[number[free]]) if config.standardise else worth[number[free]]
+            inputs = torch.from_numpy(summaries(problem, played, network)).to(device)
+            critic.meet(inputs)
+            value = critic.values(inputs).double().cpu().numpy()
+        advantage, target = advantages_and_targets(groups, value, config)
+        every = max(1, len(advantage) // config.decisions)
+        decisions, number = gathered(problem, played, network, every)
+        free = np.flatnonzero(np.diff(decisions.starts) > 1)  # one candidate: nothing to learn
+        gain = advantage[number[free]]
+        if config.standardise:
+            gain = standardised(gain)
+        played_log_pi = np.concatenate([t.log_probability for t in played])
+        old = torch.from_numpy(played_log_pi[number[free]].astype(np.float32))
 
-        def asked(which: Numbers) -> tuple[PolicyBatch, Tensor]:
-            then = torch.from_numpy(old[which].astype(np.float32)).to(device)
-            return policy_batch(subset(looked, free[which]), gain[which], network, device), then
+        def policy_minibatch(rows: Numbers) -> tuple[PolicyBatch, Tensor]:
+            drawn = subset(decisions, free[rows])
+            return policy_batch(drawn, gain[rows], network, device), old[rows].to(device)
 
-        batches = passes(len(free), config, rng)
-        info = dict(climb(scorer, optimisers["policy"], map(asked, batches), config))
+        batches = minibatches(len(free), config, rng)
+        info = dict(
+            policy_step(scorer, optimisers["policy"], map(policy_minibatch, batches), config)
+        )
         if critic is not None:
             place = torch.from_numpy(number).to(device)
-            aim = torch.from_numpy(target.astype(np.float32)).to(device)
-            critic.retarget(aim)
-            batches = passes(len(number), config, rng)
-            chosen = (place[torch.from_numpy(which).to(device)] for which in batches)
-            pairs = ((seen[at], aim[at]) for at in chosen)
-            info |= regress(critic, optimisers["critic"], pairs, config)
+            targets = torch.from_numpy(target.astype(np.float32)).to(device)
+            critic.retarget(targets)
+            batches = minibatches(len(number), config, rng)
+            chosen = (place[torch.from_numpy(rows).to(device)] for rows in batches)
+            pairs = ((inputs[at], targets[at]) for at in chosen)
+            info |= value_step(critic, optimisers["critic"], pairs, config)
             info["explained"] = torch.tensor(explained(value, target))
         return {**episode_metrics(problem, played), **info}
 
@@ -161,7 +166,7 @@ def learner(
     )
 
 
-def judge(
+def advantages_and_targets(
     groups: Sequence[Sequence[Trajectory]], value: Floats, config: Config
 ) -> tuple[Floats, Floats]:
     """Return advantages and targets of the values, (T,) over all decisions in order.
@@ -169,20 +174,20 @@ def judge(
     groups are the trajectories of each window, value (T,) the predicted values.
     """
     sampling = config.sampling
-    worth, target, at = [], [], 0
+    advantage, target, at = [], [], 0
     for group in groups:
-        found = []
-        for one in group:
-            here = value[at : at + len(one.reward)]
-            passed = step_discounts(
-                one.elapsed_s, sampling.discount, per_second=config.discount_per == "second"
+        gaes = []
+        for trajectory in group:
+            values = value[at : at + len(trajectory.reward)]
+            discount = step_discounts(
+                trajectory.elapsed_s, sampling.discount, per_second=config.discount_per == "second"
             )
-            found.append(gae(one.reward, here, passed, config.lam, 0.0))
-            target.append(found[-1] + here)
-            at += len(here)
-        times = [one.time_s for one in group]
-        worth += against_group(found, times, sampling.baseline, normalise=sampling.normalise)
-    return np.concatenate(worth), np.concatenate(target)
+            gaes.append(gae(trajectory.reward, values, discount, config.lam, 0.0))
+            target.append(gaes[-1] + values)
+            at += len(values)
+        times = [trajectory.time_s for trajectory in group]
+        advantage += against_group(gaes, times, sampling.baseline, normalise=sampling.normalise)
+    return np.concatenate(advantage), np.concatenate(target)
 
 
 def standardised(advantage: Floats) -> Floats:
@@ -191,14 +196,14 @@ def standardised(advantage: Floats) -> Floats:
     return (advantage - advantage.mean()) / deviation if deviation > 0.0 else advantage
 
 
-def passes(count: int, config: Config, rng: np.random.Generator) -> Iterator[Numbers]:
+def minibatches(count: int, config: Config, rng: np.random.Generator) -> Iterator[Numbers]:
     """Yield minibatches of about equal size; each epoch is a random partition of all decisions."""
-    parts = -(-count // config.minibatch)
+    n_batches = -(-count // config.minibatch)
     for _ in range(config.epochs if count else 0):
-        yield from np.array_split(rng.permutation(count), parts)
+        yield from np.array_split(rng.permutation(count), n_batches)
 
 
-def climb(
+def policy_step(
     scorer: CandidateScorer,
     optimiser: torch.optim.Optimizer,
     batches: Iterable[tuple[PolicyBatch, Tensor]],
@@ -210,41 +215,41 @@ def climb(
     the gradients, the last divergence and the number of steps.
     """
     norms: list[Tensor] = []
-    far = torch.zeros(())
-    for asked, old in batches:
-        loss, far = surrogate(scorer, asked, old, config)
-        if norms and config.max_kl and float(far) > _FAR * config.max_kl:
+    kl = torch.zeros(())
+    for batch, old in batches:
+        loss, kl = surrogate(scorer, batch, old, config)
+        if norms and config.max_kl and float(kl) > _FAR * config.max_kl:
             break
         norms.append(_move(scorer, optimiser, loss, config))
     return {
         "gradient_norm": torch.stack(norms).mean() if norms else torch.zeros(()),
-        "kl": far,
+        "kl": kl,
         "steps_taken": torch.tensor(float(len(norms))),
     }
 
 
 def surrogate(
-    scorer: CandidateScorer, asked: PolicyBatch, old: Tensor, config: Config
+    scorer: CandidateScorer, batch: PolicyBatch, old: Tensor, config: Config
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of a minibatch and the mean KL divergence from the policy that played it."""
-    log_pi = log_softmax(scorer, asked)
-    now = log_pi.index_select(0, asked.chosen)
-    gain = clipped_gain(now, old, asked.advantage, config.clip).mean()
+    log_pi = log_softmax(scorer, batch)
+    now = log_pi.index_select(0, batch.chosen)
+    gain = clipped_gain(now, old, batch.advantage, config.clip).mean()
     if config.entropy:
-        gain = gain + config.entropy * entropy(log_pi) / len(asked)
+        gain = gain + config.entropy * entropy(log_pi) / len(batch)
     return -gain, divergence(now, old).mean()  # of the minibatch, before the step
 
 
-def regress(
-    critic: StateValue,
+def value_step(
+    critic: PopArtValue,
     optimiser: torch.optim.Optimizer,
     batches: Iterable[tuple[Tensor, Tensor]],
     config: Config,
 ) -> Mapping[str, Tensor]:
     """Take a step per minibatch of inputs and targets; return the mean squared error."""
     losses = []
-    for seen, target in batches:
-        loss = critic.loss(seen, target)
+    for inputs, target in batches:
+        loss = critic.loss(inputs, target)
         _move(critic, optimiser, loss, config)
         losses.append(loss.detach())
     return {"value_loss": torch.stack(losses).mean()}

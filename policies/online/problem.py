@@ -28,7 +28,7 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
 from hindcast.policies.online.advantages import Baseline, advantages
 from hindcast.policies.online.choices import PolicyBatch, merged, policy_batch
-from hindcast.policies.online.guard import Guard
+from hindcast.policies.online.guard import GuardEpisodes
 from hindcast.policies.rollouts.trajectories import (
     NetworkInputs,
     Trajectory,
@@ -71,7 +71,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class TrajectoryAdvantages:
     """A trajectory and the advantage of each of its choices, (T,)."""
 
     trajectory: Trajectory
@@ -104,7 +104,7 @@ class Problem:
     validation: Sequence[int] = ()
     seed: int = 0
     workers: int = 1
-    guard: Guard | None = None
+    guard: GuardEpisodes | None = None
     further: Sequence[int] = ()
     sources: Sequence[tuple[str, str]] = ()
     stretch_of: Callable[[int], tuple[int, int]] | None = None
@@ -150,44 +150,50 @@ class Problem:
         )  # fmt: skip
         return [played[first : first + n] for first in range(0, len(played), n)]
 
-    def draw(self, policy: LearnedPolicy, iteration: int, sampling: Sampling) -> list[Drawn]:
+    def draw(
+        self, policy: LearnedPolicy, iteration: int, sampling: Sampling
+    ) -> list[TrajectoryAdvantages]:
         """Play an iteration; return its trajectories with advantages, window by window."""
         drawn = []
         for group in self.play(policy, iteration, sampling):
-            worth = advantages(
+            advantage = advantages(
                 [t.reward for t in group], [t.time_s for t in group], sampling.baseline,
                 discount=sampling.discount, normalise=sampling.normalise,
             )  # fmt: skip
-            drawn += [Drawn(t, a) for t, a in zip(group, worth, strict=True)]
+            drawn += [TrajectoryAdvantages(t, a) for t, a in zip(group, advantage, strict=True)]
         return drawn
 
     def policy_batches(
-        self, drawn: Sequence[Drawn], network: Network, device: torch.device, every: int = 1
+        self,
+        drawn: Sequence[TrajectoryAdvantages],
+        network: Network,
+        device: torch.device,
+        every: int = 1,
     ) -> Iterator[PolicyBatch]:
-        """Yield every `every`-th decision of trajectories, in pieces; prepare the next meanwhile.
+        """Yield every `every`-th decision of trajectories, in pieces; a thread prepares the next.
 
         Images are computed again when they are needed and stored as bytes. Only the images of one
         piece are expanded to float32 at a time.
         """
         piece = min(PIECE, 4 * _PIXELS // max(network.pixels, 1))  # most decisions have 4 or more
 
-        def looked(number: int) -> list[tuple[NetworkInputs, NDArray[np.float64]]]:
-            one = drawn[number]
+        def inputs_of(number: int) -> list[tuple[NetworkInputs, NDArray[np.float64]]]:
+            item = drawn[number]
             # Trajectories begin at different decisions, so that no number is always left out.
             parts = network_inputs(
-                self.scenario, self.spec, one.trajectory, network,
+                self.scenario, self.spec, item.trajectory, network,
                 every=every, offset=number % every, piece=piece,
             )  # fmt: skip
-            return [(part, one.advantage[part.decision]) for part in parts]
+            return [(part, item.advantage[part.decision]) for part in parts]
 
         def parts() -> Iterator[tuple[NetworkInputs, NDArray[np.float64]]]:
             with ThreadPoolExecutor(1) as pool:
-                coming = pool.submit(looked, 0)
+                next_inputs = pool.submit(inputs_of, 0)
                 for number in range(1, len(drawn) + 1):
-                    here = coming.result()
+                    ready = next_inputs.result()
                     if number < len(drawn):
-                        coming = pool.submit(looked, number)
-                    yield from here
+                        next_inputs = pool.submit(inputs_of, number)
+                    yield from ready
 
         for part, advantage in merged(parts(), piece):
             yield policy_batch(part, advantage, network, device)
@@ -209,10 +215,10 @@ class Problem:
             self.acting(network, weights), [generator(self.seed, "greedy", w) for w in windows],
             temperature=0.0, workers=self.workers,
         )  # fmt: skip
-        found = {f"validation_{k}": v for k, v in self.summary(t.episode for t in played).items()}
+        metrics = {f"validation_{k}": v for k, v in self.summary(t.episode for t in played).items()}
         if self.guard is not None:
-            found |= self.guard.measure(self.acting(network, weights))
-        return found
+            metrics |= self.guard.measure(self.acting(network, weights))
+        return metrics
 
     def learner(
         self,
@@ -239,12 +245,12 @@ class Problem:
 
     def summary(self, played: Iterable[Episode], outcomes: Sequence[str] = ()) -> dict[str, float]:
         """Return means over episodes: return, outcomes (default: the first), share truncated."""
-        episodes, known = list(played), [o.name for o in self.spec.outcomes]
+        episodes, outcome_names = list(played), [o.name for o in self.spec.outcomes]
         return {
             "return": float(np.mean([e.total for e in episodes])),
             **{
-                name: float(np.mean([e.outcomes[known.index(name)] for e in episodes]))
-                for name in outcomes or known[:1]
+                name: float(np.mean([e.outcomes[outcome_names.index(name)] for e in episodes]))
+                for name in outcomes or outcome_names[:1]
             },
             "truncated": float(np.mean([e.truncated for e in episodes])),
         }

@@ -26,7 +26,7 @@ from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
 from hindcast.policies.online.choices import entropy, log_softmax, policy_gain
-from hindcast.policies.online.problem import Drawn, Problem, Sampling, make_scorer
+from hindcast.policies.online.problem import Problem, Sampling, TrajectoryAdvantages, make_scorer
 from hindcast.policies.rollouts.trajectories import Trajectory
 from hindcast.policies.training.learner import Info, Learner
 
@@ -69,12 +69,12 @@ def learner(
     scorer = make_scorer(network, weights, rng, device)
     optimiser = torch.optim.Adam(scorer.parameters(), lr=config.learning_rate)
 
-    def ascend(drawn: Sequence[Drawn]) -> Tensor:
-        decisions = sum(len(one.advantage) for one in drawn)
+    def ascend(drawn: Sequence[TrajectoryAdvantages]) -> Tensor:
+        decisions = sum(len(item.advantage) for item in drawn)
         optimiser.zero_grad()
-        for asked in problem.policy_batches(drawn, network, device):
-            log_pi = log_softmax(scorer, asked)
-            gain = policy_gain(log_pi, asked)
+        for batch in problem.policy_batches(drawn, network, device):
+            log_pi = log_softmax(scorer, batch)
+            gain = policy_gain(log_pi, batch)
             if config.entropy:
                 gain = gain + config.entropy * entropy(log_pi)
             (gain / -decisions).backward()  # type: ignore[no-untyped-call]
@@ -86,9 +86,9 @@ def learner(
     def step(iteration: int) -> Info:
         drawn = problem.draw(problem.acting(network, scorer.weights()), iteration, config.sampling)
         single = config.updates == "trajectory"
-        groups = [[one] for one in drawn] if single else [drawn]
+        groups = [[item] for item in drawn] if single else [drawn]
         norms = torch.stack([ascend(group) for group in groups])
-        metrics = episode_metrics(problem, [one.trajectory for one in drawn])
+        metrics = episode_metrics(problem, [item.trajectory for item in drawn])
         return {**metrics, "gradient_norm": norms.mean()}
 
     modules, optimisers = {"scorer": scorer}, {"adam": optimiser}

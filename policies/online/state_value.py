@@ -31,7 +31,7 @@ _FAR = 10.0  # deviations at which inputs are clipped
 _SMALLEST = 1e-6  # deviation below which a number counts as constant
 
 
-class StateValue(nn.Module):
+class PopArtValue(nn.Module):
     """Value network from summaries x (T, X) to V (T,), initialised like a scorer."""
 
     count: Tensor
@@ -72,8 +72,8 @@ class StateValue(nn.Module):
     @torch.no_grad()
     def values(self, x: Tensor) -> Tensor:
         """Return values (T,) in the unit of the rewards."""
-        found: Tensor = self.level + self.scale * self(x)
-        return found
+        values: Tensor = self.level + self.scale * self(x)
+        return values
 
     def loss(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the mean squared error, in units of `scale`."""
@@ -84,9 +84,9 @@ class StateValue(nn.Module):
     def meet(self, x: Tensor) -> None:
         """Add inputs x, float64, to the moments."""
         count, mean = float(len(x)), x.mean(dim=0)
-        apart, total = mean - self.mean, self.count + count
-        self.square += (x - mean).square().sum(dim=0) + apart**2 * (self.count * count / total)
-        self.mean += apart * (count / total)
+        shift, total = mean - self.mean, self.count + count
+        self.square += (x - mean).square().sum(dim=0) + shift**2 * (self.count * count / total)
+        self.mean += shift * (count / total)
         self.count += count
 
     @torch.no_grad()
@@ -96,12 +96,12 @@ class StateValue(nn.Module):
         The first targets only set level and scale.
         """
         level, scale = target.mean(), target.std(correction=0)
-        fresh = self.scale == 0.0
-        other = torch.where(fresh, torch.ones_like(scale), self.scale)
-        scale = torch.where(scale > _SMALLEST * level.abs(), scale, other)
+        is_first = self.scale == 0.0
+        fallback = torch.where(is_first, torch.ones_like(scale), self.scale)
+        scale = torch.where(scale > _SMALLEST * level.abs(), scale, fallback)
         weight, bias = list(self.layers[-1].parameters())
-        share = torch.where(fresh, torch.ones_like(scale), self.scale / scale)
-        shift = torch.where(fresh, torch.zeros_like(scale), (self.level - level) / scale)
+        share = torch.where(is_first, torch.ones_like(scale), self.scale / scale)
+        shift = torch.where(is_first, torch.zeros_like(scale), (self.level - level) / scale)
         weight.mul_(share)
         bias.mul_(share).add_(shift)
         self.level.copy_(level)
@@ -122,23 +122,23 @@ def summaries(
     columns = list(spec.learned_candidates)
     everything = tuple(range(len(spec.context)))
     settings = replace(network.settings, context=True, kind="mlp", image=0)
-    seeing = Network(
+    reader = Network(
         settings, network.candidates, unscaled_map(spec.context, everything, quadratic=False)
     )
 
-    def one(trajectory: Trajectory) -> NDArray[np.float64]:
+    def summary(trajectory: Trajectory) -> NDArray[np.float64]:
         parts = []
-        for looked in network_inputs(problem.scenario, spec, trajectory, seeing, piece=PIECE):
-            rows = _tamed(looked.rows, spec.candidates)[:, columns][looked.index]
-            first, count = looked.starts[:-1], np.diff(looked.starts)
+        for inputs in network_inputs(problem.scenario, spec, trajectory, reader, piece=PIECE):
+            rows = _tamed(inputs.rows, spec.candidates)[:, columns][inputs.index]
+            first, count = inputs.starts[:-1], np.diff(inputs.starts)
             mean = np.add.reduceat(rows, first) / count[:, None]
             highest = np.maximum.reduceat(rows, first)
-            context = _tamed(looked.context, spec.context)
+            context = _tamed(inputs.context, spec.context)
             parts.append(np.column_stack([context, mean, highest, np.log1p(count)]))
         return np.column_stack([np.concatenate(parts), trajectory.time_s])
 
     with ThreadPoolExecutor(problem.workers) as pool:
-        return np.concatenate(list(pool.map(one, played)))
+        return np.concatenate(list(pool.map(summary, played)))
 
 
 def _tamed(values: NDArray[np.float64], features: Sequence[Feature]) -> NDArray[np.float64]:

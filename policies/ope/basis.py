@@ -45,15 +45,16 @@ class Basis:
 def fit_basis(log: WholeEpisodes, spec: Spec) -> Basis:
     """Return feature maps, standardised on feasible candidates of evenly spaced decisions."""
     at = np.linspace(0, log.decisions - 1, min(_FITTED, log.decisions)).astype(np.int64)
-    near = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in at])
-    near = near[log.feasible[near]]
+    feasible = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in at])
+    feasible = feasible[log.feasible[feasible]]
     columns = spec.learned_candidates
     quadratic = expanded_size(spec.candidates, columns, quadratic=True) < _MOST
     return Basis(
-        fit_map(spec.candidates, columns, quadratic, log.candidates[near]),
-        fit_map(spec.context, tuple(range(len(spec.context))), quadratic=False,
-                rows=log.context[at]),
-    )  # fmt: skip
+        fit_map(spec.candidates, columns, quadratic, log.candidates[feasible]),
+        fit_map(
+            spec.context, tuple(range(len(spec.context))), quadratic=False, rows=log.context[at]
+        ),
+    )
 
 
 def linear_features(basis: Basis, log: WholeEpisodes, probabilities: Array) -> dict[str, Array]:

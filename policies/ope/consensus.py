@@ -1,14 +1,13 @@
 """The consensus: a ranking of policies by several estimators, computed without the truth.
 
-    vote     rank correlation with gp over the policies, but not below 0; 1 for gp
-    score    sum over estimators of vote * rank of the policy, over the sum of the votes
+    vote     1 for gp; for another estimator its rank correlation with gp, at least 0
+    score    mean rank of the policy over the estimators, weighted by their votes
 
-No estimator ranks best in every scenario (docs/results/ope.md). The regression over policies (gp)
-comes closest, since neither long episodes nor late rewards harm it, but it knows nothing of a
-policy that differs from all of the log. Fitted values and
-products of weights know more of such a policy where they work, and rank policies backwards where
-they do not. Whether they work shows in how far they agree with gp: errors of such different kinds
-seldom agree by chance. So an estimator counts as much as it agrees, and not at all if it disagrees.
+No estimator ranks best in every scenario (docs/results/ope.md). The regression over policies (gp;
+Konyushkova et al., "Active Offline Policy Selection", NeurIPS 2021) comes closest, since neither
+long episodes nor late rewards harm it. It says little about a policy that resembles none of the
+log. Fitted values and products of weights say more about such a policy, or rank policies backwards.
+Agreement with gp tells the two cases apart: errors of such different kinds seldom agree by chance.
 
 Where gp has no estimate (the log's behaviours are not known), one estimator of each of four other
 kinds has one vote. Ranks have no unit: the consensus orders policies and does not estimate their
@@ -34,12 +33,12 @@ MEMBERS: Final = ("snpdis", "dm", "mwl", "tempered")  # without gp
 def members_of(estimators: Collection[str]) -> list[str]:
     """Return the estimators that vote, among the given ones; [] if only one of them could."""
     members = (LEADER, *FOLLOWERS) if LEADER in estimators else MEMBERS
-    found: list[str] = [name for name in members if name in estimators]
-    return found if len(found) > 1 else []
+    present: list[str] = [name for name in members if name in estimators]
+    return present if len(present) > 1 else []
 
 
 def votes(rows: pl.DataFrame) -> Mapping[str, float]:
-    """Return the vote of every estimator that has one, 0 to 1.
+    """Return the vote of every voting estimator, 0 to 1.
 
     `rows` are those of estimates.parquet. If gp ranks all policies alike, nothing can agree with it
     and the others have no vote.
@@ -60,13 +59,13 @@ def consensus_scores(rows: pl.DataFrame) -> NDArray[np.float64]:
     for a policy, it ranks that policy last.
     """
     weights = votes(rows)
-    found = [ranks(_values(rows, name)) for name in weights]
-    return np.average(found, axis=0, weights=list(weights.values()))
+    rankings = [ranks(_values(rows, name)) for name in weights]
+    return np.average(rankings, axis=0, weights=list(weights.values()))
 
 
 def _values(rows: pl.DataFrame, name: str) -> NDArray[np.float64]:
-    own = rows.filter(pl.col("estimator") == name)["value"]
-    return own.fill_null(-np.inf).to_numpy()
+    values = rows.filter(pl.col("estimator") == name)["value"]
+    return values.fill_null(-np.inf).to_numpy()
 
 
 def describe_order(rows: pl.DataFrame) -> Mapping[str, Any] | None:
@@ -98,26 +97,26 @@ def describe_consensus(
     if not voting or rows["policy"].n_unique() < 2:
         return None
     scores, weights = consensus_scores(rows), votes(rows)
-    own = rows.filter(pl.col("estimator") == voting[0])
-    names = own["policy"].to_list()
+    policies = rows.filter(pl.col("estimator") == voting[0])
+    names = policies["policy"].to_list()
     order = np.argsort(-scores, kind="stable")
-    found: dict[str, Any] = {
+    consensus: dict[str, Any] = {
         "name": CONSENSUS,
         "description": _description(weights),
         "members": voting,
         "votes": dict(weights),
         "order": [names[i] for i in order],
     }
-    if own["truth"].null_count():
-        return found
-    truth, new = own["truth"].to_numpy(), ~own["logged"].to_numpy()
+    if policies["truth"].null_count():
+        return consensus
+    truth, new = policies["truth"].to_numpy(), ~policies["logged"].to_numpy()
     at = None if reference is None else names.index(reference)
-    found |= asdict(assess(scores, truth, behaviour=logged, reference=at))
+    consensus |= asdict(assess(scores, truth, behaviour=logged, reference=at))
     several = int(new.sum()) > 2  # two policies make no ranking
-    found["rank_correlation_new"] = (
+    consensus["rank_correlation_new"] = (
         rank_correlation(scores[new], truth[new]) if several else float("nan")
     )
-    return found
+    return consensus
 
 
 def _description(weights: Mapping[str, float]) -> str:

@@ -111,20 +111,20 @@ def read_episodes(
     """
     table = dataset.episodes(split)
     if table.is_empty():
-        known = sorted(dataset.episodes()["split"].unique())
-        raise InputError(f"{dataset.folder}: no episodes of split {split!r}; it has {known}")
+        splits = sorted(dataset.episodes()["split"].unique())
+        raise InputError(f"{dataset.folder}: no episodes of split {split!r}; it has {splits}")
     table = table.filter(pl.col("window").is_in(whole_windows(table, limit))).sort("episode")
-    wanted = table["episode"].to_numpy()
+    chosen = table["episode"].to_numpy()
     parts = sorted(
         {p for a, b in table.select("first_part", "last_part").rows() for p in range(a, b + 1)}
     )
     pieces: list[dict[str, NDArray[Any]]] = []
-    held = 0
+    size = 0
     for part in parts:
         for block in dataset.blocks(part):
-            piece = _cut(block, wanted, image)
-            held += piece["candidates"].size
-            if held > LARGEST:
+            piece = _cut(block, chosen, image)
+            size += piece["candidates"].size
+            if size > LARGEST:
                 raise InputError(
                     f"{dataset.folder}: {limit:,} decisions of split {split} need more than "
                     f"{LARGEST * 4 >> 30} GB; give a lower --limit"
@@ -153,13 +153,13 @@ def pick(log: WholeEpisodes, decisions: NDArray[np.int64]) -> WholeEpisodes:
     )
 
 
-def _cut(block: Block, wanted: NDArray[np.int64], image: bool) -> dict[str, NDArray[Any]]:
-    """Return the decisions of wanted episodes in a block, as columns."""
-    keep = np.isin(block.episode, wanted) & (block.choice != NO_CHOICE)
+def _cut(block: Block, episodes: NDArray[np.int64], image: bool) -> dict[str, NDArray[Any]]:
+    """Return the decisions of some episodes in a block, as columns."""
+    keep = np.isin(block.episode, episodes) & (block.choice != NO_CHOICE)
     sizes = np.diff(block.offsets)
     inside = np.repeat(keep, sizes)
-    shown = (*_OF_DECISIONS, "image") if image and block.image is not None else _OF_DECISIONS
-    piece = {name: getattr(block, name)[keep] for name in shown}
+    names = (*_OF_DECISIONS, "image") if image and block.image is not None else _OF_DECISIONS
+    piece = {name: getattr(block, name)[keep] for name in names}
     piece |= {name: getattr(block, name)[inside] for name in _OF_CANDIDATES}
     return {"sizes": sizes[keep], **piece}
 
@@ -167,14 +167,14 @@ def _cut(block: Block, wanted: NDArray[np.int64], image: bool) -> dict[str, NDAr
 def _join(
     pieces: list[dict[str, NDArray[Any]]], table: pl.DataFrame, dataset: Dataset
 ) -> WholeEpisodes:
-    whole = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
+    joined = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
     steps = table["steps"].to_numpy().astype(np.int64)
-    if not np.array_equal(whole.pop("episode"), np.repeat(table["episode"].to_numpy(), steps)):
+    if not np.array_equal(joined.pop("episode"), np.repeat(table["episode"].to_numpy(), steps)):
         raise DatasetError(
             f"{dataset.folder}: the decisions in the parts do not match episodes.parquet"
         )
-    rows = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
-    whole["propensity"] = whole["propensity"].astype(np.float64)
+    rows = np.concatenate([[0], np.cumsum(joined.pop("sizes"))])
+    joined["propensity"] = joined["propensity"].astype(np.float64)
     offsets = np.concatenate([[0], np.cumsum(steps)])
-    columns: dict[str, Any] = whole
+    columns: dict[str, Any] = joined
     return WholeEpisodes(offsets=offsets, rows=rows, table=table, **columns)

@@ -93,17 +93,17 @@ class FittedQ:
 
     def candidates(self, log: WholeEpisodes) -> Array:
         """Return the value of every candidate of a log, (V,)."""
-        found = np.zeros(len(log.candidates))
+        sums = np.zeros(len(log.candidates))
         for at in range(0, log.decisions, _CHUNK):
             end = min(at + _CHUNK, log.decisions)
             first, last = log.rows[at], log.rows[end]
             for network in self.networks:
-                found[first:last] += network.batch_scores(
+                sums[first:last] += network.batch_scores(
                     log.context[at:end].astype(np.float64),
                     log.candidates[first:last].astype(np.float64),
                     log.rows[at : end + 1] - first,
                 )
-        return np.asarray(self.middle + self.scale * found / len(self.networks), np.float64)
+        return np.asarray(self.middle + self.scale * sums / len(self.networks), np.float64)
 
     def values(self, log: WholeEpisodes, probabilities: Array) -> tuple[Array, Array]:
         """Return values q (D,) of logged choices, and v (D,) of states under probabilities (V,)."""
@@ -132,13 +132,13 @@ def _discounts(log: WholeEpisodes, settings: FQESettings) -> Array:
 def warm_start(log: WholeEpisodes, spec: Spec, settings: FQESettings, seed: int = 0) -> WarmStart:
     """Return networks that are fitted to the returns to go of the log's own behaviours."""
     rows = np.linspace(0, log.decisions - 1, min(_FITTED, log.decisions)).astype(np.int64)
-    near = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in rows[:4096]])
-    near = near[log.feasible[near]]
+    feasible = np.concatenate([np.arange(log.rows[d], log.rows[d + 1]) for d in rows[:4096]])
+    feasible = feasible[log.feasible[feasible]]
     context = range(len(spec.context)) if settings.network.context else ()
     network = Network(
         settings.network,
         fit_map(spec.candidates, spec.learned_candidates, settings.network.quadratic,
-                log.candidates[near], settings.network.logs),
+                log.candidates[feasible], settings.network.logs),
         fit_map(spec.context, tuple(context), quadratic=False, rows=log.context[rows],
                 logs=settings.network.logs),
     )  # fmt: skip
@@ -146,17 +146,17 @@ def warm_start(log: WholeEpisodes, spec: Spec, settings: FQESettings, seed: int 
     earned = discounted_sums(episode, log.reward, _discounts(log, settings))
     middle, scale, weight = _standard(earned, settings)
     target = torch.from_numpy(((earned - middle) / scale).astype(np.float32))
-    found = []
-    for own in range(settings.seeds):
-        first, second = np.random.default_rng([seed, own]).spawn(2)
+    weights = []
+    for k in range(settings.seeds):
+        first, second = np.random.default_rng([seed, k]).spawn(2)
         with repeatable(CPU):
             scorer = CandidateScorer(network, first)
             _minimise(
                 scorer, log, network, settings, settings.warm, second,
                 lambda rows: target[torch.from_numpy(rows)], None, weight,
             )  # fmt: skip
-        found.append(scorer.weights())
-    return WarmStart(network, middle, scale, weight, tuple(found))
+        weights.append(scorer.weights())
+    return WarmStart(network, middle, scale, weight, tuple(weights))
 
 
 def _standard(earned: Array, settings: FQESettings) -> tuple[float, float, Tensor]:
@@ -183,21 +183,20 @@ def fit_fqe(
     """
     discounts = _discounts(log, settings)
     policies = []
-    for own, begun in enumerate(start.weights):
-        rng = np.random.default_rng([seed, own, 1])
+    for k, weights in enumerate(start.weights):
+        rng = np.random.default_rng([seed, k, 1])
         with repeatable(CPU):
             scorer, target = (CandidateScorer(start.network, rng) for _ in range(2))
-            scorer.set_weights(begun)
-            target.set_weights(begun)
+            scorer.set_weights(weights)
+            target.set_weights(weights)
             goal = _Bootstrapped(log, probabilities, discounts, start, target)
             _minimise(
                 scorer, log, start.network, settings, settings.steps, rng, goal, target,
                 start.weight,
             )  # fmt: skip
         policies.append(
-            LearnedPolicy(f"fqe{own}", start.network, scorer.weights(), spec.context,
-                          spec.candidates)
-        )  # fmt: skip
+            LearnedPolicy(f"fqe{k}", start.network, scorer.weights(), spec.context, spec.candidates)
+        )
     return FittedQ(tuple(policies), start.middle, start.scale)
 
 
@@ -227,8 +226,8 @@ class _Bootstrapped:
         candidates = at + np.arange(len(at))
         row = np.repeat(np.arange(len(live)), sizes)
         # Choices with probability 0 add nothing; for a greedy policy those are most candidates.
-        kept = self._probabilities[candidates] > 0.0
-        candidates, row = candidates[kept], row[kept]
+        likely = self._probabilities[candidates] > 0.0
+        candidates, row = candidates[likely], row[likely]
         with torch.no_grad():
             scores = self._target.ragged(
                 torch.from_numpy(start.network.candidates.expand(log.candidates[candidates])),
@@ -263,6 +262,6 @@ def _minimise(
         rows = rng.integers(log.decisions, size=settings.minibatch)
         candidates = network.candidates.expand(log.candidates[log.chosen[rows]])
         context = network.context.expand(log.context[rows])
-        shown = scorer.ragged(torch.from_numpy(candidates), torch.from_numpy(context), row)
-        loss = (weight[torch.from_numpy(rows)] * (shown - goal(rows)).square()).mean()
+        predicted = scorer.ragged(torch.from_numpy(candidates), torch.from_numpy(context), row)
+        loss = (weight[torch.from_numpy(rows)] * (predicted - goal(rows)).square()).mean()
         descend(optimiser, loss)

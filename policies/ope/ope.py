@@ -156,28 +156,30 @@ def evaluate_offline(
     if not names:
         raise InputError("no policies to evaluate; name some with --policy")
     if settings.epsilon is None:
-        usual = 0.0 if settings.temperature > 0.0 else default_epsilon(recipe)
-        settings = replace(settings, epsilon=usual)
+        epsilon = 0.0 if settings.temperature > 0.0 else default_epsilon(recipe)
+        settings = replace(settings, epsilon=epsilon)
     assert settings.epsilon is not None
-    wanted = [exploring(c, settings.epsilon, settings.temperature) for c in entrants(recipe, names)]
-    _refuse_unknown(wanted)
-    with Folder.open(out, opened, settings, wanted) as folder:
+    targets = [
+        exploring(c, settings.epsilon, settings.temperature) for c in entrants(recipe, names)
+    ]
+    _refuse_unknown(targets)
+    with Folder.open(out, opened, settings, targets) as folder:
         return _evaluate(
-            opened, wanted, settings, folder, command, progress or (lambda _d, _t: None)
+            opened, targets, settings, folder, command, progress or (lambda _d, _t: None)
         )
 
 
 def _evaluate(
     opened: Dataset,
-    wanted: Sequence[Entrant],
+    targets: Sequence[Entrant],
     settings: OPESettings,
     folder: Folder,
     command: str,
     progress: Progress,
 ) -> OPEResult:
-    work = len(wanted) + 2
+    work = len(targets) + 2
     progress(0, work)
-    images = any("image" in readings(c.behaviour.policy) for c in wanted)
+    images = any("image" in readings(c.behaviour.policy) for c in targets)
     log = read_episodes(opened, settings.split, limit=settings.limit, image=images)
     unknown = opened.recipe.level == RECORDED_LEVEL or np.isnan(log.propensity).any()
     if unknown and settings.propensities != ESTIMATED:
@@ -186,40 +188,42 @@ def _evaluate(
             f"not known; estimate them with `hindcast behaviour {opened.folder}`, then give "
             "--propensities estimated"
         )
-    known = {name: b for recipe in opened.manifest.recipes for name, b in _known(recipe).items()}
+    of_log: dict[str, Behaviour] = {}
+    for recipe in opened.manifest.recipes:
+        of_log |= _observable_behaviours(recipe)
     estimates = None
     if settings.propensities == "mixture":
-        propensities = mixture_propensities(log, known)
+        propensities = mixture_propensities(log, of_log)
     elif settings.propensities == ESTIMATED:
         estimates = read_estimates(opened.folder, opened.manifest)
         propensities = estimated_propensities(log, estimates)
     else:
         propensities = logged_propensities(log)
-    settings, untorched = _without_values(settings)
-    settings, left_out = _without_policies(settings, log, known)
-    job = _Job(opened, log, propensities, settings, images, known, estimates)
-    job.notes += [*untorched, *left_out]
-    if refused := job.refused(wanted):
-        wanted = [c for c in wanted if c.behaviour.name not in refused]
-        job.notes += [f"{name} is refused: {why}" for name, why in refused.items()]
-        if not wanted:
+    settings, no_torch = _without_values(settings)
+    settings, left_out = _without_policies(settings, log, of_log)
+    job = _Job(opened, log, propensities, settings, images, of_log, estimates)
+    job.notes += [*no_torch, *left_out]
+    if refused := job.refused(targets):
+        targets = [c for c in targets if c.behaviour.name not in refused]
+        job.notes += [f"{name} is refused: {reason}" for name, reason in refused.items()]
+        if not targets:
             raise InputError(f"{opened.folder}: no estimate: {'; '.join(job.notes)}")
-    scores, notes = _truth(job, wanted, folder, command)
+    scores, notes = _truth(job, targets, folder, command)
     notes = [note for note in (_few(opened, log, settings), propensities.note, *job.notes, *notes)
              if note]  # fmt: skip
     progress(1, work)
     frames = []
-    for done, candidate in enumerate(wanted, start=2):
-        found, behaviour = folder.finished(candidate), candidate.behaviour
-        if found is None:
+    for step, candidate in enumerate(targets, start=2):
+        frame, behaviour = folder.finished(candidate), candidate.behaviour
+        if frame is None:
             truth = None
             if scores is not None:
                 truth = true_return(scores, behaviour.name, log.group, settings.seed)
-            logged = is_logged(behaviour, known)
-            found = rows_of(candidate, job.estimate(behaviour), truth, logged=logged)
-            folder.keep(candidate, found)
-        frames.append(found)
-        progress(done, work)
+            logged = is_logged(behaviour, of_log)
+            frame = rows_of(candidate, job.estimate(behaviour), truth, logged=logged)
+            folder.keep(candidate, frame)
+        frames.append(frame)
+        progress(step, work)
     rows, logged_return = pl.concat(frames), float(job.plain.returns.mean())
     reference = reference_of(rows)
     about = [{"name": n, "description": ESTIMATORS[n].description} for n in settings.estimators]
@@ -261,13 +265,13 @@ def _torch() -> dict[str, Any]:
     return {"torch": torch_setting(CPU)}
 
 
-def _known(recipe: Recipe) -> Mapping[str, Behaviour]:
+def _observable_behaviours(recipe: Recipe) -> Mapping[str, Behaviour]:
     """Return the behaviours of a recipe whose probabilities follow from an observation."""
-    known: dict[str, Behaviour] = {}
-    for one in recipe.behaviours:
+    with_probabilities: dict[str, Behaviour] = {}
+    for entry in recipe.behaviours:
         with suppress(InputError):  # recorded elsewhere: this rule is not available
-            known |= behaviours(replace(recipe, behaviours=(one,)))
-    return {name: b for name, b in known.items() if _reads_observations(b.policy)}
+            with_probabilities |= behaviours(replace(recipe, behaviours=(entry,)))
+    return {name: b for name, b in with_probabilities.items() if _reads_observations(b.policy)}
 
 
 def _reads_observations(policy: Any) -> bool:
@@ -288,28 +292,28 @@ def _without_values(settings: OPESettings) -> tuple[OPESettings, list[str]]:
     if not names or installed("torch"):
         return settings, []
     error = missing("torch", f"fitted Q evaluation ({', '.join(names)})")
-    left = tuple(name for name in settings.estimators if name not in names)
-    if not left:
+    kept = tuple(name for name in settings.estimators if name not in names)
+    if not kept:
         raise error
-    return replace(settings, estimators=left), [f"left out: {error}"]
+    return replace(settings, estimators=kept), [f"left out: {error}"]
 
 
 def _without_policies(
-    settings: OPESettings, log: WholeEpisodes, known: Mapping[str, Behaviour]
+    settings: OPESettings, log: WholeEpisodes, of_log: Mapping[str, Behaviour]
 ) -> tuple[OPESettings, list[str]]:
     """Return the settings without estimators that the log does not allow, and notes about them.
 
     Raises InputError if none is left.
     """
-    missing = sorted(set(log.table["behaviour"].to_list()) - set(known))
+    missing = sorted(set(log.table["behaviour"].to_list()) - set(of_log))
     names = [name for name in settings.estimators if ESTIMATORS[name].policies]
     if not missing or not names:
         return settings, []
-    why = f"{', '.join(names)}: left out, since {missing[0]} is not a known behaviour"
-    left = tuple(name for name in settings.estimators if name not in names)
-    if not left:
-        raise InputError(f"no estimate: {why}")
-    return replace(settings, estimators=left), [why]
+    reason = f"{', '.join(names)}: left out, since {missing[0]} is not a known behaviour"
+    kept = tuple(name for name in settings.estimators if name not in names)
+    if not kept:
+        raise InputError(f"no estimate: {reason}")
+    return replace(settings, estimators=kept), [reason]
 
 
 def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
@@ -317,14 +321,14 @@ def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
     windows = len(np.unique(log.group))
     if windows >= _FEW:
         return ""
-    there = opened.episodes(settings.split)["window"].n_unique()
-    text = f"intervals are over windows, and {windows} of {there} of this split were read: "
-    more = "give a higher --limit" if there > windows else "build the dataset with more"
+    in_split = opened.episodes(settings.split)["window"].n_unique()
+    text = f"intervals are over windows, and {windows} of {in_split} of this split were read: "
+    more = "give a higher --limit" if in_split > windows else "build the dataset with more"
     return text + f"they are too narrow; {more}"
 
 
-def _refuse_unknown(wanted: Sequence[Entrant]) -> None:
-    for candidate in wanted:
+def _refuse_unknown(targets: Sequence[Entrant]) -> None:
+    for candidate in targets:
         policy = candidate.behaviour.policy
         if isinstance(policy, Heuristic) and policy.draw is not None:
             raise InputError(
@@ -344,7 +348,7 @@ def _refuse_unknown(wanted: Sequence[Entrant]) -> None:
 
 
 def _truth(
-    job: "_Job", wanted: Sequence[Entrant], folder: Folder, command: str
+    job: "_Job", targets: Sequence[Entrant], folder: Folder, command: str
 ) -> tuple[pl.DataFrame | None, list[str]]:
     settings, recipe = job.settings, job.opened.recipe
     if settings.truth_seeds == 0:
@@ -353,7 +357,7 @@ def _truth(
         return None, ["no truth: the decisions were recorded elsewhere, so there is no simulator"]
     try:
         return simulate(
-            recipe, wanted, settings.split, folder.truth, seeds=settings.truth_seeds,
+            recipe, targets, settings.split, folder.truth, seeds=settings.truth_seeds,
             command=command,
         ), []  # fmt: skip
     except TraceError as error:
@@ -370,18 +374,18 @@ class _Job:
         propensities: Propensities,
         settings: OPESettings,
         images: bool,
-        known: Mapping[str, Behaviour],
+        of_log: Mapping[str, Behaviour],
         estimates: pl.DataFrame | None = None,
     ) -> None:
-        self._known = known
+        self._of_log = of_log
         self.opened, self.log, self.settings, self._images = opened, log, settings, images
         self.notes: list[str] = []
         self._estimates = estimates
         self._propensities = propensities
-        wanted = [ESTIMATORS[name] for name in settings.estimators]
-        self._values = any(e.values for e in wanted)
-        self._features = any(e.features for e in wanted)
-        self._policies = any(e.policies for e in wanted)
+        estimators = [ESTIMATORS[name] for name in settings.estimators]
+        self._values = any(e.values for e in estimators)
+        self._features = any(e.features for e in estimators)
+        self._policies = any(e.policies for e in estimators)
         self.plain = LoggedEpisodes(
             log.offsets, propensities.behaviour, np.zeros(log.decisions), log.reward,
             group=log.group,
@@ -393,24 +397,24 @@ class _Job:
             )
 
     def _fit_split(self) -> str:
-        there = self.opened.episodes()["split"].unique().to_list()
-        others = [s for s in ("train", "validation", "test") if s in there]
+        present = self.opened.episodes()["split"].unique().to_list()
+        others = [s for s in ("train", "validation", "test") if s in present]
         return next((s for s in others if s != self.settings.split), self.settings.split)
 
-    def refused(self, wanted: Sequence[Entrant]) -> dict[str, str]:
-        """Return the policies that estimated propensities do not support, and why."""
+    def refused(self, targets: Sequence[Entrant]) -> dict[str, str]:
+        """Return policies that estimated propensities do not support, with the reasons."""
         if self._estimates is None:
             return {}
-        found = {}
-        for candidate in wanted:
+        refused = {}
+        for candidate in targets:
             every = policy_probabilities(candidate.behaviour, self.log)
             pair = conditional(every, self.log, self.opened.spec, self._estimates)
             with np.errstate(divide="ignore"):
                 steps = np.log(pair[0]) - np.log(pair[1])
             measured = support(np.add.reduceat(steps, self.log.offsets[:-1]))
             if measured.collapsed:
-                found[candidate.behaviour.name] = measured.reason
-        return found
+                refused[candidate.behaviour.name] = measured.reason
+        return refused
 
     def estimate(self, behaviour: Behaviour) -> dict[str, Estimate]:
         """Return all estimates of one policy."""
@@ -446,9 +450,9 @@ class _Job:
         more = self.opened.episodes(split)
         if split == self.settings.split:
             more = more.head(0)
-        more = more.filter(pl.col("behaviour").is_in(list(self._known)))
+        more = more.filter(pl.col("behaviour").is_in(list(self._of_log)))
         rng = np.random.default_rng([self.settings.seed, 11])
-        return policy_space(self.log, more, self._known, self.opened.spec, rng)
+        return policy_space(self.log, more, self._of_log, self.opened.spec, rng)
 
     @cached_property
     def _basis(self) -> Basis:
@@ -459,37 +463,37 @@ class _Job:
         """Episodes to fit values on, settings of FQE, and the common warm start of all policies."""
         from hindcast.policies.ope import fqe
 
-        split, settings, other = self._fit_split(), self.settings, self.log
+        split, settings, log = self._fit_split(), self.settings, self.log
         if split != settings.split:
-            other = read_episodes(self.opened, split, limit=settings.limit, image=self._images)
-        own = fqe.FQESettings(steps=settings.fqe_steps)
-        return other, own, fqe.warm_start(other, self.opened.spec, own, settings.seed)
+            log = read_episodes(self.opened, split, limit=settings.limit, image=self._images)
+        fqe_settings = fqe.FQESettings(steps=settings.fqe_steps)
+        return log, fqe_settings, fqe.warm_start(log, self.opened.spec, fqe_settings, settings.seed)
 
     def _fit(self, behaviour: Behaviour, probabilities: Array) -> tuple[Array, Array]:
         """Return the policy's values (q, v) on the log, from networks fitted on another split."""
         from hindcast.policies.ope.fqe import fit_fqe
 
-        other, own, start = self._fitted
-        seen = policy_probabilities(behaviour, other)
-        fitted = fit_fqe(other, seen, self.opened.spec, own, start, self.settings.seed)
+        log, fqe_settings, start = self._fitted
+        on_log = policy_probabilities(behaviour, log)
+        fitted = fit_fqe(log, on_log, self.opened.spec, fqe_settings, start, self.settings.seed)
         return fitted.values(self.log, probabilities)
 
 
 def estimated_propensities(log: WholeEpisodes, estimates: pl.DataFrame) -> Propensities:
     """Return the propensities of a behaviour model; 1 for decisions that it does not cover."""
-    found = aligned(log, estimates)
+    estimated = aligned(log, estimates)
     return Propensities(
-        np.where(np.isnan(found), 1.0, found), log.feasible.copy(), ESTIMATED,
+        np.where(np.isnan(estimated), 1.0, estimated), log.feasible.copy(), ESTIMATED,
         "propensities are estimated by a behaviour model; decisions that wait are taken as given",
     )  # fmt: skip
 
 
-def is_logged(behaviour: Behaviour, known: Mapping[str, Behaviour]) -> bool:
+def is_logged(behaviour: Behaviour, of_log: Mapping[str, Behaviour]) -> bool:
     """Return True if the policy, exploration included, is one of the log's behaviours."""
     return any(
         b.policy is behaviour.policy
         and (b.epsilon, b.temperature) == (behaviour.epsilon, behaviour.temperature)
-        for b in known.values()
+        for b in of_log.values()
     )
 
 
@@ -499,10 +503,10 @@ def new_rank_correlation(rows: pl.DataFrame, estimator: str) -> float:
     A behaviour of the log is estimated from its own episodes. A choice among trained policies
     depends on how policies rank that never ran.
     """
-    own = rows.filter((pl.col("estimator") == estimator) & ~pl.col("logged"))
-    if own.height < 3:
+    new = rows.filter((pl.col("estimator") == estimator) & ~pl.col("logged"))
+    if new.height < 3:
         return float("nan")
-    return rank_correlation(own["value"].fill_null(-np.inf).to_numpy(), own["truth"].to_numpy())
+    return rank_correlation(new["value"].fill_null(-np.inf).to_numpy(), new["truth"].to_numpy())
 
 
 def reference_of(rows: pl.DataFrame) -> str | None:
@@ -517,9 +521,9 @@ def _selection(
     rows: pl.DataFrame, estimator: str, logged: float, best: str | None
 ) -> Mapping[str, Any]:
     """Return the selection metrics of one estimator; `best` is the name of the reference."""
-    own = rows.filter(pl.col("estimator") == estimator)
-    found = assess(
-        own["value"].fill_null(float("nan")).to_numpy(), own["truth"].to_numpy(), behaviour=logged,
-        reference=None if best is None else own["policy"].to_list().index(best),
+    table = rows.filter(pl.col("estimator") == estimator)
+    metrics = assess(
+        table["value"].fill_null(float("nan")).to_numpy(), table["truth"].to_numpy(),
+        behaviour=logged, reference=None if best is None else table["policy"].to_list().index(best),
     )  # fmt: skip
-    return asdict(found) | {"rank_correlation_new": new_rank_correlation(rows, estimator)}
+    return asdict(metrics) | {"rank_correlation_new": new_rank_correlation(rows, estimator)}

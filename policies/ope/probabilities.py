@@ -95,13 +95,13 @@ def policy_probabilities(
         candidates = log.candidates[first:last].astype(np.float64)
         context = log.context[at:end].astype(np.float64)
         feasible = log.feasible[first:last]
-        here = out[first - base : last - base]
+        chunk = out[first - base : last - base]
         if isinstance(policy, Heuristic):
             if log.limits is not None:
                 log.limits.require(context, candidates)
             _score_rule(
                 cell(policy.score), context, candidates, feasible, rows, parameters,
-                behaviour.temperature, behaviour.epsilon, here,
+                behaviour.temperature, behaviour.epsilon, chunk,
             )  # fmt: skip
             continue
         image = None if log.image is None else log.image[at:end]
@@ -111,7 +111,7 @@ def policy_probabilities(
             raise PolicyFault(f"{fault}, at decision {at + fault.place} of the log") from fault
         if np.isnan(scores).any():
             raise HindcastError(f"{behaviour.name} gave a score that is not a number")
-        _spread(scores, feasible, rows, behaviour.temperature, behaviour.epsilon, here)
+        _spread(scores, feasible, rows, behaviour.temperature, behaviour.epsilon, chunk)
     return out
 
 
@@ -120,16 +120,16 @@ def _scores(
     rows: NDArray[np.int64], image: NDArray[np.uint8] | None,
 ) -> Array:  # fmt: skip
     if isinstance(policy, BatchPolicy):
-        given = {"feasible": feasible, "image": image}
-        more = {name: given[name] for name in readings(policy)}
+        optional = {"feasible": feasible, "image": image}
+        more = {name: optional[name] for name in readings(policy)}
         scores = policy.batch_scores(context, candidates, rows, **more)
         return np.ascontiguousarray(scores, np.float64)
-    found = []
+    of_decisions = []
     for d in range(len(rows) - 1):
-        own = slice(rows[d], rows[d + 1])
-        seen = Observation(0.0, context[d], candidates[own], feasible[own])
-        found.append(policy.scores(seen))
-    return np.concatenate(found).astype(np.float64)
+        inside = slice(rows[d], rows[d + 1])
+        observation = Observation(0.0, context[d], candidates[inside], feasible[inside])
+        of_decisions.append(policy.scores(observation))
+    return np.concatenate(of_decisions).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -154,16 +154,16 @@ def logged_propensities(log: WholeEpisodes) -> Propensities:
     return Propensities(log.propensity, log.probabilities > 0.0, "logged")
 
 
-def mixture_propensities(log: WholeEpisodes, known: Mapping[str, Behaviour]) -> Propensities:
+def mixture_propensities(log: WholeEpisodes, behaviours: Mapping[str, Behaviour]) -> Propensities:
     """Return conditional probabilities of the mixture of each window's behaviours.
 
-    `known` are behaviours by their names in the log. If one of them is missing, or propensities
-    are, the result is the logged propensities and a note with the reason. If a rule's probabilities
+    `behaviours` are those of the log by name. If one of them is missing, or propensities are, the
+    result is the logged propensities and a note with the reason. If a rule's probabilities
     differ from the logged ones, each episode keeps the logged ones for its own behaviour, with a
     note.
     """
     names = log.table["behaviour"].to_list()
-    missing = sorted(set(names) - set(known))
+    missing = sorted(set(names) - set(behaviours))
     if missing or np.isnan(log.propensity).any():
         reason = f"{missing[0]} is not a known behaviour" if missing else "propensities are missing"
         return replace(logged_propensities(log), note=f"no mixture: {reason}")
@@ -181,14 +181,14 @@ def mixture_propensities(log: WholeEpisodes, known: Mapping[str, Behaviour]) -> 
             components[key] = components.get(key, 0) + 1
         for e in members:
             first, stop = int(log.offsets[e]), int(log.offsets[e + 1])
-            own = (names[e], parameters[e].tobytes())
+            component = (names[e], parameters[e].tobytes())
             logs = np.empty((len(components), stop - first))
             for i, (name, raw) in enumerate(components):
                 values = np.frombuffer(raw, np.float64).copy()
-                every = policy_probabilities(known[name], log, values, slice(first, stop))
+                every = policy_probabilities(behaviours[name], log, values, slice(first, stop))
                 possible[log.rows[first] : log.rows[stop]] |= every > 0.0
                 likely = every[log.chosen[first:stop] - log.rows[first]]
-                if (name, raw) == own:
+                if (name, raw) == component:
                     strange += int((np.abs(likely - log.propensity[first:stop]) > _EQUAL).sum())
                     compared += stop - first
                     likely = log.propensity[first:stop]

@@ -46,7 +46,7 @@ def rows_of(
 
     `logged` is True if the policy is one of the log's behaviours.
     """
-    behaviour, known = candidate.behaviour, truth or Interval(math.nan, math.nan, math.nan)
+    behaviour, simulated = candidate.behaviour, truth or Interval(math.nan, math.nan, math.nan)
     rows = []
     for name, e in estimates.items():
         row = {
@@ -63,7 +63,7 @@ def rows_of(
             "ess": e.ess, "coverage": e.coverage, "nonzero": e.nonzero,
             "mean_weight": e.mean_weight, "max_weight": e.max_weight,
             "largest_share": e.largest_share,
-            "truth": known.value, "truth_low": known.low, "truth_high": known.high,
+            "truth": simulated.value, "truth_low": simulated.low, "truth_high": simulated.high,
             "warnings": list(e.warnings),
         }  # fmt: skip
         rows.append({k: _known(v) for k, v in row.items()})
@@ -98,9 +98,9 @@ class Folder:
                 temporary = tempfile.TemporaryDirectory(prefix="hindcast-ope-")
                 out = Path(stack.enter_context(temporary))
             stack.enter_context(writing(out))
-            made = Folder(out)
-            made._begin(dataset, settings)
-            yield made
+            folder = Folder(out)
+            folder._begin(dataset, settings)
+            yield folder
 
     @property
     def truth(self) -> Path:
@@ -108,11 +108,11 @@ class Folder:
         return self.path / TRUTH
 
     def _begin(self, dataset: Dataset, settings: Any) -> None:
-        ours = {ESTIMATES, DESCRIPTION, WORKING, TRUTH}
+        names = {ESTIMATES, DESCRIPTION, WORKING, TRUTH}
         if self.path.exists() and not self.path.is_dir():
             raise StorageError(f"{self.path} is a file, expected a folder")
-        there = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
-        if foreign := [name for name in there if name not in ours and not name.startswith(".")]:
+        present = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
+        if foreign := [name for name in present if name not in names and not name.startswith(".")]:
             raise StorageError(
                 f"{self.path} holds {foreign[0]!r}, which no off-policy evaluation wrote; choose "
                 "another folder"

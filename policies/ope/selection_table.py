@@ -1,4 +1,4 @@
-"""Tables of how well estimators rank policies, over several folders of `hindcast ope`.
+"""Tables of the rankings of policies by estimators, over several folders of `hindcast ope`.
 
 hindcast report FOLDER... --ranking TABLE.csv    the table, and its page
 hindcast report TABLE.csv --pages                the page of a table
@@ -59,7 +59,7 @@ def selection_table(folders: Sequence[Path]) -> pl.DataFrame:
             )
         command = about["command"]
         rows += sorted(
-            (_row(about, own, command) for own in _estimators(estimates)),
+            (_row(about, table, command) for table in _estimators(estimates)),
             key=lambda row: -_known(row["rank_correlation"]),
         )
     return pl.DataFrame(rows, schema=COLUMNS)
@@ -68,29 +68,30 @@ def selection_table(folders: Sequence[Path]) -> pl.DataFrame:
 def _estimators(estimates: pl.DataFrame) -> list[pl.DataFrame]:
     """Return the rows of each estimator, and those of the consensus with its scores as values."""
     names = estimates["estimator"].unique(maintain_order=True).to_list()
-    found = [estimates.filter(pl.col("estimator") == name) for name in names]
+    tables = [estimates.filter(pl.col("estimator") == name) for name in names]
     if members_of(names):
         scores = pl.Series("value", consensus_scores(estimates))
         empty = pl.lit(None, pl.Float64)
-        found.append(
-            found[0].with_columns(scores, pl.lit(CONSENSUS).alias("estimator"), empty.alias("ess"))
+        tables.append(
+            tables[0].with_columns(scores, pl.lit(CONSENSUS).alias("estimator"), empty.alias("ess"))
         )
-    return found
+    return tables
 
 
-def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str, Any]:
-    name, reference = str(own["estimator"][0]), reference_of(own)
-    policies = own["policy"].to_list()
-    found = assess(
-        own["value"].fill_null(np.nan).to_numpy(), own["truth"].to_numpy(),
+def _row(about: Mapping[str, Any], estimates: pl.DataFrame, command: str) -> dict[str, Any]:
+    name, reference = str(estimates["estimator"][0]), reference_of(estimates)
+    policies = estimates["policy"].to_list()
+    metrics = assess(
+        estimates["value"].fill_null(np.nan).to_numpy(),
+        estimates["truth"].to_numpy(),
         behaviour=about["logged_return"],
         reference=None if reference is None else policies.index(reference),
         ks=(1, _K),
-    )  # fmt: skip
-    ess = own["ess"].drop_nulls().to_numpy()
+    )
+    ess = estimates["ess"].drop_nulls().to_numpy()
     numbers = (
-        found.rank_correlation, new_rank_correlation(own, name), found.regret[1],
-        found.sharpe.get(_K, np.nan), found.type_1, found.type_2,
+        metrics.rank_correlation, new_rank_correlation(estimates, name), metrics.regret[1],
+        metrics.sharpe.get(_K, np.nan), metrics.type_1, metrics.type_2,
         float(np.median(ess)) if len(ess) else np.nan,
     )  # fmt: skip
     rounded = [round(float(v), 4) if np.isfinite(v) else None for v in numbers]
@@ -98,7 +99,7 @@ def _row(about: Mapping[str, Any], own: pl.DataFrame, command: str) -> dict[str,
         "scenario": about["scenario"],
         "recipe": about["dataset"],
         "policies": len(policies),
-        "new_policies": int((~own["logged"]).sum()),
+        "new_policies": int((~estimates["logged"]).sum()),
         "estimator": name,
         **dict(zip(_NUMBERS, rounded, strict=True)),
         "windows": about["windows"],
@@ -114,7 +115,7 @@ def selection_markdown(content: bytes, name: str) -> str:
     `content` is the content of the CSV file `name`. Raises DatasetError if it is no such table.
     """
     table = read_csv(content, name, COLUMNS)
-    runs = [own for _, own in table.group_by("scenario", "recipe", "windows", maintain_order=True)]
+    runs = [run for _, run in table.group_by("scenario", "recipe", "windows", maintain_order=True)]
     names = table["estimator"].unique(maintain_order=True).sort().to_list()
     lines = [
         "# How well estimators rank policies", "",
@@ -125,19 +126,19 @@ def selection_markdown(content: bytes, name: str) -> str:
         "| scenario | windows | " + " | ".join(names) + " |",
         "|---|" + "---:|" * (len(names) + 1),
     ]  # fmt: skip
-    for own in runs:
-        by = {row["estimator"]: row for row in own.to_dicts()}
+    for run in runs:
+        by = {row["estimator"]: row for row in run.to_dicts()}
         cells = [_pair(by.get(name)) for name in names]
-        lines.append(f"| {own['scenario'][0]} | {own['windows'][0]} | " + " | ".join(cells) + " |")
-    for own in runs:
-        first = own.row(0, named=True)
+        lines.append(f"| {run['scenario'][0]} | {run['windows'][0]} | " + " | ".join(cells) + " |")
+    for run in runs:
+        first = run.row(0, named=True)
         lines += ["", f"### {first['scenario']}: `{first['recipe']}`", ""]
         lines.append(
             f"{first['policies']} policies, {first['new_policies']} of them not in the log; "
             f"{first['episodes']} episodes of {first['windows']} windows."
         )
         lines += ["", "```", first["command"], "```", "", _HEAD, "|---|" + "---:|" * 7]
-        for row in own.to_dicts():
+        for row in run.to_dicts():
             values = [_number(row[name]) for name in _NUMBERS]
             lines.append(f"| {row['estimator']} | " + " | ".join(values) + " |")
     return "\n".join(lines) + "\n"
@@ -145,30 +146,30 @@ def selection_markdown(content: bytes, name: str) -> str:
 
 def _computed(about: Mapping[str, Any]) -> str:
     """Return the keys of where the estimates were computed."""
-    found = about.get("provenance")
-    keys = found.get("sessions") if isinstance(found, dict) else None
+    provenance = about.get("provenance")
+    keys = provenance.get("sessions") if isinstance(provenance, dict) else None
     return " ".join(map(str, keys)) if isinstance(keys, list) else NOT_RECORDED
 
 
 def _verdict(runs: Sequence[pl.DataFrame]) -> list[str]:
     """Return a line per scenario: the estimators that rank well, or the best one."""
     lines = []
-    for own in runs:
-        rows = own.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
+    for run in runs:
+        rows = run.drop_nulls("rank_correlation").sort("rank_correlation", descending=True)
         if rows.is_empty():
-            lines.append(f"- {own['scenario'][0]}: no estimator ranks these policies")
+            lines.append(f"- {run['scenario'][0]}: no estimator ranks these policies")
             continue
         good = rows.filter(pl.col("rank_correlation") >= _ENOUGH)["estimator"].to_list()
         best, value = rows["estimator"][0], rows["rank_correlation"][0]
-        found = ", ".join(good) if good else f"none; the best is {best} with {value:.2f}"
-        lines.append(f"- {own['scenario'][0]}, at least {_ENOUGH}: {found}")
+        answer = ", ".join(good) if good else f"none; the best is {best} with {value:.2f}"
+        lines.append(f"- {run['scenario'][0]}, at least {_ENOUGH}: {answer}")
     return lines
 
 
 def _means(table: pl.DataFrame) -> str:
     """Return every estimator with its mean rank correlation, best first, as text."""
-    known = table.drop_nulls("rank_correlation")
-    means = known.group_by("estimator").agg(pl.col("rank_correlation").mean())
+    ranked = table.drop_nulls("rank_correlation")
+    means = ranked.group_by("estimator").agg(pl.col("rank_correlation").mean())
     ordered = means.sort("rank_correlation", "estimator", descending=[True, False])
     return ", ".join(f"{name} {value:.2f}" for name, value in ordered.iter_rows())
 

@@ -1,4 +1,4 @@
-"""Squared distances between policies: how differently they choose on the same logged decisions.
+"""Squared distances between policies, by their choices on the same logged decisions.
 
     k(c, c')   exp(-|z(c) - z(c')|^2 / 2F)      z: F standardised columns of a candidate
     d(p, q)    mean over reference decisions of
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 _DECISIONS: Final = 4000
 _PAIRS: Final = 1 << 25  # pairs of candidates over all reference decisions
 _POLICIES: Final = 400
-_SMALLEST: Final = 1e-9  # spread of a column that says something
+_SMALLEST: Final = 1e-9  # spread up to which a column counts as constant
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class PolicySpace:
         every = policy_probabilities(behaviour, self.reference)
         norm = every @ _smooth(self.reference, self.columns, every[:, None])[:, 0]
         inner = every @ self.smoothed
-        found = (norm + self.norms - 2.0 * inner) / self.reference.decisions
-        return np.asarray(np.maximum(found, 0.0), np.float64)
+        distances = (norm + self.norms - 2.0 * inner) / self.reference.decisions
+        return np.asarray(np.maximum(distances, 0.0), np.float64)
 
 
 def policy_space(
     log: WholeEpisodes,
     more: pl.DataFrame,
-    known: Mapping[str, Behaviour],
+    behaviours: Mapping[str, Behaviour],
     spec: Spec,
     rng: np.random.Generator,
 ) -> PolicySpace:
@@ -79,11 +79,11 @@ def policy_space(
     episodes: dict[tuple[str, tuple[float, ...]], list[int]] = {}
     for e, key in enumerate(zip(names, drawn, strict=True)):
         episodes.setdefault(key, []).append(e)
-    kept = dict(sorted(episodes.items(), key=lambda item: -len(item[1]))[:_POLICIES])
+    policies = dict(sorted(episodes.items(), key=lambda item: -len(item[1]))[:_POLICIES])
     every = np.stack(
         [
-            policy_probabilities(known[name], reference, np.array(values, np.float64))
-            for name, values in kept
+            policy_probabilities(behaviours[name], reference, np.array(values, np.float64))
+            for name, values in policies
         ],
         axis=1,
     )
@@ -93,8 +93,8 @@ def policy_space(
     norms = np.diag(inner)
     distance = np.maximum(norms[:, None] + norms[None] - inner - inner.T, 0.0)
     np.fill_diagonal(distance, 0.0)
-    policy = np.repeat(np.arange(len(kept)), [len(own) for own in kept.values()])
-    at = np.concatenate([np.array(own) for own in kept.values()])
+    policy = np.repeat(np.arange(len(policies)), [len(members) for members in policies.values()])
+    at = np.concatenate([np.array(members) for members in policies.values()])
     logged = LoggedPolicies(
         distance / reference.decisions, policy, table["window"].to_numpy()[at].astype(np.int64),
         table["return"].to_numpy()[at].astype(np.float64),
@@ -129,18 +129,18 @@ def _columns(reference: WholeEpisodes, spec: Spec) -> Array:
     mean = np.add.reduceat(raw * feasible, start) / np.add.reduceat(feasible, start)
     centred = raw - np.repeat(mean, sizes, axis=0)
     spread = np.sqrt((centred[reference.feasible] ** 2).mean(axis=0))
-    shown = spread > _SMALLEST
-    return np.asarray(centred[:, shown] / spread[shown], np.float64)
+    informative = spread > _SMALLEST
+    return np.asarray(centred[:, informative] / spread[informative], np.float64)
 
 
 def _smooth(reference: WholeEpisodes, columns: Array, every: Array) -> Array:
     """Return sums over the candidates of a decision of k times probability: (V, P) -> (V, P)."""
-    found = np.zeros_like(every)
+    smoothed = np.zeros_like(every)
     for start, stop in zip(reference.rows[:-1], reference.rows[1:], strict=True):
         rows = start + np.flatnonzero(reference.feasible[start:stop])
-        own = columns[rows]
-        size = (own**2).sum(axis=1)
-        apart = np.maximum(size[:, None] + size[None] - 2.0 * own @ own.T, 0.0)
-        alike = np.exp(-apart / (2.0 * max(columns.shape[1], 1)))
-        found[rows] = alike @ every[rows]
-    return found
+        points = columns[rows]
+        size = (points**2).sum(axis=1)
+        distances = np.maximum(size[:, None] + size[None] - 2.0 * points @ points.T, 0.0)
+        similarity = np.exp(-distances / (2.0 * max(columns.shape[1], 1)))
+        smoothed[rows] = similarity @ every[rows]
+    return smoothed

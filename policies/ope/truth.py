@@ -12,10 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset.manifest import versions
-from hindcast.pipeline.evaluation.evaluate import EVALUATION, SCORES, Entrant, evaluate
+from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
 from hindcast.pipeline.storage.files import read_json, read_parquet
+from hindcast.pipeline.storage.run_files import EVALUATION, SCORES
 
 
 def simulate(
@@ -42,16 +43,16 @@ def simulate(
 def _same(description: object, recipe: Recipe, policies: Sequence[Entrant], split: str) -> bool:
     if not isinstance(description, dict):
         return False
-    known = [
+    simulated = [
         (p.get("name"), p.get("digest"), p.get("epsilon", 0.0), p.get("temperature", 0.0))
         for p in description.get("policies", [])
     ]
-    wanted = [(p.behaviour, p.digest) for p in policies]
+    requested = [(p.behaviour, p.digest) for p in policies]
     return (
         description.get("digest") == recipe.digest
         and description.get("split") == split
         and description.get("versions") == versions()
-        and known == [(b.name, digest, b.epsilon, b.temperature) for b, digest in wanted]
+        and simulated == [(b.name, digest, b.epsilon, b.temperature) for b, digest in requested]
     )
 
 
@@ -67,9 +68,9 @@ def true_return(
 
     The interval is over the distinct windows.
     """
-    own = scores.filter((pl.col("policy") == policy) & (pl.col("metric") == "return"))
-    by_window = dict(own.group_by("window").agg(pl.col("value").mean()).rows())
+    returns = scores.filter((pl.col("policy") == policy) & (pl.col("metric") == "return"))
+    by_window = dict(returns.group_by("window").agg(pl.col("value").mean()).rows())
     different, counts = np.unique(windows, return_counts=True)
     values = np.array([by_window[int(w)] for w in different])
-    found = bootstrap_interval(values, resamples=2000, seed=seed)
-    return found._replace(value=float(values @ counts / counts.sum()))
+    interval = bootstrap_interval(values, resamples=2000, seed=seed)
+    return interval._replace(value=float(values @ counts / counts.sum()))

@@ -43,7 +43,7 @@ def parameters(place: Path) -> dict[str, Any]:
     """Return the parameters of the night."""
     settings = [each for each in SMALL if not each.startswith("train.agents")]
     return {
-        "recipe": "slots-swf-kth-v1", "out": str(place / "nights"), "date": DAY,
+        "recipe": "queue-kth-v1", "out": str(place / "nights"), "date": DAY,
         "overrides": [*settings, *TRAINED], "trace": str(place / "{date}.swf"),
     }  # fmt: skip
 

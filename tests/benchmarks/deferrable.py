@@ -45,12 +45,12 @@ def measure() -> list[tuple[str, float, str]]:
 def _slots() -> list[tuple[str, float, str]]:
     import torch
 
+    from hindcast.flows.papers.osdec import agent as score_ppo
+    from hindcast.flows.papers.osdec.network import SlotScoresSettings
+    from hindcast.flows.papers.osdec.rollouts import play_slots
+    from hindcast.flows.papers.osdec.torch_network import SlotNetwork
+    from hindcast.flows.papers.prices import agent as price_evolution
     from hindcast.policies.online.training import problem_of
-    from hindcast.policies.papers.osdec import agent as score_ppo
-    from hindcast.policies.papers.osdec.network import SlotScoresSettings
-    from hindcast.policies.papers.osdec.rollouts import play_slots
-    from hindcast.policies.papers.osdec.torch_network import SlotNetwork
-    from hindcast.policies.papers.prices import agent as price_evolution
     from hindcast.policies.training.devices import repeatable
 
     cpu = torch.device("cpu")

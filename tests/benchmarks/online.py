@@ -28,7 +28,7 @@ from tests.benchmarks.packing_in_simpy import Rule, drawn_pairs, first_fit
 from tests.benchmarks.packing_in_simpy import play as play_in_simpy
 
 if TYPE_CHECKING:  # the module loads torch
-    from hindcast.policies.online.problem import Drawn, Problem
+    from hindcast.policies.online.problem import Problem, TrajectoryAdvantages
 
 WORKERS = 2
 WINDOWS = 8
@@ -101,7 +101,7 @@ def _looking_ahead(problem: "Problem", policy: LearnedPolicy) -> list[Row]:
 
 
 def _beside_simpy(
-    draw: Callable[[], Sequence["Drawn"]], workload: Workload, windows: Sequence[int]
+    draw: Callable[[], Sequence["TrajectoryAdvantages"]], workload: Workload, windows: Sequence[int]
 ) -> list[Row]:
     """Return rollouts with the network, and simulations in SimPy without one.
 

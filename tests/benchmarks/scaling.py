@@ -38,15 +38,15 @@ UNUSED: Final = 2  # windows of validation and test, which every recipe has
 RECORDED: Final = 400  # windows of the dataset that the runners build: more than one unit of 20 s
 STARTED: Final = 4  # windows of the dataset that shows how long the start of a runner takes
 PARTS: Final = 5000
-LIGHT: Final = 'behaviours=[{policy="sjf_now",epsilon=0.2,episodes=6}]'
+LIGHT: Final = 'behaviours=[{policy="sjf_easy",epsilon=0.2,episodes=6}]'
 QUICK: Final = 0.1  # seconds between two looks at a process
 ROUNDS: Final = 2
 
 
 def settings(windows: int, *others: str) -> tuple[str, ...]:
-    """Return overrides of slots-swf-kth-v1 that record so many windows of the log."""
+    """Return overrides of queue-kth-v1 that record so many windows of the log."""
     return (
-        f"config.jobs_per_window={JOBS}", 'config.too_long="leave_out"',
+        f"config.jobs={JOBS}", "config.follow=0", "config.starts=[]",
         *splits(windows), *others,
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def write_log(path: Path, windows: int) -> None:
 def built(out: Path, overrides: tuple[str, ...], *options: str) -> tuple[float, float, int]:
     """Build in a process; return seconds, its largest resident memory in MB, and decisions."""
     words = [word for override in overrides for word in ("--set", override)]
-    argv = ["build", "slots-swf-kth-v1", *words, "--out", str(out), *options]
+    argv = ["build", "queue-kth-v1", *words, "--out", str(out), *options]
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "hindcast.flows.cli", *argv], stdout=subprocess.DEVNULL,
@@ -99,7 +99,7 @@ def installed() -> list[str]:
     for name in RUNNERS:
         with contextlib.suppress(InputError):
             if name != LOCAL:
-                check(Request("slots-swf-kth-v1", "none", runner=name))
+                check(Request("queue-kth-v1", "none", runner=name))
                 found.append(name)
     return found
 
@@ -179,7 +179,7 @@ def parts(scratch: Path, count: int = PARTS) -> Iterator[Row]:
     from distributed import Client
 
     given = (
-        "config.jobs_per_window=2", "config.max_time_steps=200", *splits(count),
+        "config.max_time_steps=200", *splits(count),
         'behaviours=[{policy="random",episodes=24}]',
     )  # fmt: skip
     words = [word for override in given for word in ("--set", override)]

@@ -28,6 +28,7 @@ from tests.conftest import TINY
 from tests.engines.clusters import ENGINES, ROOT
 from tests.pipeline.building.test_build import digest
 from tests.pipeline.storage.test_remote import BUCKET, Server, free_port, surroundings
+from tests.representatives import nightly_but
 
 RECIPE = "binpack-synthetic-v1"
 AGENTS = (
@@ -59,7 +60,9 @@ def _prefect(tmp_path_factory):
             yield
 
 
-@pytest.fixture(scope="module", params=["dask", pytest.param("ray", marks=pytest.mark.ray)])
+@pytest.fixture(
+    scope="module", params=[*nightly_but({}, ["dask"]), pytest.param("ray", marks=pytest.mark.ray)]
+)
 def cluster(request, _prefect):
     """Return the name and a cluster of each engine; its workers find the S3 server."""
     pytest.importorskip(f"prefect_{request.param}")

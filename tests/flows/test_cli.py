@@ -239,7 +239,7 @@ def test_list_of_names(capsys):
     assert "rollout" not in listed(capsys, "--policies", "deferrable")
     agents = listed(capsys, "--agents")
     assert agents["cql"]["learns"] == "offline"
-    assert agents["score_ppo"]["scenarios"] == ["deferrable"]
+    assert agents["cql"]["scenarios"] == []
     assert all(agent["description"] for agent in agents.values())
     assert listed(capsys, "--estimators")["snis"]["description"]
 
@@ -292,6 +292,7 @@ raise SystemExit(code)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error():
     """`hindcast traces | true` ends quietly although the reader closes the pipe early."""
     reader, writer = os.pipe()

@@ -10,7 +10,7 @@ import pytest
 from hindcast.flows import cli, commands
 from hindcast.flows.completion import SCRIPTS, words
 from hindcast.flows.parser import SHELLS
-from hindcast.pipeline.recipes.known import known_recipes
+from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.policies.offline import AGENTS
 from hindcast.policies.online import ONLINE_AGENTS
 

@@ -60,7 +60,7 @@ def test_a_trace_takes_the_place_of_that_of_the_recipe(night, name):
 
 def test_the_trace_is_looked_for_where_it_was_named(tmp_path):
     missing = tmp_path / "none.swf"
-    request = build.Request("slots-swf-kth-v1", str(tmp_path / "o"), trace=str(missing))
+    request = build.Request("queue-kth-v1", str(tmp_path / "o"), trace=str(missing))
     with pytest.raises(InputError, match=r"none\.swf: no such file"):
         find("build").run(request)
     assert not (tmp_path / "o").exists()

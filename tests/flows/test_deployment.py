@@ -22,16 +22,17 @@ from hindcast.flows.engine import server_settings
 from hindcast.pipeline.verification.verify import verify
 from tests.flows.test_flows import DEPLOYED
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PREFECT = [sys.executable, "-m", "prefect"]
 LIMIT_S = 600.0  # per command: a first start migrates a database, and the machine may be busy.
 DAY = "2026-11-20"
 SMALL = (
-    "config.jobs_per_window=5", 'split.train="0..0"', 'split.validation="1..1"',
+    "config.starts=[]", "config.jobs=5", "config.follow=0", 'split.train="0..0"',
+    'split.validation="1..1"',
     'split.test="2..3"', "train.agents=[]", "evaluate.seeds=1",
-    "evaluate.policies=['random', 'fcfs_now']", "evaluate.references=['random']",
+    "evaluate.policies=['random', 'fcfs_easy']", "evaluate.references=['random']",
 )  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def test_a_night_on_a_server(tmp_path: Path) -> None:
                 described = found[name]["parameter_openapi_schema"]["properties"]
                 assert all(p["description"] for p in described.values())
 
-            given = {"recipe": "slots-swf-kth-v1", "out": str(out), "overrides": [*SMALL]}
+            given = {"recipe": "queue-kth-v1", "out": str(out), "overrides": [*SMALL]}
             given["trace"] = str(tmp_path / "{date}.swf")
             runs = [
                 ask(
@@ -178,7 +179,7 @@ def test_a_night_on_a_server(tmp_path: Path) -> None:
             ended = [wait_for_run(env, run, worker_log) for run in runs]
             said = worker_log.read_text()
             assert [e["state_type"] for e in ended] == ["COMPLETED", "FAILED"], said
-            names = [f"nightly slots-swf-kth-v1, {day}" for day in (DAY, "2026-11-30")]
+            names = [f"nightly queue-kth-v1, {day}" for day in (DAY, "2026-11-30")]
             assert [e["name"] for e in ended] == names
             [cause] = ended[1]["state"]["message"].splitlines()
             assert "2026-11-30.swf: no such file" in cause

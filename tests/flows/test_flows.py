@@ -66,6 +66,7 @@ def test_the_parameters_of_a_flow_are_what_its_users_know(name):
     assert set(PARAMETERS) == set(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_parameters_of_a_flow_are_the_fields_of_its_request(name):
     """A flow and its command with --direct have the same parameters."""

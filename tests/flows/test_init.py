@@ -134,12 +134,14 @@ def test_parquet_is_proposed_by_its_types(tmp_path):
     assert table.read(tmp_path / "m.toml")[0].tasks["submit_s"].to_list() == [0.123, 1.123]
 
 
+@pytest.mark.slow
 def test_the_proposal_for_the_sample_of_eagle_gives_what_the_slurm_reader_gives(tmp_path):
     path = require_traces("slurm/eagle_sample.csv")
     (tmp_path / "m.toml").write_text(toml_of(propose(path), str(path)))
     assert table.read(tmp_path / "m.toml")[0].tasks.equals(slurm.read(path)[0].tasks)
 
 
+@pytest.mark.slow
 def test_a_workload_becomes_a_recipe_beside_it(tmp_path, capsys):
     (tmp_path / "jobs.txt").write_text(made_logs.sacct(1200, np.random.default_rng(0)))
     out = str(tmp_path / "jobs")

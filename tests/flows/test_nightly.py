@@ -7,13 +7,13 @@ import pytest
 
 from hindcast.flows import cli
 from hindcast.flows.commands import nightly
+from hindcast.flows.papers.thermal_report.history.importing import history_recipe
 from hindcast.flows.runs import nightly as nights
 from hindcast.pipeline.errors import InputError, RecipeError
-from hindcast.pipeline.history.importing import history_recipe
 from hindcast.pipeline.recipes.workload_source import check_trace
 from tests.conftest import TINY
 
-RECIPE = "slots-swf-kth-v1"
+RECIPE = "queue-kth-v1"
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_the_workload_is_compared_with_the_trace_that_was_given(tmp_path):
 
     out = str(tmp_path / "out")
     with pytest.raises(KeyboardInterrupt):
-        run_stages(run.Request("slots-swf-kth-v1", out, SMALL, trace=str(trace)), verified)
+        run_stages(run.Request("queue-kth-v1", out, SMALL, trace=str(trace)), verified)
     assert f"read again from {trace}" in str(checks)
 
 

@@ -237,7 +237,7 @@ def weights(folder):
     return {p.parent.name: p.read_bytes() for p in folder.glob("runs/*/weights.safetensors")}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_sweep_with_dask_has_the_same_weights(address, tiny_dataset, tmp_path, monkeypatch):
     """A training that diverges gets its row in the table, as it does without a runner."""
     settings = {"learning_rate": [0.01, 1e30], "network.hidden": [[4]]}
@@ -254,7 +254,7 @@ def test_a_sweep_with_dask_has_the_same_weights(address, tiny_dataset, tmp_path,
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_seeds_of_an_online_agent_with_dask_have_the_same_weights(address, tmp_path, monkeypatch):
     overrides = (
         *TINY, "online.agent=reinforce", "online.iterations=1",
@@ -269,7 +269,7 @@ def test_seeds_of_an_online_agent_with_dask_have_the_same_weights(address, tmp_p
     assert len(alone["runs"]) == len(weights(Path("here"))) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_prefect")
 @pytest.mark.parametrize(
     ("address", "said"),

@@ -14,6 +14,7 @@ from hindcast.pipeline.verification import verify as verification
 from tests.conftest import TINY
 
 
+@pytest.mark.slow
 def test_the_second_build_waits_and_finds_the_dataset(tmp_path, monkeypatch):
     """The first one stops in the middle until the second has said that it waits."""
     request = build.Request("binpack-synthetic-v1", str(tmp_path / "d"), TINY)
@@ -46,6 +47,7 @@ def test_the_second_build_waits_and_finds_the_dataset(tmp_path, monkeypatch):
     assert not list((tmp_path / "d").glob(".*"))
 
 
+@pytest.mark.slow
 def test_verify_starts_again_where_the_dataset_is_replaced_meanwhile(
     tiny_dataset, tmp_path, monkeypatch
 ):
@@ -86,6 +88,7 @@ def test_a_failure_of_a_dataset_that_stays_is_no_reason_to_start_again(
     assert len(tries) == 1
 
 
+@pytest.mark.slow
 def test_a_lock_is_no_part_of_a_dataset(tiny_dataset, tmp_path, capsys):
     from hindcast.flows.cli import main
 

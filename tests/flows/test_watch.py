@@ -105,6 +105,7 @@ def test_a_training_shows_its_last_metrics():
     assert told == [(0, 10, ""), (5, 10, "loss 0.1235, a 1, b 2")]
 
 
+@pytest.mark.slow
 def test_a_command_keeps_a_status_where_it_writes(tmp_path, monkeypatch):
     """Every writing is due here; the last one is gone with the command."""
     monkeypatch.setattr(status, "EVERY_S", 0.0)

@@ -16,7 +16,7 @@ from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
 from hindcast.pipeline.settings.ranges import check_ranges, number, range_of, ranged
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from hindcast.pipeline.traces.synthetic import SyntheticConfig
-from hindcast.policies.networks import ARCHITECTURES, load_architecture
+from hindcast.policies.networks import ARCHITECTURES
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.offline import AGENTS
 from hindcast.policies.offline.sweep import Sweep
@@ -96,7 +96,7 @@ def settings_classes() -> list[type[Any]]:
     tops += [load_scenario(name).config for name in SCENARIOS]
     tops += [agent.implementation().Config for agent in AGENTS.values()]
     tops += [importlib.import_module(agent.module).Config for agent in ONLINE_AGENTS.values()]
-    tops += [load_architecture(name).settings for name in ARCHITECTURES]
+    tops += [each.settings for each in ARCHITECTURES.values()]
     found: dict[type[Any], None] = {}
     while tops:
         kind = tops.pop(0)

@@ -136,6 +136,7 @@ def test_a_scenario_whose_compiled_step_accepts_everything_does_not_pass(tiny_re
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_exports_that_do_not_pass(tiny_dataset, monkeypatch):
     """Exports whose bytes differ between calls, or that write in place, do not pass."""
     count = []

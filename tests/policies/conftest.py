@@ -19,15 +19,12 @@ from tests.policies.logs import (
 from tests.policies.play import (
     play_problem,
     policy_of,
-    slot_net,
-    slot_problem,
-    slot_rollout,
     toy,
 )
 
 __all__ = [
     "bandit", "imitated", "noisy_episodes", "play_problem", "policy_of", "share_of_best",
-    "slot_net", "slot_problem", "slot_rollout", "spec", "toy", "two_stages",
+    "spec", "toy", "two_stages",
 ]  # fmt: skip
 
 

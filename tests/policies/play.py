@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
@@ -16,11 +15,6 @@ from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.online.problem import Problem
-from hindcast.policies.papers.osdec.agent import fit as fit_slots
-from hindcast.policies.papers.osdec.network import SlotScoresSettings
-from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
-from hindcast.policies.papers.osdec.rollouts import play_slots
-from hindcast.policies.papers.osdec.torch_network import SlotNetwork
 from hindcast.policies.rollouts.trajectories import NetworkInputs
 
 
@@ -135,40 +129,6 @@ def policy_of():
         spec = problem.spec
         weights = some_weights(network, size=size)
         return LearnedPolicy("drawn", network, weights, spec.context, spec.candidates)
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def slot_problem(play_problem):
-    """Return half days of `deferrable`."""
-    small = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
-    return play_problem(load_recipe("deferrable-osdec-online", small))
-
-
-@pytest.fixture(scope="session")
-def slot_net(slot_problem):
-    """Return a function from settings to a small slot network: torch, shape, policy."""
-
-    def make(**settings):
-        shape = SlotScoresSettings(**{"width": 6, "rows": 40, **settings})
-        network = fit_slots(slot_problem, shape)
-        net = SlotNetwork(network, np.random.default_rng(0))
-        spec = slot_problem.spec
-        policy = SlotScoresPolicy("s", network, net.weights(), spec.context, spec.candidates)
-        return net, network, policy
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def slot_rollout(slot_problem):
-    """Return a function from a network and a number of episodes to drawn rollouts."""
-
-    def make(net, network, episodes=2):
-        instances = [slot_problem.instance_of(w) for w in slot_problem.train[:episodes]]
-        rngs = [np.random.default_rng(k) for k in range(episodes)]
-        return play_slots(net, network, slot_problem.spec, instances, rngs, CPU)
 
     return make
 

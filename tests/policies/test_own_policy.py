@@ -153,6 +153,7 @@ def parts(folder):
     return [path.read_bytes() for path in sorted((folder / "data").glob("*.parquet"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "rule", "own"),
     [

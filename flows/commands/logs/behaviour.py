@@ -23,9 +23,10 @@ class Request:
         "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), ingested workload, "
         "or dataset of recorded decisions", metavar="LOG")  # fmt: skip
     out: p.Folder | None = p.option(
-        "file for the model, JSON (a dataset keeps it beside the data)", default=None,
+        "file for the model, JSON (a dataset keeps it beside the data)",
+        default=None,
         metavar="FILE",
-    )  # fmt: skip
+    )
     format: p.Name | None = p.option(
         "format of the log (default: recognised by its first lines)", default=None, metavar="FORMAT"
     )
@@ -53,8 +54,8 @@ def check(request: Request) -> None:
         options = (
             ("--out", request.out), ("--format", request.format), ("--set", request.settings),
         )  # fmt: skip
-        for name, given in options:
-            if given:
+        for name, value in options:
+            if value:
                 raise InputError(f"{name} is for a log, and {request.source} is a dataset")
         return
     source_of(request)
@@ -140,7 +141,7 @@ def _result(model: Any) -> dict[str, Any]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the test of the model, its coefficients in words, and what was written."""
+    """Return the test of the model, its coefficients in words, and the file written."""
     tested = f"{result['tested']:,} later ones of {result['candidates']:.1f} candidates each"
     lines = [
         f"{result['source']}: fitted on {result['fitted']:,} choices, tested on {tested}",
@@ -148,8 +149,8 @@ def show(result: Mapping[str, Any]) -> Shown:
     ]
     for score in result["scores"]:
         likely = score["log_likelihood"]
-        shown = "" if likely is None else f"{likely:.2f}"
-        lines.append(f"  {score['name']:<16}{score['top_1']:>13.1%}{shown:>16}")
+        log_likelihood = "" if likely is None else f"{likely:.2f}"
+        lines.append(f"  {score['name']:<16}{score['top_1']:>13.1%}{log_likelihood:>16}")
     lines.append(
         f"coefficients for one standard deviation (95 % intervals by {result['clusters']})"
     )

@@ -28,18 +28,20 @@ class Request:
     scenario: p.Name = p.option("scenario of the states", default="queue")
     recipe: str = p.option(
         "recipe whose [config] the policy acts under (default: that of the scenario)",
-        default="", metavar="RECIPE",
-    )  # fmt: skip
+        default="",
+        metavar="RECIPE",
+    )
     overrides: tuple[p.Override, ...] = p.overrides()
     shadow: p.Folder = p.option(
-        "file of states in which `done` says what was started; compare, and count", default="",
+        "file of states in which `done` says what was started; compare, and count",
+        default="",
         metavar="FILE",
-    )  # fmt: skip
+    )
     serve: bool = p.option(
         "answer each line of stdin at once, a state or an error, until it ends", default=False
     )
     first: bool = p.option("make the first decision of a moment alone", default=False)
-    rows: Annotated[int, p.Limits("N", ge=0, le=1_000_000)] = p.option(
+    rows: Annotated[int, p.Bounds("N", ge=0, le=1_000_000)] = p.option(
         "candidates that are shown with their features, the best ones", default=3
     )
     longest_wait: float = p.option(
@@ -47,12 +49,14 @@ class Request:
     )
     range: float = p.option(
         "standard deviations from the mean in training beyond which a rule decides; 0 for no limit",
-        default=0.0, metavar="SD",
-    )  # fmt: skip
+        default=0.0,
+        metavar="SD",
+    )
     margin: float = p.option(
         "difference of the two best scores below which a rule decides; 0 for no limit",
-        default=0.0, metavar="M",
-    )  # fmt: skip
+        default=0.0,
+        metavar="M",
+    )
     probability: float = p.option(
         "probability of the best candidate (softmax of the scores) below which a rule decides; 0 "
         "for no limit", default=0.0, metavar="P",
@@ -111,9 +115,10 @@ def run(request: Request) -> dict[str, Any]:
             _print(answer)
         else:
             answers.append(answer)
-    made = {name: number for name, number in decider.made.items() if number or name == "policy"}
-    shown = {"policy": decider.name, **({"formula": decider.formula} if decider.formula else {})}
-    return {"answers": answers, "summary": {**shown, **counts, "decisions": made}}
+    made = decider.made.items()
+    decisions = {name: number for name, number in made if number or name == "policy"}
+    policy = {"policy": decider.name, **({"formula": decider.formula} if decider.formula else {})}
+    return {"answers": answers, "summary": {**policy, **counts, "decisions": decisions}}
 
 
 def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> dict[str, Any]:
@@ -155,13 +160,13 @@ def _lines(request: Request) -> Iterator[tuple[str, str | bytes]]:
         text = sys.stdin.read() if source == _STDIN else location(source).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not UTF-8 ({error}), expected JSON") from error
-    found = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if not found:
+    lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
         raise InputError(f"{name}: empty, expected a state as JSON, or JSON lines")
-    if _is_one(found[0][1], text):
+    if _is_one(lines[0][1], text):
         yield name, text
         return
-    for number, line in found:
+    for number, line in lines:
         yield f"{name}, line {number}", line
 
 
@@ -196,8 +201,8 @@ def show(result: Mapping[str, Any]) -> Shown:
     if not answers:
         return Shown([json.dumps({"summary": summary}, ensure_ascii=False)], rows, code)
     lines = [line for answer in answers for line in _text(answer)]
-    made = ", ".join(f"{name} {number:,}" for name, number in summary["decisions"].items())
-    lines.append(f"{summary['policy']}: {summary['states']:,} states; decisions by {made}")
+    counts = ", ".join(f"{name} {number:,}" for name, number in summary["decisions"].items())
+    lines.append(f"{summary['policy']}: {summary['states']:,} states; decisions by {counts}")
     if "formula" in summary:
         lines.append(f"  score: {summary['formula']}")
     if "compared" in summary:
@@ -213,26 +218,24 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     """Return one answer as lines, the candidates of each decision as a table."""
     name = f"state {answer['id']} at {answer['now']}" if "id" in answer else f"at {answer['now']}"
     start = ", ".join(map(str, answer["start"])) or "nothing"
-    kept = answer["reservation"]
-    more = "" if kept is None else f"; keep the machine free for {kept['id']} at {kept['start']}"
+    head = answer["reservation"]
+    more = "" if head is None else f"; keep the machine free for {head['id']} at {head['start']}"
     yield f"{name}: start {start}{more}"
     if "done" in answer:
         done = ", ".join(map(str, answer["done"])) or "nothing"
         yield f"  done: {done} ({'the same' if answer['agrees'] else 'not the same'})"
-    for each in answer["decisions"]:
-        by = (
-            ""
-            if each["by"] == "policy"
-            else f", by {each['by']} in place of {each['policy_choice']}"
-        )
-        margin = "" if each["margin"] is None else f", margin {_number(each['margin'])}"
+    for choice in answer["decisions"]:
+        by = ""
+        if choice["by"] != "policy":
+            by = f", by {choice['by']} in place of {choice['policy_choice']}"
+        margin = "" if choice["margin"] is None else f", margin {_number(choice['margin'])}"
         yield (
-            f"  {each['action']} {each['choice']}: score {_number(each['score'])}{margin}, "
-            f"{each['feasible']} of {each['candidates']} feasible{by}"
+            f"  {choice['action']} {choice['choice']}: score {_number(choice['score'])}{margin}, "
+            f"{choice['feasible']} of {choice['candidates']} feasible{by}"
         )
-        if "outside" in each:
-            yield f"    out of range: {', '.join(each['outside'])}"
-        yield from _table(each.get("rows", []))
+        if "outside" in choice:
+            yield f"    out of range: {', '.join(choice['outside'])}"
+        yield from _table(choice.get("rows", []))
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:

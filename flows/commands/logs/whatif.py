@@ -20,8 +20,9 @@ class Request:
     )
     out: p.Folder = p.option(
         "folder for whatif.html, its numbers, recipes and evaluations (default: whatif-NAME of the "
-        "log)", default="",
-    )  # fmt: skip
+        "log)",
+        default="",
+    )
     policies: tuple[p.Name, ...] = p.option(
         "policies, or folders of checkpoints, beside the usual rules; may be repeated",
         default=(), flag="--policy", action="extend", metavar="POLICY",

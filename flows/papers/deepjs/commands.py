@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hindcast.flows.papers import Setting, Stage
+from hindcast.flows.protocols import Setting, Stage
 
 RECIPE: Final = "binpack-deepjs"
 AGENT: Final = "reinforce"

@@ -3,6 +3,8 @@
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
+from hindcast.flows.papers.cells import difference, runs
+from hindcast.flows.papers.claims import NOT_APPLICABLE, difference_claim, order_claim
 from hindcast.flows.papers.deeprm.commands import (
     CLAIMED_RATES,
     IMAGE_ITERATIONS,
@@ -40,8 +42,6 @@ from hindcast.flows.papers.deeprm.files import (
     trained_text,
 )
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns
-from hindcast.pipeline.papers.cells import difference, runs
-from hindcast.pipeline.papers.claims import NOT_APPLICABLE, difference_claim, order_claim
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
 from hindcast.pipeline.statistics.numbers import count_of
 

@@ -19,7 +19,7 @@ is that of the recipes, for which our own agents have settings.
 from collections.abc import Sequence
 from typing import Final
 
-from hindcast.flows.papers import OUT, Setting, Stage
+from hindcast.flows.protocols import OUT, Setting, Stage
 
 RATES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PAPER_RATE: Final = 0.4  # an expected load of 73.8 %

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.flows.papers import Setting
+from hindcast.flows.papers.cells import pairing
 from hindcast.flows.papers.deeprm.commands import (
     PAPER_RATE,
     RATES,
@@ -19,9 +19,9 @@ from hindcast.flows.papers.deeprm.commands import (
     seeds_at,
     seeds_of,
 )
+from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.pairing import Pairing
-from hindcast.pipeline.papers.cells import pairing
 from hindcast.pipeline.statistics.intervals import Array, Interval, bootstrap_interval
 from hindcast.pipeline.statistics.numbers import count_of
 from hindcast.pipeline.storage.files import read_parquet

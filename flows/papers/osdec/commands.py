@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hindcast.flows.papers import Setting, Stage
+from hindcast.flows.protocols import Setting, Stage
 
 RECIPE: Final = "deferrable-osdec-online"
 BASE: Final = "base"

@@ -3,13 +3,13 @@
 from itertools import pairwise
 from typing import Any, Final
 
+from hindcast.flows.papers.cells import difference, mean, strongest_rule
+from hindcast.flows.papers.claims import difference_claim, order_claim
+from hindcast.flows.papers.published import number
 from hindcast.flows.papers.rlscheduler.commands import TABLE_RULES
 from hindcast.flows.papers.rlscheduler.files import AGENT, PAPER_AGENT, Measured
-from hindcast.pipeline.calibration.rlscheduler_published import BOUNDED_SLOWDOWN, SETTINGS
+from hindcast.flows.papers.rlscheduler.published_tables import BOUNDED_SLOWDOWN, SETTINGS
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.papers.cells import difference, mean, strongest_rule
-from hindcast.pipeline.papers.claims import difference_claim, order_claim
-from hindcast.pipeline.papers.published import number
 from hindcast.pipeline.statistics.intervals import Interval
 
 _UNIT: Final = "1"

@@ -14,9 +14,9 @@ that may choose among 128 jobs alone is another rule (`fcfs` on Lublin-1: 3,907 
 
 from typing import Final
 
-from hindcast.flows.papers import OUT, Setting, Stage
-from hindcast.pipeline.calibration.rlscheduler import LEFT_OUT
-from hindcast.pipeline.calibration.rlscheduler_published import POLICIES
+from hindcast.flows.papers.rlscheduler.calibration import LEFT_OUT
+from hindcast.flows.papers.rlscheduler.published_tables import POLICIES
+from hindcast.flows.protocols import OUT, Setting, Stage
 
 TABLE_RULES: Final = tuple(name for name in POLICIES if name != "paper_agent")
 RULES: Final = (*TABLE_RULES, *LEFT_OUT)

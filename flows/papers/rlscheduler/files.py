@@ -7,13 +7,13 @@ from typing import Final
 
 import polars as pl
 
-from hindcast.flows.papers import Setting
+from hindcast.flows.papers.cells import pairing
+from hindcast.flows.papers.published import published
 from hindcast.flows.papers.rlscheduler.commands import LOGS, evaluation_of, seeds_of
-from hindcast.pipeline.calibration.rlscheduler_published import PAPER, SETTINGS, TRACES
+from hindcast.flows.papers.rlscheduler.published_tables import PAPER, SETTINGS, TRACES
+from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.evaluation.summary.pairing import Pairing
-from hindcast.pipeline.papers.cells import pairing
-from hindcast.pipeline.papers.published import published
 from hindcast.pipeline.storage.files import read_parquet
 
 AGENT: Final = "ppo-best"

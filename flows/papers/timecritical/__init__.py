@@ -1,30 +1,26 @@
-"""Liu et al.: time-critical workloads on five clusters, Figures 3 to 5 and Tables II and III."""
+"""Time-critical workloads (Liu et al.): values of clusters of `multicluster`, by Monte Carlo."""
 
-from pathlib import Path
 from typing import Final
 
-from hindcast.flows.papers import Setting
-from hindcast.flows.papers.timecritical import figures as drawn
-from hindcast.flows.papers.timecritical import tables as measured
-from hindcast.flows.papers.timecritical.commands import stages
-from hindcast.pipeline.papers.results import Results
+from hindcast.flows.calibrations import Calibration
+from hindcast.policies.online import OnlineAgent
 
-TITLE: Final = "Time-critical workloads (Liu et al.)"
-SOURCE: Final = (
-    "Liu, Zhang, Rao, Wang, A Reinforcement Learning Based Resource Management Approach for "
-    "Time-critical Workloads in Distributed Computing Environment"
+MONTE_CARLO_VALUE: Final = OnlineAgent(
+    "monte_carlo_value",
+    f"{__name__}.agent",
+    "Monte-Carlo values, a replay buffer and exploration guided by a rule (Liu et al.)",
+    scenarios=("multicluster",),
 )
-
-
-def results(place: Path, setting: Setting) -> Results:
-    """Return tables, figures and claims from what the commands wrote below `place`.
-
-    Raises DatasetError for a file that is missing or does not fit.
-    """
-    tables, table_texts = measured.tables(place)
-    figures, figure_texts = drawn.figures(place, setting)
-    claims = measured.claims(place)
-    return Results(tables, table_texts, figures, figure_texts, claims)
-
-
-__all__ = ["SOURCE", "TITLE", "results", "stages"]
+CALIBRATION: Final = Calibration(
+    f"{__name__}.calibration:table",
+    "settings that the paper does not publish were fitted: rules beside its numbers",
+    reads=("episodes", "seed"),
+)
+COMPARISONS: Final = Calibration(
+    f"{__name__}.comparisons:table",
+    "Liu et al., Tables II and III: missed deadlines, delay, Score-A to Score-D of every policy "
+    "against each POLICY",
+    reads=("policies",),
+    folders=("EVALUATION",),
+    needs="policies",
+)

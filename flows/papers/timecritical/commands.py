@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hindcast.flows.papers import OUT, Setting, Stage
+from hindcast.flows.protocols import OUT, Setting, Stage
 
 RECIPE: Final = "multicluster-liu-online"
 OWN_RECIPE: Final = "multicluster-foresight-online"  # with the same test windows

@@ -9,7 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hindcast.flows.papers import Setting
+from hindcast.flows.papers import cells
+from hindcast.flows.papers.results import FIGURE, FigureText
+from hindcast.flows.papers.styles import PAPER as PRINTED
 from hindcast.flows.papers.timecritical.commands import (
     AGENT,
     BASELINE,
@@ -24,16 +26,14 @@ from hindcast.flows.papers.timecritical.commands import (
     agents,
     overrides,
 )
+from hindcast.flows.papers.timecritical.paper_scores import evaluation
 from hindcast.flows.papers.timecritical.tables import AJDR, COST, TMDL, pair
+from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.papers import cells
-from hindcast.pipeline.papers.results import FIGURE, FigureText
-from hindcast.pipeline.papers.styles import PAPER as PRINTED
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios.multicluster.config import MulticlusterConfig
 from hindcast.pipeline.scenarios.multicluster.instances import draw_arrivals
-from hindcast.pipeline.scenarios.multicluster.paper_scores import evaluation
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.statistics.intervals import Array, Interval
 from hindcast.pipeline.storage.files import read_parquet

@@ -7,6 +7,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from hindcast.flows.papers import cells
+from hindcast.flows.papers.claims import difference_claim, order_claim
+from hindcast.flows.papers.published import number, published
+from hindcast.flows.papers.results import CLAIM, TABLE, TableText
+from hindcast.flows.papers.tables import read_csv
 from hindcast.flows.papers.timecritical.commands import (
     AGENT,
     BASELINE,
@@ -24,14 +29,9 @@ from hindcast.flows.papers.timecritical.commands import (
     RULES,
     STRONGEST,
 )
+from hindcast.flows.papers.timecritical.paper_scores import score_a, score_b, score_c, score_d
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.pairing import Pairing
-from hindcast.pipeline.papers import cells
-from hindcast.pipeline.papers.claims import difference_claim, order_claim
-from hindcast.pipeline.papers.published import number, published
-from hindcast.pipeline.papers.results import CLAIM, TABLE, TableText
-from hindcast.pipeline.papers.tables import read_csv
-from hindcast.pipeline.scenarios.multicluster.paper_scores import score_a, score_b, score_c, score_d
 from hindcast.pipeline.statistics.intervals import (
     Array,
     Interval,

@@ -153,10 +153,11 @@ class _Sums:
     met: set[int] = field(default_factory=set)  # episodes with an earlier choice
     information: list[float] = field(default_factory=list)
 
-    def add(self, table: pa.Table) -> None:
+    def add(self, group: pa.Table) -> None:
         """Count the decisions of a row group, without its closing rows."""
-        table = table.filter(table.column("choice").is_valid())
-        if table.num_rows == 0:
+        # By polars: Arrow imports pandas, which is slow, for every conversion to numpy.
+        table = pl.DataFrame(group).filter(pl.col("choice").is_not_null())
+        if table.is_empty():
             return
         choice = _numbers(table, "choice")
         starts, feasible = _lists(table, "feasible")
@@ -239,25 +240,25 @@ def _same_length(behaviours: Mapping[str, list[Array]]) -> bool:
     return len({len(p) for own in behaviours.values() for p in own}) == 1
 
 
-def _numbers(table: pa.Table, name: str) -> NDArray[Any]:
-    column = table.column(name)
-    if column.null_count:
-        raise ValueError(f"column {name!r} has a null, expected a value in every row")
-    return np.asarray(column.to_numpy())
+def _numbers(table: pl.DataFrame, name: str) -> NDArray[Any]:
+    return _complete(table[name]).to_numpy()
 
 
-def _lists(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _lists(table: pl.DataFrame, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the start of each row's list, and the values of all lists; no list is empty."""
-    column = table.column(name).combine_chunks()
-    values = column.flatten()
-    lengths = column.value_lengths()
-    if values.null_count or lengths.null_count:
-        raise ValueError(f"column {name!r} has a null, expected a value in every row")
-    ends = np.cumsum(lengths.to_numpy().astype(np.int64))
+    column = _complete(table[name])
+    ends = np.cumsum(column.list.len().to_numpy().astype(np.int64))
     if not np.diff(ends, prepend=0).all():
         raise ValueError(f"column {name!r} has an empty list, expected a value per candidate")
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    return starts, np.asarray(values.to_numpy(zero_copy_only=False))
+    return starts, _complete(column.explode()).to_numpy()
+
+
+def _complete(column: pl.Series) -> pl.Series:
+    """Return the column; raise ValueError if it has a null."""
+    if column.null_count():
+        raise ValueError(f"column {column.name!r} has a null, expected a value in every row")
+    return column
 
 
 def _added(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,13 +6,13 @@ configs, so every config has a description with the identity of the dataset: wit
 datasets in folders of one name would be the same to it.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.pages.templates import quoted
 from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.traces import FORMATS
 
@@ -28,25 +28,6 @@ _SIZES: Final = (
     (1_000_000_000, "100M<n<1B"),
     (10_000_000_000, "1B<n<10B"),
 )
-
-
-def header(manifest: mf.Manifest, episodes: pl.DataFrame) -> list[str]:
-    """Return the lines of the header, with the three dashes before and after."""
-    recipe = manifest.recipe
-    tags = ["offline-reinforcement-learning", "off-policy-evaluation", "scheduling", "hindcast"]
-    levels = dict.fromkeys(r.level for r in manifest.recipes if r.level)
-    tags += [recipe.scenario, *levels]
-    licence, _terms = licence_of(manifest.provenance)
-    lines = ["---", f"pretty_name: {quoted(manifest.name)}", f"license: {licence}"]
-    if licence == "other":
-        lines.append(f"license_name: {manifest.provenance['format']}-trace-terms")
-    lines += ["task_categories:", "- reinforcement-learning", "tags:", *(f"- {t}" for t in tags)]
-    lines += ["size_categories:", f"- {size_category(manifest.counts['rows'])}", "configs:"]
-    lines += [*config_lines("decisions", manifest), "  default: true", "  data_files:"]
-    for split, paths in files_by_split(manifest, episodes).items():
-        lines += [f"  - split: {split}", "    path:", *(f"    - {quoted(p)}" for p in paths)]
-    lines += [*config_lines("episodes", manifest), "  data_files:", f"  - split: {MIXED}"]
-    return [*lines, f"    path: {quoted(manifest.episodes.path)}", "---"]
 
 
 def config_lines(name: str, manifest: mf.Manifest) -> list[str]:
@@ -88,8 +69,3 @@ def licence_of(provenance: Mapping[str, Any]) -> tuple[str, str]:
 def size_category(rows: int) -> str:
     """Return the size class of Hugging Face."""
     return next((name for limit, name in _SIZES if rows < limit), "n>10B")
-
-
-def quoted(text: str) -> str:
-    """Return text as a YAML string in one line; JSON's strings are YAML strings."""
-    return json.dumps(text, ensure_ascii=False)

@@ -1,6 +1,5 @@
 """Returns of the behaviours: means with intervals over windows, and a histogram."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +8,7 @@ import polars as pl
 
 from hindcast.pipeline.simulation.spec import Outcome
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals
-from hindcast.pipeline.statistics.numbers import decimals_for, write_estimate, write_number
+from hindcast.pipeline.statistics.numbers import decimals_for, write_number
 
 RESAMPLES: Final = 2000
 _BINS: Final = 12
@@ -56,26 +55,6 @@ def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:
     tables = [means[column].to_numpy().reshape(1, 1, -1) for column in ("return", headline)]
     returns, outcome = bootstrap_intervals(tables, resamples=RESAMPLES)
     return BehaviourReturns(name, own.height, int(own["steps"].sum()), returns, outcome)
-
-
-def behaviours_table(rows: Sequence[BehaviourReturns], headline: Outcome) -> list[str]:
-    """Return the behaviours as a Markdown table."""
-    returns = decimals_for([r.returns.value for r in rows])
-    outcomes = decimals_for([r.headline.value for r in rows])
-    better = {"lower": ", lower is better", "higher": ", higher is better"}.get(headline.better, "")
-    unit = f", {headline.unit}" if headline.unit != "1" else ""
-    return [
-        (
-            f"| behaviour | episodes | decisions | mean return (95 %) | mean `{headline.name}`"
-            f"{unit} (95 %){better} |"
-        ),
-        "|---|---:|---:|---:|---:|",
-        *(
-            f"| `{r.behaviour}` | {r.episodes:,} | {r.decisions:,} | "
-            f"{write_estimate(*r.returns, returns)} | {write_estimate(*r.headline, outcomes)} |"
-            for r in rows
-        ),
-    ]
 
 
 def histogram(returns: pl.Series) -> list[str]:

@@ -9,7 +9,7 @@ import polars as pl
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.proposals.load import demand, ratio
 from hindcast.pipeline.recipes.proposals.plan import (
-    Plan,
+    ScenarioPlan,
     SplitFacts,
     Start,
     has_memory,
@@ -40,11 +40,11 @@ _REFERENCES: Final = ("random", "first_fit", "tetris", "longest_first", "longest
 
 
 def misfit(workload: Workload) -> str:
-    """Return why the scenario does not suit a workload, "" if it does."""
+    """Return the reason that the scenario does not suit a workload, or ""."""
     return "" if has_memory(workload) else "tasks have no memory"
 
 
-def plan(workload: Workload, start: Start) -> Plan:
+def plan(workload: Workload, start: Start) -> ScenarioPlan:
     """Return a proposal. Raises InputError if the workload has too few jobs."""
     del start  # the time of day is no feature
     size = int(workload.tasks["job"].max()) + 1  # type: ignore[arg-type]
@@ -54,25 +54,25 @@ def plan(workload: Workload, start: Start) -> Plan:
             f"the workload has {size:,} jobs, expected at least {_FEWEST * jobs:,} for "
             f"{_FEWEST} windows of {jobs} jobs"
         )
-    parts = {name: _shortened(part, name) for name, part in ranges(size // jobs).items()}
+    split_ranges = {name: _shortened(split, name) for name, split in ranges(size // jobs).items()}
     of_window = {
         int(key[0]): window
         for key, window in workload.tasks.with_columns(window=pl.col("job") // jobs)
         .partition_by("window", as_dict=True)
         .items()
     }
-    peaks = np.array([_peaks(of_window[window]) for window in parts["train"]])
+    peaks = np.array([_peaks(of_window[window]) for window in split_ranges["train"]])
     cores, memory = np.median(peaks, axis=0) * _CAPACITY
     largest = workload.tasks.select(pl.col("cores", "memory").max()).row(0)
     machine_cores = float(max(np.ceil(largest[0]), np.ceil(cores / _MACHINES), 1.0))
     machines = int(max(1, round(cores / machine_cores)))
     machine_memory = float(max(largest[1], memory / machines)) or 1.0
     splits = [
-        _measured(name, part, [of_window[w] for w in part], machines * machine_cores,
+        _measured(name, split, [of_window[w] for w in split], machines * machine_cores,
                   machines * machine_memory)
-        for name, part in parts.items()
+        for name, split in split_ranges.items()
     ]  # fmt: skip
-    in_windows = sum(of_window[w].height for part in parts.values() for w in part)
+    in_windows = sum(of_window[w].height for split in split_ranges.values() for w in split)
     over = workload.tasks.filter(pl.col("job") >= size // jobs * jobs).height
     left_out = {
         "after the last whole window": over,
@@ -97,7 +97,7 @@ def plan(workload: Workload, start: Start) -> Plan:
             f"the largest task has {largest[0]:g} cores, more than half of what the median window "
             "uses at once: most windows are hardly contended"
         )
-    return Plan(
+    return ScenarioPlan(
         config=config,
         splits=splits,
         left_out={reason: count for reason, count in left_out.items() if count > 0},
@@ -138,13 +138,13 @@ def _measured(
     for tasks in tables:
         submit, run, count = (tasks[n].to_numpy() for n in ("submit_s", "duration_s", "instances"))
         seconds = float((submit + run).max() - submit.min())
-        found = []
+        load_and_contention = []
         for column, capacity in (("cores", cores), ("memory", memory)):
             amount = tasks[column].to_numpy() * count
             above = demand(submit, run, amount).share_above(capacity)
-            found.append((ratio(float(amount @ run), capacity, seconds), above))
-        loads.append(max(load for load, _ in found))
-        contended.append(max(above for _, above in found))
+            load_and_contention.append((ratio(float(amount @ run), capacity, seconds), above))
+        loads.append(max(load for load, _ in load_and_contention))
+        contended.append(max(above for _, above in load_and_contention))
     return SplitFacts(
         name=name,
         windows=windows,

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.proposals.load import demand, ratio
-from hindcast.pipeline.recipes.proposals.plan import Plan, SplitFacts, Start, ranges, split_warnings
+from hindcast.pipeline.recipes.proposals.plan import (
+    ScenarioPlan,
+    SplitFacts,
+    Start,
+    ranges,
+    split_warnings,
+)
 from hindcast.pipeline.workloads.schema import Workload
 
 _SLOTS_S: Final = (60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
@@ -49,11 +55,11 @@ class _Slots:
 
 
 def misfit(workload: Workload) -> str:
-    """Return why the scenario does not suit a workload, "" if it does."""
+    """Return the reason that the scenario does not suit a workload, or ""."""
     return "" if workload.tasks.height else "the workload has no tasks"
 
 
-def plan(workload: Workload, start: Start) -> Plan:
+def plan(workload: Workload, start: Start) -> ScenarioPlan:
     """Return a proposal. Raises InputError if the workload is too short."""
     del start  # the time of day is no feature
     tasks = workload.tasks
@@ -61,18 +67,18 @@ def plan(workload: Workload, start: Start) -> Plan:
     if "priority" in tasks.columns:  # of Azure: VMs of priority 0 are the on-demand load
         tasks = tasks.filter(pl.col("priority").fill_null(1) != 0)
     reserved -= tasks.height
-    begun, durations = tasks["submit_s"].to_numpy(), tasks["duration_s"].to_numpy()
-    chosen_slots = _slots(durations, begun)
+    submit, durations = tasks["submit_s"].to_numpy(), tasks["duration_s"].to_numpy()
+    chosen_slots = _slots(durations, submit)
     slot_s, horizon, stretches = chosen_slots.slot_s, chosen_slots.horizon, chosen_slots.stretches
     slots = np.maximum(np.ceil(durations / slot_s), 1.0)
     short = slots <= _LONGEST
     draws = max(1, -(-_DRAWS // len(stretches)))
-    of_stretch = np.floor(begun / (slot_s * horizon)).astype(np.int64)
+    of_stretch = np.floor(submit / (slot_s * horizon)).astype(np.int64)
     chosen = {
-        name: range(stretches.start + part.start, stretches.start + part.stop)[
+        name: range(stretches.start + windows.start, stretches.start + windows.stop)[
             -_MOST[name] if name != "test" else 0 : None if name != "test" else _MOST[name]
         ]
-        for name, part in ranges(len(stretches)).items()
+        for name, windows in ranges(len(stretches)).items()
     }
     cores = np.maximum(np.ceil(tasks["cores"].to_numpy() - 1e-9), 1.0)
     train = short & _within(of_stretch, chosen["train"])
@@ -80,16 +86,16 @@ def plan(workload: Workload, start: Start) -> Plan:
     drawn = max(min(rate, _JOBS_PER_SLOT), 1.0 / horizon)
     capacity = drawn * float((cores * slots)[train].mean())
     splits = []
-    for name, part in chosen.items():
-        of = short & _within(of_stretch, part)
+    for name, windows in chosen.items():
+        rows = short & _within(of_stretch, windows)
         splits.append(
-            _measured(name, part, draws, begun[of], slots[of], cores[of], slot_s, horizon,
+            _measured(name, windows, draws, submit[rows], slots[rows], cores[rows], slot_s, horizon,
                       capacity * rate / drawn)
         )  # fmt: skip
     inside = _within(of_stretch, stretches)
     counted = _within(of_stretch, range(0))
-    for part in chosen.values():
-        counted |= _within(of_stretch, part)
+    for windows in chosen.values():
+        counted |= _within(of_stretch, windows)
     left_out = {
         "on-demand load (priority 0), which makes the capacity": reserved,
         f"longer than {_LONGEST} slots of {slot_s:g} s": int((~short).sum()),
@@ -113,7 +119,7 @@ def plan(workload: Workload, start: Start) -> Plan:
         "no log says which jobs may wait: notices and latest starts are drawn, see "
         "docs/scenarios/deferrable.md"
     )
-    return Plan(
+    return ScenarioPlan(
         config=config,
         splits=splits,
         left_out={reason: count for reason, count in left_out.items() if count > 0},
@@ -131,7 +137,7 @@ def plan(workload: Workload, start: Start) -> Plan:
     )
 
 
-def _slots(durations: NDArray[np.float64], begun: NDArray[np.float64]) -> _Slots:
+def _slots(durations: NDArray[np.float64], submit: NDArray[np.float64]) -> _Slots:
     """Return the first usual slot and window that use most jobs, else the best of all.
 
     Slots in which many jobs would be too long are not considered. Raises InputError if the
@@ -140,16 +146,16 @@ def _slots(durations: NDArray[np.float64], begun: NDArray[np.float64]) -> _Slots
     long_enough = [s for s in _SLOTS_S if (durations <= _LONGEST * s).mean() >= _SHORT_ENOUGH]
     best = _Slots(0.0, 0, range(0), 0)
     for slot_s in long_enough or _SLOTS_S[-1:]:
-        short = begun[durations <= _LONGEST * slot_s]
+        short = submit[durations <= _LONGEST * slot_s]
         for horizon in _HORIZONS:
-            found = _slots_of(short, float(begun.max()), slot_s, horizon)
-            if len(found.stretches) >= _STRETCHES and found.jobs >= _USED * len(begun):
-                return found
-            enough = [min(len(each.stretches), _STRETCHES) for each in (best, found)]
+            candidate = _slots_of(short, float(submit.max()), slot_s, horizon)
+            if len(candidate.stretches) >= _STRETCHES and candidate.jobs >= _USED * len(submit):
+                return candidate
+            enough = [min(len(slots.stretches), _STRETCHES) for slots in (best, candidate)]
             if enough[1] > enough[0] or (
-                enough[1] == enough[0] and found.jobs > (1 + _BETTER) * best.jobs
+                enough[1] == enough[0] and candidate.jobs > (1 + _BETTER) * best.jobs
             ):
-                best = found
+                best = candidate
     if len(best.stretches) < _FEWEST:
         raise InputError(
             f"the workload has {len(best.stretches)} consecutive windows with a job in each, "
@@ -158,35 +164,36 @@ def _slots(durations: NDArray[np.float64], begun: NDArray[np.float64]) -> _Slots
     return best
 
 
-def _slots_of(begun: NDArray[np.float64], last: float, slot_s: float, horizon: int) -> _Slots:
+def _slots_of(submit: NDArray[np.float64], last: float, slot_s: float, horizon: int) -> _Slots:
     """Return the most consecutive windows that all have a job."""
     count = int(np.ceil(last / slot_s)) // horizon
-    place = np.floor(begun / (slot_s * horizon)).astype(np.int64)
-    jobs = np.bincount(np.clip(place[place >= 0], 0, count), minlength=count + 1)
+    window = np.floor(submit / (slot_s * horizon)).astype(np.int64)
+    jobs = np.bincount(np.clip(window[window >= 0], 0, count), minlength=count + 1)
     jobs[count] = 0  # after the last whole window
     ends = np.flatnonzero(jobs == 0)
     begins = np.concatenate([[0], ends[:-1] + 1])
     longest = int(np.argmax(ends - begins))
-    found = range(int(begins[longest]), int(ends[longest]))
-    return _Slots(slot_s, horizon, found, int(jobs[found.start : found.stop].sum()))
+    stretches = range(int(begins[longest]), int(ends[longest]))
+    return _Slots(slot_s, horizon, stretches, int(jobs[stretches.start : stretches.stop].sum()))
 
 
-def _within(of_stretch: NDArray[np.int64], part: range) -> NDArray[np.bool_]:
-    return (of_stretch >= part.start) & (of_stretch < part.stop)
+def _within(of_stretch: NDArray[np.int64], stretches: range) -> NDArray[np.bool_]:
+    return (of_stretch >= stretches.start) & (of_stretch < stretches.stop)
 
 
 def _measured(
-    name: str, part: range, draws: int, begun: NDArray[np.float64], slots: NDArray[np.float64],
-    cores: NDArray[np.float64], slot_s: float, horizon: int, capacity: float,
+    name: str, stretches: range, draws: int, submit: NDArray[np.float64],
+    slots: NDArray[np.float64], cores: NDArray[np.float64], slot_s: float, horizon: int,
+    capacity: float,
 ) -> SplitFacts:  # fmt: skip
-    """Return the facts of a split; `capacity` is that of all its jobs, before some are drawn."""
-    seconds = len(part) * horizon * slot_s
-    wanted = demand(np.floor(begun / slot_s), slots, cores)
+    """Return the facts of a split; `capacity` is scaled to all its jobs, not to those drawn."""
+    seconds = len(stretches) * horizon * slot_s
+    demanded = demand(np.floor(submit / slot_s), slots, cores)
     return SplitFacts(
         name=name,
-        windows=range(part.start * draws, part.stop * draws),
-        jobs=len(begun),
+        windows=range(stretches.start * draws, stretches.stop * draws),
+        jobs=len(submit),
         days=seconds / _DAY_S,
         load=ratio(float(cores @ slots) * slot_s, capacity, seconds),
-        contended=wanted.share_above(capacity),
+        contended=demanded.share_above(capacity),
     )

@@ -10,7 +10,7 @@ Numbers: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Demand:
+class DemandCurve:
     """Processors or memory that jobs would hold at once if none had to wait.
 
     Attributes:
@@ -36,16 +36,16 @@ class Demand:
         return float(spans[self.levels > capacity * (1 + 1e-9)].sum()) / total if total else 0.0
 
 
-def demand(begin: Numbers, run: Numbers, amount: Numbers) -> Demand:
+def demand(begin: Numbers, run: Numbers, amount: Numbers) -> DemandCurve:
     """Return the demand of jobs that begin at given times; at one moment, ends come first."""
     moments = np.concatenate([begin, begin + run]).astype(np.float64)
     change = np.concatenate([amount, -amount]).astype(np.float64)
     order = np.lexsort((change, moments))
     times, levels = moments[order], np.cumsum(change[order])
-    last = np.append(times[1:] > times[:-1], True) if len(times) else np.zeros(0, bool)
-    return Demand(times[last], levels[last])
+    is_last = np.append(times[1:] > times[:-1], True) if len(times) else np.zeros(0, bool)
+    return DemandCurve(times[is_last], levels[is_last])
 
 
 def ratio(work: float, capacity: float, seconds: float) -> float:
-    """Return the work as a share of what a capacity can do in a time; 0 for no time."""
+    """Return work over the work of a fully used capacity in a time; 0 for no time."""
     return work / (capacity * seconds) if capacity > 0 and seconds > 0 else 0.0

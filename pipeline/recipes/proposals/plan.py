@@ -42,8 +42,8 @@ class SplitFacts:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Settings for one scenario, and what they make of a workload.
+class ScenarioPlan:
+    """Settings of one scenario for a workload, with the splits and warnings that follow from them.
 
     Attributes:
         config: Settings of the scenario.
@@ -51,7 +51,7 @@ class Plan:
         left_out: Tasks of the workload that no window counts, by reason.
         comments: Reasons for the settings by their names, for the recipe.
         facts: Sentences about the workload and its machine.
-        warnings: What limits the results.
+        warnings: Limits of the results.
         behaviours: Behaviours of the dataset: policy and the other keys of [[behaviours]].
         policies: Policies to evaluate.
         references: Policies with which the others are compared.
@@ -75,7 +75,7 @@ class Start:
     Attributes:
         clock_s: Local seconds since Monday, 00:00; None if the log does not say.
         text: The moment in words.
-        warning: What is not known about it, or "".
+        warning: Sentence on what is not known about the moment, or "".
     """
 
     clock_s: int | None = None
@@ -88,8 +88,8 @@ def has_requests(workload: Workload) -> bool:
     tasks = workload.tasks
     if "requested_s" not in tasks.columns:
         return False
-    same = (tasks["requested_s"] == tasks["duration_s"]).mean()
-    return float(same or 0.0) < REQUESTED_RUN  # type: ignore[arg-type]
+    share_equal = (tasks["requested_s"] == tasks["duration_s"]).mean()
+    return float(share_equal or 0.0) < REQUESTED_RUN  # type: ignore[arg-type]
 
 
 def has_memory(workload: Workload) -> bool:
@@ -98,7 +98,7 @@ def has_memory(workload: Workload) -> bool:
 
 
 def ranges(size: int) -> dict[str, range]:
-    """Return what each split has of `size` things in order of time, none of them empty.
+    """Return the items of each split, from `size` items in order of time; no split is empty.
 
     `size` is at least 3.
     """
@@ -112,33 +112,33 @@ def ranges(size: int) -> dict[str, range]:
 
 
 def split_warnings(splits: Sequence[SplitFacts]) -> list[str]:
-    """Return what the windows and loads of the splits mean for results."""
-    found = []
+    """Return warnings about results that follow from the windows and loads of the splits."""
+    warnings = []
     by_name = {split.name: split for split in splits}
     train, test = by_name["train"], by_name["test"]
     if len(test.windows) < FEWEST_WINDOWS:
-        found.append(
+        warnings.append(
             f"the test has {len(test.windows)} windows: intervals over so few are wide, and small "
             f"differences cannot be shown; {FEWEST_WINDOWS} or more need a longer log"
         )
     if test.load < _IDLE or test.contended < NO_CONTENTION:
-        found.append(
+        warnings.append(
             f"the machine is nearly idle: the test offers {test.load:.0%} of what it can do, and "
             f"jobs compete {test.contended:.1%} of the time, so that policies will hardly differ"
         )
     if train.contended < NO_CONTENTION:
-        found.append(
+        warnings.append(
             f"jobs of train compete {train.contended:.1%} of the time: there is next to nothing to "
             "learn, and the recipe has no [train]"
         )
-    other = [
+    differing = [
         split
         for split in (by_name["validation"], test)
         if train.load > 0 and abs(split.load / train.load - 1) > _OTHER_LOAD
     ]
-    found += [
+    warnings += [
         f"{split.name} offers {split.load / train.load:.2f} times the load of train, so that what "
         "was learned there may not hold"
-        for split in other
+        for split in differing
     ]
-    return found
+    return warnings

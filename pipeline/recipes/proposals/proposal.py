@@ -1,7 +1,7 @@
-"""Proposal of a recipe for a workload: which scenario, with which settings, and why.
+"""Proposal of a recipe for a workload: its scenario, its settings, and the reasons for them.
 
 The first scenario of SCENARIOS that suits the workload is proposed, unless one is given. Settings
-come from the workload; what they leave out is counted, and what limits the results is said.
+come from the workload. Tasks that they leave out are counted; limits of the results are warnings.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hindcast.pipeline.errors import InputError, printable, unknown_name
 from hindcast.pipeline.recipes.loading import parse_recipe
-from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, Plan, Start
+from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, ScenarioPlan, Start
 from hindcast.pipeline.workloads.caveats import of_provenance
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -45,16 +45,16 @@ class RecipeProposal:
     Attributes:
         scenario: Its scenario.
         toml: The recipe.
-        plan: Its settings and what they make of the workload.
-        suits: Why each scenario does not suit the workload, "" where it does.
+        plan: Its settings, with the splits and warnings that follow from them.
+        suits: Reason against each scenario, "" for one that suits the workload.
         tasks: Tasks of the workload.
         rows_left_out: Rows of the log that are not in the workload, by reason.
-        warnings: What limits the results.
+        warnings: Limits of the results.
     """
 
     scenario: str
     toml: str
-    plan: Plan
+    plan: ScenarioPlan
     suits: Mapping[str, str]
     tasks: int
     rows_left_out: Mapping[str, int]
@@ -83,14 +83,17 @@ def propose_recipe(
         raise unknown_name("scenario for a log", scenario, SCENARIOS)
     if workload.tasks.is_empty():
         raise InputError("the workload has no tasks")
-    modules = {each: importlib.import_module(at) for each, at in SCENARIOS.items()}
-    suits = {each: str(module.misfit(workload)) for each, module in modules.items()}
-    chosen = scenario or next(each for each, why in suits.items() if not why)
+    modules = {
+        candidate: importlib.import_module(module_name)
+        for candidate, module_name in SCENARIOS.items()
+    }
+    suits = {candidate: str(module.misfit(workload)) for candidate, module in modules.items()}
+    chosen = scenario or next(candidate for candidate, why in suits.items() if not why)
     start = start_of(workload, time_zone)
-    plan: Plan = modules[chosen].plan(workload, start)
+    plan: ScenarioPlan = modules[chosen].plan(workload, start)
     text = _toml(plan, chosen, path, name)
     parse_recipe(tomllib.loads(text), f"the proposal for {path}")
-    noted = [caveat.text for caveat in of_provenance(workload.provenance)]
+    trace_caveats = [caveat.text for caveat in of_provenance(workload.provenance)]
     return RecipeProposal(
         scenario=chosen,
         toml=text,
@@ -98,7 +101,7 @@ def propose_recipe(
         suits=suits,
         tasks=workload.tasks.height,
         rows_left_out=workload.provenance.left_out,
-        warnings=(*noted, *plan.warnings),
+        warnings=(*trace_caveats, *plan.warnings),
     )
 
 
@@ -124,15 +127,17 @@ def start_of(workload: Workload, time_zone: str = "") -> Start:
         return Start()
     moment = datetime.fromtimestamp(int(unix), UTC).astimezone(place)
     seconds = moment.weekday() * _DAY_S + moment.hour * 3600 + moment.minute * 60 + moment.second
+    unknown = (
+        "the time zone of the log is unknown, taken as UTC; give --time-zone for the hour of day"
+    )
     return Start(
         clock_s=seconds % _WEEK_S,
         text=f"{moment:%A, %d %B %Y, %H:%M:%S}, {zone or 'UTC'}",
-        warning="" if zone else
-        "the time zone of the log is unknown, taken as UTC; give --time-zone for the hour of day",
-    )  # fmt: skip
+        warning="" if zone else unknown,
+    )
 
 
-def _toml(plan: Plan, scenario: str, path: str, name: str) -> str:
+def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str) -> str:
     """Return the recipe of a plan."""
     described = _DESCRIPTIONS[scenario].format(**plan.config)
     stem = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "log"
@@ -169,7 +174,7 @@ def _entry(key: str, value: Any) -> str:
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return line
     items = textwrap.wrap(", ".join(map(_value, value)) + ",", _WIDTH - 2, break_on_hyphens=False)
-    return "\n".join([f"{key} = [", *(f"  {each}" for each in items), "]"])
+    return "\n".join([f"{key} = [", *(f"  {item}" for item in items), "]"])
 
 
 def _value(value: Any) -> str:

@@ -10,7 +10,7 @@ from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.proposals.load import demand, ratio
 from hindcast.pipeline.recipes.proposals.plan import (
     SHARES,
-    Plan,
+    ScenarioPlan,
     SplitFacts,
     Start,
     has_requests,
@@ -44,7 +44,7 @@ _REFERENCES: Final = ("random", "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy",
 
 
 def misfit(workload: Workload) -> str:
-    """Return why the scenario does not suit a workload, "" if it does."""
+    """Return the reason that the scenario does not suit a workload, or ""."""
     if workload.machines is None:
         return "the workload has no machine"
     if not has_requests(workload):
@@ -52,23 +52,26 @@ def misfit(workload: Workload) -> str:
     return ""
 
 
-def plan(workload: Workload, start: Start) -> Plan:
+def plan(workload: Workload, start: Start) -> ScenarioPlan:
     """Return a proposal. Raises InputError if the log has too few jobs."""
-    log, used = read_log(workload), usable(workload)
+    log, is_usable = read_log(workload), usable(workload)
     size = len(log.submit)
     jobs = _window_length(size)
     follow = _FOLLOW * jobs
     starts: list[int] = []
     windows: dict[str, range] = {}
-    parts = ranges(size)
-    for name, part in parts.items():
-        found = _starts(part, jobs, follow, _MOST[name])
-        windows[name] = range(len(starts), len(starts) + len(found))
-        starts += found
-    splits = [_measured(log, name, parts[name], windows[name], starts, jobs) for name in parts]
-    wide = int((~used).sum()) - _unknown_runs(workload)
+    split_ranges = ranges(size)
+    for name, jobs_of_split in split_ranges.items():
+        first_jobs = _starts(jobs_of_split, jobs, follow, _MOST[name])
+        windows[name] = range(len(starts), len(starts) + len(first_jobs))
+        starts += first_jobs
+    splits = [
+        _measured(log, name, split_ranges[name], windows[name], starts, jobs)
+        for name in split_ranges
+    ]
+    n_too_wide = int((~is_usable).sum()) - _unknown_runs(workload)
     left_out = {
-        "wider than the machine": wide,
+        "wider than the machine": n_too_wide,
         "without a known run time": _unknown_runs(workload),
         **_not_counted(size, starts, jobs, follow),
     }
@@ -76,10 +79,11 @@ def plan(workload: Workload, start: Start) -> Plan:
     comments = {
         "jobs": _why_jobs(jobs, size),
         "follow": "jobs that arrive after a window and are not counted, so that the queue stays",
-        "warm": "windows begin with what ran and waited in the log" if log.has_starts else
-        "the log has no start times, so windows begin with an empty machine",
+        "warm": "windows begin with what ran and waited in the log"
+        if log.has_starts
+        else "the log has no start times, so windows begin with an empty machine",
         "starts": "first job of each window; the follow-on jobs are in the same split",
-    }  # fmt: skip
+    }
     if start.clock_s is not None:
         config["clock_s"] = start.clock_s
         comments["clock_s"] = start.text
@@ -87,14 +91,14 @@ def plan(workload: Workload, start: Start) -> Plan:
         config["visible"] = _LONG_QUEUE
         comments["visible"] = "the queue is often longer; the oldest jobs are seen"
     config["starts"] = starts
-    return Plan(
+    return ScenarioPlan(
         config=config,
         splits=splits,
         left_out={reason: count for reason, count in left_out.items() if count > 0},
         comments=comments,
         facts=[f"{log.processors:,} processors", *_in_use_at_once(log)],
         warnings=[
-            *_warnings(workload, log, wide),
+            *_warnings(workload, log, n_too_wide),
             *([start.warning] if start.warning else []),
             *split_warnings(splits),
         ],
@@ -144,18 +148,18 @@ def _why_jobs(jobs: int, size: int) -> str:
 def _measured(
     log: Log, name: str, part: range, windows: range, starts: list[int], jobs: int
 ) -> SplitFacts:
-    of = slice(part.start, part.stop)
-    submit, run, cpu = log.submit[of], log.run[of], log.cpu[of]
+    rows = slice(part.start, part.stop)
+    submit, run, cpu = log.submit[rows], log.run[rows], log.cpu[rows]
     # Arrays of jobs can be submitted within a second, in which no machine does any work.
     begin = int(submit[0])
     end = max(int(submit[-1]), begin + int(np.median(run)))
-    wanted = demand(submit, run, cpu)
+    demanded = demand(submit, run, cpu)
     in_use = wait_h = None
     if log.has_starts:
         ends = log.start + log.run
-        held = np.clip(np.minimum(ends, end) - np.maximum(log.start, begin), 0, None)
-        in_use = ratio(float(held @ log.cpu), log.processors, end - begin)
-        wait_h = float((log.start[of] - submit).mean()) / 3600
+        held_s = np.clip(np.minimum(ends, end) - np.maximum(log.start, begin), 0, None)
+        in_use = ratio(float(held_s @ log.cpu), log.processors, end - begin)
+        wait_h = float((log.start[rows] - submit).mean()) / 3600
     counted = {job for k in windows for job in range(starts[k], starts[k] + jobs)}
     return SplitFacts(
         name=name,
@@ -163,7 +167,7 @@ def _measured(
         jobs=len(counted),
         days=int(submit[-1] - begin) / _DAY_S,
         load=ratio(float(run @ cpu), log.processors, end - begin),
-        contended=wanted.share_above(log.processors, until=end),
+        contended=demanded.share_above(log.processors, until=end),
         in_use=in_use,
         wait_h=wait_h,
     )
@@ -191,39 +195,39 @@ def _queue_length(log: Log, starts: list[int]) -> float:
 def _in_use_at_once(log: Log) -> list[str]:
     if not log.has_starts:
         return []
-    held = demand(log.start, log.run, log.cpu)
-    fact = f"at most {held.peak:,.0f} in use at once in the log"
-    if (over := held.share_above(log.processors)) > 0:
+    in_use = demand(log.start, log.run, log.cpu)
+    fact = f"at most {in_use.peak:,.0f} in use at once in the log"
+    if (over := in_use.share_above(log.processors)) > 0:
         fact += f", more than there are for {over:.1%} of the time"
     return [fact]
 
 
-def _warnings(workload: Workload, log: Log, wide: int) -> list[str]:
-    found = []
-    if wide:
-        found.append(f"{wide:,} jobs are wider than the machine and left out")
+def _warnings(workload: Workload, log: Log, n_too_wide: int) -> list[str]:
+    warnings = []
+    if n_too_wide:
+        warnings.append(f"{n_too_wide:,} jobs are wider than the machine and left out")
     if not has_requests(workload):
-        found.append(
+        warnings.append(
             "no requested times: rules that read them know the run times, and no scheduler can "
             "follow them"
         )
-    known = log.user[log.user >= 0]
-    if len(np.unique(known)) < 2:
-        found.append("users are unknown, so that run times are not predicted from earlier jobs")
+    users = log.user[log.user >= 0]
+    if len(np.unique(users)) < 2:
+        warnings.append("users are unknown, so that run times are not predicted from earlier jobs")
     if not log.has_starts:
-        found.append("the log has no waits: nothing can be compared with the recorded scheduler")
-        return found
+        warnings.append("the log has no waits: nothing can be compared with the recorded scheduler")
+        return warnings
     waits: NDArray[np.int64] = log.start - log.submit
     waited = float((waits >= _WAITED_S).mean())
     if waited < _FEW:
-        found.append(f"{waited:.1%} of the jobs waited a minute or more in the log")
-    held = demand(log.start, log.run, log.cpu)
-    if (over := held.share_above(log.processors)) > _OVER:
-        found.append(
+        warnings.append(f"{waited:.1%} of the jobs waited a minute or more in the log")
+    in_use = demand(log.start, log.run, log.cpu)
+    if (over := in_use.share_above(log.processors)) > _OVER:
+        warnings.append(
             f"the log uses more processors than the machine has {over:.1%} of the time: is "
             f"{log.processors:,} its size?"
         )
     unknown = workload.tasks["wait_s"].null_count()
     if unknown:
-        found.append(f"jobs without a start, taken as started when submitted: {unknown:,}")
-    return found
+        warnings.append(f"jobs without a start, taken as started when submitted: {unknown:,}")
+    return warnings

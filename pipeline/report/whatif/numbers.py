@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hindcast.pipeline.evaluation.evaluate import SCORES
 from hindcast.pipeline.evaluation.summary.evaluations import Evaluation, read_evaluation
 from hindcast.pipeline.statistics.intervals import (
     Interval,
@@ -24,6 +23,7 @@ from hindcast.pipeline.statistics.intervals import (
     relative_difference,
 )
 from hindcast.pipeline.storage.files import read_parquet
+from hindcast.pipeline.storage.run_files import SCORES
 
 HEADLINE: Final = "mean_bounded_slowdown"
 WAIT: Final = "mean_wait_s"

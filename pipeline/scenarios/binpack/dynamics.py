@@ -114,10 +114,10 @@ def _place(ints, floats, pair):  # type: ignore[no-untyped-def]
     ints[unplaced] -= 1
     if ints[unplaced] == 0:
         waiting = ints[ints[m.WAITING_AT] : ints[m.WAITING_AT] + ints[m.WAITING]]
-        gone = False
+        shifting = False
         for i in range(len(waiting) - 1):
-            gone = gone or U(waiting[i]) == task
-            if gone:
+            shifting = shifting or U(waiting[i]) == task
+            if shifting:
                 waiting[i] = waiting[i + 1]
         ints[m.WAITING] -= 1
 

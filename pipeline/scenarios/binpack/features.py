@@ -26,8 +26,8 @@ def _feature(
 
 def _as_held(amount: float, unit: float) -> float:
     """Return an amount as the memory holds it, in whole units."""
-    whole = float(np.rint(amount * unit) / unit)
-    return amount if whole == amount else whole
+    rounded = float(np.rint(amount * unit) / unit)
+    return amount if rounded == amount else rounded
 
 
 def candidate_features(config: BinpackConfig) -> tuple[Feature, ...]:

@@ -23,7 +23,11 @@ def windows(config: BinpackConfig, workload: Workload) -> int:
 
 
 def _seen_ticks(submit_s: NDArray[np.float64], job: NDArray[np.int64], compat: bool) -> list[int]:
-    """Return the tick at which each task is seen; `submit_s` starts at 0, constant within a job."""
+    """Return the tick at which each task is seen; `submit_s` starts at 0, constant within a job.
+
+    With `compat`, a job is seen one tick late if it is submitted at 0, in the tick of the job
+    before it, or one tick after a job that is seen late.
+    """
     if not compat:
         return [int(t) for t in np.ceil(submit_s)]
     seen: list[int] = []
@@ -66,8 +70,8 @@ def _check_fit(
     tasks: pl.DataFrame, window: int, cores: NDArray[np.float64], memory: NDArray[np.float64]
 ) -> None:
     """Raise InputError for the first task that fits on no machine."""
-    wanted = tasks.select("cores", "memory").to_numpy()
-    fits = (wanted[:, :1] <= cores) & (wanted[:, 1:] <= memory)
+    requests = tasks.select("cores", "memory").to_numpy()
+    fits = (requests[:, :1] <= cores) & (requests[:, 1:] <= memory)
     if not fits.any(axis=1).all():
         row = tasks.row(int(np.argmin(fits.any(axis=1))), named=True)
         raise InputError(

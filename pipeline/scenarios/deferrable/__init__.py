@@ -66,11 +66,11 @@ def instance(
     check_config(config)
     require_room(500.0 * config.horizon * (1.0 + config.jobs_per_slot))  # the bound takes time
     if config.jobs == "trace":
-        known = windows(config, workload)
-        if window >= known:
+        count = windows(config, workload)
+        if window >= count:
             raise InputError(
                 f"window {window} does not exist: the {trace_slots(config, workload)} slots of the "
-                f"trace make {known} windows of {config.horizon} slots"
+                f"trace make {count} windows of {config.horizon} slots"
             )
         jobs, capacity = draw_trace(config, workload, window, rng)
     else:
@@ -115,9 +115,9 @@ def make_instance(
 
 def _most_rows(jobs: Jobs, horizon: int) -> int:
     """Return the most rows of an observation: jobs from submission to latest end, and the close."""
-    gone = jobs.latest + jobs.duration
+    latest_end = jobs.latest + jobs.duration
     change = np.bincount(np.minimum(jobs.submitted, horizon), minlength=horizon + 1)
-    change -= np.bincount(np.minimum(gone, horizon), minlength=horizon + 1)
+    change -= np.bincount(np.minimum(latest_end, horizon), minlength=horizon + 1)
     return int(np.cumsum(change[:horizon]).max(initial=0)) + 1
 
 

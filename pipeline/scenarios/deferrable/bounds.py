@@ -56,10 +56,10 @@ def _relaxed(  # type: ignore[no-untyped-def]
             slack[start] -= cores[job]
             if start + duration[job] < horizon:
                 slack[start + duration[job]] += cores[job]
-    taken = 0.0
+    balance = 0.0
     for t in range(horizon):
-        taken += slack[t]
-        slack[t] = capacity[t] + taken
+        balance += slack[t]
+        slack[t] = capacity[t] + balance
     return value
 
 
@@ -106,8 +106,10 @@ def upper_bound(
     """Return the bound for these jobs and this capacity (T,), in the unit of the total reward."""
     # Only prices up to the violation weight give a bound: above it, a violation would be cheaper.
     price = np.full(len(capacity), min(0.5, violation_weight))
-    found = _lowest(
+    lowest = _lowest(
         jobs.cores, jobs.duration, jobs.earliest, jobs.latest, capacity,
         delay_weight, violation_weight, iterations, price,
     )  # fmt: skip
-    return min(float(found), float(jobs.cores @ jobs.duration))  # with all prices 0, all jobs start
+    return min(
+        float(lowest), float(jobs.cores @ jobs.duration)
+    )  # with all prices 0, all jobs start

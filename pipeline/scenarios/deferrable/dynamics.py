@@ -34,13 +34,13 @@ def _finish(ints):  # type: ignore[no-untyped-def]
     now = ints[m.SLOT]
     ints[m.RUNNING_CORES] -= ints[U(ints[m.FREED_AT] + now)]
     running = U(ints[m.RUNNING_AT])
-    kept = running
+    end = running
     for i in range(running, running + U(ints[m.RUNNING_JOBS])):
         job = ints[i]
         if ints[U(ints[m.START_AT] + job)] + ints[U(ints[m.DURATION_AT] + job)] > now:
-            ints[kept] = job
-            kept += ONE
-    ints[m.RUNNING_JOBS] = kept - running
+            ints[end] = job
+            end += ONE
+    ints[m.RUNNING_JOBS] = end - running
 
 
 @compiled(types.void(INTS))
@@ -48,7 +48,7 @@ def _expire(ints):  # type: ignore[no-untyped-def]
     """Drop the startable jobs whose latest start has passed."""
     now = ints[m.SLOT]
     startable = U(ints[m.STARTABLE_AT])
-    kept = startable
+    end = startable
     for i in range(startable, startable + U(ints[m.STARTABLE_JOBS])):
         job = ints[i]
         if ints[U(ints[m.LATEST_AT] + job)] < now:
@@ -56,9 +56,9 @@ def _expire(ints):  # type: ignore[no-untyped-def]
             ints[m.STARTABLE_CORES] -= ints[U(ints[m.CORES_AT] + job)]
             ints[m.STARTABLE_SLOTS] -= ints[U(ints[m.DURATION_AT] + job)]
         else:
-            ints[kept] = job
-            kept += ONE
-    ints[m.STARTABLE_JOBS] = kept - startable
+            ints[end] = job
+            end += ONE
+    ints[m.STARTABLE_JOBS] = end - startable
 
 
 @compiled(types.void(INTS))

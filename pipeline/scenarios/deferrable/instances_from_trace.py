@@ -66,8 +66,8 @@ def _draw_jobs(
             f"no deferrable VM of at most {config.longest_trace_duration} slots starts between "
             f"{begin:g} s and {end:g} s of this workload"
         )
-    wanted = min(round(config.jobs_per_slot * config.horizon), vms.height)
-    chosen = np.sort(rng.choice(vms.height, wanted, replace=False))
+    count = min(round(config.jobs_per_slot * config.horizon), vms.height)
+    chosen = np.sort(rng.choice(vms.height, count, replace=False))
     cores = _whole_cores(vms)[chosen]
     earliest = vms["submit_s"].to_numpy()[chosen] // config.slot_s - first
     return with_windows(config, cores, slots[chosen], earliest, rng)
@@ -108,9 +108,9 @@ def _on_demand(tasks: pl.DataFrame, slot_s: float, slots: int) -> NDArray[np.flo
         return None
     cores = (vms["cores"] * vms["instances"]).to_numpy()
     start = vms["submit_s"].to_numpy()
-    held = _held_until(start, cores, slot_s, slots)
-    held -= _held_until(start + vms["duration_s"].to_numpy(), cores, slot_s, slots)
-    return np.diff(held) / slot_s
+    core_s = _held_until(start, cores, slot_s, slots)
+    core_s -= _held_until(start + vms["duration_s"].to_numpy(), cores, slot_s, slots)
+    return np.diff(core_s) / slot_s
 
 
 def _held_until(
@@ -118,7 +118,7 @@ def _held_until(
 ) -> NDArray[np.float64]:
     """Return the core-seconds held up to every slot boundary, (slots + 1,), if no VM ended."""
     slot = np.clip(np.floor(start / slot_s) + 1, 0, slots + 1).astype(np.int64)
-    held = np.cumsum(np.bincount(slot, cores, slots + 2))
-    begun = np.cumsum(np.bincount(slot, cores * start, slots + 2))
+    cores_started = np.cumsum(np.bincount(slot, cores, slots + 2))
+    core_s_started = np.cumsum(np.bincount(slot, cores * start, slots + 2))
     boundary = np.arange(slots + 1) * slot_s
-    return held[: slots + 1] * boundary - begun[: slots + 1]
+    return cores_started[: slots + 1] * boundary - core_s_started[: slots + 1]

@@ -27,15 +27,15 @@ def _write_jobs(ints, candidates, row, first, stop, kind):  # type: ignore[no-un
     future = 1.0 if kind == ROW.is_future else 0.0
     for i in range(first, stop):
         job = U(ints[i])
-        left = ints[duration_at + job]
+        remaining = ints[duration_at + job]
         candidates[row, ROW.cores] = ints[cores_at + job]
-        candidates[row, ROW.duration] = left
+        candidates[row, ROW.duration] = remaining
         candidates[row, ROW.until_earliest] = ints[earliest_at + job] - now
         candidates[row, ROW.until_latest] = ints[latest_at + job] - now
         candidates[row, ROW.since_submission] = now - ints[submitted_at + job]
         if kind == ROW.is_running:
-            left += ints[start_at + job] - now
-        candidates[row, ROW.remaining] = left
+            remaining += ints[start_at + job] - now
+        candidates[row, ROW.remaining] = remaining
         candidates[row, ROW.is_running] = running
         candidates[row, ROW.is_startable] = startable
         candidates[row, ROW.is_future] = future
@@ -90,13 +90,13 @@ def _write_context(ints, floats, context):  # type: ignore[no-untyped-def]
     for ahead in range(m.LOOKAHEAD):
         context[U(MOMENT.freed_in_1 + ahead)] = ints[U(freed + ahead)]
     startable, future = ints[m.STARTABLE_JOBS], ints[m.FUTURE_JOBS]
-    some, more = max(startable, 1), max(future, 1)
+    n_startable, n_future = max(startable, 1), max(future, 1)
     context[MOMENT.startable] = startable
-    context[MOMENT.startable_mean_cores] = ints[m.STARTABLE_CORES] / some
-    context[MOMENT.startable_mean_duration] = ints[m.STARTABLE_SLOTS] / some
+    context[MOMENT.startable_mean_cores] = ints[m.STARTABLE_CORES] / n_startable
+    context[MOMENT.startable_mean_duration] = ints[m.STARTABLE_SLOTS] / n_startable
     context[MOMENT.future] = future
-    context[MOMENT.future_mean_cores] = ints[m.FUTURE_CORES] / more
-    context[MOMENT.future_mean_duration] = ints[m.FUTURE_SLOTS] / more
+    context[MOMENT.future_mean_cores] = ints[m.FUTURE_CORES] / n_future
+    context[MOMENT.future_mean_duration] = ints[m.FUTURE_SLOTS] / n_future
     context[MOMENT.slots_left] = ints[m.HORIZON] - ints[m.SLOT]
     context[MOMENT.delay_weight] = floats[m.SHOWN_DELAY_WEIGHT]
 

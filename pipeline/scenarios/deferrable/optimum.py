@@ -132,6 +132,6 @@ def _model(highspy: Any, instance: Instance, columns: _Columns, relaxed: bool) -
     model.a_matrix_.index_ = np.concatenate([index, n + np.arange(horizon)])
     model.a_matrix_.value_ = np.concatenate([value, np.full(horizon, -1.0)])
     if not relaxed:
-        whole, real = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-        model.integrality_ = [whole] * k + [real] * horizon
+        integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+        model.integrality_ = [integer] * k + [continuous] * horizon
     return model

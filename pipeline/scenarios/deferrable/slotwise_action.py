@@ -32,8 +32,8 @@ def stop_at_misfit(candidates, feasible, scores):  # type: ignore[no-untyped-def
             lowest = scores[i] if best < 0 else min(lowest, scores[i])
             if best < 0 or scores[i] > scores[best]:
                 best = i
-    below = lowest - 1.0
+    other_score = lowest - 1.0
     for i in range(len(scores)):
-        scores[i] = below if candidates[i, ROW.is_startable] == 0.0 else scores[i]
+        scores[i] = other_score if candidates[i, ROW.is_startable] == 0.0 else scores[i]
     if best >= 0 and not feasible[best]:
         scores[len(scores) - 1] = scores[best] + 1.0

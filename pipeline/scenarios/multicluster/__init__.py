@@ -43,7 +43,7 @@ how its tasks fit the executors of the cluster. A linear score of these columns 
 tiers of `urgent_first`, and more.
 
 The paper leaves the following open. It is fixed here, with constants found by calibration against
-the paper's SF-E rows (hindcast.pipeline.calibration.multicluster): s, n, k, periods, deadlines and
+the paper's SF-E rows (`hindcast calibrate multicluster`): s, n, k, periods, deadlines and
 batch distributions; the order of events in a step; that waiting in the pool counts; that a miss is
 counted when its run completes; and the time from which the deadline of a batch counts. The paper's
 agents always deploy, and so do ours: the size of the pool does not depend on the policy.

@@ -32,7 +32,7 @@ def delay_bound(applications: Applications) -> float:
 def most_pooled(applications: Applications) -> int:
     """Return the largest size of the pool, which does not depend on the deployments."""
     arrival, j = applications.arrival, len(applications.arrival)
-    most = free_from = 0
+    largest = free_from = 0
     waiting_since = 0  # index of the first application that has not been deployed by now
     leaves = []
     for at in arrival:
@@ -42,5 +42,5 @@ def most_pooled(applications: Applications) -> int:
     for i in range(j):
         while leaves[waiting_since] < arrival[i]:
             waiting_since += 1
-        most = max(most, i + 1 - waiting_since)
-    return most
+        largest = max(largest, i + 1 - waiting_since)
+    return largest

@@ -133,14 +133,14 @@ def _launch(ints, cluster):  # type: ignore[no-untyped-def]
     queue, free = ints[m.QUEUES_AT] + 2 * cluster, ints[m.FREE_AT] + cluster
     while ints[free] > 0 and ints[queue] >= 0:
         application = ints[queue]
-        left = ints[m.LEFT_AT] + application
+        unlaunched = ints[m.LEFT_AT] + application
         slot = _slot_in(ints, ints[ints[m.EXECUTION_AT] + application])
-        launched = min(ints[free], ints[left])
+        launched = min(ints[free], ints[unlaunched])
         ints[free] -= launched
-        ints[left] -= launched
+        ints[unlaunched] -= launched
         ints[ints[m.QUEUED_AT] + cluster] -= launched
         ints[ints[m.ENDING_AT] + slot * ints[m.CLUSTERS] + cluster] += launched
-        if ints[left] == 0:
+        if ints[unlaunched] == 0:
             ints[queue] = ints[ints[m.LINK_AT] + application]
             _append(ints, ints[m.COMPLETING_AT] + 2 * slot, application)
 
@@ -267,17 +267,17 @@ def values(ints, floats, out):  # type: ignore[no-untyped-def]
     """
     for i in range(ints[m.DEPLOYED]):
         application = ints[ints[m.ORDER_AT] + i]
-        own = ints[ints[m.MISSED_AT] + application]
+        own_misses = ints[ints[m.MISSED_AT] + application]
         until = ints[ints[m.MISSES_UNTIL_AT] + application]
         if until < 0:
             until = ints[m.MISSES]
         after = until - ints[ints[m.MISSES_BEFORE_AT] + application]
         if ints[m.OWN] == 0:
-            after -= own
+            after -= own_misses
         optimal = ints[ints[m.EXECUTION_AT] + application] * ints[ints[m.RUNS_AT] + application]
         delay = ints[ints[m.ACTUAL_AT] + application] / optimal
         out[i] = 0.0 - (
-            floats[m.MISS_WEIGHT] * own
+            floats[m.MISS_WEIGHT] * own_misses
             + floats[m.LATER_WEIGHT] * after
             + floats[m.DELAY_WEIGHT] * delay
         )

@@ -1,8 +1,8 @@
-"""Compiled columns of `multicluster` with `foresight`: what strong rules work out from a row.
+"""Compiled columns of `multicluster` with `foresight`: the quantities that strong rules derive.
 
-`category` is one number, so a linear score cannot put time-critical before regular before streaming
-applications, and slack only matters near its sign. These columns say both directly, and what a
-choice costs the others in the pool:
+`category` is one number, so a linear score cannot rank time-critical before regular before
+streaming applications. Slack matters only near 0. These columns state both directly, and the cost
+of a choice for the others in the pool:
 
     slack        steps that the application can wait and still meet its deadline
     tight        there is a D such that D + 1 applications must go within steps 0 .. D, this one
@@ -12,8 +12,7 @@ choice costs the others in the pool:
                  passed over; for unit jobs no other order has fewer late ones (Moore, 1968)
     room         free executors less queued tasks of the row's cluster
 
-No cluster is short of executors in `slack`, `tight` and `others_late`: they count the steps of the
-pool alone.
+`slack`, `tight` and `others_late` assume enough executors: they count steps in the pool alone.
 """
 
 import math
@@ -33,8 +32,8 @@ _NO_STEP = -1  # the last step of an application without a deadline, or of one t
 def _slack(ints, floats, application):  # type: ignore[no-untyped-def]
     """Return the steps that an application can wait; infinite without a deadline."""
     age = ints[m.NOW] - ints[ints[m.ARRIVAL_AT] + application]
-    spent = ints[ints[m.EXECUTION_AT] + application] + age
-    return floats[ints[m.DEADLINE_AT] + application] - spent
+    least_run_time = ints[ints[m.EXECUTION_AT] + application] + age
+    return floats[ints[m.DEADLINE_AT] + application] - least_run_time
 
 
 @compiled(types.int64(types.float64, types.int64))
@@ -58,7 +57,7 @@ def _tight(ints, pool, last):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, types.int64, types.int64))
 def _others_late(ints, pool, last):  # type: ignore[no-untyped-def]
-    """Return how many of the others cannot meet their deadline in steps 1, 2, ..."""
+    """Return the number of others that cannot meet their deadline in steps 1, 2, ..."""
     late = deployed = 0
     for step in range(pool):  # all that are due at `pool` or later have enough steps
         due = ints[ints[m.LAST_STEPS_AT] + step] - (1 if step == last else 0)

@@ -66,60 +66,60 @@ class DrawnFuture:
     float_room: int = 0
 
     def replace(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> None:
-        """Replace in a copy what its episode has not shown yet. Its ints have `room` more places.
+        """Replace the parts of a copy that its episode has not shown yet.
 
-        The same moment of an episode always gets the same future.
+        The copy has `room` more ints. The same moment of an episode always gets the same future.
         """
         self._replace_needs(ints)
-        arrived, known = int(ints[m.ARRIVED]), int(ints[m.APPLICATIONS])
-        if arrived < known:
-            self._replace_applications(ints, floats, arrived, known)
+        arrived, count = int(ints[m.ARRIVED]), int(ints[m.APPLICATIONS])
+        if arrived < count:
+            self._replace_applications(ints, floats, arrived, count)
 
     def _replace_needs(self, ints: NDArray[np.int64]) -> None:
         """Replace the needs of runs that have not been queued, of applications that are there."""
-        known = int(ints[m.APPLICATIONS])
+        count = int(ints[m.APPLICATIONS])
 
-        def of(place: int) -> NDArray[np.int64]:
-            return ints[ints[place] : ints[place] + known]
+        def column(place: int) -> NDArray[np.int64]:
+            return ints[ints[place] : ints[place] + count]
 
-        waits = (of(m.DEPLOYED_AT) < 0) | (of(m.DUE_AT) > ints[m.NOW])
-        shown = of(m.DONE_AT) + np.where(waits, 0, 1)
+        waits = (column(m.DEPLOYED_AT) < 0) | (column(m.DUE_AT) > ints[m.NOW])
+        runs_shown = column(m.DONE_AT) + np.where(waits, 0, 1)
         unseen = (
             self.streams
-            & (self.number >= shown[self.application])
+            & (self.number >= runs_shown[self.application])
             & (self.application < ints[m.ARRIVED])
         )
         needs = ints[ints[m.NEEDS_AT] : ints[m.NEEDS_AT] + len(self.needs)]
         needs[unseen] = self.needs[unseen]
 
     def _replace_applications(
-        self, ints: NDArray[np.int64], floats: NDArray[np.float64], arrived: int, known: int
+        self, ints: NDArray[np.int64], floats: NDArray[np.float64], arrived: int, count: int
     ) -> None:
         """Replace the applications that have not arrived, from the beginning of an event on."""
         first = int(self.events[np.searchsorted(self.events, arrived, side="right") - 1])
-        taken = slice(first, first + known - arrived)
+        drawn = slice(first, first + count - arrived)
         last = ints[ints[m.ARRIVAL_AT] + arrived - 1]
         longer = self.intervals[self.intervals > ints[m.NOW] - last]
         following = ints[m.NOW] + 1
         if len(longer):
             following = last + longer[arrived % len(longer)]
         a = self.later
-        arrival = a.arrival[taken] - a.arrival[first] + following
+        arrival = a.arrival[drawn] - a.arrival[first] + following
         behind = len(ints) - len(a.needs)
         for place, values in (
             (m.ARRIVAL_AT, arrival),
             (m.DUE_AT, arrival),
-            (m.EXECUTION_AT, a.execution[taken]),
-            (m.PERIOD_AT, a.period[taken]),
-            (m.RUNS_AT, a.runs[taken]),
-            (m.FIRST_NEED_AT, behind - ints[m.NEEDS_AT] + self.first_need[taken]),
+            (m.EXECUTION_AT, a.execution[drawn]),
+            (m.PERIOD_AT, a.period[drawn]),
+            (m.RUNS_AT, a.runs[drawn]),
+            (m.FIRST_NEED_AT, behind - ints[m.NEEDS_AT] + self.first_need[drawn]),
         ):
-            ints[ints[place] + arrived : ints[place] + known] = values
+            ints[ints[place] + arrived : ints[place] + count] = values
         ints[behind:] = a.needs
         at = ints[m.DEADLINE_AT]
-        floats[at + arrived : at + known] = a.deadline[taken]
+        floats[at + arrived : at + count] = a.deadline[drawn]
         at = ints[m.ROWS_AT]
-        floats[at + arrived * m.SHOWN : at + known * m.SHOWN] = self.rows[taken].ravel()
+        floats[at + arrived * m.SHOWN : at + count * m.SHOWN] = self.rows[drawn].ravel()
 
 
 def draw_future(

@@ -89,8 +89,8 @@ def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> A
     profile = rng.dirichlet(np.ones(BINS), j)
     runs = np.where(streaming, batches, 1)
     needs = draw_needs(tasks, streaming, profile, runs, rng)
-    whole = np.zeros(BINS)
-    whole[BINS // 2 - 1 : BINS // 2 + 1] = 0.5
+    even_mix = np.zeros(BINS)
+    even_mix[BINS // 2 - 1 : BINS // 2 + 1] = 0.5
     return Applications(
         arrival=arrival,
         category=category,
@@ -99,7 +99,7 @@ def draw_applications(config: MulticlusterConfig, rng: np.random.Generator) -> A
         deadline=np.where(category == REGULAR, np.inf, deadline),
         runs=runs,
         period=np.where(streaming, period, 0),
-        profile=np.where(streaming[:, None], profile, whole),
+        profile=np.where(streaming[:, None], profile, even_mix),
         needs=needs,
     )
 

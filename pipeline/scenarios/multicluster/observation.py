@@ -20,14 +20,14 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         context[at + MOMENT.cluster0_index] = cluster / 10.0
         context[at + MOMENT.cluster0_capability] = capability / 1000.0
         first = at + MOMENT.cluster0_occupation_1
-        shown = context[first : first + m.LAGS]
+        occupation = context[first : first + m.LAGS]
         history = ints[
             ints[m.HISTORY_AT] + cluster * m.LAGS : ints[m.HISTORY_AT] + (cluster + 1) * m.LAGS
         ]
         for lag in range(newest + 1):
-            shown[lag] = history[newest - lag] / capability
+            occupation[lag] = history[newest - lag] / capability
         for lag in range(newest + 1, m.LAGS):
-            shown[lag] = history[newest + m.LAGS - lag] / capability
+            occupation[lag] = history[newest + m.LAGS - lag] / capability
         context[at + MOMENT.cluster0_missed] = ints[ints[m.CLUSTER_MISSES_AT] + cluster] / 100.0
         occupied = ints[ints[m.OCCUPIED_AT] + cluster]
         offered = capability * recorded
@@ -44,11 +44,11 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     for position in range(pool):
         application = ints[ints[m.POOLED_AT] + position]
         at = ints[m.ROWS_AT] + application * m.SHOWN
-        own = floats[at : at + m.SHOWN]
+        features = floats[at : at + m.SHOWN]
         age = (now - ints[ints[m.ARRIVAL_AT] + application]) / 100.0
         for row in range(position * clusters, (position + 1) * clusters):
             for column in range(m.SHOWN):
-                candidates[row, column] = own[column]
+                candidates[row, column] = features[column]
             candidates[row, ROW.age] = age
             feasible[row] = True
     if ints[m.FORESIGHT] == 1:

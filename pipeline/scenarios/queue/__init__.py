@@ -25,7 +25,7 @@ priority with EASY backfilling. With `reserve = false` jobs that do not fit are 
 scheduling.
 
 A window has `jobs` counted jobs and `follow` more, which arrive and are scheduled as well, but are
-not counted: a policy that starves jobs is not saved by the end of the arrivals. A warm window
+not counted: jobs that a policy starves keep waiting behind later arrivals. A warm window
 begins with what ran and waited in the log when its first job was submitted; what waited is counted,
 from the start of the window. The episode ends when all J counted jobs have started. With q the
 later of submission and start of the window, w = start - q and p the run time:
@@ -36,9 +36,9 @@ later of submission and start of the window, w = start - q and p the run time:
 
 The sum of r is -mean_bounded_slowdown, or the mean wait in hours times -1.
 
-What passes before the first decision is paid with the first step. Rewards use run times, which
-observations never do: predictions come from jobs that ended in the simulation, and from the log
-before the window. Observations show neither the time since the window began nor whether a job
+Time before the first decision is paid with the first step. Rewards use run times; observations do
+not: their predictions come from jobs that ended in the simulation, and from the log before the
+window. Observations show neither the time since the window began nor whether a job
 counts. The column `submitted`, from which some rules are computed, is an identifier.
 
 `whole = true` makes one episode of all jobs from the window's first one to the end of the log.

@@ -30,7 +30,7 @@ def _least_busy_time(queued, area, weight, times, free):  # type: ignore[no-unty
     on; times begin at or before the first arrival.
     """
     jobs, step, i = len(area), 0, 0
-    left = area.copy()
+    work_left = area.copy()
     pool = [(0.0, 0)]
     pool.pop()
     now, total = float(queued[0]), 0.0
@@ -51,14 +51,14 @@ def _least_busy_time(queued, area, weight, times, free):  # type: ignore[no-unty
             now = until
             continue
         job = pool[0][1]
-        seconds = min(left[job] / free[step], until - now)
-        done = seconds * free[step]
+        seconds = min(work_left[job] / free[step], until - now)
+        work = seconds * free[step]
         if until - now > seconds:
-            done = left[job]
-        total += weight[job] * done / area[job] * (now + seconds / 2.0)
-        left[job] -= done
+            work = work_left[job]
+        total += weight[job] * work / area[job] * (now + seconds / 2.0)
+        work_left[job] -= work
         now += seconds
-        if left[job] <= 0.0:
+        if work_left[job] <= 0.0:
             heapq.heappop(pool)
     return total
 
@@ -81,7 +81,7 @@ def lower_bounds(processors, queued, cpu, run, run_ends, run_cpu):  # type: igno
         times[i + 1] = run_ends[order[i]]
         free[i + 1] = free[i] + run_cpu[order[i]]
     jobs = len(queued)
-    area, one, inverse = np.empty(jobs), np.ones(jobs), np.empty(jobs)
+    area, ones, inverse = np.empty(jobs), np.ones(jobs), np.empty(jobs)
     slowdown = wait = 0.0
     for i in range(jobs):
         area[i] = float(cpu[i]) * run[i]
@@ -89,5 +89,5 @@ def lower_bounds(processors, queued, cpu, run, run_ends, run_cpu):  # type: igno
         slowdown += inverse[i] * (run[i] / 2.0 - queued[i])
         wait -= run[i] / 2.0 + queued[i]
     slowdown += _least_busy_time(queued, area, inverse, times, free)
-    wait += _least_busy_time(queued, area, one, times, free)
+    wait += _least_busy_time(queued, area, ones, times, free)
     return max(slowdown / jobs, 1.0), max(wait / jobs, 0.0)

@@ -20,7 +20,7 @@ def shown(ints):  # type: ignore[no-untyped-def]
 
 @compiled(types.boolean(INTS))
 def can_wait(ints):  # type: ignore[no-untyped-def]
-    """Return whether an event is to come."""
+    """Return whether a release or an arrival is still to come."""
     return ints[m.RUNNING] > 0 or ints[m.NEXT] < ints[m.JOBS]
 
 
@@ -289,14 +289,14 @@ def _user_fairness(ints, slowdowns):  # type: ignore[no-untyped-def]
         if user >= 0:
             jobs[user] += 1.0
             sums[user] += slowdowns[i]
-    known, total, squares = 0, 0.0, 0.0
+    users_with_jobs, total, squares = 0, 0.0, 0.0
     for user in range(users):
         if jobs[user] > 0.0:
             mean = sums[user] / jobs[user]
-            known += 1
+            users_with_jobs += 1
             total += mean
             squares += mean * mean
-    return total * total / (known * squares) if known > 0 else 1.0
+    return total * total / (users_with_jobs * squares) if users_with_jobs > 0 else 1.0
 
 
 @compiled(OUTCOME)
@@ -325,13 +325,13 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
             long += 1
             long_sum += slowdown
     waits.sort()
-    used = 0
+    processor_s = 0
     for job in range(ints[m.JOBS]):
         start = ints[ints[m.START_AT] + job]
         if start != m.NEVER and start < end:
             stop = min(ints[ints[m.END_AT] + job], end)
             # With `kill`, a job that ran at time 0 in the log can have ended before it.
-            used += ints[ints[m.CPU_AT] + job] * max(stop - max(start, 0), 0)
+            processor_s += ints[ints[m.CPU_AT] + job] * max(stop - max(start, 0), 0)
     outcomes[OUT.mean_bounded_slowdown] = -floats[m.SLOWDOWN]
     outcomes[OUT.mean_wait_s] = ints[m.WAITED] / counted
     outcomes[OUT.max_wait_s] = waits[counted - 1]
@@ -341,7 +341,7 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     outcomes[OUT.user_fairness] = _user_fairness(ints, slowdowns)
     outcomes[OUT.mean_slowdown_wide] = wide_sum / max(wide, 1)
     outcomes[OUT.mean_slowdown_long] = long_sum / max(long, 1)
-    outcomes[OUT.utilisation] = used / (ints[m.PROCESSORS] * max(end, 1))
+    outcomes[OUT.utilisation] = processor_s / (ints[m.PROCESSORS] * max(end, 1))
     outcomes[OUT.starts] = ints[m.STARTS]
     outcomes[OUT.follow_starts] = ints[m.STARTS] - ints[m.COUNTED_STARTED]
     outcomes[OUT.carried] = ints[m.CARRIED]

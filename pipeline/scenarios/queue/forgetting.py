@@ -4,7 +4,7 @@ A copy of an episode holds what a scheduler does not know: the jobs to come, and
 those that wait or run. Before a policy plays the copy on,
 
     jobs to come      are removed, also from the submissions that an observation counts by the hour
-    counted jobs      become all jobs that have been seen, since nobody knows which ones count
+    counted jobs      become all jobs that have been seen, since a scheduler cannot tell them apart
     run times         become predictions, as in `log_similar`: the last completed run of the same
                       user, processors and requested time, else the mean of the user's last two
                       runs, else the requested time
@@ -54,7 +54,7 @@ def _forget_submissions(ints):  # type: ignore[no-untyped-def]
 
 @compiled(FORGET)
 def forget(ints, floats):  # type: ignore[no-untyped-def]
-    """Replace what a scheduler does not know; return the time of the next event."""
+    """Remove or predict what a scheduler does not know; return the time of the next event."""
     now, after = ints[m.NOW], next_event(ints)
     ints[m.JOBS] = ints[m.NEXT]
     _forget_submissions(ints)

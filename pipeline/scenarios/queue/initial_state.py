@@ -66,7 +66,7 @@ class Beginning:
 
 @compiled(types.void(INTS, FLOATS, types.int64, types.int64))
 def settle(ints, floats, users, running):  # type: ignore[no-untyped-def]
-    """Compute logarithms, start what runs, and queue what waits."""
+    """Compute logarithms, start the running jobs, and queue the waiting ones."""
     for job in range(ints[m.JOBS]):
         cpu, requested = ints[ints[m.CPU_AT] + job], ints[ints[m.REQUESTED_AT] + job]
         floats[ints[m.LN_CPU_AT] + job] = math.log(float(cpu))
@@ -188,9 +188,9 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
         queue=log.queue[chosen], logged=logged, hour=hour, last=last, before=before,
         similar=similar,
     ))  # fmt: skip
-    own = slice(running, running + counted)
+    of_counted = slice(running, running + counted)
     bounds = lower_bounds(
-        log.processors, np.maximum(submit[own], 0), cpu[own], run[own],
+        log.processors, np.maximum(submit[of_counted], 0), cpu[of_counted], run[of_counted],
         (logged + run)[:running], cpu[:running],
     )  # fmt: skip
     floats[m.SLOWDOWN_BOUND], floats[m.WAIT_BOUND] = bounds
@@ -206,6 +206,6 @@ def _renumbered(
 
     The place of an unknown number (-1) is -1.
     """
-    found, places = np.unique(values, return_inverse=True)
-    unknown = int(len(found) > 0 and found[0] < 0)
-    return found[unknown:], places.reshape(-1) - unknown
+    numbers, places = np.unique(values, return_inverse=True)
+    unknown = int(len(numbers) > 0 and numbers[0] < 0)
+    return numbers[unknown:], places.reshape(-1) - unknown

@@ -145,12 +145,13 @@ def _log_of(workload: Workload) -> Log:
 
 def _cpu(tasks: pl.DataFrame) -> pl.Series:
     """Return the processors that jobs held; where the log does not know, those they requested."""
-    held = pl.col("cores") * pl.col("instances")
+    cpu = pl.col("cores") * pl.col("instances")
     if {"allocated_cores", "requested_cores"} <= set(tasks.columns):
-        known = [pl.when(pl.col(n) > 0).then(pl.col(n)) for n in (
-            "allocated_cores", "requested_cores")]  # fmt: skip
-        held = pl.coalesce(*known, held)
-    return tasks.select(held.cast(pl.Float64).ceil().alias("cpu"))["cpu"]
+        positive = [
+            pl.when(pl.col(n) > 0).then(pl.col(n)) for n in ("allocated_cores", "requested_cores")
+        ]
+        cpu = pl.coalesce(*positive, cpu)
+    return tasks.select(cpu.cast(pl.Float64).ceil().alias("cpu"))["cpu"]
 
 
 def _processors(machines: pl.DataFrame) -> int:
@@ -159,8 +160,8 @@ def _processors(machines: pl.DataFrame) -> int:
 
 def _whole(values: pl.Series) -> Ints:
     """Return seconds or processors as whole numbers, rounded up."""
-    whole: Ints = np.ceil(values.to_numpy()).astype(np.int64)
-    return whole
+    rounded: Ints = np.ceil(values.to_numpy()).astype(np.int64)
+    return rounded
 
 
 def first_job(config: QueueConfig, window: int) -> int:
@@ -198,33 +199,31 @@ def select_jobs(config: QueueConfig, log: Log, window: int) -> Jobs:
     )
 
 
-@compiled(
-    types.void(INTS, INTS, INTS, INTS, types.int64, INTS, INTS, INTS, types.int64)
-)  # fmt: skip
-def _look_back(by_end, user, key, run, completed, users, before, keys, wanted):  # type: ignore[no-untyped-def]
-    """Fill the last two runs of wanted users and the last run of wanted keys.
+@compiled(types.void(INTS, INTS, INTS, INTS, types.int64, INTS, INTS, INTS, types.int64))
+def _look_back(by_end, user, key, run, completed, users, before, keys, missing):  # type: ignore[no-untyped-def]
+    """Fill the last two runs of users and the last run of keys, in entries that are -2.
 
-    All three are -2 where they are wanted; what is not found stays so. `wanted` is their number.
+    An entry without such a run stays -2. `missing` is the number of entries to fill.
     """
     for place in range(completed - 1, -1, -1):
-        if wanted == 0:
+        if missing == 0:
             break
         job = by_end[place]
         if user[job] < 0:
             continue
         if users[user[job]] == -2:
             users[user[job]] = run[job]
-            wanted -= 1
+            missing -= 1
         elif before[user[job]] == -2:
             before[user[job]] = run[job]
-            wanted -= 1
+            missing -= 1
         if keys[key[job]] == -2:
             keys[key[job]] = run[job]
-            wanted -= 1
+            missing -= 1
 
 
 def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return what ended in the log before a time.
+    """Return the last completed runs of users and keys before a time.
 
     Args:
         log: The log.
@@ -237,7 +236,7 @@ def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, 
         there is none.
     """
     if not log.has_starts:
-        return tuple(np.full(len(of), -1) for of in (users, users, keys))  # type: ignore[return-value]
+        return tuple(np.full(len(block), -1) for block in (users, users, keys))  # type: ignore[return-value]
     last = np.full(int(log.user.max()) + 1, -3)
     before, similar = last.copy(), np.full(int(log.key.max()) + 1, -3)
     last[users] = before[users] = -2
@@ -247,7 +246,7 @@ def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, 
         log.by_end, log.user, log.key, log.run, completed, last, before, similar,
         2 * len(users) + len(keys),
     )  # fmt: skip
-    return tuple(np.maximum(of, -1) for of in (last[users], before[users], similar[keys]))
+    return tuple(np.maximum(block, -1) for block in (last[users], before[users], similar[keys]))
 
 
 def recent_submissions(log: Log, now: int) -> Ints:

@@ -1,4 +1,4 @@
-"""Fields of a live state: their ranges, and the numbers and lists read from JSON with care."""
+"""Fields of a live state: their ranges, and checked reading of numbers and lists from JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,19 +85,19 @@ def fail(where: str, reason: str) -> NoReturn:
 
 
 def kind_of(value: Any) -> str:
-    """Return what a JSON value is, for a message."""
+    """Return the kind of a JSON value in words, for a message."""
     kinds: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
     return kinds.get(type(value), shown(value))
 
 
-def check_keys(found: Sequence[Any], known: Sequence[str], where: str, at: str) -> None:
+def check_keys(objects: Sequence[Any], known: Sequence[str], where: str, at: str) -> None:
     """Raise InputError for a key that is not known."""
-    unknown = set().union(*found).difference(known)
+    unknown = set().union(*objects).difference(known)
     if unknown:
         name = min(unknown)
         close = nearest(name, known)
         hint = f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
-        number = next(i for i, each in enumerate(found) if name in each)
+        number = next(i for i, item in enumerate(objects) if name in item)
         fail(
             where, f"{f'{at}[{number}]' if at else 'the state'} has an unknown key {name!r}; {hint}"
         )
@@ -129,42 +129,44 @@ def _is_whole(value: Any, limits: Whole) -> bool:
 
 
 def read_number(
-    of: Mapping[str, Any], name: str, where: str, limits: Whole | None = None, at: str = ""
+    item: Mapping[str, Any], name: str, where: str, limits: Whole | None = None, at: str = ""
 ) -> int | None:
-    """Return a whole number of an object; None where it may be left out and is."""
-    value, limits = of.get(name), limits or STATE[name]
+    """Return a whole number of an object; None for an optional number that is absent."""
+    value, limits = item.get(name), limits or STATE[name]
     assert limits is not None
     if value is None and not limits.needed:
         return None
     if not _is_whole(value, limits):
-        found = f"is {shown(value)}" if name in of else "is missing"
-        fail(where, f"{at}{name} {found}, {_expected(limits)}")
+        fault = f"is {shown(value)}" if name in item else "is missing"
+        fail(where, f"{at}{name} {fault}, {_expected(limits)}")
     return int(value)  # type: ignore[arg-type]
 
 
 def read_values(
     jobs: Sequence[Mapping[str, Any]], key: str, limits: Whole, where: str, at: str
 ) -> list[int]:
-    """Return a number of every job, 0 where it may be left out and is."""
+    """Return a number of every job; 0 for an optional number that is absent."""
     values: list[Any]
     try:
         values = list(map(itemgetter(key), jobs))
     except KeyError:
         values = [job.get(key) for job in jobs]
-    given = values
+    present = values
     if not limits.needed and not set(map(type, values)) <= {int}:
-        given = [value for value in values if value is not None]
+        present = [value for value in values if value is not None]
         values = [0 if value is None else value for value in values]
-    if given and not (
-        set(map(type, given)) == {int} and limits.low <= min(given) and max(given) <= limits.high
+    if present and not (
+        set(map(type, present)) == {int}
+        and limits.low <= min(present)
+        and max(present) <= limits.high
     ):
         i = next(
             i
             for i, job in enumerate(jobs)
             if not _is_whole(job.get(key), limits) and (limits.needed or job.get(key) is not None)
         )
-        found = f"is {shown(jobs[i][key])}" if key in jobs[i] else "is missing"
-        fail(where, f"{at}[{i}].{key} {found}, {_expected(limits)}")
+        fault = f"is {shown(jobs[i][key])}" if key in jobs[i] else "is missing"
+        fail(where, f"{at}[{i}].{key} {fault}, {_expected(limits)}")
     return values
 
 
@@ -181,8 +183,8 @@ def read_names(waiting: Sequence[Mapping[str, Any]], where: str) -> tuple[str | 
     names = tuple(job.get("id") for job in waiting)
     if not set(map(type, names)) <= {str, int}:
         i = next(i for i, name in enumerate(names) if type(name) not in {str, int})
-        found = f"is {shown(names[i])}" if "id" in waiting[i] else "is missing"
-        fail(where, f"waiting[{i}].id {found}, expected a text or a whole number")
+        fault = f"is {shown(names[i])}" if "id" in waiting[i] else "is missing"
+        fail(where, f"waiting[{i}].id {fault}, expected a text or a whole number")
     if len(set(names)) < len(names):
         i = next(i for i, name in enumerate(names) if name in names[:i])
         j = names.index(names[i])
@@ -217,12 +219,12 @@ def check_jobs(
         )
     for name in ("waiting", "running"):
         cpu = columns[name, "processors"]
-        wide = np.flatnonzero(cpu > processors)
-        if len(wide):
-            i = int(wide[0])
-            of = f" (job {shown(names[i])})" if name == "waiting" else ""
+        too_wide = np.flatnonzero(cpu > processors)
+        if len(too_wide):
+            i = int(too_wide[0])
+            job_name = f" (job {shown(names[i])})" if name == "waiting" else ""
             fail(
                 where,
-                f"{name}[{i}].processors is {cpu[i]}{of}, expected at most {processors}, the "
+                f"{name}[{i}].processors is {cpu[i]}{job_name}, expected at most {processors}, the "
                 "processors of the machine",
             )

@@ -7,9 +7,9 @@ A state is an object with these keys, see docs/how-to/decide.md for all of them:
     completed                runs that have ended, the last one at the end: from them predictions
     reservation              of the job that holds it, if there is one
 
-Times are whole seconds on any one clock. In the memory, time 0 is the moment. A run time that
-nobody knows is set to the requested time there; no observation reads it. Jobs to come are
-represented by one that never arrives.
+Times are whole seconds on any one clock. In the memory, time 0 is the moment. The run time of an
+unfinished job is unknown: it is set to the requested time, and no observation reads it. Future jobs
+are represented by one that never arrives.
 """
 
 import math
@@ -224,8 +224,8 @@ def state_of(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, 
     now = int(ints[m.NOW])
 
     def block(place: int, jobs: Ints) -> list[int]:
-        found: list[int] = ints[int(ints[place]) + jobs].tolist()
-        return found
+        values: list[int] = ints[int(ints[place]) + jobs].tolist()
+        return values
 
     def jobs_at(place: int, count: int) -> Ints:
         return ints[int(ints[place]) : int(ints[place]) + count]
@@ -266,9 +266,9 @@ def _objects(names: Sequence[str], *columns: Sequence[Any]) -> list[dict[str, An
 
 
 def _completed(ints: Ints, floats: NDArray[np.float64], waits: Ints) -> list[dict[str, Any]]:
-    """Return runs from which the histories of the users that wait follow.
+    """Return completed runs that reproduce the histories of the waiting users.
 
-    They are the last run of every key, then the last two of every user.
+    These are the last run of every key, then the last two of every user.
     """
     similar, users = {}, {}
     for job in waits.tolist():
@@ -284,14 +284,14 @@ def _completed(ints: Ints, floats: NDArray[np.float64], waits: Ints) -> list[dic
                 "requested": int(ints[ints[m.REQUESTED_AT] + job]),
                 "run": round(math.exp(ln)),
             }
-    found = list(similar.values())
-    told = {run["user"] for run in found}
+    runs = list(similar.values())
+    listed_users = {run["user"] for run in runs}
     for user, (before, last) in users.items():
         if before >= 0:
-            found += [{"user": user, "run": before}, {"user": user, "run": last}]
-        elif last >= 0 and user not in told:  # its only run is not that of a key
-            found.append({"user": user, "run": last})
-    return found
+            runs += [{"user": user, "run": before}, {"user": user, "run": last}]
+        elif last >= 0 and user not in listed_users:  # its only run is not that of a key
+            runs.append({"user": user, "run": last})
+    return runs
 
 
 def _users(
@@ -302,14 +302,14 @@ def _users(
     where: str,
 ) -> tuple[Ints, Ints, dict[Any, int], dict[tuple[int, int, int], int]]:
     """Return user and key of all jobs, the numbers of the users, and the numbers of the keys."""
-    given = [job.get("user") for jobs in (running, waiting) for job in jobs]
-    if not set(map(type, given)) <= {str, int, type(None)}:
-        i = next(i for i, name in enumerate(given) if type(name) not in {str, int, type(None)})
+    names = [job.get("user") for jobs in (running, waiting) for job in jobs]
+    if not set(map(type, names)) <= {str, int, type(None)}:
+        i = next(i for i, name in enumerate(names) if type(name) not in {str, int, type(None)})
         at = f"running[{i}]" if i < len(running) else f"waiting[{i - len(running)}]"
-        fail(where, f"{at}.user is {shown(given[i])}, expected a text, a whole number or null")
-    known = [name for name in dict.fromkeys(given) if name is not None]
-    numbers = {name: i for i, name in enumerate(known)}
-    user = [-1 if name is None else numbers[name] for name in given]
+        fail(where, f"{at}.user is {shown(names[i])}, expected a text, a whole number or null")
+    distinct = [name for name in dict.fromkeys(names) if name is not None]
+    numbers = {name: i for i, name in enumerate(distinct)}
+    user = [-1 if name is None else numbers[name] for name in names]
     keys: dict[tuple[int, int, int], int] = {}
     key = [
         -1 if u < 0 else keys.setdefault((u, n, s), len(keys))
@@ -333,55 +333,55 @@ def _runs(
         for name, limits in COMPLETED.items()
         if limits is not None
     }
-    given = [run.get("user") for run in completed]
-    if not set(map(type, given)) <= {str, int, type(None)}:
-        i = next(i for i, name in enumerate(given) if type(name) not in {str, int, type(None)})
-        fail(where, f"completed[{i}].user is {shown(given[i])}, expected a text or a whole number")
-    users, similar, seconds, rest = list[int](), list[int](), list[int](), len(keys)
+    names = [run.get("user") for run in completed]
+    if not set(map(type, names)) <= {str, int, type(None)}:
+        i = next(i for i, name in enumerate(names) if type(name) not in {str, int, type(None)})
+        fail(where, f"completed[{i}].user is {shown(names[i])}, expected a text or a whole number")
+    users, similar, seconds, other_key = list[int](), list[int](), list[int](), len(keys)
     for name, cpu, requested, run in zip(
-        given, columns["processors"], columns["requested"], columns["run"], strict=True
+        names, columns["processors"], columns["requested"], columns["run"], strict=True
     ):
         if name in numbers:
             user = numbers[name]
             users.append(user)
-            similar.append(keys.get((user, cpu, requested), rest))
+            similar.append(keys.get((user, cpu, requested), other_key))
             seconds.append(run)
     return np.array(users, np.int64), np.array(similar, np.int64), np.array(seconds, np.int64)
 
 
 def _set_free(ints: Ints, free: int | None, where: str) -> None:
     """Set the free processors if the state gives them: fewer where some are down."""
-    most = int(ints[m.FREE])
+    largest = int(ints[m.FREE])
     if free is None:
         return
-    if free > most:
-        held = int(ints[m.PROCESSORS]) - most
+    if free > largest:
+        in_use = int(ints[m.PROCESSORS]) - largest
         fail(
             where,
-            f"free is {free}, but running jobs hold {held} of {ints[m.PROCESSORS]} processors; "
-            f"expected at most {most}",
+            f"free is {free}, but running jobs hold {in_use} of {ints[m.PROCESSORS]} processors; "
+            f"expected at most {largest}",
         )
     ints[m.FREE] = free
 
 
 def _reserve(
-    ints: Ints, given: Any, names: Sequence[str | int], first: int, now: int, where: str
+    ints: Ints, value: Any, names: Sequence[str | int], first: int, now: int, where: str
 ) -> str | int | None:
     """Close the phase if the state has a reservation; return the id of its job."""
-    if given is None:
+    if value is None:
         return None
-    if type(given) is not dict:
-        fail(where, f"reservation is {kind_of(given)}, expected an object or null")
-    unknown = sorted(given.keys() - RESERVATION.keys())
+    if type(value) is not dict:
+        fail(where, f"reservation is {kind_of(value)}, expected an object or null")
+    unknown = sorted(value.keys() - RESERVATION.keys())
     if unknown:
         close = nearest(unknown[0], RESERVATION)
         hint = f"did you mean {close!r}?" if close else f"known: {', '.join(RESERVATION)}"
         fail(where, f"reservation has an unknown key {unknown[0]!r}; {hint}")
     start, spare = (
-        read_number(given, name, where, RESERVATION[name], "reservation.")
+        read_number(value, name, where, RESERVATION[name], "reservation.")
         for name in ("start", "spare")
     )
-    head: str | int | None = given.get("id")
+    head: str | int | None = value.get("id")
     if head is not None and head not in names:
         close = nearest(str(head), map(str, names))
         hint = f"; did you mean {close!r}?" if close else ""

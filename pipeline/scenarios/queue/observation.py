@@ -34,23 +34,23 @@ def make_profile(ints, floats):  # type: ignore[no-untyped-def]
     """Fill the profile and the mean requested remainder; return the number of groups."""
     now, free, groups = ints[m.NOW], ints[m.FREE], 0
     ends, frees, lns = ints[m.PROFILE_END_AT], ints[m.PROFILE_FREE_AT], ints[m.PROFILE_LN_AT]
-    left = 0
+    remainders = 0
     for i in range(ints[m.RUNNING]):
         job = ints[ints[m.BY_REQUEST_AT] + i]
         end = max(ints[ints[m.START_AT] + job] + ints[ints[m.REQUESTED_AT] + job], now)
-        left += end - now
+        remainders += end - now
         free += ints[ints[m.CPU_AT] + job]
         if groups == 0 or floats[ends + groups - 1] < end:
             floats[ends + groups] = end
             floats[lns + groups] = _UNKNOWN
             groups += 1
         floats[frees + groups - 1] = free
-    floats[m.REMAINDER] = left / max(ints[m.RUNNING], 1)
+    floats[m.REMAINDER] = remainders / max(ints[m.RUNNING], 1)
     return groups
 
 
 @compiled(types.void(INTS, FLOATS))
-def _tell_time(ints, floats):  # type: ignore[no-untyped-def]
+def _update_clock(ints, floats):  # type: ignore[no-untyped-def]
     """Update the time of day and of the week, and the arrivals of the last hour."""
     now = ints[m.NOW]
     clock = ints[m.CLOCK] + now
@@ -91,7 +91,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     ints[k.FRESH] = 1
     now, free, processors = ints[m.NOW], ints[m.FREE], float(ints[m.PROCESSORS])
     if ints[m.TOLD] != now:
-        _tell_time(ints, floats)
+        _update_clock(ints, floats)
         ints[m.TOLD] = now
     groups = make_profile(ints, floats)
     _write_context(ints, floats, context)

@@ -60,16 +60,14 @@ import numpy as np
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.slots import dynamics as kernel
 from hindcast.pipeline.scenarios.slots import layout as m
-from hindcast.pipeline.scenarios.slots.config import Sizes, SlotsConfig, sizes_of
+from hindcast.pipeline.scenarios.slots.config import NO_TRACE, Sizes, SlotsConfig, sizes_of
 from hindcast.pipeline.scenarios.slots.features import OBJECTIVES, spec
 from hindcast.pipeline.scenarios.slots.futures import DrawnFuture
 from hindcast.pipeline.scenarios.slots.instances import (
     COMPAT_EXAMPLES,
     Jobs,
     compat_jobs,
-    demand,
     draw_jobs,
-    trace_jobs,
 )
 from hindcast.pipeline.scenarios.slots.observation import observe
 from hindcast.pipeline.simulation.scenario import (
@@ -83,27 +81,19 @@ from hindcast.pipeline.workloads.schema import Workload
 
 
 def windows(config: SlotsConfig, workload: Workload) -> int:
-    """Return the windows of a trace, 100 in compat, or DRAWN_WINDOWS for drawn sequences."""
+    """Return 100 in compat, else DRAWN_WINDOWS. A trace raises InputError."""
     if not workload.tasks.is_empty():
-        return workload.tasks.height // config.jobs_per_window
+        raise InputError(NO_TRACE)
     return COMPAT_EXAMPLES if config.compat else DRAWN_WINDOWS
 
 
 def _jobs(
     config: SlotsConfig, sizes: Sizes, workload: Workload, window: int, rng: np.random.Generator
 ) -> Jobs:
-    """Return the jobs of a window: of the trace, of the published simulator, or drawn."""
+    """Return the jobs of a window, drawn or of the published simulator."""
     if not 0 <= window < windows(config, workload):
         raise InputError(
             f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"
-        )
-    traced = not workload.tasks.is_empty()
-    if traced and config.arrival != "bernoulli" and not config.compat:
-        return trace_jobs(config, sizes, workload, window)
-    if traced or config.arrival == "trace":
-        raise InputError(
-            f'config.arrival is "{config.arrival}", but the recipe has '
-            + ('a trace; use "trace" or "all_at_once"' if traced else "no trace")
         )
     return compat_jobs(config, sizes, window) if config.compat else draw_jobs(config, sizes, rng)
 
@@ -121,7 +111,7 @@ def instance(
     if config.compat:
         require_room(1e5 * config.steps)  # because compat draws all its examples at once
     made = lay_out(config, sizes, objective, _jobs(config, sizes, workload, window, rng))
-    if not workload.tasks.is_empty() or config.compat:
+    if config.compat:
         return made  # there is no distribution to draw from
     known = int(made.ints[m.JOBS])
 
@@ -160,13 +150,12 @@ def lay_out(config: SlotsConfig, sizes: Sizes, objective: str, jobs: Jobs) -> In
     ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
     ints[m.LAST_STEP], ints[m.MAX_STEPS] = jobs.last_step, config.max_time_steps
     ints[m.PLACED] = -1
-    ints[m.LEFT_OUT] = jobs.left_out
     ints[m.TIES] = config.ties == "demand" and not config.compat
     ints[m.FORESIGHT] = config.foresight
     asked = int(jobs.cpu.any()) + int(jobs.memory.any())
     floats[m.CAPACITY] = sizes.slots_per_resource * max(asked, 1)
     work = int((jobs.length * (jobs.cpu + jobs.memory)).sum())
-    floats[m.OFFERED_LOAD] = work / floats[m.CAPACITY] / jobs.span
+    floats[m.OFFERED_LOAD] = work / floats[m.CAPACITY] / config.steps
     floats[m.EXPECTED_LOAD] = jobs.expected_load
     floats[m.STEP_S] = config.step_s
 
@@ -187,7 +176,6 @@ SCENARIO: Final = Scenario(
     step=kernel.step,
     outcome=kernel.outcome,
     imagines=True,
-    demand=demand,
     source=(
         'Mao, Alizadeh, Menache & Kandula, "Resource Management with Deep Reinforcement Learning", '
         "HotNets 2016; its reproduction under the same title, St. Kliment Ohridski University, "
@@ -205,10 +193,5 @@ SCENARIO: Final = Scenario(
         ),
         "Grey levels fit in a byte. Utilisation is that of the time step that passes.",
         "The papers do not say how many jobs wait at once. The recipe slots-report-v1 has 47.",
-        (
-            "With the workload of a trace, lengths are the run times, as if they were known at the "
-            "submission. Slots and time steps are rounded up. Memory takes no slot if it is "
-            "unknown, and is left out of utilisation and loads if no job of a window needs it."
-        ),
     ),
 )

@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.settings.ranges import check_ranges, noted, number
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 
 LONGEST_HORIZON: Final = 1000  # time steps
+NO_TRACE: Final = (
+    "scenario slots draws its jobs; for a trace use scenario queue, for which `hindcast init` "
+    "writes a recipe"
+)
+_NO_TRACE: Final = noted(NO_TRACE)
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,7 @@ class SlotsConfig:
         queue: Number of visible jobs, 1 to 1000.
         backlog: Number of jobs that can wait behind the visible ones, at least 0.
         arrival: "bernoulli" for at most one job in each of `steps` time steps, with probability
-            `arrival_rate`; "all_at_once" for the same jobs, all at time 0; "trace" for the jobs of
-            the workload at their times of submission.
+            `arrival_rate`; "all_at_once" for the same jobs, all at time 0.
         arrival_rate: Probability of an arrival per time step; above 0, at most 1.
         steps: Number of time steps with arrivals, at least 1.
         max_time_steps: Number of time steps after which an episode is truncated, at least 1.
@@ -58,11 +62,9 @@ class SlotsConfig:
         ties: Order of equal jobs in rules: "demand" for the larger demand, then the lowest slot, or
             "slot" for the lowest slot (as in compat).
         compat: "deeprm" for the published simulator with all its deviations, or "".
-        step_s: Seconds of a time step, above 0. Lengths and arrivals of a trace are rounded up to
-            steps.
-        jobs_per_window: Number of jobs of a trace in one window, at least 1.
-        too_long: Treatment of jobs of a trace that are longer than the horizon: "refuse" or
-            "leave_out".
+        step_s: Seconds of a time step, above 0.
+        jobs_per_window: Not used; version 0.2 read traces.
+        too_long: Not used; version 0.2 read traces.
     """
 
     preset: Literal["deeprm", "report"] = "deeprm"
@@ -75,7 +77,7 @@ class SlotsConfig:
     short_share: float = number(0.8, "from 0 to 1")
     queue: int = number(10, "from 1 to 1,000")
     backlog: int = number(60, "from 0 to 1,000,000")
-    arrival: Literal["bernoulli", "all_at_once", "trace"] = "bernoulli"
+    arrival: Literal["bernoulli", "all_at_once"] = field(default="bernoulli", metadata=_NO_TRACE)
     arrival_rate: float = number(0.7, "above 0, at most 1")
     steps: int = number(50, "from 1 to 1,000,000,000")
     max_time_steps: int = number(1000, "from 1 to 1,000,000,000")
@@ -84,8 +86,9 @@ class SlotsConfig:
     ties: Literal["demand", "slot"] = "demand"
     compat: Literal["", "deeprm"] = ""
     step_s: float = number(1.0, "above 0", "s")
-    jobs_per_window: int = number(100, "from 1 to 1,000,000")
-    too_long: Literal["refuse", "leave_out"] = "refuse"
+    # The digests of recipes contain these two.
+    jobs_per_window: Literal[100] = field(default=100, metadata=_NO_TRACE)
+    too_long: Literal["refuse"] = field(default="refuse", metadata=_NO_TRACE)
 
 
 def sizes_of(config: SlotsConfig) -> Sizes:

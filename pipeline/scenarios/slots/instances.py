@@ -1,4 +1,4 @@
-"""The jobs of a `slots` episode: drawn, drawn as in the published simulator, or from a trace.
+"""The jobs of a `slots` episode: drawn, or drawn as in the published simulator.
 
 jobs, in order of arrival        arrive   0     3     3     4
                                  length   2     12    1     3      time steps
@@ -6,24 +6,19 @@ jobs, in order of arrival        arrive   0     3     3     4
                                  memory   1     8     6     2      slots of the second
 """
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.scenarios.slots.config import LONGEST_HORIZON, Sizes, SlotsConfig, sizes_of
-from hindcast.pipeline.simulation.scenario import Demand
-from hindcast.pipeline.workloads.schema import Workload
+from hindcast.pipeline.scenarios.slots.config import Sizes, SlotsConfig
 
 COMPAT_EXAMPLES: Final = 100
 _COMPAT_SEED: Final = 42
 _FEWEST_ARRIVALS: Final = 1e-3  # mean per sequence; below it, drawing a job takes too long
-_ROUNDING: Final = 1e-9  # a demand that exceeds a whole slot by this much takes no further slot
 
 
 @dataclass(frozen=True)
@@ -36,9 +31,7 @@ class Jobs:
         cpu: Demand for the first resource in slots, (J,) int64.
         memory: Demand for the second resource in slots, (J,) int64.
         last_step: Time step after which no job arrives.
-        span: Number of time steps over which the work is offered.
         expected_load: Work per time step that the setting offers, relative to the capacity.
-        left_out: Number of jobs of the window that are not in the episode.
     """
 
     arrive: NDArray[np.int64]
@@ -46,9 +39,7 @@ class Jobs:
     cpu: NDArray[np.int64]
     memory: NDArray[np.int64]
     last_step: int
-    span: int
     expected_load: float
-    left_out: int = 0
 
 
 def expected_load(config: SlotsConfig, sizes: Sizes) -> float:
@@ -83,7 +74,6 @@ def draw_jobs(config: SlotsConfig, sizes: Sizes, rng: np.random.Generator) -> Jo
         cpu=np.where(first, dominant, other),
         memory=np.where(first, other, dominant),
         last_step=0 if at_once else config.steps,
-        span=config.steps,
         expected_load=expected_load(config, sizes),
     )
 
@@ -124,133 +114,5 @@ def compat_jobs(config: SlotsConfig, sizes: Sizes, window: int) -> Jobs:
         cpu=rows[:, 2],
         memory=rows[:, 3],
         last_step=config.steps,
-        span=config.steps,
         expected_load=expected_load(config, sizes),
     )
-
-
-def trace_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload, window: int) -> Jobs:
-    """Return the jobs of a window of a trace, in whole slots and time steps, rounded up.
-
-    A task is a job whose instances all run together. Cores are the first resource and memory is the
-    second. A job without a demand for memory (unknown in SWF) takes no slot of it. Every job takes
-    at least one time step. Raises InputError if the workload has no machines, or a job fits neither
-    the cluster nor the horizon.
-    """
-    first = window * config.jobs_per_window
-    tasks = workload.tasks[first : first + config.jobs_per_window]
-    if workload.machines is None or workload.machines.is_empty():
-        raise InputError(
-            "scenario slots needs the size of the cluster, but the workload has no machines"
-        )
-    slots = sizes.slots_per_resource
-    instances = tasks["instances"].to_numpy()
-    demand = []
-    for name in ("cores", "memory"):
-        asked, total = tasks[name].to_numpy() * instances, _total(workload.machines, name)
-        if total == 0 and asked.any():
-            row = int(np.argmax(asked > 0))
-            raise InputError(
-                f"window {window}: job {tasks['job_id'][row]} needs {name}, but the machines "
-                "of the workload have none"
-            )
-        demand.append(_in_slots(asked, slots, total))
-    length = _time_steps(tasks["duration_s"].to_numpy(), config)
-    fits = length <= sizes.horizon
-    if config.too_long == "refuse" and not fits.all():
-        row = int(np.argmin(fits))
-        raise InputError(
-            f"window {window}: job {tasks['job_id'][row]} runs {tasks['duration_s'][row]:g} s, "
-            f"{length[row]} time steps of {config.step_s:g} s, but the horizon is "
-            f"{sizes.horizon}; {_long_jobs(config, sizes, workload)}, or set config.too_long = "
-            '"leave_out"'
-        )
-    for name, amount in zip(("cores", "memory"), demand, strict=True):
-        if (amount > slots).any():
-            row = int(np.argmax(amount))
-            raise InputError(
-                f"window {window}: job {tasks['job_id'][row]} needs {amount[row]} of {slots} "
-                f"slots of {name}, more than the cluster has"
-            )
-    submit = tasks["submit_s"].to_numpy()
-    arrive = _rounded_up((submit - submit.min()) / config.step_s)
-    span = max(int(arrive.max()), 1)
-    arrive = np.zeros_like(arrive) if config.arrival == "all_at_once" else arrive
-    return Jobs(
-        arrive=arrive[fits],
-        length=length[fits],
-        cpu=demand[0][fits],
-        memory=demand[1][fits],
-        last_step=int(arrive.max()),
-        span=span,
-        expected_load=_trace_load(workload),
-        left_out=int((~fits).sum()),
-    )
-
-
-def _long_jobs(config: SlotsConfig, sizes: Sizes, workload: Workload) -> str:
-    """Return how many jobs of all windows are too long, and the settings that fit them all."""
-    whole = workload.tasks.height // config.jobs_per_window * config.jobs_per_window
-    duration_s = workload.tasks["duration_s"].to_numpy()[:whole]
-    length = _time_steps(duration_s, config)
-    windows = whole // config.jobs_per_window
-    step_s = math.ceil(float(duration_s.max()) / sizes.horizon)
-    horizon = f"config.horizon = {length.max()} or " if length.max() <= LONGEST_HORIZON else ""
-    return (
-        f"{(length > sizes.horizon).sum():,} of the {whole:,} jobs of all {windows:,} windows are "
-        f"longer; {horizon}config.step_s = {step_s} fits them all"
-    )
-
-
-def demand(config: SlotsConfig, workload: Workload, window: int) -> Demand:
-    """Return the work of a window of a trace before and after rounding, without jobs left out."""
-    sizes, first = sizes_of(config), window * config.jobs_per_window
-    tasks = workload.tasks[first : first + config.jobs_per_window]
-    assert workload.machines is not None
-    total, slots = _total(workload.machines, "cores"), sizes.slots_per_resource
-    cores = tasks["cores"].to_numpy() * tasks["instances"].to_numpy()
-    seconds, submit = tasks["duration_s"].to_numpy(), tasks["submit_s"].to_numpy()
-    length = _time_steps(seconds, config)
-    fits = length <= sizes.horizon
-    area = _in_slots(cores, slots, total) * length * (config.step_s * total / slots)
-    steps = float(submit.max() - submit.min()) / config.step_s
-    return Demand(float((cores * seconds)[fits].sum()), float(area[fits].sum()), steps)
-
-
-def _trace_load(workload: Workload) -> float:
-    """Return the work of the whole trace per second, over the capacity of what it uses.
-
-    A resource that the machines do not have is left out.
-    """
-    assert workload.machines is not None
-    tasks = workload.tasks
-    totals = {name: _total(workload.machines, name) for name in ("cores", "memory")}
-    work = tasks.select(
-        (pl.col(name) * pl.col("instances") * pl.col("duration_s")).sum() / total
-        for name, total in totals.items()
-        if total > 0
-    ).row(0)
-    span = float(tasks["submit_s"].to_numpy().max() - tasks["submit_s"].to_numpy().min())
-    return float(sum(work) / max(sum(w > 0 for w in work), 1) / max(span, 1.0))
-
-
-def _total(machines: pl.DataFrame, name: str) -> float:
-    """Return the capacity of all machines."""
-    return float(machines[name].to_numpy().sum())
-
-
-def _in_slots(asked: NDArray[np.float64], slots: int, total: float) -> NDArray[np.int64]:
-    """Return amounts of a resource in whole slots, rounded up; zeros without machines for it."""
-    if total == 0:
-        return np.zeros(len(asked), np.int64)
-    return _rounded_up(asked * slots / total)
-
-
-def _time_steps(seconds: NDArray[np.float64], config: SlotsConfig) -> NDArray[np.int64]:
-    """Return durations in whole time steps, rounded up: at least 1, or a job would never fit."""
-    return np.maximum(_rounded_up(seconds / config.step_s), 1)
-
-
-def _rounded_up(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return whole numbers, rounded up from all but a rounding error."""
-    return np.ceil(values - _ROUNDING).astype(np.int64)

@@ -85,10 +85,10 @@ def _check(config: ThermalConfig) -> None:
         ("process", 1, _LONGEST),
         ("slack", 0, _LONGEST),
     ):
-        given = getattr(config, name)
-        if len(given) != 2 or not smallest <= given[0] <= given[1] <= largest:
+        pair = getattr(config, name)
+        if len(pair) != 2 or not smallest <= pair[0] <= pair[1] <= largest:
             raise InputError(
-                f"config.{name} is {list(given)}, expected [smallest, largest] "
+                f"config.{name} is {list(pair)}, expected [smallest, largest] "
                 f"within {smallest}..{largest}"
             )
     if config.steps < config.jobs + 5:

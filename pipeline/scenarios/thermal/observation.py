@@ -46,7 +46,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     calendar = U(ints[m.CALENDAR_AT])
     inefficiencies, energies = U(ints[m.INEFFICIENCY_AT]), U(ints[m.ENERGY_AT])
     more_inefficient = inefficiencies + U(resources)
-    # energy rises equally from every usage above 0; from 0 the server is switched on
+    # Energy rises equally from every usage above 0. From 0, the server is also switched on.
     last = energies + U(ints[m.CAPACITY])
     rise_on = resources * (floats[last] - floats[last - U(1)])
     rise_off = floats[energies + U(resources)] - floats[energies]

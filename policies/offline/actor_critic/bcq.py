@@ -24,7 +24,6 @@ from hindcast.pipeline.settings.ranges import number
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, log_probabilities
 from hindcast.policies.offline.actor_critic.critics import chosen, follow, logged_value
 from hindcast.policies.offline.actor_critic.side_by_side_networks import (
-    check_mergeable,
     merge,
     side_by_side,
 )
@@ -50,7 +49,6 @@ class Config(ValueSettings):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    check_mergeable(config.network)
     weights_rng, rng, unit, network = begin(task, config)
     q = CandidateScorer(network, weights_rng)
     behaviour = CandidateScorer(network, weights_rng)
@@ -58,20 +56,20 @@ def learner(task: Task, config: Config) -> Learner:
 
     def value_after(after: Observations) -> Tensor:
         """Return Q'(s', the allowed candidate with the highest Q)."""
-        seen = after.candidates, after.context, after.mask
-        likely = behaviour.packed(*seen)
-        least = likely.amax(dim=1, keepdim=True) + float(np.log(config.threshold))
-        best = q.packed(*seen).masked_fill(likely < least, FILL).argmax(dim=1)
-        return chosen(target.packed(*seen), best)
+        inputs = after.candidates, after.context, after.mask
+        likely = behaviour.packed(*inputs)
+        threshold = likely.amax(dim=1, keepdim=True) + float(np.log(config.threshold))
+        best = q.packed(*inputs).masked_fill(likely < threshold, FILL).argmax(dim=1)
+        return chosen(target.packed(*inputs), best)
 
     def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
         now = batch.now
-        seen = now.candidates, now.context, now.mask
+        inputs = now.candidates, now.context, now.mask
         with torch.no_grad():
             y = unit.target(batch, value_after(batch.after))
         values = logged_value(q, now)
         critic_loss = smooth_l1_loss(values, y)
-        scores = behaviour.packed(*seen)
+        scores = behaviour.packed(*inputs)
         log_g = log_probabilities(scores, now.mask, now.choice, now.drawn)
         size = torch.where(now.mask, scores, 0.0).square().sum() / now.mask.sum()
         cloning_loss = -log_g.mean() + 0.01 * size

@@ -80,18 +80,19 @@ def learner(task: Task, config: Config) -> Learner:
         after = batch.after
         scores = policy.packed(after.candidates, after.context, after.mask)
         share = masked_log_softmax(scores, after.mask).exp() * after.mask
-        of = torch.stack([z(after, share)[1] for z in targets])  # (2, B, N)
-        lower = of.mean(dim=2).argmin(dim=0)
-        return unit.target(batch, of[lower, torch.arange(of.shape[1], device=of.device)])
+        quantiles = torch.stack([z(after, share)[1] for z in targets])  # (2, B, N)
+        lower = quantiles.mean(dim=2).argmin(dim=0)
+        rows = torch.arange(quantiles.shape[1], device=quantiles.device)
+        return unit.target(batch, quantiles[lower, rows])
 
     def loss(batch: Transitions, step: int) -> tuple[Tensor, Info]:
         now = batch.now
         with torch.no_grad():
             target = samples(batch)
         logged_share = one_hot(now.choice, now.mask.shape[1]).float()
-        valued = [z(now, logged_share) for z in critics]
-        values = torch.stack([of[0] for of in valued])  # (2, B, K)
-        logged = torch.stack([of[1] for of in valued])  # (2, B, N)
+        outputs = [z(now, logged_share) for z in critics]
+        values = torch.stack([quantiles[0] for quantiles in outputs])  # (2, B, K)
+        logged = torch.stack([quantiles[1] for quantiles in outputs])  # (2, B, N)
         critic_loss = 2.0 * quantile_loss(logged, target, config.kappa)
         gap = conservative(values, now.choice).sum()
         total = critic_loss + config.conservatism * gap
@@ -102,11 +103,11 @@ def learner(task: Task, config: Config) -> Learner:
         }
         if step % config.delay:
             return total, info
-        least = values.detach().amin(dim=0)
-        size = spread_among(least, now.mask)
+        lower_q = values.detach().amin(dim=0)
+        size = spread_among(lower_q, now.mask)
         log_pi = masked_log_softmax(policy.packed(now.candidates, now.context, now.mask), now.mask)
         spread = entropy(log_pi, now.mask)
-        gain = masked_expectation(log_pi, least, now.mask) / size
+        gain = masked_expectation(log_pi, lower_q, now.mask) / size
         policy_loss = -(gain + config.alpha * spread).mean()
         info |= {"policy_loss": policy_loss.detach(), "entropy": spread.detach().mean()}
         return total + policy_loss, info

@@ -100,8 +100,8 @@ class Critics(nn.Module):
 
 def _stacked(scorers: Iterable[nn.Module], seen: Observations) -> Tensor:
     """Return scores (count, B, K) of several scorers."""
-    given = seen.candidates, seen.context, seen.mask
-    return torch.stack([scorer.packed(*given) for scorer in _scorers(scorers)])
+    inputs = seen.candidates, seen.context, seen.mask
+    return torch.stack([scorer.packed(*inputs) for scorer in _scorers(scorers)])
 
 
 def _scorers(modules: Iterable[nn.Module]) -> list[CandidateScorer]:
@@ -167,10 +167,10 @@ class DuelingQuantiles(nn.Module):
         base = state.mean(dim=1) - centre @ mean
         flat = encoded.new_full((seen.mask.numel(),), FILL)
         values = flat.index_copy(0, allowed, encoded @ mean + base.index_select(0, row))
-        taken = share.view(-1).index_select(0, allowed).unsqueeze(1) * encoded
+        share_f = share.view(-1).index_select(0, allowed).unsqueeze(1) * encoded
         size = torch.bincount(row, minlength=len(seen.mask))
-        apart = torch.segment_reduce(taken, "sum", lengths=size, axis=0, unsafe=True) - centre
-        return values.view(seen.mask.shape), state + linear(apart, self.advantage)
+        mixed = torch.segment_reduce(share_f, "sum", lengths=size, axis=0, unsafe=True) - centre
+        return values.view(seen.mask.shape), state + linear(mixed, self.advantage)
 
 
 @torch.no_grad()

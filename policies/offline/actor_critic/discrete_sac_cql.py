@@ -102,13 +102,13 @@ def learner(task: Task, config: Config) -> Learner:
         critic_loss = (target - values).square().mean(dim=1).sum()
         gap = conservative(every, now.choice).sum()
         log_pi = masked_log_softmax(policy.packed(now.candidates, now.context, now.mask), now.mask)
-        least = every.detach().amin(dim=0)
+        min_q = every.detach().amin(dim=0)
         spread = entropy(log_pi, now.mask)
         alpha = temperature.now()
-        gain = masked_expectation(log_pi, least, now.mask) / spread_among(least, now.mask)
+        gain = masked_expectation(log_pi, min_q, now.mask) / spread_among(min_q, now.mask)
         policy_loss = -(gain + alpha * spread).mean()
-        aim = config.entropy_share * now.mask.sum(dim=1).log()
-        alpha_loss = temperature.log_alpha * (spread.detach() - aim).mean().sign()
+        target_entropy = config.entropy_share * now.mask.sum(dim=1).log()
+        alpha_loss = temperature.log_alpha * (spread.detach() - target_entropy).mean().sign()
         total = critic_loss + config.conservatism * gap + policy_loss + alpha_loss
         return total, {
             "critic_loss": critic_loss.detach(),

@@ -13,19 +13,9 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.errors import RecipeError
-from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
+from hindcast.policies.networks.settings import Network, Weights
 
 Matrix = NDArray[np.float32]
-
-
-def check_mergeable(settings: NetworkSettings) -> None:
-    """Raise RecipeError for networks that cannot be put side by side."""
-    if settings.kind == "attention" and settings.norm:
-        raise RecipeError(
-            "network: norm is true, which would average over both networks of this agent's "
-            "checkpoint; use norm = false"
-        )
 
 
 def side_by_side(network: Network) -> Network:
@@ -37,16 +27,15 @@ def side_by_side(network: Network) -> Network:
         settings=dataclasses.replace(
             settings,
             hidden=tuple(2 * width for width in settings.hidden),
-            heads=2 * settings.heads,
             image=2 * settings.image,
         ),
     )
 
 
-def merge(network: Network, one: Weights, other: Weights) -> Weights:
+def merge(network: Network, a: Weights, b: Weights) -> Weights:
     """Return weights of `side_by_side(network)` from those of two scorers of shape `network`."""
     read = network.candidates.size + network.context.size
-    return {name: _merged(name, one[name], other[name], network, read) for name in network.shapes}
+    return {name: _merged(name, a[name], b[name], network, read) for name in network.shapes}
 
 
 def _merged(name: str, a: Matrix, b: Matrix, network: Network, read: int) -> Matrix:

@@ -54,12 +54,12 @@ def td_learner(
         after: Called after every step, to move targets.
         rates: Learning rates of modules that do not use that of `config`.
     """
-    validation, own = task.validation, rates or {}
+    validation, rate_of = task.validation, rates or {}
     batches = Batches(unit.prepare(task.decisions), network, task.device)
     groups = [
         {
             "params": [p for p in module.to(task.device).parameters() if p.requires_grad],
-            "lr": own.get(name, config.learning_rate),
+            "lr": rate_of.get(name, config.learning_rate),
         }
         for name, module in modules.items()
     ]

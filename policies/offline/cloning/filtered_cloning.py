@@ -37,23 +37,23 @@ class Config(behaviour_cloning.Config):
 def best_episodes(decisions: Decisions, share: float) -> NDArray[np.bool_]:
     """Return a mask (E,) of the episodes to keep; among equal ones the first."""
     returns = decisions.episodes["return"].to_numpy().astype(np.float64)
-    kept = np.zeros(len(returns), np.bool_)
-    seen = np.bincount(decisions.episode, minlength=len(returns)) > 0
+    is_best = np.zeros(len(returns), np.bool_)
+    has_decisions = np.bincount(decisions.episode, minlength=len(returns)) > 0
     window = windows_of(decisions)
     for w in np.unique(window):
-        of_window = np.flatnonzero((window == w) & seen)
+        of_window = np.flatnonzero((window == w) & has_decisions)
         best = of_window[np.argsort(-returns[of_window], kind="stable")]
-        kept[best[: int(np.ceil(share * len(best)))]] = True
-    return kept
+        is_best[best[: int(np.ceil(share * len(best)))]] = True
+    return is_best
 
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
 
-    def filtered(of: Decisions) -> Decisions:
-        return of.take(np.flatnonzero(best_episodes(of, config.share)[of.episode]))
+    def filtered(d: Decisions) -> Decisions:
+        return d.take(np.flatnonzero(best_episodes(d, config.share)[d.episode]))
 
     validation = task.validation
     held_out = filtered(validation) if validation is not None and len(validation) else None
-    shown = replace(task, decisions=filtered(task.decisions), validation=held_out)
-    return behaviour_cloning.learner(shown, config)
+    best = replace(task, decisions=filtered(task.decisions), validation=held_out)
+    return behaviour_cloning.learner(best, config)

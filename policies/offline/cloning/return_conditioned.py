@@ -47,10 +47,10 @@ class Config(behaviour_cloning.Config):
 
 def conditioned(network: Network) -> Network:
     """Return the network with one more column of context, z, which is the last column."""
-    zero, one = np.zeros(1), np.ones(1)
+    zeros, ones = np.zeros(1), np.ones(1)
     context = network.context._replace(
-        mean=np.concatenate([network.context.mean, zero]),
-        inverse=np.concatenate([network.context.inverse, one]),
+        mean=np.concatenate([network.context.mean, zeros]),
+        inverse=np.concatenate([network.context.inverse, ones]),
     )
     return dataclasses.replace(network, context=context)
 
@@ -64,11 +64,11 @@ def insert(network: Network, context: Tensor, z: Tensor) -> Tensor:
 def fold(network: Network, weights: Weights, target: float) -> Weights:
     """Return weights of `network` with the outputs of `conditioned(network)` at z = target."""
     at = network.candidates.size + network.context.size
-    first = weights["layer0.weight"]
+    layer0 = weights["layer0.weight"]
     return {
         **weights,
-        "layer0.weight": np.delete(first, at, axis=1),
-        "layer0.bias": weights["layer0.bias"] + np.float32(target) * first[:, at],
+        "layer0.weight": np.delete(layer0, at, axis=1),
+        "layer0.bias": weights["layer0.bias"] + np.float32(target) * layer0[:, at],
     }
 
 
@@ -87,8 +87,8 @@ def learner(task: Task, config: Config) -> Learner:
 
     def loss_of(decisions: Decisions) -> LossAt:
         batches = Batches(decisions, network, task.device)
-        shown = to_go if decisions is task.decisions else standardised_to_go(decisions)
-        z = torch.from_numpy(shown).to(task.device)
+        conditions = to_go if decisions is task.decisions else standardised_to_go(decisions)
+        z = torch.from_numpy(conditions).to(task.device)
 
         def loss(rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
             batch = batches.at(rows)

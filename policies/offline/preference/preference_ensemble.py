@@ -74,12 +74,12 @@ def learner(task: Task, config: Config) -> Learner:
             "weights is no mean of their scores; use trajectory_preference"
         )
     start_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    whole = single.rank(task.decisions, task.spec, config)
-    rankings = [resampled(whole, start_rng) for _ in range(config.members)]
+    ranking_of_all = single.rank(task.decisions, task.spec, config)
+    rankings = [resampled(ranking_of_all, start_rng) for _ in range(config.members)]
     network = fit_network(task.decisions, task.spec, config.network)
     scorers = [CandidateScorer(network, start_rng).to(task.device) for _ in rankings]
-    first = task.steps + 1 - round(config.average * task.steps)
-    averages = [TailAverage(scorer, first).to(task.device) for scorer in scorers]
+    first_step = task.steps + 1 - round(config.average * task.steps)
+    averages = [TailAverage(scorer, first_step).to(task.device) for scorer in scorers]
     optimiser = torch.optim.AdamW(
         [weight for scorer in scorers for weight in scorer.parameters()],
         lr=config.learning_rate,
@@ -93,11 +93,11 @@ def learner(task: Task, config: Config) -> Learner:
             pairs = single.draw_pairs(ranking, config.pairs, rng)
             loss, info = single.pair_loss(scorer, batches, ranking, config, pairs, rng)
             infos.append({"loss": loss, **info})
-        found = {name: torch.stack([i[name] for i in infos]).mean() for name in infos[0]}
+        metrics = {name: torch.stack([i[name] for i in infos]).mean() for name in infos[0]}
         descend(optimiser, torch.stack([i["loss"] for i in infos]).sum())
         for scorer, average in zip(scorers, averages, strict=True):
             average.add(number, scorer)
-        return {name: value.detach() for name, value in found.items()}
+        return {name: value.detach() for name, value in metrics.items()}
 
     def weights() -> Weights:
         return mean_weights([a.weights(s) for a, s in zip(averages, scorers, strict=True)])

@@ -142,35 +142,35 @@ def _value(decisions: Decisions, spec: Spec, outcome: str) -> NDArray[np.float64
     """Return the outcome by which each episode is judged, (E,), higher is better."""
     if not outcome:
         return decisions.episodes["return"].to_numpy().astype(np.float64)
-    judged = {o.name: o.better for o in spec.outcomes if o.better != "neither"}
-    if outcome not in judged:
+    better = {o.name: o.better for o in spec.outcomes if o.better != "neither"}
+    if outcome not in better:
         raise RecipeError(
             f"outcome is {outcome!r}, expected an outcome of which lower or higher is better; "
-            f"{did_you_mean(outcome, judged)}"
+            f"{did_you_mean(outcome, better)}"
         )
     value = decisions.episodes[outcome].to_numpy().astype(np.float64)
-    return value if judged[outcome] == "higher" else -value
+    return value if better[outcome] == "higher" else -value
 
 
 def _logarithm(value: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the logarithms of values that are all above 0; of costs, minus those of their size."""
-    known = value[np.isfinite(value)]
-    if not ((known > 0.0).all() or (known < 0.0).all()):
+    finite = value[np.isfinite(value)]
+    if not ((finite > 0.0).all() or (finite < 0.0).all()):
         raise DatasetError(
             "logarithm is true, but returns or outcomes are not all above 0 or all below 0; "
             "set logarithm = false"
         )
-    found: NDArray[np.float64] = np.sign(value) * np.log(np.abs(value))
-    return found
+    logarithm: NDArray[np.float64] = np.sign(value) * np.log(np.abs(value))
+    return logarithm
 
 
 def draw_pairs(ranking: Ranking, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return positions (2, pairs) of two episodes of one window, windows drawn uniformly."""
     window = rng.integers(0, len(ranking.size), pairs)
     size = ranking.size[window]
-    one = rng.integers(0, size)
-    other = (one + rng.integers(1, size)) % size
-    return ranking.start[window] + np.stack([one, other])
+    first = rng.integers(0, size)
+    second = (first + rng.integers(1, size)) % size
+    return ranking.start[window] + np.stack([first, second])
 
 
 def preference_loss(log_pi: Tensor, better_by: Tensor, beta: float) -> tuple[Tensor, Info]:
@@ -198,8 +198,8 @@ def pair_loss(
     batch = batches.at((ranking.first[pairs][..., None] + within).ravel())
     scores = scorer.packed(batch.candidates, batch.context, batch.mask)
     log_pi = log_probabilities(scores, batch.mask, batch.choice, batch.drawn)
-    one, other = pairs
-    better_by = (ranking.weight[one] * (ranking.z[one] - ranking.z[other])).astype(np.float32)
+    first, second = pairs
+    better_by = (ranking.weight[first] * (ranking.z[first] - ranking.z[second])).astype(np.float32)
     means = log_pi.reshape(*pairs.shape, -1).mean(dim=-1)
     return preference_loss(means, torch.from_numpy(better_by).to(batches.device), config.beta)
 

@@ -46,9 +46,9 @@ class TailAverage(nn.Module):
         }
 
 
-def mean_weights(of: Sequence[Weights]) -> Weights:
+def mean_weights(sets: Sequence[Weights]) -> Weights:
     """Return means of weights of one shape, summed in the given order; exact for a single one."""
     return {
-        name: (np.sum([w[name] for w in of], axis=0) / np.float32(len(of))).astype(np.float32)
-        for name in of[0]
+        name: (np.sum([w[name] for w in sets], axis=0) / np.float32(len(sets))).astype(np.float32)
+        for name in sets[0]
     }

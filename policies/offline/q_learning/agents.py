@@ -100,7 +100,7 @@ class QLearning:
     stacks: bool = False
 
     def alike(self, config: Any) -> Hashable | None:
-        """Return what the runs of a stack share; None for a run that cannot be stacked."""
+        """Return the settings that runs of a stack share; None for a run that cannot be stacked."""
         from hindcast.policies.offline.q_learning import double_dqn_stack
 
         if not self.stacks or not double_dqn_stack.stackable(config):

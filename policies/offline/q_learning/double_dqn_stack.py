@@ -59,7 +59,7 @@ def fits(task: Task, config: Any) -> bool:
     return padded_bytes(task.decisions, network) <= memory(task.device)
 
 
-class _Own(nn.Module):
+class _AgentState(nn.Module):
     """The part of the state that belongs to one agent, in the memory of the stack.
 
     Attributes:
@@ -84,11 +84,11 @@ def scorer(network: Network) -> Score:
     split = network.candidates.size
 
     def score(weights: Tensor, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
-        parts = [p.view(s) for p, s in zip(torch.split(weights, sizes), shapes, strict=True)]
-        hidden = nn.functional.linear(candidates, parts[0][:, :split], parts[1])
-        if parts[0].shape[1] > split:
-            hidden = hidden + nn.functional.linear(context, parts[0][:, split:]).unsqueeze(1)
-        for weight, bias in zip(parts[2::2], parts[3::2], strict=True):
+        layers = [p.view(s) for p, s in zip(torch.split(weights, sizes), shapes, strict=True)]
+        hidden = nn.functional.linear(candidates, layers[0][:, :split], layers[1])
+        if layers[0].shape[1] > split:
+            hidden = hidden + nn.functional.linear(context, layers[0][:, split:]).unsqueeze(1)
+        for weight, bias in zip(layers[2::2], layers[3::2], strict=True):
             hidden = nn.functional.linear(activation(hidden), weight, bias)
         return torch.where(mask, hidden.squeeze(-1), FILL)
 
@@ -106,9 +106,9 @@ def loss(
     after = (steps.after_candidates, steps.after_context, steps.after_mask)
     best = score(weights.detach(), *after).argmax(dim=-1)
     y = gain + share * _picked(score(target, *after), best)
-    found = nn.functional.huber_loss(value, y)
-    metrics = (found, (y - value).abs().mean(), value.mean())
-    return found, torch.stack([metric.detach() for metric in metrics])
+    huber = nn.functional.huber_loss(value, y)
+    metrics = (huber, (y - value).abs().mean(), value.mean())
+    return huber, torch.stack([metric.detach() for metric in metrics])
 
 
 def _picked(scores: Tensor, choice: Tensor) -> Tensor:
@@ -134,45 +134,45 @@ def learners(tasks: Sequence[Task], configs: Sequence[Any]) -> list[Learner]:
     rngs = [np.random.default_rng(t.seed) for t in tasks]
     score = scorer(networks[0])
     state = _first_state(networks, tasks, device)
-    own = [_Own(state, i) for i in range(len(tasks))]
+    states = [_AgentState(state, i) for i in range(len(tasks))]
     advance = _program(tasks, configs, units, score, state, padded([*logs.values()], device),
                        _starts([*logs], tasks), rngs)  # fmt: skip
-    taken = 0
-    found: tuple[Tensor, ...] = ()
+    steps_taken = 0
+    metrics: tuple[Tensor, ...] = ()
 
     def step(agent: int, number: int) -> Info:
-        nonlocal taken, found
-        if number != taken:
-            taken, found = number, advance()
-        return dict(zip(METRICS, found[agent * len(METRICS) :], strict=False))
+        nonlocal steps_taken, metrics
+        if number != steps_taken:
+            steps_taken, metrics = number, advance()
+        return dict(zip(METRICS, metrics[agent * len(METRICS) :], strict=False))
 
     held_out: dict[tuple[int, int], Padded] = {}
-    made = []
+    runs = []
     for i, (t, network, unit) in enumerate(zip(tasks, networks, units, strict=True)):
-        made.append(
+        runs.append(
             Learner(
                 network=network,
-                weights=partial(_weights, network, own[i]),
-                modules={"stacked": own[i]},
+                weights=partial(_weights, network, states[i]),
+                modules={"stacked": states[i]},
                 optimisers={},
                 rng=rngs[i],
                 step=partial(step, i),
-                validate=_validation(t, network, unit, score, own[i], held_out),
+                validate=_validation(t, network, unit, score, states[i], held_out),
                 decays=False,
             )
         )
-    return made
+    return runs
 
 
 def _first_state(
     networks: Sequence[Network], tasks: Sequence[Task], device: torch.device
 ) -> dict[str, Tensor]:
     """Return the stacked state before the first step, with the weights that d3rlpy would have."""
-    first = [
+    initial = [
         np.concatenate([value.ravel() for value in _drawn(network, task.seed).values()])
         for network, task in zip(networks, tasks, strict=True)
     ]
-    weights = torch.from_numpy(np.stack(first)).to(device)
+    weights = torch.from_numpy(np.stack(initial)).to(device)
     return {
         "weights": weights,
         "target": weights.clone(),
@@ -186,13 +186,13 @@ def _drawn(network: Network, seed: int) -> Weights:
     return CandidateScorer(network, np.random.default_rng(seed)).weights()
 
 
-def _weights(network: Network, own: _Own) -> Weights:
+def _weights(network: Network, state: _AgentState) -> Weights:
     """Return copies of an agent's weights, by checkpoint name."""
-    flat, start, found = own.weights.cpu().numpy(), 0, {}  # type: ignore[operator]
+    flat, start, weights = state.weights.cpu().numpy(), 0, {}  # type: ignore[operator]
     for name, shape in network.shapes.items():
-        found[name] = flat[start : start + math.prod(shape)].reshape(shape).copy()
+        weights[name] = flat[start : start + math.prod(shape)].reshape(shape).copy()
         start += math.prod(shape)
-    return found
+    return weights
 
 
 def _starts(logs: Sequence[int], tasks: Sequence[Task]) -> NDArray[np.int64]:
@@ -204,8 +204,8 @@ def _starts(logs: Sequence[int], tasks: Sequence[Task]) -> NDArray[np.int64]:
 
 def _parts_of_targets(decisions: Decisions, unit: ValueUnit) -> tuple[Tensor, Tensor]:
     """Return the gain and the share of the following value, (D,) each, see `loss`."""
-    found = outcomes(unit.prepare(decisions), torch.device("cpu"))
-    return unit.gain(found), unit.discount ** unit.interval(found) * unit.remaining(found)
+    steps = outcomes(unit.prepare(decisions), torch.device("cpu"))
+    return unit.gain(steps), unit.discount ** unit.interval(steps) * unit.remaining(steps)
 
 
 def _program(
@@ -231,7 +231,7 @@ def _program(
         return torch.tensor(values, dtype=dtype).unsqueeze(1).to(device)
 
     start = column(starts.tolist(), torch.int64)  # of an agent's log in `steps`
-    own_start = column(np.cumsum([0, *counts[:-1]]).tolist(), torch.int64)  # in `gain`
+    gain_start = column(np.cumsum([0, *counts[:-1]]).tolist(), torch.int64)  # in `gain`
     rate = column([c.learning_rate for c in configs], torch.float64)
     interval = column([c.target_update_interval for c in configs], torch.float64)
     rows = torch.zeros((len(tasks), size), dtype=torch.int64, device=device)
@@ -251,9 +251,11 @@ def _program(
 
     def update() -> None:
         """Take the step of the minibatches at `rows`; every tensor is changed in place."""
-        mine = rows + own_start
-        gradient, found = slope(weights, target, rows + start, gain[mine], share[mine])
-        metrics.copy_(found)
+        rows_of_gain = rows + gain_start
+        gradient, curves = slope(
+            weights, target, rows + start, gain[rows_of_gain], share[rows_of_gain]
+        )
+        metrics.copy_(curves)
         steps_taken.add_(1.0)
         _adam(state, gradient, rate)
         due = (steps_taken.unsqueeze(1) - 1.0) % interval == 0.0
@@ -286,7 +288,7 @@ def _validation(
     network: Network,
     unit: ValueUnit,
     score: Score,
-    own: _Own,
+    state: _AgentState,
     held_out: dict[tuple[int, int], Padded],
 ) -> Callable[[], Mapping[str, float]]:
     """Return the METRICS of one agent on validation transitions, which agents share: `held_out`."""
@@ -296,14 +298,14 @@ def _validation(
     rows = torch.from_numpy(spaced_rows(len(decisions), _VALIDATED))
     key = (id(decisions), id(task.decisions))  # of the decisions, and of the maps that expand them
     if key not in held_out:
-        whole = padded([(decisions, network)], torch.device("cpu")).at(rows)
-        held_out[key] = Padded(*(v.to(task.device) for v in vars(whole).values()))
-    shown = held_out[key]
+        on_cpu = padded([(decisions, network)], torch.device("cpu")).at(rows)
+        held_out[key] = Padded(*(v.to(task.device) for v in vars(on_cpu).values()))
+    steps = held_out[key]
     gain, share = (part[rows].to(task.device) for part in _parts_of_targets(decisions, unit))
 
     @torch.no_grad()
     def validate() -> Mapping[str, float]:
-        found = loss(score, own.weights, own.target, shown, gain, share)[1]  # type: ignore[arg-type]
-        return {f"validation_{name}": v for name, v in zip(METRICS, found.tolist(), strict=True)}
+        metrics = loss(score, state.weights, state.target, steps, gain, share)[1]  # type: ignore[arg-type]
+        return {f"validation_{name}": v for name, v in zip(METRICS, metrics.tolist(), strict=True)}
 
     return validate

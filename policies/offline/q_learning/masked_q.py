@@ -100,7 +100,7 @@ class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
     """Q values (B, K) of the candidates, FILL where the mask forbids; with quantiles, their mean.
 
     Attributes:
-        seen: The values of the last call, for the curves.
+        seen: Values of the last call, for the curves.
     """
 
     def __init__(self, encoder: _Encoder, quantiles: int) -> None:
@@ -110,13 +110,13 @@ class MaskedQFunction(DiscreteQFunction):  # type: ignore[misc]
 
     def forward(self, x: list[Tensor]) -> Any:
         """Return the values in d3rlpy's output type."""
-        given, n = self._encoder(x), self._quantiles
-        value = given.mean(dim=2) if n else given
+        output, n = self._encoder(x), self._quantiles
+        value = output.mean(dim=2) if n else output
         self.seen = value.detach()
         if not n:
             return QFunctionOutput(q_value=value, quantiles=None, taus=None)
         taus = (torch.arange(n, device=value.device, dtype=value.dtype) + 0.5) / n
-        return QFunctionOutput(q_value=value, quantiles=given, taus=taus[None])
+        return QFunctionOutput(q_value=value, quantiles=output, taus=taus[None])
 
     @property
     def encoder(self) -> _Encoder:
@@ -201,8 +201,8 @@ def update(impl: Any, batch: Any, step: int, interval: int, unit: ValueUnit) -> 
     impl.q_function_optim.step()
     if (step - 1) % interval == 0:
         impl.update_target()
-    found: Info = {f.name: getattr(loss, f.name).detach() for f in dataclasses.fields(loss)}
-    return {**found, **_values(impl, batch, target, unit)}
+    losses: Info = {f.name: getattr(loss, f.name).detach() for f in dataclasses.fields(loss)}
+    return {**losses, **_values(impl, batch, target, unit)}
 
 
 def _values(impl: Any, batch: Any, target: Tensor, unit: ValueUnit) -> Info:
@@ -270,8 +270,8 @@ def _acting(network: Network, weights: Weights, quantiles: int) -> Weights:
     """Return the weights of the acting scorer: with quantiles, its last layer gives their mean."""
     if not quantiles:
         return weights
-    last = f"layer{len(network.settings.hidden)}."
+    last_layer = f"layer{len(network.settings.hidden)}."
     return {
-        name: value.mean(axis=0, keepdims=True) if name.startswith(last) else value
+        name: value.mean(axis=0, keepdims=True) if name.startswith(last_layer) else value
         for name, value in weights.items()
     }

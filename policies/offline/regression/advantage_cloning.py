@@ -106,40 +106,40 @@ def learner(task: Task, config: Config) -> Learner:
     logs = logs_of(task.decisions, task.validation, task.logs)
     names = best_behaviours(logs.train.episodes, config.share)
     maps = fit_maps(task.decisions, task.spec, logs, config.phi)
-    kept = of_behaviours(logs.train.episodes, names)
-    solution = fit_advantages(logs.train, kept, maps, config)
+    best = of_behaviours(logs.train.episodes, names)
+    solution = fit_advantages(logs.train, best, maps, config)
     for _ in range(1, config.rounds):
-        solution = fit_advantages(logs.train, kept, maps, config, solution.theta)
+        solution = fit_advantages(logs.train, best, maps, config, solution.theta)
 
-    def imitated(of: Decisions) -> tuple[Decisions, NDArray[np.float32]]:
-        rows = np.flatnonzero(of_behaviours(of.episodes, names)[of.episode] & (of.mask.sum(1) > 1))
-        found = of.take(rows)
-        return found, improved(found, maps, solution, config.improvement)
+    def imitated(d: Decisions) -> tuple[Decisions, NDArray[np.float32]]:
+        rows = np.flatnonzero(of_behaviours(d.episodes, names)[d.episode] & (d.mask.sum(1) > 1))
+        chosen = d.take(rows)
+        return chosen, improved(chosen, maps, solution, config.improvement)
 
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
-    shown, wanted = imitated(task.decisions)
-    if len(shown) == 0:
+    train, targets = imitated(task.decisions)
+    if len(train) == 0:
         raise DatasetError(
             "advantage_cloning: the best behaviours never had more than one feasible candidate"
         )
-    network = fit_network(shown, task.spec, config.network)
+    network = fit_network(train, task.spec, config.network)
     scorer = CandidateScorer(network, weights_rng).to(task.device)
     optimiser = torch.optim.AdamW(
         scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
 
     r2 = torch.tensor(solution.r2)
-    of_shown = imitation_loss(scorer, network, shown, wanted, task.device)
-    of_some = drawn_loss(of_shown, len(shown), config.minibatch, rng)
+    train_loss = imitation_loss(scorer, network, train, targets, task.device)
+    minibatch_loss = drawn_loss(train_loss, len(train), config.minibatch, rng)
 
     def loss() -> tuple[Tensor, Info]:
-        found, info = of_some()
-        return found, {"advantage_r2": r2, **info}
+        value, info = minibatch_loss()
+        return value, {"advantage_r2": r2, **info}
 
     held_out = None
     if task.validation is not None and len(task.validation):
-        others, expected = imitated(task.validation)
-        if len(others):
-            of_others = imitation_loss(scorer, network, others, expected, task.device)
-            held_out = spaced_loss(of_others, len(others), _VALIDATED)
+        validation, expected = imitated(task.validation)
+        if len(validation):
+            validation_loss = imitation_loss(scorer, network, validation, expected, task.device)
+            held_out = spaced_loss(validation_loss, len(validation), _VALIDATED)
     return descent(network, scorer, scorer.weights, optimiser, rng, loss, held_out)

@@ -97,7 +97,7 @@ def learner(task: Task, config: Config) -> Learner:
     maps = fit_maps(task.decisions, task.spec, logs, shape)
     state = _State(maps.candidates.size, maps.context.size + 3)
     names = best_behaviours(train.episodes, config.share)
-    kept = of_behaviours(train.episodes, names)
+    is_best = of_behaviours(train.episodes, names)
 
     def before() -> np.ndarray | None:
         """Return theta of the round before, or None in the first round."""
@@ -105,10 +105,10 @@ def learner(task: Task, config: Config) -> Learner:
 
     def step(_number: int) -> Info:
         state.previous.copy_(state.theta)
-        found = fit_advantages(train, kept, maps, config, before())
-        for name, value in (("theta", found.theta), ("v", found.v), ("r2", [found.r2])):
+        solution = fit_advantages(train, is_best, maps, config, before())
+        for name, value in (("theta", solution.theta), ("v", solution.v), ("r2", [solution.r2])):
             getattr(state, name).copy_(torch.as_tensor(value))
-        return {"loss": torch.tensor(1.0 - found.r2), "r2": torch.tensor(found.r2)}
+        return {"loss": torch.tensor(1.0 - solution.r2), "r2": torch.tensor(solution.r2)}
 
     def weights() -> Weights:
         w = state.theta.numpy().astype(np.float32)
@@ -116,13 +116,13 @@ def learner(task: Task, config: Config) -> Learner:
 
     validate = nothing_to_validate
     if held_out is not None:
-        other = held_out
-        shown = of_behaviours(other.episodes, names)
+        validation = held_out
+        is_best_held_out = of_behaviours(validation.episodes, names)
 
         def validate() -> Mapping[str, float]:
             """Return R2 and 1 - R2 of advantages on validation episodes of the same behaviours."""
             now = Solution(state.theta.numpy(), state.v.numpy(), 0.0, 0.0)
-            r2 = explained(other, shown, maps, config, now, before())
+            r2 = explained(validation, is_best_held_out, maps, config, now, before())
             return {"validation_loss": 1.0 - r2, "validation_r2": r2}
 
     return Learner(

@@ -81,9 +81,9 @@ class Maps:
 
     def baseline(self, stretch: EpisodeChunk) -> NDArray[np.float32]:
         """Return the x_t, (D, C + 3)."""
-        gone = (stretch.step / max(self.longest, 1)).astype(np.float32)
+        elapsed = (stretch.step / max(self.longest, 1)).astype(np.float32)
         moment = self.context.expand(stretch.context)
-        return np.column_stack([moment, gone, np.sqrt(gone), np.ones_like(gone)])
+        return np.column_stack([moment, elapsed, np.sqrt(elapsed), np.ones_like(elapsed)])
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ def fit_advantages(
     penalty = np.full(size, _BASELINE_RIDGE * count)
     penalty[:e] = settings.ridge * count
     solved: Array = np.asarray(np.linalg.solve(products + np.diag(penalty), right), np.float64)
-    alone = np.where(np.arange(size) < e, 0.0, solved)
+    baseline_only = np.where(np.arange(size) < e, 0.0, solved)
     error, without = (
-        square - 2.0 * float(w @ right) + float(w @ products @ w) for w in (solved, alone)
+        square - 2.0 * float(w @ right) + float(w @ products @ w) for w in (solved, baseline_only)
     )
     theta = solved[:e]
     spread = float(np.sqrt(max(float(theta @ products[:e, :e] @ theta), 0.0) / count))
@@ -164,9 +164,9 @@ def explained(
     error = without = 0.0
     for stretch in log.stretches(kept):
         gains = None if previous is None else shortfalls(stretch, maps, previous)
-        left = to_go(stretch, settings, gains) - maps.baseline(stretch) @ solution.v
-        without += float(left @ left)
-        error += float(np.sum((left - maps.contrasts(stretch) @ solution.theta) ** 2))
+        residual = to_go(stretch, settings, gains) - maps.baseline(stretch) @ solution.v
+        without += float(residual @ residual)
+        error += float(np.sum((residual - maps.contrasts(stretch) @ solution.theta) ** 2))
     return _explained(error, without)
 
 

@@ -70,9 +70,9 @@ def learner(task: Task, config: Config) -> Learner:
     )
 
     def weights(surface: Array) -> Weights:
-        found = np.zeros(network.shapes["layer0.weight"], np.float32)
-        found[0] = priority(optimum(surface, config.radius), task.spec)
-        return {"layer0.weight": found, "layer0.bias": np.zeros(1, np.float32)}
+        layer = np.zeros(network.shapes["layer0.weight"], np.float32)
+        layer[0] = priority(optimum(surface, config.radius), task.spec)
+        return {"layer0.weight": layer, "layer0.bias": np.zeros(1, np.float32)}
 
     return surface_learner(
         network, (design(train[0]), train[1]), (design(held_out[0]), held_out[1]), config.ridge,
@@ -82,12 +82,12 @@ def learner(task: Task, config: Config) -> Learner:
 
 def _rule_of(task: Task, config: Config) -> str:
     behaviours = _episodes(task, "train")["behaviour"].unique().sort().to_list()
-    near = [name for name in behaviours if name.startswith(PREFIX)]
+    around = [name for name in behaviours if name.startswith(PREFIX)]
     if len(config.network.rules) != 1:
         raise RecipeError(
             "response_surface: network.rules is "
             f"{list(config.network.rules)}, expected the one rule of the episodes around it; the "
-            f"log has {', '.join(near) or 'no such episodes'}"
+            f"log has {', '.join(around) or 'no such episodes'}"
         )
     return config.network.rules[0]
 
@@ -95,8 +95,8 @@ def _rule_of(task: Task, config: Config) -> str:
 def _episodes(task: Task, split: str) -> pl.DataFrame:
     """Return the episodes of a split, of the whole log if it is there."""
     if task.logs is not None:
-        found = task.logs.train if split == "train" else task.logs.validation
-        return pl.DataFrame() if found is None else found.episodes
+        log = task.logs.train if split == "train" else task.logs.validation
+        return pl.DataFrame() if log is None else log.episodes
     decisions = task.decisions if split == "train" else task.validation
     return pl.DataFrame() if decisions is None else decisions.episodes
 
@@ -109,31 +109,31 @@ def observations(
     Raises DatasetError if there are fewer episodes than twice the weights, if `required`.
     """
     columns = len(spec.learned_candidates)
-    found = episodes
+    chosen = episodes
     if len(episodes):
-        named = pl.col("behaviour").str.split("+").list.first() == f"{PREFIX}{rule}"
-        found = episodes.filter(named)
-    if required and len(found) < 2 * columns:
+        is_chosen = pl.col("behaviour").str.split("+").list.first() == f"{PREFIX}{rule}"
+        chosen = episodes.filter(is_chosen)
+    if required and len(chosen) < 2 * columns:
         raise DatasetError(
-            f"response_surface: the log has {len(found)} episodes of {PREFIX}{rule}, expected at "
+            f"response_surface: the log has {len(chosen)} episodes of {PREFIX}{rule}, expected at "
             f"least {2 * columns}, twice the weights that are drawn; add a behaviour with policy = "
             f'"{PREFIX}{rule}" to the recipe'
         )
-    if not len(found):
+    if not len(chosen):
         return np.empty((0, columns)), np.empty(0)
     headline = spec.outcomes[0]
     sign = 1.0 if headline.better == "higher" else -1.0
     value = sign * pl.col(headline.name)
-    y = found.select(value - value.median().over("window")).to_series().to_numpy()
-    drawn = np.array(found["behaviour_parameters"].to_list()).reshape(len(found), columns, 3)
+    y = chosen.select(value - value.median().over("window")).to_series().to_numpy()
+    drawn = np.array(chosen["behaviour_parameters"].to_list()).reshape(len(chosen), columns, 3)
     limit = float(np.quantile(y, _BEST))
     return drawn[:, :, 2] * _units(spec), np.maximum(y, -limit)
 
 
 def _units(spec: Spec) -> Array:
-    """Return what a drawn weight is multiplied by to be standard normal, (F,)."""
+    """Return factors (F,) that make the drawn weights standard normal."""
     features = [spec.candidates[column] for column in spec.learned_candidates]
-    return np.array([1.0 if one.heavy_tailed else one.scale for one in features])
+    return np.array([1.0 if feature.heavy_tailed else feature.scale for feature in features])
 
 
 def design(w: Array) -> Array:
@@ -160,5 +160,5 @@ def priority(w: Array, spec: Spec) -> Array:
     The inputs are the columns, choice and rank of the rule, and logarithms of heavy-tailed columns.
     """
     heavy = np.array([spec.candidates[c].heavy_tailed for c in spec.learned_candidates])
-    own = w / _units(spec)
-    return np.concatenate([np.where(heavy, 0.0, own), [0.0, STRENGTH], own[heavy]])
+    linear = w / _units(spec)
+    return np.concatenate([np.where(heavy, 0.0, linear), [0.0, STRENGTH], linear[heavy]])

@@ -5,7 +5,7 @@
 
 The two agents differ in the policy that the weights belong to, in the design, and in how the
 maximum of the surface is found: hindcast.policies.offline.regression.response_surface and
-hindcast.policies.papers.prices.surface.
+hindcast.policies.offline.regression.response_surface.
 
 Source: Box & Wilson, "On the Experimental Attainment of Optimum Conditions", JRSS B 1951; weights
 per episode as in Sehnke et al., "Parameter-exploring policy gradients", Neural Networks 2010.

@@ -51,7 +51,7 @@ from hindcast.policies.networks.settings import Network, NetworkSettings, Weight
 from hindcast.policies.online.choices import PolicyBatch, entropy, join, log_softmax, policy_batch
 from hindcast.policies.online.counterfactual.recent_buffer import RecentBuffer
 from hindcast.policies.online.counterfactual.rollouts import Counterfactuals, Rollouts, ask_episodes
-from hindcast.policies.online.decisions import places, subset
+from hindcast.policies.online.decision_batches import places, subset
 from hindcast.policies.online.problem import Problem, Sampling, make_scorer
 from hindcast.policies.training.learner import Info, Learner, descend, means
 
@@ -124,26 +124,26 @@ def learner(
             problem.acting(network, average.weights()), guide if iteration == 1 else None
         )
         played = ask_episodes(problem, decider, iteration, config.sampling, config.rollouts)
-        advantage = np.concatenate([one.advantage for one in played])
-        missed = missing(played)
+        advantage = np.concatenate([item.advantage for item in played])
+        missed = best_gain(played)
         advantage = np.clip(advantage / (missed or 1.0), -config.clip, config.clip)
-        recent.add(iteration, join([one.looked for one in played]), advantage)
-        looked, worth = recent.all()
-        left = float(optimiser.param_groups[0]["lr"]) / config.learning_rate
-        found = []
-        for n in range(config.gradient_steps if len(looked.chosen) else 0):
-            which = rng.integers(0, len(looked.chosen), config.minibatch)
-            gain = worth[places(looked, which)]
-            asked = policy_batch(subset(looked, which), gain, network, device)
-            found.append(improve(scorer, optimiser, asked, config.entropy * left))
+        recent.add(iteration, join([item.inputs for item in played]), advantage)
+        inputs, advantages = recent.all()
+        decay = float(optimiser.param_groups[0]["lr"]) / config.learning_rate
+        infos = []
+        for n in range(config.gradient_steps if len(inputs.chosen) else 0):
+            drawn = rng.integers(0, len(inputs.chosen), config.minibatch)
+            gain = advantages[places(inputs, drawn)]
+            batch = policy_batch(subset(inputs, drawn), gain, network, device)
+            infos.append(improve(scorer, optimiser, batch, config.entropy * decay))
             follow(average, scorer, (iteration - 1) * config.gradient_steps + n, config.average)
         curves = problem.metrics(
-            (one.episode for one in played),
-            decisions=float(sum(one.episode.steps for one in played)),
-            rolled_out=float(sum(one.rolled_out for one in played)),
+            (item.episode for item in played),
+            decisions=float(sum(item.episode.steps for item in played)),
+            rolled_out=float(sum(item.rolled_out for item in played)),
             missed=missed,  # in the unit of the rewards
         )
-        return {**curves, **means(found)}
+        return {**curves, **means(infos)}
 
     modules = {"scorer": scorer, "average": average, "recent": recent}
     optimisers = {"adam": optimiser}
@@ -156,29 +156,29 @@ def find_guide(scenario: str, name: str) -> Heuristic | None:
     """Return the scenario's rule of that name, None for ""; raise UnknownName otherwise."""
     from hindcast.policies.heuristics import heuristics
 
-    known = heuristics(scenario)
-    if name and name not in known:
-        raise unknown_name(f"guide of {scenario}", name, known)
-    return known.get(name)
+    by_name = heuristics(scenario)
+    if name and name not in by_name:
+        raise unknown_name(f"guide of {scenario}", name, by_name)
+    return by_name.get(name)
 
 
-def missing(played: Sequence[Counterfactuals]) -> float:
+def best_gain(played: Sequence[Counterfactuals]) -> float:
     """Return the mean over decisions of the best candidate's advantage over the policy's choice."""
-    found = [
-        np.maximum.reduceat(one.advantage, one.looked.starts[:-1])
-        for one in played
-        if len(one.looked.chosen)
+    best = [
+        np.maximum.reduceat(item.advantage, item.inputs.starts[:-1])
+        for item in played
+        if len(item.inputs.chosen)
     ]
-    return float(np.concatenate(found).mean()) if found else 0.0
+    return float(np.concatenate(best).mean()) if best else 0.0
 
 
 def improve(
-    scorer: CandidateScorer, optimiser: torch.optim.Optimizer, asked: PolicyBatch, weight: float
+    scorer: CandidateScorer, optimiser: torch.optim.Optimizer, batch: PolicyBatch, weight: float
 ) -> Mapping[str, Tensor]:
     """Take one step on decisions with advantages (M,) of all candidates; return its curves."""
-    log_pi = log_softmax(scorer, asked)
-    gain = (log_pi.exp() @ asked.advantage) / len(asked)
-    spread = entropy(log_pi) / len(asked)
+    log_pi = log_softmax(scorer, batch)
+    gain = (log_pi.exp() @ batch.advantage) / len(batch)
+    spread = entropy(log_pi) / len(batch)
     descend(optimiser, -gain - weight * spread)
     return {"gain": gain.detach(), "entropy": spread.detach()}
 
@@ -186,6 +186,6 @@ def improve(
 @torch.no_grad()
 def follow(average: CandidateScorer, scorer: CandidateScorer, steps: int, share: float) -> None:
     """Move the average towards the scorer; in early steps it covers about the last quarter."""
-    kept = min(share, (steps + 1) / (steps + 5))
+    weight = min(share, (steps + 1) / (steps + 5))
     for mean, value in zip(average.parameters(), scorer.parameters(), strict=True):
-        mean.mul_(kept).add_(value, alpha=1.0 - kept)
+        mean.mul_(weight).add_(value, alpha=1.0 - weight)

@@ -30,18 +30,18 @@ class RecentBuffer(nn.Module):
         super().__init__()
         self.slots = nn.ModuleList(_Slot() for _ in range(keep))
 
-    def add(self, iteration: int, looked: NetworkInputs, advantage: Floats) -> None:
+    def add(self, iteration: int, inputs: NetworkInputs, advantage: Floats) -> None:
         """Replace the oldest iteration by these decisions with advantages (M,)."""
         slot = self.slots[(iteration - 1) % len(self.slots)]
         assert isinstance(slot, _Slot)
-        slot.hold({name: getattr(looked, name) for name in _FIELDS} | {"advantage": advantage})
+        slot.hold({name: getattr(inputs, name) for name in _FIELDS} | {"advantage": advantage})
 
     def all(self) -> tuple[NetworkInputs, Floats]:
         """Return all decisions in the buffer and their advantages (M,)."""
-        held = [dict(slot.named_buffers()) for slot in self.slots]
-        arrays = [{name: value.numpy() for name, value in one.items()} for one in held if one]
-        looked = join([NetworkInputs(**{name: one[name] for name in _FIELDS}) for one in arrays])
-        return looked, np.concatenate([one["advantage"] for one in arrays])
+        slots = [dict(slot.named_buffers()) for slot in self.slots]
+        arrays = [{name: value.numpy() for name, value in slot.items()} for slot in slots if slot]
+        inputs = join([NetworkInputs(**{name: slot[name] for name in _FIELDS}) for slot in arrays])
+        return inputs, np.concatenate([slot["advantage"] for slot in arrays])
 
 
 class _Slot(nn.Module):

@@ -65,21 +65,21 @@ class Counterfactuals:
 
     Attributes:
         episode: The episode.
-        looked: Network inputs at the decisions; `chosen` is the greedy choice of the policy.
+        inputs: Network inputs at the decisions; `chosen` is the greedy choice of the policy.
         value: (M,) sum of rewards from the decision on, per candidate.
         rolled_out: Number of decisions that the rollouts played.
     """
 
     episode: Episode
-    looked: NetworkInputs
+    inputs: NetworkInputs
     value: NDArray[np.float64]
     rolled_out: int
 
     @property
     def advantage(self) -> NDArray[np.float64]:
         """(M,) value of each candidate less the value of the greedy choice."""
-        own = self.value[self.looked.chosen]
-        return self.value - np.repeat(own, np.diff(self.looked.starts))
+        of_choice = self.value[self.inputs.chosen]
+        return self.value - np.repeat(of_choice, np.diff(self.inputs.starts))
 
 
 def ask_episodes(
@@ -89,14 +89,14 @@ def ask_episodes(
     windows = problem.windows_of(iteration, sampling)
     instances = [problem.instance_of(w) for w in windows for _ in range(sampling.trajectories)]
 
-    def one(number: int) -> Counterfactuals:
+    def episode(number: int) -> Counterfactuals:
         rng = generator(problem.seed, "online counterfactuals", iteration, number)
         return ask_episode(
             problem.scenario, problem.spec, instances[number], decider, rollouts, rng
         )
 
     with ThreadPoolExecutor(problem.workers) as pool:
-        return list(pool.map(one, range(len(instances))))
+        return list(pool.map(episode, range(len(instances))))
 
 
 def ask_episode(
@@ -113,7 +113,7 @@ def ask_episode(
     count = min(rng.binomial(episode.steps, rollouts.share), rollouts.most)
     numbers = np.sort(rng.choice(episode.steps, count, replace=False))
     most = count * instance.capacity
-    inputs = make_input_arrays(spec, decider.policy.network, count, most)
+    arrays = make_input_arrays(spec, decider.policy.network, count, most)
     branching = Branching(
         numbers,
         rollouts.horizon_s or np.inf,
@@ -130,10 +130,10 @@ def ask_episode(
         rng,
         kept.choices,
         branching,
-        inputs,
+        arrays,
     )
     if not made:
         raise HindcastError(f"{decider.policy.name}: infeasible choice in {scenario.name}")
-    looked = inputs_of(inputs)
-    played = int(inputs.cursor[C_PLAYED])
-    return Counterfactuals(episode, looked, branching.value[looked.index], played)
+    inputs = inputs_of(arrays)
+    rolled_out = int(arrays.cursor[C_PLAYED])
+    return Counterfactuals(episode, inputs, branching.value[inputs.index], rolled_out)

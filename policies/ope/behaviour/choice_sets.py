@@ -1,10 +1,10 @@
 """Choice sets: the candidates of each recorded choice, and which of them was chosen.
 
 From a log of `queue`, a choice is the start of a job, at its logged second: the candidates are the
-waiting jobs that fit. From a dataset of `queue`, it is a decision that starts a job. The moment is
-taken as given in both: why nothing started earlier is not modelled, since holds and limits explain
-most of it and no log shows them. From a dataset of another scenario, such as an imported history,
-every decision is a choice among its feasible candidates.
+waiting jobs that fit. From a dataset of `queue`, it is a decision that starts a job. Both take the
+moment of a start as given: holds and limits explain most delays, and no log shows them. From a
+dataset of another scenario, such as an imported history, every decision is a choice among its
+feasible candidates.
 """
 
 from dataclasses import dataclass, replace
@@ -69,8 +69,8 @@ class ChoiceSets:
         return self.rows[:, self.names.index(name)]
 
 
-def choices_of_log(log: Log, wanted: Ints) -> ChoiceSets:
-    """Return the choice sets of the wanted starts of a log, numbers of starts in order of time.
+def choices_of_log(log: Log, starts: Ints) -> ChoiceSets:
+    """Return the choice sets of some starts of a log: their numbers in order of time.
 
     Starts with a single candidate are no choices and are left out. Raises InputError if the log
     does not say when jobs started.
@@ -80,7 +80,7 @@ def choices_of_log(log: Log, wanted: Ints) -> ChoiceSets:
             "a behaviour model needs the starts of the jobs, but this log does not say when jobs "
             "started (all waits are -1)"
         )
-    rows, offsets, chosen, place, seconds = read_starts(log, wanted)
+    rows, offsets, chosen, place, seconds = read_starts(log, starts)
     names, rows = _with_queues(FEATURES, rows)
     angle = 2.0 * np.pi * (seconds % _DAY_S) / _DAY_S
     names, rows = _with_places(names, rows, offsets, np.stack([np.sin(angle), np.cos(angle)], 1))
@@ -134,9 +134,10 @@ def starting(episodes: WholeEpisodes, spec: Spec) -> tuple[NDArray[np.float32], 
 def _columns_of(rows: NDArray[np.float32], spec: Spec) -> tuple[tuple[str, ...], Array]:
     """Return the columns that are known everywhere, differ, and are no identifiers."""
     names = [
-        feature.name for f, feature in enumerate(spec.candidates)
+        feature.name
+        for f, feature in enumerate(spec.candidates)
         if not feature.identifier and np.isfinite(rows[:, f]).all() and np.ptp(rows[:, f]) > 0.0
-    ]  # fmt: skip
+    ]
     at = [spec.column(name) for name in names]
     return tuple(names), rows[:, at].astype(np.float64)
 
@@ -148,16 +149,16 @@ def _with_queues(names: tuple[str, ...], rows: Array) -> tuple[tuple[str, ...], 
     decides.
     """
     numbers = rows[:, -1]
-    known, counts = np.unique(numbers, return_counts=True)
-    shown = sorted(known[np.argsort(-counts, kind="stable")][1 : _QUEUES + 1].tolist())
-    columns = [rows[:, :-1], *((numbers == queue)[:, None] for queue in shown)]
-    return (*names[:-1], *(f"queue_{queue:g}" for queue in shown)), np.hstack(columns)
+    queues, counts = np.unique(numbers, return_counts=True)
+    indicators = sorted(queues[np.argsort(-counts, kind="stable")][1 : _QUEUES + 1].tolist())
+    columns = [rows[:, :-1], *((numbers == queue)[:, None] for queue in indicators)]
+    return (*names[:-1], *(f"queue_{queue:g}" for queue in indicators)), np.hstack(columns)
 
 
 def _with_places(
     names: tuple[str, ...], rows: Array, offsets: Ints, time: Array
 ) -> tuple[tuple[str, ...], Array]:
-    """Add what a candidate is beside the others of its set, and what it asks at that time of day.
+    """Add features of a candidate relative to its set, and its request times the time of day.
 
     `time` has the sine and the cosine of the time of day of each choice, (S, 2).
     """

@@ -105,9 +105,9 @@ def fit_logit(sets: ChoiceSets) -> Logit:
 def _damped(step: Array, rows: Array, weights: Array, sets: ChoiceSets, value: float) -> Array:
     """Return the step, halved until the likelihood does not fall."""
     for _ in range(_STEPS):
-        there = weights + step
-        logs = log_probabilities(rows @ there, sets)
-        if float(logs[sets.chosen].sum() - _RIDGE / 2 * there @ there) >= value:
+        moved = weights + step
+        logs = log_probabilities(rows @ moved, sets)
+        if float(logs[sets.chosen].sum() - _RIDGE / 2 * moved @ moved) >= value:
             return step
         step = step / 2
     return step

@@ -1,4 +1,4 @@
-"""Fit a behaviour model on early choices, test it on late ones, and say what it found.
+"""Fit a behaviour model on early choices, test it on late ones, and describe it in words.
 
     first 60 %    fitted
     next 10 %     left out, so that the queue of the fitted choices is gone
@@ -110,9 +110,9 @@ def model_of_log(log: Log, seed: int = 0) -> BehaviourModel:
     too few choices.
     """
     size = len(log.submit)
-    first = np.linspace(0, _FIT * size, min(FITTED, int(_FIT * size)), endpoint=False)
-    last = np.linspace(_TEST * size, size, min(TESTED, size - int(_TEST * size)), endpoint=False)
-    fitted, tested = np.unique(first.astype(np.int64)), np.unique(last.astype(np.int64))
+    early = np.linspace(0, _FIT * size, min(FITTED, int(_FIT * size)), endpoint=False)
+    late = np.linspace(_TEST * size, size, min(TESTED, size - int(_TEST * size)), endpoint=False)
+    fitted, tested = np.unique(early.astype(np.int64)), np.unique(late.astype(np.int64))
     sets = choices_of_log(log, np.unique(np.concatenate([fitted, tested])))
     stop = int(np.searchsorted(sets.place, int(_FIT * size)))
     return _model(sets, stop, int(np.searchsorted(sets.place, int(_TEST * size))), "day", seed)
@@ -159,8 +159,8 @@ def _score(name: str, utilities: Array, sets: ChoiceSets, *, likely: bool) -> Sc
     best = utilities == np.repeat(np.maximum.reduceat(utilities, first), sizes)
     places = np.where(best, np.arange(len(best)), len(best))
     hits = np.minimum.reduceat(places, first) == sets.chosen
-    found = log_probabilities(utilities, sets)[sets.chosen].mean() if likely else None
-    return Score(name, float(hits.mean()), None if found is None else float(found))
+    mean_log = log_probabilities(utilities, sets)[sets.chosen].mean() if likely else None
+    return Score(name, float(hits.mean()), None if mean_log is None else float(mean_log))
 
 
 def in_words(logit: Logit) -> Iterator[tuple[str, float, float, float, str]]:
@@ -172,11 +172,11 @@ def in_words(logit: Logit) -> Iterator[tuple[str, float, float, float, str]]:
     for f in np.argsort(-np.abs(logit.weights), kind="stable"):
         name, weight = logit.names[f], float(logit.weights[f])
         low, high = float(logit.low[f]), float(logit.high[f])
-        said = "no clear sign"
+        words = "no clear sign"
         if low > 0.0 or high < 0.0:
             queue = name.removeprefix("queue_")
             pair = _WORDS.get(name, (f"prefers a high {name}", f"prefers a low {name}"))
             if queue != name:
                 pair = (f"prefers queue {queue}", f"holds queue {queue}")
-            said = pair[0 if weight > 0.0 else 1]
-        yield name, weight, low, high, said
+            words = pair[0 if weight > 0.0 else 1]
+        yield name, weight, low, high, words

@@ -1,6 +1,6 @@
 """A small network that scores candidates, for comparison with the conditional logit.
 
-If the network predicts held-out choices much better, the coefficients of the logit do not tell all.
+If the network predicts held-out choices much better, the logit misses a part of the behaviour.
 """
 
 from typing import Final
@@ -36,16 +36,16 @@ def network_utilities(train: ChoiceSets, test: ChoiceSets, seed: int) -> Array:
     optimiser = torch.optim.Adam(weights, lr=_RATE)
     for _ in range(_EPOCHS):
         for batch in torch.split(torch.randperm(len(train), generator=draws), _BATCH):
-            taken = np.sort(batch.numpy())
-            starts, sizes = train.offsets[taken], np.diff(train.offsets)[taken]
+            choices = np.sort(batch.numpy())
+            starts, sizes = train.offsets[choices], np.diff(train.offsets)[choices]
             inside = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-            owner = torch.from_numpy(np.repeat(np.arange(len(taken)), sizes))
+            owner = torch.from_numpy(np.repeat(np.arange(len(choices)), sizes))
             scores = _score(weights, rows[torch.from_numpy(inside)])
-            highest = torch.full((len(taken),), -torch.inf).scatter_reduce(
+            highest = torch.full((len(choices),), -torch.inf).scatter_reduce(
                 0, owner, scores.detach(), "amax"
             )
-            totals = torch.zeros(len(taken)).index_add(0, owner, (scores - highest[owner]).exp())
-            chosen = torch.from_numpy(np.cumsum(sizes) - sizes + train.chosen[taken] - starts)
+            totals = torch.zeros(len(choices)).index_add(0, owner, (scores - highest[owner]).exp())
+            chosen = torch.from_numpy(np.cumsum(sizes) - sizes + train.chosen[choices] - starts)
             loss = (totals.log() + highest - scores[chosen]).mean()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -81,14 +81,14 @@ def estimated(logit: Logit, episodes: WholeEpisodes, spec: Spec) -> pl.DataFrame
     rows, may = starting(episodes, spec)
     del rows
     sets = choices_of_episodes(episodes, spec)
-    found = np.full(episodes.decisions, np.nan)
-    found[may[episodes.chosen]] = 1.0
-    found[sets.place] = np.exp(log_probabilities(logit.utilities(sets), sets)[sets.chosen])
+    propensity = np.full(episodes.decisions, np.nan)
+    propensity[may[episodes.chosen]] = 1.0
+    propensity[sets.place] = np.exp(log_probabilities(logit.utilities(sets), sets)[sets.chosen])
     steps = np.diff(episodes.offsets)
     return pl.DataFrame({
         "episode": np.repeat(episodes.table["episode"].to_numpy(), steps),
         "step": np.arange(episodes.decisions) - np.repeat(episodes.offsets[:-1], steps),
-        "propensity": pl.Series(found).fill_nan(None),
+        "propensity": pl.Series(propensity).fill_nan(None),
     })  # fmt: skip
 
 
@@ -102,23 +102,23 @@ def conditional(
     estimates.
     """
     _, may = starting(episodes, spec)
-    given = np.where(may, probabilities, 0.0)
-    totals = np.add.reduceat(given, episodes.rows[:-1])
+    of_policy = np.where(may, probabilities, 0.0)
+    totals = np.add.reduceat(of_policy, episodes.rows[:-1])
     model = aligned(episodes, estimates)
     covered = ~np.isnan(model)
     with np.errstate(invalid="ignore"):
-        share = np.where(totals > 0.0, given[episodes.chosen] / totals, 0.0)
+        share = np.where(totals > 0.0, of_policy[episodes.chosen] / totals, 0.0)
     return np.where(covered, share, 1.0), np.where(covered, model, 1.0)
 
 
 def aligned(episodes: WholeEpisodes, estimates: pl.DataFrame) -> Array:
     """Return the estimated propensities (D,) in the order of the decisions; NaN where null."""
     steps = np.diff(episodes.offsets)
-    wanted = pl.DataFrame({
+    decisions = pl.DataFrame({
         "episode": np.repeat(episodes.table["episode"].to_numpy(), steps).astype(np.int64),
         "step": np.arange(episodes.decisions) - np.repeat(episodes.offsets[:-1], steps),
     })  # fmt: skip
-    joined = wanted.join(
+    joined = decisions.join(
         estimates.with_columns(known=True),
         on=["episode", "step"],
         how="left",

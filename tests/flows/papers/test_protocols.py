@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from hindcast.flows.papers import OUT, PAPERS, Setting, find
 from hindcast.flows.parser import parse
+from hindcast.flows.protocols import OUT, PROTOCOLS, Setting, find
 from hindcast.flows.runs.reproduce import reads
 from hindcast.pipeline.errors import InputError
 
@@ -15,7 +15,7 @@ HOURS = {"osdec": 6, "timecritical": 6}  # of a full run on two cores; 3 for the
 
 
 @pytest.mark.parametrize("setting", [FULL, QUICK])
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_stage_is_a_command_line_that_writes_its_output(name, setting):
     stages = find(name).stages(setting)
     assert len({stage.name for stage in stages}) == len(stages)
@@ -28,7 +28,7 @@ def test_every_stage_is_a_command_line_that_writes_its_output(name, setting):
 
 
 @pytest.mark.parametrize("setting", [FULL, QUICK])
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_no_stage_writes_into_the_folder_of_another(name, setting):
     """The folder of a stage is removed if its command has changed."""
     written = [
@@ -38,7 +38,7 @@ def test_no_stage_writes_into_the_folder_of_another(name, setting):
     assert not inside
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_stage_reads_what_an_earlier_one_has_written(name):
     for setting in (FULL, QUICK):
         written = []
@@ -50,7 +50,7 @@ def test_a_stage_reads_what_an_earlier_one_has_written(name):
             written.append(stage.output)
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_stages_that_a_stage_waits_for_are_those_whose_output_it_names(name):
     stages = find(name).stages(FULL)
     outputs = {stage.name: f"{OUT}/{stage.output}" for stage in stages}
@@ -65,14 +65,14 @@ def test_the_stages_that_a_stage_waits_for_are_those_whose_output_it_names(name)
         assert "--workers" not in stage.words
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_stated_times_are_within_the_limits(name):
     assert sum(stage.minutes for stage in find(name).stages(QUICK)) <= 10.0
     full = sum(stage.minutes for stage in find(name).stages(FULL))
     assert full <= 60.0 * HOURS.get(name, 3)
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_each_seed_of_the_setting_is_trained(name):
     """The name of a seed stands in the commands of a run that has it, and in no other."""
     commands = [" ".join(stage.words) for stage in find(name).stages(Setting((7,), quick=True))]

@@ -113,6 +113,7 @@ def test_repetitions_go_on_counting(new):
     assert not ds.open(new).episodes().select("behaviour", "window", "seed").is_duplicated().any()
 
 
+@pytest.mark.slow
 def test_what_is_appended_is_what_more_episodes_would_have_been(old, tmp_path):
     """A dataset built with two episodes each equals one built with one episode and appended to."""
     two = recipe(FIRST, 'behaviours=[{policy="random", episodes=2}, '
@@ -122,11 +123,13 @@ def test_what_is_appended_is_what_more_episodes_would_have_been(old, tmp_path):
     assert rows(tmp_path / "d").equals(rows(tmp_path / "two"))
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_a_byte(old, new, tmp_path):
     add(recipe(MORE), copied(old, tmp_path / "d"), workers=3)
     assert digest(tmp_path / "d") == digest(new)
 
 
+@pytest.mark.slow
 def test_a_second_recipe_is_appended_behind_the_first(new, tmp_path):
     out = copied(new, tmp_path / "d")
     result = add(recipe(FIRST), out)
@@ -149,6 +152,7 @@ def test_given_once_more_it_adds_nothing(old, new, tmp_path):
         assert digest(out) == after
 
 
+@pytest.mark.slow
 def test_the_digest_of_the_dataset_identifies_an_append(old, new, tmp_path):
     """Once more on purpose, and only once however often it is asked for."""
     out, first = copied(new, tmp_path / "d"), mf.read_manifest(old).digest
@@ -170,6 +174,7 @@ def test_the_digest_of_the_dataset_identifies_an_append(old, new, tmp_path):
         add(recipe(FIRST), out, to=before)
 
 
+@pytest.mark.slow
 def test_an_interrupted_second_append_is_finished_by_either_command(old, tmp_path):
     small = recipe(FIRST, 'split.train="0..0"')
     once = copied(old, tmp_path / "once")
@@ -252,6 +257,7 @@ def test_killed_at_any_operation_it_is_the_old_or_the_new_one(old, tmp_path):
     assert seen == {4, 6}
 
 
+@pytest.mark.slow
 def test_an_append_leaves_no_temporary_file_of_a_killed_one(old, tmp_path):
     """The kill came after the manifest was replaced, while the documents were written."""
     small = recipe(FIRST, 'split.train="0..0"')
@@ -350,6 +356,7 @@ def test_a_segment_that_was_edited_is_found(new, tmp_path):
             check(out)
 
 
+@pytest.mark.slow
 def test_the_command_line_appends(old, tmp_path, capsys):
     out = copied(old, tmp_path / "d")
     sets = [word for value in MORE for word in ("--set", value)]
@@ -375,6 +382,7 @@ def test_the_command_line_appends(old, tmp_path, capsys):
     assert "--append" in card
 
 
+@pytest.mark.slow
 def test_ties_among_the_first_rules_are_remembered(tmp_path):
     """On an idle cluster the rules tie; episodes of `random` alone do not change that."""
     idle = (*TINY, "trace.settings.instances_scale=0.001", "config.machines=50")

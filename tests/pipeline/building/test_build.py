@@ -248,6 +248,7 @@ def write_log(folder: Path, seconds: int = 300) -> Path:
     return folder / "recipe.toml"
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_of_another_trace_is_not_continued(tmp_path):
     """The digest of a recipe names the file of its trace, not what the file holds."""
 

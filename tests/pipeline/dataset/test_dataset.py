@@ -173,6 +173,7 @@ def test_a_damaged_part_is_named(damaged):
             damaged.transitions().collect(engine=engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["fewer", "more"])
 def test_a_sample_of_parts_with_other_decisions_is_refused(cut_dataset, tmp_path, what):
     shutil.copytree(cut_dataset, tmp_path / "copy")

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,20 +17,21 @@ import yaml
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
-from hindcast.pipeline.documents.card import card_text
-from hindcast.pipeline.documents.card.columns import columns
+from hindcast.pipeline.documents.card import card_text, page
+from hindcast.pipeline.documents.card.columns import grouped
 from hindcast.pipeline.documents.card.coverage import effective, entropy, measure
 from hindcast.pipeline.documents.card.header import MIXED, files_by_split, licence_of, size_category
-from hindcast.pipeline.documents.card.loading import SNIPPETS
-from hindcast.pipeline.documents.card.origin import provenance
-from hindcast.pipeline.documents.card.page import warnings
+from hindcast.pipeline.documents.card.page import card, warnings
 from hindcast.pipeline.documents.card.returns import behaviour_returns, histogram
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.inspection.diff import compare
+from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
 from hindcast.policies.registry import behaviours
+
+COLUMNS = Path(page.__file__).with_name("columns.md.jinja")
 
 
 def rows(folder) -> list[dict]:
@@ -203,7 +205,7 @@ COUNTED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", SNIPPETS)
+@pytest.mark.parametrize("tool", COUNTED)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_every_way_to_load_runs_in_the_folder_and_finds_all_decisions(
@@ -217,12 +219,15 @@ def test_every_way_to_load_runs_in_the_folder_and_finds_all_decisions(
         monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tiny_dataset)
     names: dict = {}
+    found = blocks(text_of(tiny_dataset))
+    assert found.keys() == COUNTED.keys()
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        exec(blocks(text_of(tiny_dataset))[tool], names)
+        exec(found[tool], names)
     assert said.getvalue().strip()
     assert COUNTED[tool](names) == ds.open(tiny_dataset).manifest.counts["decisions"]
 
 
+@pytest.mark.slow
 def test_the_recipe_in_the_card_rebuilds_every_byte(tiny_dataset, tmp_path):
     toml = re.search(r"```toml\n(.*?)```", text_of(tiny_dataset), re.DOTALL)
     (tmp_path / "recipe.toml").write_text(toml[1])
@@ -269,7 +274,7 @@ def test_every_column_is_named_or_inside_a_range_of_names(name):
     if name == "slots":
         config = dataclasses.replace(config, observation="image")
     spec = scenario.spec(config, scenario.objectives[0])
-    text = "\n".join(columns(spec))
+    text = render(COLUMNS, spec=spec, grouped=grouped)
     assert ("`image`" in text) == bool(spec.image_shape)
     assert ("`monte_carlo_value`" in text) == spec.valued
     assert all(f"`{o.name}`" in text for o in spec.outcomes)
@@ -306,8 +311,10 @@ def test_notes_of_a_trace_are_printed_without_escape_sequences(tiny_dataset):
     """An SWF header is a stranger's text."""
     manifest = ds.open(tiny_dataset).manifest
     told = {**manifest.provenance, "notes": ["Note: \x1b[2Jx"]}
-    lines = provenance(dataclasses.replace(manifest, provenance=told))
-    assert lines[-1] == r"- Note: \x1b[2Jx"
+    episodes = ds.open(tiny_dataset).episodes()
+    coverage = measure(tiny_dataset, manifest, episodes)
+    text = card(dataclasses.replace(manifest, provenance=told), episodes, coverage)
+    assert "\n- Note: \\x1b[2Jx\n" in section(text, "Provenance")
 
 
 def test_a_choice_that_is_none_of_its_candidates_is_an_error_not_a_count(tiny_dataset, tmp_path):

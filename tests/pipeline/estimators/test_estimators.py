@@ -57,6 +57,7 @@ def test_expectation_over_all_trajectories_is_the_value(process, name):
     assert probability @ contributions == pytest.approx(process.value, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_paired_is_stays_unbiased(process):
     """Over all pairs of independent episodes of one window, the expectation is the value."""
     trajectories = process.trajectories()

@@ -37,6 +37,7 @@ def test_bootstrap_of_one_unit_is_unknown():
     assert np.isnan([low, high]).all()
 
 
+@pytest.mark.slow
 def test_a_bootstrap_interval_is_as_wide_as_its_level_says():
     """The ends are the normal quantiles of the mean's spread, to a part in a hundred."""
     values = np.random.default_rng(3).normal(size=60)
@@ -62,6 +63,7 @@ def test_bootstrap_holds_the_truth_about_as_often_as_it_says(name):
     assert 0.91 <= np.mean(held) <= 0.985
 
 
+@pytest.mark.slow
 def test_concentration_intervals_are_conservative():
     """With a valid range both intervals (nearly) always cover the truth, and are wider."""
     rng = np.random.default_rng(12)

@@ -98,6 +98,7 @@ def test_a_long_episode_is_whole(long, tmp_path):
     assert found.filter(episode=0).height == LONG_STEPS + 1
 
 
+@pytest.mark.slow
 def test_every_file_has_its_own_object(short):
     metadata = croissant(short.dataset.manifest)
     files = {o["contentUrl"]: o for o in metadata["distribution"] if "contentUrl" in o}
@@ -136,6 +137,7 @@ def test_every_dataset_has_it(short, tmp_path):
     assert not load(short.folder / NAME).metadata.ctx.issues.errors
 
 
+@pytest.mark.slow
 def test_a_file_that_was_changed_does_not_load(thermal, tmp_path):
     export(thermal.folder, "croissant", tmp_path / "x")
     path = tmp_path / "x" / "episodes.parquet"

@@ -4,6 +4,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
+import pytest
 
 from hindcast.pipeline.exports import export
 from tests.sample_datasets import LONG_STEPS
@@ -41,6 +42,7 @@ def candidate_rows(source) -> pl.DataFrame:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_polars_finds_every_bit(source, tmp_path):
     export(source.folder, "csv", tmp_path / "x")
     for name, expected in (("decisions", decision_rows(source)),
@@ -57,6 +59,7 @@ def test_polars_finds_every_bit(source, tmp_path):
     assert parameters == source.episodes["behaviour_parameters"].to_list()
 
 
+@pytest.mark.slow
 def test_pandas_finds_the_values(source, tmp_path):
     export(source.folder, "csv", tmp_path / "x")
     for name, expected in (("decisions", decision_rows(source)),
@@ -71,6 +74,7 @@ def test_pandas_finds_the_values(source, tmp_path):
             np.testing.assert_array_equal(theirs, ours, err_msg=column)
 
 
+@pytest.mark.slow
 def test_duckdb_joins_the_tables(long, tmp_path):
     """The chosen candidate and its features are the rows of candidates.csv marked as chosen."""
     export(long.folder, "csv", tmp_path / "x")

@@ -18,6 +18,7 @@ def vectors(rows) -> np.ndarray:
     return np.concatenate([rows["context"], rows["candidates"].reshape(len(rows["step"]), -1)], 1)
 
 
+@pytest.mark.slow
 def test_every_transition_is_equal(source, tmp_path):
     export(source.folder, "d4rl", tmp_path / "x.hdf5")
     spec = source.dataset.spec
@@ -73,6 +74,7 @@ def test_ends_are_marked_as_d4rl_marks_them(sources, tmp_path):
             assert lengths.tolist() == source.episodes["steps"].to_list()
 
 
+@pytest.mark.slow
 def test_a_long_episode_is_whole(long, tmp_path):
     export(long.folder, "d4rl", tmp_path / "x.hdf5")
     with h5py.File(tmp_path / "x.hdf5") as file:
@@ -96,6 +98,7 @@ def test_the_file_says_what_it_is(images, tmp_path):
     assert "nothing was cut" in attributes["notes"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "k"), [("images", 3), ("images", 7), ("long", 1), ("long", 2)])
 def test_cut_candidates_are_true_ones(kind, k, sources, tmp_path):
     """Kept candidates include the chosen one, are feasible and distinct, and keep their order."""

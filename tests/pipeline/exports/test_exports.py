@@ -44,6 +44,7 @@ def test_the_module_says_what_is_lost(name):
     assert EXPORTS[name].name == name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS)
 def test_it_is_whole_or_not_there_and_the_same_twice(name, thermal):
     check_export(name, thermal.folder)

@@ -85,6 +85,7 @@ def test_streaming_gives_equal_values(source, tmp_path, datasets):
         same(streamed(loaded), source.of_split(split))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["huggingface", "croissant", None])
 def test_folders_of_one_name_load_their_own_rows(form, tiny_recipe, thermal, tmp_path, datasets):
     """One cache, which knows a folder by its name and the configs of its header.
@@ -202,11 +203,13 @@ def plain(value):
     return [plain(v) for v in value] if isinstance(value, np.ndarray) else value
 
 
+@pytest.mark.slow
 def test_polars_reads_it(files):
     paths, expected = files
     assert pl.scan_parquet(paths).collect(engine="streaming").equals(expected)
 
 
+@pytest.mark.slow
 def test_pyarrow_dataset_reads_it(files):
     paths, expected = files
     table = pads.dataset(paths, format="parquet").to_table()
@@ -228,6 +231,7 @@ def test_pandas_reads_it(files):
         assert theirs.equals(ours, null_equal=True), name
 
 
+@pytest.mark.slow
 def test_duckdb_reads_it(files):
     paths, expected = files
     found = duckdb.sql(f"SELECT * FROM read_parquet({paths!r}) ORDER BY episode, step").pl()

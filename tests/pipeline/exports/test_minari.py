@@ -28,6 +28,7 @@ def load(tmp_path, monkeypatch):
     return loader
 
 
+@pytest.mark.slow
 def test_every_episode_is_equal(source, tmp_path, load):
     export(source.folder, "minari", tmp_path / "x")
     dataset, spec = load(), source.dataset.spec
@@ -72,6 +73,7 @@ def test_observations_lie_in_the_spaces(kind, sources, tmp_path, load):
     assert all(dataset.action_space.contains(action) for action in episode.actions)
 
 
+@pytest.mark.slow
 def test_a_long_episode_is_one_episode(long, tmp_path, load):
     export(long.folder, "minari", tmp_path / "x")
     [first, *_rest] = load().sample_episodes(3)

@@ -27,6 +27,7 @@ def test_every_scenario_has_an_id():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:.*infinity. This is probably too"
 )  # some features are unbounded

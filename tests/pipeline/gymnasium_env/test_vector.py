@@ -45,6 +45,7 @@ def play(ours, theirs, steps, seed=5):
     return ends
 
 
+@pytest.mark.slow
 def test_it_equals_single_environments(small):
     """Also with fewer rows than candidates, across resets and for infeasible actions."""
     name, arguments = small

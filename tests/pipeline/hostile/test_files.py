@@ -56,6 +56,7 @@ def test_what_is_no_file_is_called_by_its_name(tmp_path):
         require_file(tmp_path / "a\0b")
 
 
+@pytest.mark.nightly
 def test_a_manifest_of_a_gigabyte_is_not_read(folder, capsys, tmp_path):
     with (folder / "manifest.json").open("r+b") as handle:
         handle.truncate(1 << 30)

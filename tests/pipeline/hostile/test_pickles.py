@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from hindcast.pipeline.errors import InputError, VerificationFailed
 from hindcast.pipeline.storage.files import read_json, sha256_file, write_json
@@ -51,6 +52,7 @@ def test_a_pickle_is_never_loaded(checkpoint, tmp_path, tiny_dataset, capsys):
     assert not went_off.exists()
 
 
+@pytest.mark.slow
 def test_a_pickle_inside_parquet_is_never_loaded(folder, tmp_path):
     """Extension types that a file declares are not unpickled, as Arrow once did."""
     went_off = tmp_path / "went off"

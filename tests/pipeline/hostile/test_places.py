@@ -120,6 +120,7 @@ def assert_refused(folder, outside, said, tmp_path, monkeypatch, capsys) -> None
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trace",
     [
@@ -161,6 +162,7 @@ def test_the_workload_is_the_one_in_the_dataset(
     assert bool(seen) == (trace["format"] != "workload")
 
 
+@pytest.mark.slow
 def test_another_workload_in_the_folder_is_refused(folder, tmp_path):
     recipe = load_recipe("binpack-synthetic-v1", (*TINY, "seed=5"))
     build(recipe, behaviours(recipe), tmp_path / "other")
@@ -175,6 +177,7 @@ def test_another_workload_in_the_folder_is_refused(folder, tmp_path):
         load_source(load_recipe(folder))
 
 
+@pytest.mark.slow
 def test_policies_to_evaluate_are_rules_or_named_by_a_person(
     folder, outside, tmp_path, monkeypatch, capsys
 ):

@@ -101,6 +101,7 @@ def test_probabilities_of_the_right_number_in_the_wrong_rows_are_found(folder):
     assert "differ in length" in refused(lambda: verify(folder))
 
 
+@pytest.mark.slow
 def test_rows_that_come_twice_do_not_overflow_what_they_are_put_in(folder, tmp_path):
     """Training does not overflow its arrays, which are sized by the steps of episodes.parquet."""
     rewrite(folder / PART, lambda t: pa.concat_tables([t, *[t.slice(0, 1)] * (t.num_rows - 1)]))

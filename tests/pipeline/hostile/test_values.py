@@ -93,6 +93,7 @@ def test_a_wrong_value_in_a_checkpoint_is_found(checkpoint):
     assert found["accepted"] == 0
 
 
+@pytest.mark.slow
 def test_a_hostile_ledger_is_harmless(tmp_path):
     """A run.json with any values is refused, or its stages run again."""
     from hindcast.flows.runs.ledger import Ledger

@@ -75,6 +75,7 @@ def test_another_seed_is_named_first_and_then_what_it_changed(tiny_dataset, othe
     )
 
 
+@pytest.mark.slow
 def test_a_behaviour_that_only_one_has_is_one_difference(tiny_dataset, tiny_recipe, tmp_path):
     import dataclasses
 
@@ -185,6 +186,7 @@ def test_a_file_that_only_one_has_is_named(tiny_dataset, copy):
     assert found == {"README.md": "only in a", "workload/notes.txt": "only in b"}
 
 
+@pytest.mark.slow
 def test_other_columns_are_told_apart_by_the_spec(tiny_dataset, tmp_path):
     recipe = load_recipe("binpack-synthetic-v1", [*TINY, 'config.features="extended"'])
     build(recipe, behaviours(recipe), tmp_path / "d")

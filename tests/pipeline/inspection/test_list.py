@@ -10,7 +10,8 @@ from hindcast.flows.commands.run import Request
 from hindcast.flows.runs.stages import run_stages
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.inspection.list import aligned, entry_of, find, listing, recipes, size
+from hindcast.pipeline.inspection.columns import aligned, size
+from hindcast.pipeline.inspection.list import entry_of, find, listing, recipes
 from hindcast.pipeline.inspection.show import details
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
 from hindcast.pipeline.workloads.folder import load_workload

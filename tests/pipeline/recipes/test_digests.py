@@ -76,7 +76,6 @@ DIGESTS = {  # the first 40 of 64 digits
     "slots-stream-online": "d3cb57930e8eb94955815e9e62eb3d475516be1d",
     "slots-stream-random-v1": "d398ba0f964ca0b73e8f20dc9f66394bd712c5eb",
     "slots-stream-v1": "76df33072ac6556c8bfbad30d14ab9c158099a74",
-    "slots-swf-kth-v1": "d970235559417c92367101558f259ec39d112311",
     "thermal-default-heuristic-v1": "26b459be384b71b2ed76aeb6fc77d3d07bb40129",
     "thermal-default-random-v1": "b692c6857805eece4a3334c6633155ae54427e70",
     "thermal-default-v1": "248b79faaf557ecb0b5850a79591d3f932c4ee8f",
@@ -106,7 +105,7 @@ def test_a_setting_that_recipes_leave_out_is_stated_where_it_is_not_the_default(
     values = {"foresight": "true", "metrics": '["jobs"]', "seeds": "[1]"}
     played = ["online.iterations=5"]
     changed = [*played, f"{override}={values.get(key, 7)}"]
-    plain, changed = (load_recipe("slots-swf-kth-v1", o).to_dict() for o in (played, changed))
+    plain, changed = (load_recipe("slots-report-v1", o).to_dict() for o in (played, changed))
     assert key not in plain[section]
     del changed[section][key]
     assert changed == plain
@@ -119,7 +118,7 @@ def test_foresight_of_multicluster_is_left_out_where_it_is_not_the_default():
 
 
 def test_what_a_recipe_says_of_online_training_is_left_out_where_it_says_nothing():
-    assert "online" not in load_recipe("slots-swf-kth-v1").to_dict()
-    behaviours = load_recipe("slots-swf-kth-v1").to_dict()["behaviours"]
+    assert "online" not in load_recipe("slots-deeprm-v1").to_dict()
+    behaviours = load_recipe("slots-deeprm-v1").to_dict()["behaviours"]
     assert behaviours
     assert not any("sha256" in behaviour for behaviour in behaviours)

@@ -52,6 +52,7 @@ OVERRIDES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_hostile_file_is_refused(tmp_path, name):
     text, words = FILES[name]

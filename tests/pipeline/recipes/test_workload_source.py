@@ -4,7 +4,7 @@ import pytest
 
 from hindcast.flows import cli
 
-KTH = "slots-swf-kth-v1"
+KTH = "queue-kth-v1"
 
 
 def said(capsys, *argv):
@@ -23,7 +23,7 @@ def test_without_the_variable_the_line_names_it_and_where_traces_are(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HINDCAST_TRACES", raising=False)
     line = said(capsys, command, KTH, "--out", "x", "--set", 'trace.path="swf/no-such.swf"')
-    assert f"hindcast: {KTH}+b5abaa: trace.path: " in line
+    assert f"hindcast: {KTH}+a5f6e8: trace.path: " in line
     assert "swf/no-such.swf: no such file or folder" in line
     assert "HINDCAST_TRACES, which names the folder of traces, is not set" in line
     assert "`hindcast traces`" in line

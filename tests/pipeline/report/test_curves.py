@@ -59,6 +59,7 @@ def test_seeds_of_an_agent_are_one_line_and_those_of_another_run_are_not(tmp_pat
     assert list(by_agent(runs[:3])) == ["cql", "iql"]
 
 
+@pytest.mark.slow
 def test_the_part_draws_bands_and_puts_the_headline_first(tmp_path):
     for seed in range(3):
         run = write(tmp_path / f"runs/a-seed{seed}", {1: seed, 2: seed + 1}, "loss")

@@ -56,6 +56,7 @@ def test_names_cannot_be_markup(tmp_path):
     assert "<script>" not in html
 
 
+@pytest.mark.slow
 def test_same_input_same_plot_and_outliers_stay_inside():
     row = {"policy": "p", "truth": 1.0, "value": 1e12, "low": None, "high": None, "warnings": []}
     rows = [row, {**row, "truth": 3.0, "value": 2.5, "low": 2.0, "high": 3.0}]

@@ -190,6 +190,7 @@ def test_without_learned_policies_the_strongest_simple_one_is_named(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_without_simple_policies_nothing_is_compared(tmp_path):
     policies = [{"name": n, "kind": "learned"} for n in ("longest", "random", "agent")]
     folder = write(tmp_path / "evaluation", 5.0, policies=policies, references=[])
@@ -391,6 +392,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_file_in_the_way_of_the_folder_is_a_storage_error(tmp_path):
     folder = write(tmp_path / "evaluation", 9.0)
     (tmp_path / "out").write_text("not a folder")

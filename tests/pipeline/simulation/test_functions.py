@@ -10,6 +10,7 @@ from hindcast.pipeline.simulation.functions import cell
 from hindcast.pipeline.simulation.kernel import compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_cell_holds_the_function_of_its_signature(scenario):
     known = load_scenario(scenario)
@@ -20,6 +21,7 @@ def test_a_cell_holds_the_function_of_its_signature(scenario):
         assert cell(function) is cell(function)
 
 
+@pytest.mark.slow
 def test_a_function_is_called_through_its_cell():
     @compiled(functions.CHOOSE_CELL.dtype.signature, cache=False)
     def choose(ints, floats):

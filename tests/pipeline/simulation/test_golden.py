@@ -119,7 +119,7 @@ def test_win_tie_loss_counts_are_those_of_the_spec(
             assert tuple(int(n) for n in found) == counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_random_beats_both_published_baselines(workload, makespans):
     """The spec has 1181.3 over five seeds and about 206 wins against first-fit."""
     seeds = np.array(

@@ -5,15 +5,17 @@ import os
 import subprocess
 import sys
 
+from typing import NamedTuple
+
 import numba
 import pytest
+from numba import types
+
+from hindcast.pipeline.simulation.kernel import INTS, ROWS, Ints, Rows, signature_of
 
 MODULE = """
 from typing import NamedTuple
 
-from numba import types
-
-from hindcast.pipeline.simulation.arrays import named
 from hindcast.pipeline.simulation.kernel import compiled
 
 
@@ -22,8 +24,8 @@ class NAME(NamedTuple):
     share: float
 
 
-@compiled(types.float64(named(NAME, types.int64, types.float64)))
-def product(group):
+@compiled()
+def product(group: NAME) -> float:
     return group.count * group.share
 
 
@@ -42,11 +44,31 @@ def run(folder, name):
     ).stdout.split()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_path):
     assert [run(tmp_path, name) for name in ("Pair", "Pair", "Couple", "Couple")] == [
         ["3.0", "0"], ["3.0", "1"], ["3.0", "0"], ["3.0", "1"],
     ]  # fmt: skip
+
+
+class Mixed(NamedTuple):
+    count: int
+    rows: Rows
+
+
+class Inner(NamedTuple):
+    first: Mixed
+    second: Mixed
+
+
+def annotated(chosen: bool, group: Inner, ints: Ints) -> float:
+    raise NotImplementedError
+
+
+def test_annotations_state_the_signature():
+    mixed = types.NamedTuple([types.int64, ROWS], Mixed)
+    expected = types.float64(types.boolean, types.NamedUniTuple(mixed, 2, Inner), INTS)
+    assert signature_of(annotated) == expected
 
 
 TOLD = """
@@ -75,6 +97,7 @@ print(len(lines), *lines)
 """
 
 
+@pytest.mark.slow
 def test_a_line_says_that_simulators_are_compiled_once(tmp_path):
     (tmp_path / "told.py").write_text(TOLD)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

@@ -57,6 +57,7 @@ def test_arrays_in_nested_named_tuples_are_uncounted_and_other_members_stay():
     assert of_groups(pair, (pair, np.zeros((2, 2)))) == (False, False, False, 7)
 
 
+@pytest.mark.slow
 def test_writes_reach_the_arrays_of_the_caller_and_nothing_is_released():
     first, second = np.arange(4.0), np.zeros((2, 3))
     doubled((first.copy(), second.copy()), 0)  # numba keeps the arguments of the call that compiles

@@ -148,6 +148,7 @@ def test_one_bootstrap_over_many_tables_gives_what_each_alone_gives():
     assert bootstrap_intervals([]) == []
 
 
+@pytest.mark.slow
 def test_an_interval_does_not_depend_on_its_neighbours():
     """To the last digit: neither on other tables, their runs, nor on their size and order."""
     draw = rng(7)
@@ -227,6 +228,7 @@ def test_a_level_is_a_probability():
         bootstrap_interval([1.0, 2.0], level=95)
 
 
+@pytest.mark.slow
 def test_an_interval_is_as_wide_as_its_level_says():
     """The ends are the normal quantiles of the mean's spread, to a part in a hundred."""
     values = rng(3).normal(size=60)

@@ -47,6 +47,7 @@ def test_a_full_disk_is_said_to_be_full(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_build_on_a_full_disk_goes_on_when_there_is_space(
     tiny_recipe, tiny_dataset, tmp_path, monkeypatch
 ):

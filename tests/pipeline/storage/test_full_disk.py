@@ -9,15 +9,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from hindcast.flows.papers.thermal_report.history.importing import ingest
 from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
 from hindcast.pipeline.evaluation.summary.writing import write_summary
-from hindcast.pipeline.history.importing import ingest_history
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads.folder import load_workload, save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from tests.flows.papers.thermal_report.history.test_history import records
 from tests.pipeline.evaluation.summary.test_results import write
-from tests.pipeline.history.test_history import records
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -121,16 +121,16 @@ def test_an_older_workload_outlives_a_full_disk(tmp_path, room):
 def test_an_ingestion_of_a_history_goes_on_when_there_is_space(tmp_path, room):
     files.write_json(tmp_path / "h.json", records(tmp_path))
     files.write_json(tmp_path / "other.json", records(tmp_path)[:40])
-    ingest_history(tmp_path / "h.json", tmp_path / "a" / "out")
+    ingest(tmp_path / "h.json", tmp_path / "a" / "out")
     for count in (1, 5, 13):
         room(count)
         with pytest.raises(StorageError, match="the disk is full"):
-            ingest_history(tmp_path / "h.json", tmp_path / "out")
+            ingest(tmp_path / "h.json", tmp_path / "out")
         assert not (tmp_path / "out" / "manifest.json").exists()
     room(1000)
     with pytest.raises(StorageError, match="not an empty folder"):
-        ingest_history(tmp_path / "other.json", tmp_path / "out")
-    ingest_history(tmp_path / "h.json", tmp_path / "out")
+        ingest(tmp_path / "other.json", tmp_path / "out")
+    ingest(tmp_path / "h.json", tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tmp_path / "a" / "out")
 
 

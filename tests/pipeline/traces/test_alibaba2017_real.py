@@ -74,6 +74,7 @@ def test_the_machines_are_those_of_the_trace(jobs: Workload) -> None:
     assert machines["memory"].mean() == pytest.approx(0.693, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_the_original_table_gives_what_is_usable_of_it() -> None:
     workload, quarantine = FORMATS["alibaba2017"].read(
         require_traces("alibaba2017") / "batch_task.csv"
@@ -89,6 +90,7 @@ def test_the_original_table_gives_what_is_usable_of_it() -> None:
     }
 
 
+@pytest.mark.slow
 def test_both_readers_agree_on_the_tasks_that_both_have(jobs: Workload) -> None:
     """Instances are equal, and jobs.csv is 173 s later for nearly all tasks."""
     original, _ = FORMATS["alibaba2017"].read(require_traces("alibaba2017") / "batch_task.csv")

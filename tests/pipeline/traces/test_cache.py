@@ -84,7 +84,7 @@ def test_a_table_beside_the_trace_counts(folder, traces, tmp_path):
 def test_other_code_of_the_readers_has_other_entries(folder, reads, tmp_path, monkeypatch):
     log = write_log(tmp_path / "log.swf")
     cache.read_trace("swf", log)
-    monkeypatch.setattr(cache, "_code", lambda: "changed")
+    monkeypatch.setattr(cache, "_code", lambda form: "changed")
     cache.read_trace("swf", log)
     assert len(reads) == 2
 
@@ -179,12 +179,12 @@ def test_the_command_clears_the_cache(folder, tmp_path, capsys):
 
 RECIPE = """
 id = "own-v1"
-scenario = "slots"
+scenario = "queue"
 [config]
-arrival = "trace"
-slots_per_resource = 10
-step_s = 60
-jobs_per_window = 5
+starts = [0, 5, 10, 15]
+jobs = 5
+follow = 0
+warm = false
 [trace]
 format = "{form}"
 path = "{path}"

@@ -30,6 +30,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["swf", "azure2020", "alibaba2017"])
 def test_a_fifo_is_refused(name, tmp_path):
     """Opening it would wait for somebody who writes."""
@@ -44,6 +45,7 @@ def test_a_fifo_is_refused(name, tmp_path):
     assert "this is a device, FIFO or socket, expected the file" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
     """200 MiB in one line of a file of 200 kB: the process grows by less than half of that."""
     path = tmp_path / "log.swf.gz"

@@ -173,6 +173,7 @@ def test_a_line_that_begins_with_a_control_character_is_quarantined(tmp_path: Pa
 LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=12)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

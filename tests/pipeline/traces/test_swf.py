@@ -13,6 +13,7 @@ from hindcast.pipeline.traces.swf import read
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
 from tests.conftest import require_traces
+from tests.representatives import nightly_but
 
 HEADER = "; Version: 2.2\n; Computer: A Machine\n;Acknowledge: Somebody: Else\n; MaxProcs: 64\n;\n"
 # job submit wait run alloc cpu mem req reqtime reqmem status user group exe queue part prec think
@@ -220,6 +221,7 @@ def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):
     assert quarantine.is_empty()
 
 
+@pytest.mark.slow
 def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
     for header, cores in (
         ("; MaxNodes: 32\n", 32),
@@ -326,13 +328,15 @@ def test_the_archives_logs_are_read_whole(name, rows, cores, derived):
     assert any(note.startswith("Acknowledge: ") for note in load.provenance.notes)
 
 
+SDSC_SP2 = ("SDSC-SP2-1998-4.2-cln.swf.gz", 54_044, 5_671, 0, 128)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "tasks", "left_out", "unknown", "cores"),
-    [
-        ("SDSC-SP2-1998-4.2-cln.swf.gz", 54_044, 5_671, 0, 128),
-        ("SDSC-BLUE-2000-4.2-cln.swf.gz", 232_564, 10_742, 2, 1_152),
-    ],
+    nightly_but(
+        {SDSC_SP2}, [SDSC_SP2, ("SDSC-BLUE-2000-4.2-cln.swf.gz", 232_564, 10_742, 2, 1_152)]
+    ),
 )
 def test_cancelled_jobs_of_the_archives_logs_are_left_out(name, tasks, left_out, unknown, cores):
     """Jobs that were cancelled in their first second are among the tasks."""

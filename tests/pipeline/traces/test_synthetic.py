@@ -86,6 +86,7 @@ def drawn(seed: int, **config: float) -> pl.DataFrame:
     return generate(SyntheticConfig(**config), np.random.default_rng(seed)).tasks
 
 
+@pytest.mark.slow
 def test_the_marginals_and_the_contention_are_those_of_the_trace() -> None:
     """Each statistic, averaged over six seeds, is near its value in jobs.csv."""
     draws = [statistics(drawn(seed)) for seed in range(6)]
@@ -94,6 +95,7 @@ def test_the_marginals_and_the_contention_are_those_of_the_trace() -> None:
         assert mean == pytest.approx(expected, rel=tolerance), name
 
 
+@pytest.mark.slow
 def test_the_constants_above_are_those_of_the_real_file() -> None:
     path = require_traces("alibaba2017/jobs.csv")
     real = statistics(FORMATS["alibaba2017"].read(path)[0].tasks)

@@ -98,6 +98,7 @@ def undetected(
     return missed
 
 
+@pytest.mark.nightly
 def test_a_thousand_damages_to_a_dataset_are_all_found(small, tmp_path):
     """Flips, truncations, insertions and holes are found in all files."""
     copy = Path(shutil.copytree(small, tmp_path / "copy"))

@@ -103,6 +103,7 @@ def test_quick_draws_nothing_again(drawn, capsys):
     assert checks["not compared"].startswith("draws and the source of the workload (--quick); ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["random", "random_linear", "tetris"])
 def test_choices_from_other_seeds_than_the_recipe_says_are_found(policy, tmp_path, monkeypatch):
     """Everything fits together, but the behaviours drew from another seed."""
@@ -291,6 +292,7 @@ def test_a_key_of_the_provenance_too_many_is_found(copy):
     check(copy)
 
 
+@pytest.mark.slow
 def test_a_recorded_dataset_is_compared_in_all_that_it_claims(tmp_path):
     """Its recipe and provenance follow from the recorded file."""
     from hindcast.pipeline.dataset import manifest as mf
@@ -337,10 +339,8 @@ def of_log(tmp_path, monkeypatch) -> Path:
     """Return a dataset of a log that is below the folder of traces."""
     monkeypatch.setenv("HINDCAST_TRACES", str(tmp_path / "traces"))
     write_log(tmp_path / "traces" / "small.swf")
-    recipe = load_recipe("slots-swf-kth-v1", (
-        'trace.path="small.swf"', "config.slots_per_resource=8", "config.jobs_per_window=5",
-        "config.dominant_slots=[2,4]",
-        "config.step_s=60", "config.horizon=20", "config.max_time_steps=400",
+    recipe = load_recipe("queue-kth-v1", (
+        'trace.path="small.swf"', "config.starts=[]", "config.jobs=5", "config.follow=0",
         'split.train="0..1"', 'split.validation="2..2"', 'split.test="3..3"',
         'behaviours=[{policy="random"}]',
     ))  # fmt: skip
@@ -370,6 +370,7 @@ def test_a_raw_trace_is_read_again_where_it_is_at_hand(of_log, tmp_path, monkeyp
         check(of_log, trace=traces / "small.swf")
 
 
+@pytest.mark.slow
 def test_a_foreign_manifest_leads_to_no_file_elsewhere(of_log, tmp_path):
     """Only a path below the folder of traces is looked at, and only its digest, unless it fits."""
     from hindcast.pipeline.verification.workload import _at_hand

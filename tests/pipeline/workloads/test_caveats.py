@@ -62,8 +62,6 @@ def test_thresholds_of_trace_and_rounding():
     assert codes(cv.rounding(100.0, 50.0)) == ["rounding"]
     assert cv.trace_used(25, 100) == ()
     assert codes(cv.trace_used(24, 100)) == ["trace_used"]
-    assert cv.window_length(5.0) == ()
-    assert codes(cv.window_length(0.06)) == ["window_length"]
 
 
 def test_notes_of_readers_that_decide_are_caveats():
@@ -95,5 +93,5 @@ def test_every_caveat_is_explained():
     page = (Path(__file__).parents[3] / "docs/how-to/read-the-warnings.md").read_text("utf-8")
     source = Path(cv.__file__).read_text("utf-8")
     known = {*cv.NOTES, "caution", cv.TIES, *re.findall(r'Caveat\("(\w+)"', source)}
-    assert len(known) == 9
+    assert len(known) == 8
     assert {code for code in known if f"| `{code}` |" not in page} == set()

@@ -81,7 +81,7 @@ def test_a_rule_agrees_no_better_than_itself(log):
     assert verdict.difference == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_agent_of_noise_is_not_delivered(log, tmp_path):
     out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run", gate="log")
     told = read_description(out / "delivered")["training"]["delivered"]
@@ -93,6 +93,7 @@ def test_an_agent_of_noise_is_not_delivered(log, tmp_path):
     assert policy.network.settings.rules == (told["rule"],)
 
 
+@pytest.mark.slow
 def test_a_log_without_a_rule_has_no_verdict(tmp_path):
     splits = ('split.train="0..1"', 'split.validation="2..3"', 'split.test="4..4"')
     recipe = load_recipe("slots-deeprm-v1", (*splits, "config.steps=10"))

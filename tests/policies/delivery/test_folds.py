@@ -74,6 +74,7 @@ def test_a_training_leaves_out_what_shares_jobs_with_its_fold(monkeypatch):
     assert found["last"].windows == 5  # of windows 0 and 1, which share jobs, the first is played
 
 
+@pytest.mark.slow
 def test_a_dataset_without_windows_has_their_episodes_in_no_split(log):
     opened = ds.open(log)
     rest = opened.without([1, 2]).without([5])
@@ -161,7 +162,7 @@ def test_a_training_is_repeated_without_each_fold(log, tmp_path, trainings):
     assert len(trainings) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_finished_folds_are_not_trained_again(log, tmp_path, trainings, monkeypatch):
     fit = training._fit
 

@@ -55,6 +55,7 @@ def test_the_difference_is_that_of_the_validation_windows(log):
     assert verdict.low <= verdict.difference <= verdict.high
 
 
+@pytest.mark.slow
 def test_an_agent_better_than_every_logged_rule_is_delivered(log, monkeypatch):
     from hindcast.policies.delivery import agreement
 

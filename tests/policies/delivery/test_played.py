@@ -61,6 +61,7 @@ def test_many_train_windows_are_thinned(clusters, monkeypatch):
     assert found == [[*(clusters.train[i] for i in (0, 3, 7)), *clusters.validation]]
 
 
+@pytest.mark.slow
 def test_a_rule_is_not_better_than_itself(clusters):
     verdict = judge_of(clusters)(rule_policy(clusters.spec, "urgent_shortest"))
     assert (verdict.delivered, verdict.rule) == ("rule", "urgent_shortest")

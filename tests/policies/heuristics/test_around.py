@@ -44,6 +44,7 @@ def scores_of(rule, parameters, observation):
     return scores
 
 
+@pytest.mark.slow
 def test_scores_are_ranks_and_the_drawn_priority(seen):
     spec, observations = seen
     rule = heuristics("slots")["sjf_now"]
@@ -74,6 +75,7 @@ def test_rows_behind_the_observation_are_not_read(seen):
     assert (scores[len(feasible) :] == 7.0).all()
 
 
+@pytest.mark.slow
 def test_without_weights_it_is_the_rule(seen):
     spec, observations = seen
     rule = heuristics("slots")["hold_5"]

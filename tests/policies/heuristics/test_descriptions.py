@@ -25,7 +25,7 @@ def test_every_rule_has_one_line_that_says_what_it_chooses_and_one_with_its_scor
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_formulas_are_in_names_of_columns(scenario):
     """Formulas use names of columns, or refer to another rule by "as NAME"."""
-    features = importlib.import_module(f"hindcast.pipeline.scenarios.{scenario}.features")
+    features = importlib.import_module(f"{SCENARIOS[scenario]}.features")
     for name, rule in heuristics(scenario).items():
         words = set(re.findall(r"[a-z_0-9]+", rule.formula))
         known = set(features.ROW._fields) | heuristics(scenario).keys() - {name}

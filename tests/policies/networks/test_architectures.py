@@ -5,11 +5,18 @@ import json
 import numpy as np
 import pytest
 
-from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.errors import DatasetError, RecipeError
+from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.checkpoint import Trained, load_policy, save
 from hindcast.policies.networks.features import unscaled_map
-from hindcast.policies.networks.settings import Network, NetworkSettings, candidate_map
+from hindcast.policies.networks.settings import (
+    AttentionSettings,
+    Network,
+    NetworkSettings,
+    candidate_map,
+)
 
 SPEC = Spec(
     scenario="toy",
@@ -27,7 +34,7 @@ SPEC = Spec(
 KINDS = {
     "mlp": NetworkSettings(hidden=(5,), context=True),
     "deepsets": NetworkSettings(hidden=(5, 4), kind="deepsets"),
-    "attention": NetworkSettings(hidden=(4,), kind="attention", norm=True, context=True),
+    "attention": AttentionSettings(hidden=(4,), norm=True, context=True),
     "image": NetworkSettings(hidden=(4,), image=3, context=True),
     "places": NetworkSettings(image=3, places=5),
 }
@@ -79,6 +86,37 @@ def test_a_threshold_travels_with_the_checkpoint(tmp_path):
     assert np.array_equal(_scores(loaded), _scores(trained.policy()))
 
 
+def test_a_network_with_attention_is_not_trained_any_more():
+    network = Network(
+        KINDS["attention"], candidate_map(SPEC.candidates, KINDS["attention"]),
+        unscaled_map(SPEC.context, (0,), quadratic=False),
+    )  # fmt: skip
+    with pytest.raises(RecipeError, match=r"'attention', which is not trained .* 'deepsets'"):
+        CandidateScorer(network, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [({"kind": "attention"}, "known: deepsets, mlp"), ({"heads": 2}, "unknown key 'heads'")],
+)
+def test_settings_of_attention_are_refused_with_what_there_is(settings, match):
+    with pytest.raises(RecipeError, match=match):
+        read_settings(NetworkSettings, settings, "network")
+
+
+def test_a_checkpoint_that_names_heads_for_every_kind_still_acts(tmp_path):
+    """Versions 0.1 and 0.2.0 wrote the settings of attention for all kinds."""
+    trained, folder = _saved(KINDS["mlp"], tmp_path / "c")
+
+    def older(described):
+        described.pop("acting")
+        described.pop("sealed")
+        described["network"] |= {"heads": 2, "norm": False}
+
+    _rewrite(folder, older)
+    assert np.array_equal(_scores(load_policy(folder)), _scores(trained.policy()))
+
+
 def test_a_checkpoint_from_before_there_were_kinds_still_acts(tmp_path):
     trained, folder = _saved(KINDS["mlp"], tmp_path / "c")
 
@@ -106,7 +144,7 @@ def test_a_checkpoint_from_before_there_were_kinds_still_acts(tmp_path):
         ("mlp", "acting", {"threshold": 0.5}, "layer1.weight is float32"),
         ("attention", "heads", 3, "does not divide"),
         ("attention", "heads", 0, "heads is 0, expected from 1"),
-        ("attention", "kind", "tranformer", "known: attention, deepsets, mlp"),
+        ("attention", "kind", "tranformer", "known: deepsets, mlp"),
         ("attention", "norm", False, "norm.bias"),
         ("image", "image", 5000, "at most 4096"),
         ("places", "places", 5000, "at most 4096"),

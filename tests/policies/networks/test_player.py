@@ -12,7 +12,7 @@ from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
 from hindcast.policies.networks import player
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.settings import NetworkSettings
+from hindcast.policies.networks.settings import AttentionSettings, NetworkSettings
 from tests.policies.play import network_of, some_weights
 
 NETWORKS = {
@@ -20,7 +20,7 @@ NETWORKS = {
     "pairs": NetworkSettings(hidden=(3, 9, 6), activation="tanh", quadratic=False),
     "context": NetworkSettings(hidden=(8,), context=True),
     "deepsets": NetworkSettings(hidden=(8, 4), kind="deepsets"),
-    "attention": NetworkSettings(hidden=(8, 4), kind="attention", norm=True),
+    "attention": AttentionSettings(hidden=(8, 4), norm=True),
 }
 IMAGE = NetworkSettings(hidden=(8,), image=5, quadratic=False)
 
@@ -97,11 +97,8 @@ def test_a_score_that_is_not_a_number_is_an_error(tiny_recipe, play_problem, pol
         run_episode(*asked, Behaviour("x", broken), np.random.default_rng(0))
 
 
-def test_exploring_and_other_architectures_are_asked_at_every_decision(
-    tiny_recipe, play_problem, policy_of, slot_net
-):
+def test_exploring_networks_are_asked_at_every_decision(tiny_recipe, play_problem, policy_of):
     policy = policy_of(play_problem(tiny_recipe), NETWORKS["linear"])
     assert plays_episodes(Behaviour("x", policy))
     assert not plays_episodes(Behaviour("x", policy, epsilon=0.1))
     assert not plays_episodes(Behaviour("x", policy, temperature=1.0))
-    assert not plays_episodes(Behaviour("x", slot_net()[2]))

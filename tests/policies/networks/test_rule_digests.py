@@ -25,6 +25,7 @@ RELEASED = sorted(p.parent for p in recipe_folder().glob("*/agents/**/checkpoint
 AREA, CORES = 3, 0  # columns of deferrable: duration, cores
 
 
+@pytest.mark.slow
 def test_every_rule_of_a_scenario_has_a_digest_of_its_own():
     """The observations tell rules apart that differ in a threshold only, such as hold_5, hold_8."""
     for scenario in SCENARIOS:

@@ -293,7 +293,6 @@ def test_contexts_have_one_size_but_where_settings_decide_it():
     assert {name for name, found in sizes.items() if len(found) > 1} <= rules.SIZED
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_honest_observations_are_within_the_limits(name):
     """This is tested as logs store them, in float32."""

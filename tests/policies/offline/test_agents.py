@@ -1,6 +1,7 @@
 """Tests that every agent solves a problem whose optimum is known, and is repeatable."""
 
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
 from hindcast.policies.offline import agent, anywhere
 from hindcast.policies.offline.fit import train_agent
+from tests.policies.logs import SPEC
+from tests.representatives import nightly_but
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}
 FAST = {
@@ -17,23 +20,18 @@ FAST = {
     "nfq": {"learning_rate": 1e-2, "network": SMALL},
     "double_dqn": {"learning_rate": 1e-2, "network": SMALL, "target_update_interval": 20},
     "cql": {"learning_rate": 1e-2, "network": SMALL, "target_update_interval": 20, "alpha": 0.1},
-    "qr_dqn": {
-        "learning_rate": 1e-2,
-        "network": SMALL,
-        "target_update_interval": 20,
-        "quantiles": 8,
-    },
-    "qr_dqn_cql": {
-        "learning_rate": 1e-2,
-        "network": SMALL,
-        "target_update_interval": 20,
-        "quantiles": 8,
-    },
+} | {
+    name: {"learning_rate": 1e-2, "network": SMALL, "target_update_interval": 20, "quantiles": 8}
+    for name in ("qr_dqn", "qr_dqn_cql")
 }
 FLAT = {"quadratic": False}
 LINEAR = {"advantage_regression", "preference_ensemble"}
 AT_ONCE = {"advantage_regression"}  # solved in the first step, without a draw
-Q_AGENTS = ["dqn", "nfq", "double_dqn", "cql", "qr_dqn", "qr_dqn_cql"]
+Q_AGENTS = nightly_but({"cql"}, ["dqn", "nfq", "double_dqn", "cql", "qr_dqn", "qr_dqn_cql"])
+EVERY_AGENT = nightly_but(  # one of each family
+    {"behaviour_cloning", "double_dqn", "trajectory_preference", "iql", "advantage_regression"},
+    anywhere(),
+)
 
 
 def _train(name, log, spec, steps=300, **more):
@@ -99,96 +97,68 @@ def test_discount_per_second_counts_the_seconds(two_stages, spec):
     assert opened == [False, True]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
-def test_the_same_seed_gives_the_same_weights(name, noisy_episodes, spec):
-    """Weights agree bit for bit, and another seed gives other weights."""
-    one, other = (_train(name, noisy_episodes, spec, steps=15) for _ in range(2))
-    assert _same(one, other)
-    assert one.metrics == other.metrics
-    if name in AT_ONCE:
-        return
-    third = train_agent(
-        name, noisy_episodes.build(), spec, steps=15, seed=2, settings=FAST.get(name, {})
-    )
-    assert not _same(one, third)
+@pytest.fixture(scope="module")
+def short(noisy_episodes):
+    """Return a short training of each agent, which the tests of its properties share."""
+    return cache(lambda name: _train(name, noisy_episodes, SPEC, steps=15))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
-def test_padded_and_infeasible_rows_do_not_enter_the_loss(name, noisy_episodes, spec):
-    """For any values in rows that the mask forbids, the weights agree bit for bit."""
-    decisions = noisy_episodes.build()
-    rubbish = dataclasses.replace(
+@pytest.mark.parametrize("name", EVERY_AGENT)
+def test_weights_are_those_of_the_seed_and_of_what_may_be_learned(name, noisy_episodes, short):
+    """They agree bit for bit, whatever stands in rows behind the mask and in identifiers.
+
+    Validation and its progress change nothing. Another seed gives other weights.
+    """
+    decisions, seen = noisy_episodes.build(), []
+    changed = dataclasses.replace(
         decisions,
         candidates=np.where(decisions.mask[..., None], decisions.candidates, np.float32(np.inf)),
         next_candidates=np.where(
             decisions.next_mask[..., None], decisions.next_candidates, np.float32(np.inf)
         ),
     )
-    runs = [
-        train_agent(name, d, spec, steps=15, seed=1, settings=FAST.get(name, {}))
-        for d in (decisions, rubbish)
-    ]
-    assert _same(*runs)
+    changed.candidates[..., 0] = 77.0
+    settings = FAST.get(name, {})
+    again = train_agent(
+        name, changed, SPEC, steps=15, seed=1, settings=settings, validation=decisions,
+        progress=lambda done, of: seen.append((done, of)),
+    )  # fmt: skip
+    assert _same(short(name), again)
+    logged = [m for m in again.metrics if not m.metric.startswith("validation")]
+    assert logged == list(short(name).metrics)
+    assert {"loss", "validation_loss"} <= {m.metric for m in again.metrics}
+    assert all(np.isfinite(m.value) for m in again.metrics)
+    assert seen[-1] == ((1, 1) if name in AT_ONCE else (15, 15))
+    if name not in AT_ONCE:
+        other = train_agent(name, decisions, SPEC, steps=15, seed=2, settings=settings)
+        assert not _same(short(name), other)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
-def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, spec):
+@pytest.mark.parametrize("name", EVERY_AGENT)
+def test_what_is_learned_does_not_depend_on_k(name, noisy_episodes, short):
     """Padding to twice as many candidates changes preferences by no more than rounding."""
     rows = np.random.default_rng(0).normal(size=(5, 4)) ** 2
-    scores = []
-    for k in (6, 12):
-        trained = train_agent(
-            name, noisy_episodes.build(k), spec, steps=15, seed=1, settings=FAST.get(name, {})
-        )
-        given = trained.policy().batch_scores(np.ones((1, 2)), rows, np.array([0, 5]))
-        scores.append(given - given.mean())  # a softmax does not determine the level
-    np.testing.assert_allclose(*scores, atol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
-def test_identifiers_are_not_learned_from(name, noisy_episodes, spec):
-    """Renumbering the rows changes nothing."""
-    decisions = noisy_episodes.build()
-    renumbered = decisions.candidates.copy()
-    renumbered[..., 0] = 77.0
-    other = dataclasses.replace(decisions, candidates=renumbered)
-    runs = [
-        train_agent(name, d, spec, steps=15, seed=1, settings=FAST.get(name, {}))
-        for d in (decisions, other)
-    ]
-    assert _same(*runs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
-def test_validation_and_progress_are_reported(name, noisy_episodes, spec):
-    seen = []
-    trained = train_agent(
-        name, noisy_episodes.build(), spec, steps=10, seed=1, settings=FAST.get(name, {}),
-        validation=noisy_episodes.build(), progress=lambda done, of: seen.append((done, of)),
-    )  # fmt: skip
-    assert seen[-1] == ((1, 1) if name in AT_ONCE else (10, 10))
-    assert {"loss", "validation_loss"} <= {m.metric for m in trained.metrics}
-    assert all(np.isfinite(m.value) for m in trained.metrics)
-    without = train_agent(
-        name, noisy_episodes.build(), spec, steps=10, seed=1, settings=FAST.get(name, {})
+    wide = train_agent(
+        name, noisy_episodes.build(12), SPEC, steps=15, seed=1, settings=FAST.get(name, {})
     )
-    assert _same(trained, without)
+    scores = [
+        trained.policy().batch_scores(np.ones((1, 2)), rows, np.array([0, 5]))
+        for trained in (short(name), wide)
+    ]
+    # a softmax does not determine the level
+    np.testing.assert_allclose(*(given - given.mean() for given in scores), atol=1e-3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
-def test_a_constant_feature_gets_no_say(name, noisy_episodes, spec):
+@pytest.mark.parametrize("name", EVERY_AGENT)
+def test_a_constant_feature_gets_no_say(name, noisy_episodes):
     """A column that was constant in training must not act on new data through untrained weights."""
     decisions = noisy_episodes.build()
-    flat = decisions.candidates.copy()
-    flat[..., 2] = 1.0
+    decisions.candidates[..., 2] = 1.0
     trained = train_agent(
-        name, dataclasses.replace(decisions, candidates=flat), spec, steps=5, seed=1,
+        name, decisions, SPEC, steps=5, seed=1,
         settings=FAST.get(name, {}) | {"network": FLAT if name in LINEAR else SMALL},
     )  # fmt: skip
     rows = np.array([[0, 1.0, 1.0, 20.0], [0, 1.0, 50.0, 20.0]])

@@ -139,6 +139,7 @@ class Scorer(torch.nn.Module):
         return self.layer(seen)[..., 0].masked_fill(mask == 0, -1e8)
 
 
+@pytest.mark.slow
 def test_masked_q_learning_trains_a_hundred_steps_on_mini_batches(exported):
     """Every maximum uses the tuple observation's mask, so predicted choices are allowed."""
     folder, _dataset = exported("long")

@@ -22,7 +22,7 @@ def test_the_registry_loads_no_heavy_library():
     assert _run(code).stdout.strip() == "[]"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_d3rlpy_is_loaded_quietly_and_structlog_stays_as_it_was():
     code = (
         "import structlog, torch, random;"

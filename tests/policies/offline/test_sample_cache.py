@@ -7,6 +7,7 @@ from hindcast.pipeline import dataset as ds
 from hindcast.policies.offline import AGENTS, anywhere, read_config
 from hindcast.policies.offline import sample_cache as sampled
 from hindcast.policies.offline.training import train
+from tests.representatives import nightly_but
 
 MEMORY = 64 << 20
 
@@ -43,7 +44,7 @@ def test_trajectory_preference_reads_as_many_decisions_of_an_episode_as_asked(ti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(anywhere()))
+@pytest.mark.parametrize("name", nightly_but({"cql", "trajectory_preference"}, sorted(anywhere())))
 def test_no_agent_changes_what_it_learns_from(name, tiny_dataset, tmp_path):
     sampled._HELD.clear()
     train(tiny_dataset, name, steps=3, seed=5, out=tmp_path / "a")

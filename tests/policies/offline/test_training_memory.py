@@ -24,6 +24,7 @@ def test_a_decision_takes_the_bytes_that_are_said(tiny_dataset, transitions):
     )
 
 
+@pytest.mark.slow
 def test_training_keeps_to_its_memory(tiny_dataset, tmp_path, monkeypatch):
     dataset = ds.open(tiny_dataset)
     each = decision_bytes(dataset.spec, agent("behaviour_cloning").candidates)

@@ -15,7 +15,7 @@ from hindcast.policies.delivery.verdict import rule_policy
 from hindcast.policies.networks.checkpoint import Trained, read_description
 from hindcast.policies.online import training
 from hindcast.policies.online.gates import decide_by
-from hindcast.policies.online.guard import Guard
+from hindcast.policies.online.guard import GuardEpisodes
 from hindcast.policies.online.imitation import Imitation
 from hindcast.policies.online.training import problem_of, train_online
 from hindcast.policies.registry import behaviours
@@ -160,7 +160,7 @@ def test_what_a_guard_refuses_in_a_fold_is_not_delivered(recipe):
         return verdict
 
     assert decided(None).difference is not None
-    guard = Guard(
+    guard = GuardEpisodes(
         problem.scenario, problem.spec, (problem.instance_of(0),), ("sjf_now",), 1e9, {}, 0, 1
     )
     found = decided(guard)

@@ -76,6 +76,7 @@ def test_the_lineage_names_the_dataset(imitated, logged):
     assert load_policy(imitated / "imitation").network.settings.hidden == (8,)
 
 
+@pytest.mark.slow
 def test_weights_of_a_network_with_other_constants_are_not_taken(rules, logged, tmp_path):
     """Inputs are standardised on the windows of the recipe, not on the dataset."""
     other = load_recipe("slots-deeprm-heuristic-v1", ["config.steps=20", 'split.train="40..45"'])

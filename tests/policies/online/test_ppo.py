@@ -11,19 +11,19 @@ from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online.choices import entropy, join, log_softmax, policy_batch
-from hindcast.policies.online.decisions import gathered, subset
+from hindcast.policies.online.decision_batches import gathered, subset
 from hindcast.policies.online.natural_gradient import policy_gradient
 from hindcast.policies.online.ppo import (
     Config,
-    climb,
+    advantages_and_targets,
     explained,
-    judge,
-    passes,
+    minibatches,
+    policy_step,
     standardised,
     surrogate,
 )
 from hindcast.policies.online.problem import Sampling
-from hindcast.policies.online.state_value import StateValue, summaries, summary_size
+from hindcast.policies.online.state_value import PopArtValue, summaries, summary_size
 from hindcast.policies.online.training import train_online
 
 CPU = torch.device("cpu")
@@ -40,7 +40,7 @@ def drawn(play_problem, policy_of, tiny_recipe):
     policy = policy_of(problem, SMALL, size=0.3)
     groups = problem.play(policy, 1, ALL.sampling)
     size = sum(len(one.reward) for group in groups for one in group)
-    return problem, policy, groups, judge(groups, np.zeros(size), ALL)[0]
+    return problem, policy, groups, advantages_and_targets(groups, np.zeros(size), ALL)[0]
 
 
 def scorer_of(policy):
@@ -95,7 +95,7 @@ def test_steps_go_on_until_the_policy_is_too_far(drawn):
     for most in (0.0, 1e-4):
         scorer = scorer_of(policy)
         adam = torch.optim.Adam(scorer.parameters(), lr=0.02)
-        found[most] = climb(scorer, adam, batches, dataclasses.replace(ALL, max_kl=most))
+        found[most] = policy_step(scorer, adam, batches, dataclasses.replace(ALL, max_kl=most))
     assert float(found[0.0]["steps_taken"]) == 12.0
     assert 1.0 <= float(found[1e-4]["steps_taken"]) < 12.0
     assert float(found[1e-4]["kl"].detach()) > 1e-4
@@ -165,12 +165,12 @@ def test_entropy_is_added_per_decision(toy):
 
 def test_every_epoch_has_every_decision_once():
     config = Config(epochs=3, minibatch=4)
-    found = list(passes(10, config, np.random.default_rng(0)))
+    found = list(minibatches(10, config, np.random.default_rng(0)))
     assert [len(which) for which in found] == [4, 3, 3] * 3
     epochs = np.concatenate(found).reshape(3, 10)
     assert (np.sort(epochs, axis=1) == np.arange(10)).all()
     assert not (epochs[0] == epochs[1]).all()
-    assert not list(passes(0, config, np.random.default_rng(0)))
+    assert not list(minibatches(0, config, np.random.default_rng(0)))
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_values_follow_their_targets_whatever_the_scale():
     x = torch.from_numpy(rng.normal(size=(400, 3)) * [1.0, 50.0, 0.0] + [0.0, 9.0, 4.0])
     for size in (1e3, 1e-3):
         target = (size * (x[:, 0] - x[:, 1] / 25.0 + 5.0)).float()
-        critic = StateValue(3, (16,), np.random.default_rng(1))
+        critic = PopArtValue(3, (16,), np.random.default_rng(1))
         critic.meet(x)
         critic.retarget(target)
         adam = torch.optim.Adam(critic.parameters(), lr=0.01)
@@ -197,7 +197,7 @@ def test_values_follow_their_targets_whatever_the_scale():
 def test_moments_of_inputs_are_those_of_all_that_was_met():
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(70, 4)) * 3.0 + 100.0)
-    critic = StateValue(4, (), rng)
+    critic = PopArtValue(4, (), rng)
     for part in (x[:10], x[10:11], x[11:]):
         critic.meet(part)
     assert torch.allclose(critic.mean, x.mean(dim=0))
@@ -219,7 +219,7 @@ def test_what_follows_is_discounted_by_the_time_that_passes(drawn):
     size = sum(len(one.reward) for group in groups for one in group)
     sampling = Sampling(3, 2, 1, "none", discount=0.999)
     config = dataclasses.replace(ALL, sampling=sampling, discount_per="second")
-    worth, target = judge(groups, np.zeros(size), config)
+    worth, target = advantages_and_targets(groups, np.zeros(size), config)
     one = groups[0][0]
     share = 0.999 ** np.concatenate([[0.0], np.cumsum(one.elapsed_s)[:-1]])
     assert worth[0] == pytest.approx(float(share @ one.reward))
@@ -244,14 +244,15 @@ def test_settings_that_make_no_agent_are_refused(settings, said, tiny_recipe, tm
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
         {"values": False, "network": {"kind": "deepsets", "hidden": [6, 6]}},
-        {"decisions": 50, "network": {"kind": "attention", "context": True, "hidden": [8]}},
+        {"decisions": 50, "network": {"context": True, "hidden": [8]}},
         {"decay": True, "max_kl": 0.01, "entropy": 0.01, "discount_per": "second"},
     ],
-    ids=["deepsets", "attention", "decay"],
+    ids=["deepsets", "context", "decay"],
 )
 def test_any_candidate_scorer_can_be_trained(settings, tiny_recipe, tmp_path):
     """Scorers that see other candidates or the context train, too, to the same bytes."""

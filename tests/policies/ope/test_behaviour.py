@@ -8,17 +8,17 @@ import polars as pl
 import pytest
 
 from hindcast.flows import cli
+from hindcast.flows.papers.thermal_report.history.importing import ingest
 from hindcast.pipeline import dataset as datasets
 from hindcast.pipeline.dataset.estimated import ESTIMATES, FOLDER, MODEL, read_estimates
 from hindcast.pipeline.errors import DatasetError, InputError
-from hindcast.pipeline.history.importing import ingest_history
 from hindcast.pipeline.scenarios.queue.instances import Log, read_log
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
 from hindcast.policies.ope.behaviour.logit import fit_logit, log_probabilities
 from hindcast.policies.ope.behaviour.model import in_words, model_of_choices, model_of_log
 from hindcast.policies.ope.behaviour.propensities import support
-from tests.pipeline.history.test_history import records
+from tests.flows.papers.thermal_report.history.test_history import records
 from tests.pipeline.scenarios.queue.test_golden import workload as golden_log
 from tests.pipeline.scenarios.queue.test_queue import workload
 
@@ -42,6 +42,7 @@ def drawn(size: int, rng: np.random.Generator) -> ChoiceSets:
     return ChoiceSets(sets.names, rows, offsets, np.array(chosen), sets.cluster, sets.place)
 
 
+@pytest.mark.slow
 def test_coefficients_of_a_known_logit_are_recovered():
     """Over 60 logs, 95 % intervals hold the true coefficients about as often as they say."""
     inside = np.zeros(4)
@@ -193,7 +194,7 @@ def test_an_imported_history_has_estimates_by_the_same_commands(tmp_path, capsys
     """Its decisions are placements of tasks: every feasible server is a candidate."""
     (tmp_path / "history.json").write_text(json.dumps(records(tmp_path)))
     out = str(tmp_path / "d")
-    ingest_history(tmp_path / "history.json", tmp_path / "d")
+    ingest(tmp_path / "history.json", tmp_path / "d")
     command = ["ope", out, "--policy", "spread", "--split", "train", "--no-truth", "--direct"]
     assert cli.main(command) == 2
     assert "recorded elsewhere, and their propensities are not known" in capsys.readouterr().err

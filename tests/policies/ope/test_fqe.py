@@ -122,6 +122,7 @@ def test_infeasible_candidates_change_nothing():
     assert found[0][1] == pytest.approx(found[1][1], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_same_seed_same_values_and_seeds_are_averaged():
     log = two_stages(60)
     probabilities = policy(log, 0.9, 0.8)

@@ -232,7 +232,7 @@ def test_few_windows_are_said_with_what_to_do(folder, result):
 
 
 def test_policies_are_ranked_by_a_consensus(result):
-    """The regression over policies has a whole vote, and no other estimator has more."""
+    """The regression over policies has weight 1, and no other estimator has more."""
     found = result[0].description["consensus"]
     assert sorted(found["order"]) == sorted(POLICIES)
     assert found["members"] == ["gp", "dm", "dr", "wdr", "tempered"]
@@ -252,6 +252,7 @@ def test_truth_is_the_simulators_for_the_same_exploring_policy(result):
     assert seeds == FAST.truth_seeds
 
 
+@pytest.mark.slow
 def test_truth_of_another_exploration_is_simulated_again(folder, tmp_path):
     settings = replace(FAST, estimators=("is",))
     truths, seeds = [], []
@@ -264,6 +265,7 @@ def test_truth_of_another_exploration_is_simulated_again(folder, tmp_path):
     assert seeds == [2, 2, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_log_of_a_rule_over_the_memory_has_no_mixture(tmp_path):
     rules = 'behaviours=[{policy="conservative"}, {policy="sjf_easy", epsilon=0.1}]'
     queue = load_recipe(write_log(tmp_path), ('split.validation="2..3"', rules))
@@ -348,6 +350,7 @@ def test_bad_settings_are_refused(settings, error):
         ope.OPESettings(**settings)
 
 
+@pytest.mark.slow
 def test_the_command_prints_estimates_beside_truths(folder, tmp_path, capsys):
     out = tmp_path / "out"
     line = ["ope", str(folder), "--policy", *POLICIES, "--estimators", "snis", "tempered",

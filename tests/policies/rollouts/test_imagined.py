@@ -41,6 +41,7 @@ def totals(clusters, policy):
     return np.array([policy.episode(scenario, spec, one).total for one in instances])
 
 
+@pytest.mark.slow
 def test_it_is_better_than_a_poor_base_policy(clusters):
     scenario, spec, instances = clusters
     rule = heuristics("multicluster")["lf_e"]
@@ -52,6 +53,7 @@ def test_it_is_better_than_a_poor_base_policy(clusters):
     assert (ahead > alone).all()
 
 
+@pytest.mark.slow
 def test_a_rule_and_its_network_look_ahead_alike(clusters):
     """The network reads the columns of the rule, which are computed for every observation."""
     network = rule_policy(clusters[1], "urgent_first")
@@ -117,6 +119,7 @@ def test_what_cannot_draw_futures(clusters, tmp_path):
         entrants(thermal, [f"{tmp_path / 'agent'}@rollout"])
 
 
+@pytest.mark.slow
 def test_a_rule_looks_ahead_by_its_name(clusters):
     recipe = load_recipe("multicluster-uniform-v1", SMALL)
     (found,) = entrants(recipe, ["urgent_first@rollout"])
@@ -127,6 +130,7 @@ def test_a_rule_looks_ahead_by_its_name(clusters):
     np.testing.assert_array_equal(by_rule, totals(clusters, network))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "name", "message"),
     [

@@ -28,8 +28,6 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, make_network
 from hindcast.policies.online.training import train_online
 from hindcast.policies.ope.ope import evaluate_offline
-from hindcast.policies.papers.osdec.network import SlotScoresSettings, slot_scores_network
-from hindcast.policies.papers.osdec.policy import SlotScoresPolicy
 from hindcast.policies.rollouts.lookahead import (
     SPREAD,
     VARIANTS,
@@ -286,12 +284,3 @@ def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
     blind = dataclasses.replace(SCENARIO, forget=None)
     with pytest.raises(HindcastError, match="cannot hide future arrivals"):
         rules().episode(blind, SPEC, crowd(0))
-
-
-def test_only_candidate_scorers_play_in_rollouts():
-    scenario = load_scenario("deferrable")
-    spec = scenario.spec(scenario.config(), "revenue")
-    network = slot_scores_network(SlotScoresSettings(), spec.context, spec.candidates)
-    policy = SlotScoresPolicy("s", network, some_weights(network), spec.context, spec.candidates)
-    with pytest.raises(InputError, match="not kind 'slot_scores'"):
-        rollouts_of(policy, RULES, SPEC)

@@ -20,7 +20,6 @@ NETWORKS = {
     "linear": NetworkSettings(),
     "context": NetworkSettings(hidden=(8,), context=True),
     "deepsets": NetworkSettings(hidden=(8, 4), kind="deepsets"),
-    "attention": NetworkSettings(hidden=(8, 4), kind="attention", norm=True),
 }
 IMAGE = NetworkSettings(hidden=(8,), image=5, quadratic=False)
 

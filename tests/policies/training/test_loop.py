@@ -11,6 +11,7 @@ from hindcast.pipeline.errors import DatasetError, InputError, UnknownName
 from hindcast.policies.offline import agent, anywhere, read_config
 from hindcast.policies.offline.fit import train_agent, train_decisions
 from hindcast.policies.training.devices import DEVICES, find_device, repeatable
+from tests.representatives import nightly_but
 
 STEPS = 12
 OFTEN = {"target_update_interval": 3}  # so that targets differ from the learning network
@@ -46,7 +47,7 @@ def _kill_after(step):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", anywhere())
+@pytest.mark.parametrize("name", nightly_but({"cql", "iql", "behaviour_cloning"}, anywhere()))
 def test_a_killed_run_ends_in_the_same_weights_and_curves(name, noisy_episodes, spec, tmp_path):
     """Kills after steps 1, 5 and 11 show that all state of an agent is kept."""
     whole = _train(name, noisy_episodes, spec)
@@ -91,6 +92,7 @@ def test_a_state_older_than_the_kill_is_as_good(noisy_episodes, spec, tmp_path):
     assert _same(whole, gone_on)
 
 
+@pytest.mark.slow
 def test_the_state_of_another_training_is_not_gone_on_with(noisy_episodes, spec, tmp_path):
     with pytest.raises(Killed):
         _train("behaviour_cloning", noisy_episodes, spec, resume=(tmp_path, "one"), resume_s=0.0,
@@ -101,6 +103,7 @@ def test_the_state_of_another_training_is_not_gone_on_with(noisy_episodes, spec,
     assert seen[0] == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_state_is_named(noisy_episodes, spec, tmp_path):
     """Any truncation or changed byte causes one clear error or a state of another training."""
     folder = tmp_path / "x"
@@ -116,6 +119,7 @@ def test_a_damaged_state_is_named(noisy_episodes, spec, tmp_path):
             _train("behaviour_cloning", noisy_episodes, spec, resume=(folder, "k"))
 
 
+@pytest.mark.slow
 def test_who_looks_on_changes_nothing(noisy_episodes, spec):
     """Checkpoints, points, validation and a selection leave the weights unchanged."""
     bare = train_agent("double_dqn", noisy_episodes.build(), spec, steps=STEPS, seed=3)

@@ -121,6 +121,7 @@ def test_several_recipes_in_one_report_are_rows_of_one_table(tmp_path):
     assert "1 / 1" in page
 
 
+@pytest.mark.slow
 def test_the_same_scores_have_the_same_interval_in_every_table(tmp_path):
     """Whatever the recipe, its digest and the policies beside them are, to the last digit."""
     folders = [write(tmp_path / "a"), write(tmp_path / "b", recipe="s-v1")]

@@ -40,6 +40,7 @@ def test_makespans_equal_those_of_the_simulation_in_simpy(rule, seed):
     assert makespan(load, config, 0, rule) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_makespans_of_the_real_workload_equal_the_published_ones(rule):
     """The 261 even windows in the compiled simulator, some of them in SimPy."""

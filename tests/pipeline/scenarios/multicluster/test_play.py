@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from hindcast.flows.papers.timecritical.paper_scores import score_a
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.multicluster import layout as k
 from hindcast.pipeline.scenarios.multicluster.bounds import delay_bound, most_pooled
@@ -18,7 +19,6 @@ from hindcast.pipeline.scenarios.multicluster.instances import (
     draw_applications,
     draw_intervals,
 )
-from hindcast.pipeline.scenarios.multicluster.paper_scores import score_a
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode

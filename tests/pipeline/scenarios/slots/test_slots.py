@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.scenarios import load_scenario, slots
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
 from hindcast.pipeline.scenarios.slots.instances import Jobs, draw_jobs
@@ -31,7 +32,7 @@ def jobs(*rows: tuple[int, int, int, int]) -> Jobs:
     """Return jobs (arrive, length, cpu, memory)."""
     table = np.array(rows, np.int64)
     columns = [np.ascontiguousarray(column) for column in table.T]
-    return Jobs(*columns, last_step=int(table[:, 0].max()), span=10, expected_load=0.5)
+    return Jobs(*columns, last_step=int(table[:, 0].max()), expected_load=0.5)
 
 
 def environment(config: SlotsConfig, given: Jobs, objective: str = "slowdown"):
@@ -109,7 +110,7 @@ def test_five_jobs_by_hand(objective, rewards):
     assert outcome["time_steps"] == 4
     assert outcome["actions"] == len(CHOICES)
     assert outcome["utilisation"] == pytest.approx(23 / 32)
-    assert outcome["offered_load"] == (8 + 4 + 6 + 2 + 5) / 8 / 10
+    assert outcome["offered_load"] == (8 + 4 + 6 + 2 + 5) / 8 / 12
     # queue 1/2 at the end of time steps 0 and 1, then empty
     assert outcome["report_load"] == pytest.approx((0 + 0 + 0 + 0) / 4 + 23 / 32)
 
@@ -327,9 +328,23 @@ def test_a_window_is_the_same_instance_for_everybody():
         ({"queue": 0}, "queue is 0, expected from 1"),
         ({"step_s": 0.0}, "step_s is 0"),
         ({"compat": "deeprm", "preset": "report"}, "compat"),
-        ({"arrival": "trace"}, "no trace"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(change, message):
     with pytest.raises(InputError, match=message):
         drawn(dataclasses.replace(SlotsConfig(), **change), 0)
+
+
+def test_a_trace_is_refused_with_the_scenario_that_reads_one():
+    row = (0, 0, "0", "0", 0.0, 60.0, 1.0, 0.0, 1)
+    tasks = pl.DataFrame([row], schema=dict(TASK_COLUMNS), orient="row")
+    with pytest.raises(InputError, match="for a trace use scenario queue"):
+        SCENARIO.windows(SlotsConfig(), Workload(tasks, Provenance("swf")))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("arrival", "trace"), ("jobs_per_window", 20), ("too_long", "leave_out")]
+)
+def test_settings_of_traces_are_refused_with_the_scenario_that_reads_one(key, value):
+    with pytest.raises(RecipeError, match=f"{key} is {value!r}; known: .*; .* use scenario queue"):
+        read_settings(SlotsConfig, {key: value}, "config")

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from hindcast.pipeline.errors import RecipeError
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer
 from hindcast.policies.networks.checkpoint import load_policy, save
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.offline.actor_critic.side_by_side_networks import (
-    check_mergeable,
     merge,
     side_by_side,
 )
@@ -25,7 +23,6 @@ SHAPES = {
     "linear": NetworkSettings(hidden=()),
     "mlp": NetworkSettings(hidden=(5, 3), context=True),
     "deepsets": NetworkSettings(hidden=(5, 3), context=True, kind="deepsets", quadratic=False),
-    "attention": NetworkSettings(hidden=(6, 3), context=True, kind="attention", quadratic=False),
     "image": NetworkSettings(hidden=(4,), context=True, quadratic=False, image=3),
 }
 
@@ -57,14 +54,6 @@ def test_each_output_is_what_its_scorer_gives_alone(settings):
         row = torch.tensor([0, 0, 0, 1, 1, 1, 1])
         apart = [scorer.ragged(rows, context, row) for scorer in scorers]
         torch.testing.assert_close(both.ragged(rows, context, row), torch.stack(apart, dim=1))
-
-
-def test_normalised_attention_cannot_be_merged():
-    settings = NetworkSettings(hidden=(4,), kind="attention", norm=True)
-    with pytest.raises(RecipeError, match="norm = false"):
-        check_mergeable(settings)
-    with pytest.raises(RecipeError, match="threshold is 0"):
-        _train_bcq(_imitated(), threshold=0.0)
 
 
 def _imitated():

@@ -65,6 +65,7 @@ def test_every_agent_of_a_stack_equals_its_own_run(network, noisy_episodes, spec
     assert all(_furthest(first, other.weights()) > 1e-3 for other in stacked[1:])
 
 
+@pytest.mark.slow
 def test_weights_on_a_cpu_do_not_depend_on_the_stack(noisy_episodes, spec):
     tasks, configs = _runs(noisy_episodes, spec, NETWORKS[0])
     together, alone = DOUBLE_DQN.stack(tasks, configs), DOUBLE_DQN.stack(tasks[1:2], configs[1:2])
@@ -103,6 +104,7 @@ def test_a_step_stays_on_its_device_and_has_fixed_shapes(noisy_episodes, spec, m
     assert not watched.elsewhere
 
 
+@pytest.mark.slow
 def test_all_that_a_step_changes_is_put_back_after_the_capture(noisy_episodes, spec, monkeypatch):
     """Steps before the capture change nothing: what the step changes is in `state`."""
 
@@ -128,6 +130,7 @@ class Killed(Exception):
     """Exception raised in the middle of a training."""
 
 
+@pytest.mark.slow
 def test_a_killed_stack_of_one_ends_in_the_same_weights(
     noisy_episodes, spec, tmp_path, monkeypatch
 ):

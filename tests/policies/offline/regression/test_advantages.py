@@ -57,6 +57,7 @@ def _fit(decisions, settings=EXACT, kept=None):
     return log, maps, kept, fit_advantages(log, kept, maps, settings)
 
 
+@pytest.mark.slow
 def test_what_a_choice_pays_is_found():
     """A unit of gain is worth 2, and no other feature is worth anything."""
     _, maps, _, found = _fit(_skewed(4000, np.random.default_rng(0)))
@@ -79,6 +80,7 @@ def test_a_baseline_that_knows_nothing_leaves_the_advantages_unbiased():
     assert abs(np.mean(slopes) - 2.0) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_wrong_probabilities_bias_what_is_found():
     """Taking the probabilities for uniform biases the effect of size, which the log prefers."""
     decisions = _skewed(4000, np.random.default_rng(1))

@@ -14,7 +14,7 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online import counterfactual
 from hindcast.policies.online.choices import join
-from hindcast.policies.online.counterfactual import Config, follow, improve, learner, missing
+from hindcast.policies.online.counterfactual import Config, best_gain, follow, improve, learner
 from hindcast.policies.online.counterfactual.rollouts import Counterfactuals
 from hindcast.policies.online.problem import Sampling, make_scorer
 from hindcast.policies.online.training import train_online
@@ -125,8 +125,8 @@ def test_what_is_missed_is_the_mean_of_the_best_advantages():
     """The best advantages are 3 and 0 in the two decisions; without decisions the mean is 0."""
     one = looked(0, 0)
     value = np.array([1.0, 4.0, -2.0, 5.0, 1.0])
-    assert missing([Counterfactuals(SimpleNamespace(), one, value, 0)] * 2) == 1.5
-    assert missing([]) == 0.0
+    assert best_gain([Counterfactuals(SimpleNamespace(), one, value, 0)] * 2) == 1.5
+    assert best_gain([]) == 0.0
 
 
 def recipe_of(iterations, **settings):

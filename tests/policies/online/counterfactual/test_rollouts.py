@@ -21,7 +21,7 @@ from hindcast.policies.online.counterfactual.rollouts import (
     ask_episode,
     ask_episodes,
 )
-from hindcast.policies.online.decisions import places, subset
+from hindcast.policies.online.decision_batches import places, subset
 from hindcast.policies.online.problem import Sampling
 from tests.policies.play import CPU
 
@@ -94,7 +94,7 @@ def compare(recipe, problem, decider, rollouts):
     kept, episode = runner.to_the_end(rng, keep(1))
     choices = kept.choices
     assert (found.episode.total, found.episode.steps) == (episode.total, episode.steps)
-    looked, columns = found.looked, decider.policy.network.candidates.columns
+    looked, columns = found.inputs, decider.policy.network.candidates.columns
     for t, number in enumerate(looked.decision):
         before = list(choices[:number])
         seen = by_hand.reach(before)
@@ -152,7 +152,7 @@ def test_what_is_learned_from_is_what_the_network_saw(kind, play_problem, policy
         problem.scenario, problem.spec, problem.instance_of(problem.train[0]), Decider(policy),
         Rollouts(1.0, 30), np.random.default_rng(0),
     )  # fmt: skip
-    looked = found.looked
+    looked = found.inputs
     assert len(looked.rows) < len(looked.index)
     scorer = CandidateScorer(policy.network, np.random.default_rng(0))
     scorer.load_state_dict(
@@ -185,9 +185,9 @@ def test_episodes_do_not_depend_on_the_number_of_threads(play_problem, policy_of
     assert len(one) == 6
     for a, b in zip(one, two, strict=True):
         assert np.array_equal(a.value, b.value)
-        assert np.array_equal(a.looked.decision, b.looked.decision)
+        assert np.array_equal(a.inputs.decision, b.inputs.decision)
         assert a.episode.total == b.episode.total
-    assert not np.array_equal(one[0].looked.decision, one[1].looked.decision)
+    assert not np.array_equal(one[0].inputs.decision, one[1].inputs.decision)
 
 
 @pytest.mark.slow
@@ -200,7 +200,7 @@ def test_as_many_decisions_are_asked_as_was_said(play_problem, policy_of):
     def asked(**how):
         found = ask_episode(problem.scenario, problem.spec, instance, decider, Rollouts(**how),
                             np.random.default_rng(2))  # fmt: skip
-        return found.episode.steps, found.looked.decision
+        return found.episode.steps, found.inputs.decision
 
     steps, everything = asked(share=1.0, most=10_000)
     assert 0.3 * steps < len(everything) <= steps
@@ -276,7 +276,7 @@ def test_what_a_network_is_sure_of_is_hardly_asked(play_problem, policy_of):
                            np.random.default_rng(2))  # fmt: skip
 
     whole = asked(Decider(policy))
-    looked = whole.looked
+    looked = whole.inputs
     scores = policy.batch_scores(looked.context, looked.rows[looked.index], looked.starts)
     parts = np.split(scores, looked.starts[1:-1])
     chance = np.array([np.exp(s.max()) / np.exp(s).sum() for s in parts])
@@ -284,12 +284,12 @@ def test_what_a_network_is_sure_of_is_hardly_asked(play_problem, policy_of):
     unsure = asked(Decider(policy), certain=limit, of_certain=0.0)
     kept = chance <= limit
     assert 0 < kept.sum() < len(kept)
-    assert unsure.looked.decision.tolist() == looked.decision[kept].tolist()
+    assert unsure.inputs.decision.tolist() == looked.decision[kept].tolist()
     sizes = np.diff(looked.starts)
     assert unsure.value.tolist() == whole.value[np.repeat(kept, sizes)].tolist()
-    some = asked(Decider(policy), certain=limit, of_certain=0.5).looked.decision
+    some = asked(Decider(policy), certain=limit, of_certain=0.5).inputs.decision
     assert kept.sum() < len(some) < len(kept)
-    assert set(unsure.looked.decision) <= set(some)
+    assert set(unsure.inputs.decision) <= set(some)
     rule = Decider(policy, heuristics("slots")["hold_5"])
-    everything = asked(rule).looked.decision
-    assert asked(rule, certain=1e-6, of_certain=0.0).looked.decision.tolist() == list(everything)
+    everything = asked(rule).inputs.decision
+    assert asked(rule, certain=1e-6, of_certain=0.0).inputs.decision.tolist() == list(everything)

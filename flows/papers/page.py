@@ -1,0 +1,218 @@
+"""Pages of one paper, as HTML and Markdown: published beside measured."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from hindcast.flows.papers.plots import file_name, panels
+from hindcast.flows.papers.results import Results
+from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
+from hindcast.pipeline.report.html import (
+    Cell,
+    Markup,
+    Row,
+    captioned,
+    definitions,
+    element,
+    figure,
+    joined,
+    section,
+    table,
+)
+from hindcast.pipeline.report.page import document
+from hindcast.pipeline.statistics.numbers import (
+    decimals_for,
+    name_with_unit,
+    write_estimate,
+    write_number,
+)
+
+_NOTHING: Final = "\N{EN DASH}"
+_VERDICTS: Final = ("direction", "order", "size")
+READING: Final = (
+    "Published numbers are those that the paper prints. Measured numbers are means over windows "
+    "and training seeds with 95 % bootstrap intervals. Direction: whether a difference has the "
+    "claimed sign with an interval that excludes 0. Order: whether all neighbours of a ranking "
+    "are in the claimed order in the same sense. Size: whether the published difference lies in "
+    "the interval."
+)
+
+
+def paper_html(about: Mapping[str, Any], results: Results) -> str:
+    """Return the page of a reproduction, which loads nothing."""
+    parts = [
+        ("claims", "Claims", _claims(results.claims)),
+        ("tables", "Tables", joined(_tables(results))),
+        ("figures", "Figures", joined(_figures(results))),
+        ("commands", "Commands", _commands(about)),
+        ("provenance", "Provenance", _provenance(about)),
+    ]
+    links = (element("a", title, href=f"#{name}") for name, title, _ in parts)
+    header = element(
+        "header",
+        element("div", "Hindcast reproduction", class_="brand"),
+        element("h1", about["title"]),
+        element("p", about["source"], class_="subtitle"),
+        element("p", setting_of(about), class_="subtitle"),
+        element("nav", joined(links), aria_label="Sections"),
+    )
+    main = element("main", joined(section(*part) for part in parts))
+    footer = element(
+        "footer",
+        "Written by Hindcast. The numbers of this page are in tables.csv, figures.csv and "
+        "claims.csv.",
+    )
+    body = element("div", header, main, footer, class_="page")
+    return document(f"{about['title']}: published beside measured", about["source"], body)
+
+
+def setting_of(about: Mapping[str, Any]) -> str:
+    """Return the size of a reproduction as a sentence."""
+    seeds = about["setting"]["seeds"]
+    told = f"{len(seeds)} training seed{'s' * (len(seeds) != 1)}: {', '.join(map(str, seeds))}."
+    if about["setting"]["quick"]:
+        return f"A quick run, cut down to minutes: its agents are hardly trained. {told}"
+    return f"The full protocol. {told}"
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    return "; ".join(f"{n} {row[n]}" for n in _VERDICTS if row[n] not in {"-", ""})
+
+
+def _estimate(row: Mapping[str, Any], decimals: int) -> str:
+    if row["measured"] is None:
+        return _NOTHING
+    return write_estimate(row["measured"], row["low"], row["high"], decimals)
+
+
+def _claims(claims: pl.DataFrame) -> Markup:
+    head = ("claim", "in the paper", "published", "measured", "holds", "what differs here")
+    rows = []
+    for row in claims.to_dicts():
+        decimals = decimals_for([row["published"], row["measured"]])
+        published = row["published"]
+        cells = (
+            row["text"], row["item"],
+            _NOTHING if published is None else write_number(published, decimals, signed=True),
+            _estimate(row, decimals), _verdict(row), row["differs"] or _NOTHING,
+        )  # fmt: skip
+        rows.append(Row([Cell(cell) for cell in cells]))
+    return table("Claims", f" {READING}", head, rows, words=len(head))
+
+
+def cells_of(rows: pl.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return a table of the paper as text: heads, and lines of cells.
+
+    A cell is `measured (low .. high)`, and `; paper: published` where the paper prints a number.
+    """
+    columns = rows["column"].unique(maintain_order=True).to_list()
+    units = {row["column"]: row["unit"] for row in rows.to_dicts()}
+    found = {(row["row"], row["column"]): row for row in rows.to_dicts()}
+    decimals = {
+        c: decimals_for([n for row in rows.filter(column=c).to_dicts()
+                         for n in (row["measured"], row["published"])])
+        for c in columns
+    }  # fmt: skip
+
+    def text(row: Mapping[str, Any] | None) -> str:
+        if row is None:
+            return _NOTHING
+        places = decimals[row["column"]]
+        told = [] if row["measured"] is None else [_estimate(row, places)]
+        if row["published"] is not None:
+            told.append(f"paper: {write_number(row['published'], places)}")
+        return "; ".join(told) or _NOTHING
+
+    names = rows["row"].unique(maintain_order=True).to_list()
+    lines = [[name, *(text(found.get((name, column))) for column in columns)] for name in names]
+    return ["", *(name_with_unit(column, units[column]) for column in columns)], lines
+
+
+def _tables(results: Results) -> Iterator[Markup]:
+    for name, text in results.table_texts.items():
+        head, lines = cells_of(results.tables.filter(table=name))
+        rows = [Row([Cell(cell) for cell in line]) for line in lines]
+        yield table(text.title, _after(text.place, text.differs), head, rows)
+
+
+def _after(place: str, text: str) -> str:
+    """Return the place of an item in the paper, and a remark, behind its title."""
+    told = [f"{place}." if place else "Not in the paper.", text]
+    return " " + " ".join(each for each in told if each)
+
+
+def _figures(results: Results) -> Iterator[Markup]:
+    drawn = panels(results.figures, results.figure_texts)
+    for name, text in results.figure_texts.items():
+        own = [svg for (figure_name, _), svg in drawn.items() if figure_name == name]
+        caption = captioned(text.title + ".", _after(text.place, text.caption).strip())
+        shown = [
+            figure(picture, text.title if number else caption, wide=False)
+            for number, picture in enumerate(own)
+        ]
+        yield element("div", joined(shown), class_="plots")
+
+
+def _commands(about: Mapping[str, Any]) -> Markup:
+    head = ("stage", "command", "minutes")
+    rows = [
+        Row([
+            Cell(stage["name"]), Cell(element("code", stage["command"])),
+            Cell(f"{stage['seconds'] / 60:.1f}", stage["seconds"]),
+        ])
+        for stage in about["stages"]
+    ]  # fmt: skip
+    total = sum(stage["seconds"] for stage in about["stages"]) / 60
+    text = f" {total:.0f} minutes in all, on the machine below."
+    return table("Commands that made the numbers", text, head, rows, words=2)
+
+
+def _provenance(about: Mapping[str, Any]) -> Markup:
+    record = about.get("provenance", {})
+    libraries = ", ".join(f"{n} {v}" for n, v in record.get("libraries", {}).items())
+    names = ("hindcast", "commit", "processor", "instructions", "python", "system")
+    pairs = [(name, str(record.get(name, ""))) for name in names]
+    return definitions([*pairs, ("libraries", libraries)], "facts")
+
+
+def paper_markdown(about: Mapping[str, Any], results: Results, pictures: str = "") -> str:
+    """Return the page of a reproduction for the documentation.
+
+    `pictures` is the folder of the SVG files, as the page refers to it.
+    """
+    title, source = plain_text(about["title"]), plain_text(about["source"])
+    lines = [f"# {title}: published beside measured", "", f"Source: {source}", ""]
+    lines += [setting_of(about), "", READING, "", "## Claims", ""]
+    lines += claims_markdown(results.claims)
+    lines += ["", "## Tables", ""]
+    for name, text in results.table_texts.items():
+        head, body = cells_of(results.tables.filter(table=name))
+        lines += [f"### {plain_text(text.title)}", "", _after(text.place, text.differs).strip(), ""]
+        lines += [*text_table(head, [[plain_text(c) for c in line] for line in body], 1), ""]
+    if results.figure_texts:
+        lines += ["## Figures", ""]
+    for name, drawn in results.figure_texts.items():
+        alt = plain_text(drawn.title)
+        own = results.figures.filter(figure=name)["panel"].unique(maintain_order=True)
+        lines += [f"### {alt}", ""]
+        lines += [f"![{alt}, {p}]({pictures}{file_name(name, p)})" for p in own]
+        lines += ["", _after(drawn.place, drawn.caption).strip(), ""]
+    lines += ["## Commands", "", "```text"]
+    lines += [f"{s['command']}    # {s['seconds'] / 60:.1f} minutes" for s in about["stages"]]
+    return "\n".join([*lines, "```", ""])
+
+
+def claims_markdown(claims: pl.DataFrame) -> list[str]:
+    """Return the table of claims as lines of Markdown."""
+    head = ("claim", "in the paper", "published", "measured", "holds", "what differs here")
+    body = []
+    for row in claims.to_dicts():
+        decimals = decimals_for([row["published"], row["measured"]])
+        published = row["published"]
+        body.append([
+            plain_text(row["text"]), plain_text(row["item"]),
+            _NOTHING if published is None else write_number(published, decimals, signed=True),
+            _estimate(row, decimals), _verdict(row), plain_text(row["differs"]) or _NOTHING,
+        ])  # fmt: skip
+    return text_table(head, body, len(head))

@@ -1,1 +1,0 @@
-"""History files of decisions recorded elsewhere: reading, converting to a dataset, writing."""

@@ -1,1 +1,0 @@
-"""Published numbers of papers, beside what was measured: tables, figures, claims, pages."""

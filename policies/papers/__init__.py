@@ -1,1 +1,0 @@
-"""Networks and agents of single papers, one folder per paper."""

@@ -1,1 +1,0 @@
-"""Liu et al.: a network that values each pair of application and cluster."""

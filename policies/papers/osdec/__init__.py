@@ -1,1 +1,0 @@
-"""OSDEC: one network call scores all jobs of a slot of `deferrable`."""
