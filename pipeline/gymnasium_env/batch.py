@@ -17,17 +17,6 @@ from numpy.typing import NDArray
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import BatchArrays, make_batch_arrays, pixels_of
 from hindcast.pipeline.simulation.functions import ObserveCell, OutcomeCell, StepCell, cell
-from hindcast.pipeline.simulation.kernel import (
-    Floats,
-    Images,
-    Ints,
-    Ints2,
-    Mask,
-    Masks,
-    Rows,
-    Singles2,
-    compiled,
-)
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
@@ -39,31 +28,31 @@ Singles3: TypeAlias = Annotated[NDArray[np.float32], types.Array(types.float32, 
 class ShownArrays(NamedTuple):
     """What a learner gets of E observations with K candidates."""
 
-    context: Singles2  # (E, C)
+    context: k.Singles2  # (E, C)
     candidates: Singles3  # (E, K, F)
     mask: Signs  # (E, K)
-    image: Images  # (E, P)
-    allowed: Masks  # (E, K), the mask
-    rows: Ints2  # (E, K) row of each candidate in the observation
-    used: Ints  # (E,) number of rows that are not padding
-    cut: Ints  # (E,) number of candidates that are not among the K
+    image: k.Images  # (E, P)
+    allowed: k.Masks  # (E, K), the mask
+    rows: k.Ints2  # (E, K) row of each candidate in the observation
+    used: k.Ints  # (E,) number of rows that are not padding
+    cut: k.Ints  # (E,) number of candidates that are not among the K
 
 
 class ResultArrays(NamedTuple):
     """What the last call did to E episodes; `begins` is read."""
 
-    begins: Mask  # whether the memory is new
-    step_outputs: Rows  # (E, 2 + K)
-    outcomes: Rows  # (E, O) of the last episode that ended
-    reward: Floats
-    elapsed_s: Floats
-    terminated: Mask
-    truncated: Mask
-    refused: Mask  # whether the mask forbids the action
-    refusals: Ints  # number of such actions in a row
+    begins: k.Mask  # whether the memory is new
+    step_outputs: k.Rows  # (E, 2 + K)
+    outcomes: k.Rows  # (E, O) of the last episode that ended
+    reward: k.Floats
+    elapsed_s: k.Floats
+    terminated: k.Mask
+    truncated: k.Mask
+    refused: k.Mask  # whether the mask forbids the action
+    refusals: k.Ints  # number of such actions in a row
 
 
-@compiled()
+@k.compiled()
 def _show(n: int, e: int, batch: BatchArrays, shown: ShownArrays) -> None:
     """Show the last observation of an episode, which has n candidates."""
     _ints, _floats, context, image, candidates, feasible = uncounted(batch)
@@ -95,7 +84,7 @@ def _show(n: int, e: int, batch: BatchArrays, shown: ShownArrays) -> None:
     cut[e] = n - count
 
 
-@compiled()
+@k.compiled()
 def _advance(
     observe: ObserveCell,
     step: StepCell,
@@ -103,7 +92,7 @@ def _advance(
     batch: BatchArrays,
     shown: ShownArrays,
     results: ResultArrays,
-    actions: Ints,
+    actions: k.Ints,
     limit: int,
 ) -> int:
     """Apply the actions (E,) and show the next observations; return an episode that failed, or -1.
@@ -149,43 +138,38 @@ class EpisodeBatch:
     """E episodes, each of which can begin again at any time, observed with K candidates.
 
     Attributes:
-        context: (E, C) float32, of the last observation of every episode.
-        candidates: (E, K, F) float32, zeros for padding.
-        mask: (E, K) int8, 1 for a feasible candidate.
-        image: (E, P) uint8.
-        allowed: (E, K) bool, the mask.
-        cut: (E,) int64, number of candidates that are not among the K.
-        begins: (E,) bool, whether the memory is new: the next call only observes.
-        reward: (E,) float64, of the last call.
-        elapsed_s: (E,) float64, simulated seconds that passed in the last call.
-        terminated: (E,) bool.
-        truncated: (E,) bool.
-        refused: (E,) bool, whether the action of the last call was infeasible.
-        outcomes: (E, O) float64, of the last episode that ended.
+        shown: The last observation of every episode, padded with zeros to K candidates.
+        results: What the last call did to every episode.
     """
 
     def __init__(self, scenario: Scenario, spec: Spec, episodes: int, k_: int, limit: int) -> None:
         self._scenario, self._limit = scenario, limit
         ints, floats = np.zeros((episodes, 1), np.int64), np.zeros((episodes, 1))
         self._arrays = make_batch_arrays(spec, ints, floats, 1)
-        self.context = np.zeros((episodes, len(spec.context)), np.float32)
-        self.candidates = np.zeros((episodes, k_, len(spec.candidates)), np.float32)
-        self.mask = np.zeros((episodes, k_), np.int8)
-        self.image = np.zeros((episodes, pixels_of(spec)), np.uint8)
-        self.allowed = np.zeros((episodes, k_), np.bool_)
-        self._used, self.cut, refusals = np.zeros((3, episodes), np.int64)
-        self._shown = ShownArrays(
-            self.context, self.candidates, self.mask, self.image, self.allowed,
-            np.zeros((episodes, k_), np.int64), self._used, self.cut,
-        )  # fmt: skip
-        self.outcomes = np.zeros((episodes, len(spec.outcomes)))
-        self.reward, self.elapsed_s = np.zeros((2, episodes))
-        self.terminated, self.truncated, self.refused = np.zeros((3, episodes), np.bool_)
-        self.begins = np.ones(episodes, np.bool_)
-        self._results = ResultArrays(
-            self.begins, np.zeros((episodes, k.TERMS + len(spec.reward_terms))), self.outcomes,
-            self.reward, self.elapsed_s, self.terminated, self.truncated, self.refused, refusals,
-        )  # fmt: skip
+        used, cut, refusals = np.zeros((3, episodes), np.int64)
+        reward, elapsed_s = np.zeros((2, episodes))
+        terminated, truncated, refused = np.zeros((3, episodes), np.bool_)
+        self.shown = ShownArrays(
+            context=np.zeros((episodes, len(spec.context)), np.float32),
+            candidates=np.zeros((episodes, k_, len(spec.candidates)), np.float32),
+            mask=np.zeros((episodes, k_), np.int8),
+            image=np.zeros((episodes, pixels_of(spec)), np.uint8),
+            allowed=np.zeros((episodes, k_), np.bool_),
+            rows=np.zeros((episodes, k_), np.int64),
+            used=used,
+            cut=cut,
+        )
+        self.results = ResultArrays(
+            begins=np.ones(episodes, np.bool_),
+            step_outputs=np.zeros((episodes, k.TERMS + len(spec.reward_terms))),
+            outcomes=np.zeros((episodes, len(spec.outcomes))),
+            reward=reward,
+            elapsed_s=elapsed_s,
+            terminated=terminated,
+            truncated=truncated,
+            refused=refused,
+            refusals=refusals,
+        )
 
     def begin(self, episode: int, instance: Instance) -> None:
         """Put the memory of an instance in the place of an episode."""
@@ -195,7 +179,7 @@ class EpisodeBatch:
         ints[episode, len(instance.ints) :] = 0
         floats[episode, : len(instance.floats)] = instance.floats
         floats[episode, len(instance.floats) :] = 0
-        self.begins[episode] = True
+        self.results.begins[episode] = True
 
     def advance(self, actions: NDArray[np.int64]) -> int:
         """Apply an action (E,) to every episode that does not begin, and observe all of them.
@@ -204,14 +188,14 @@ class EpisodeBatch:
         """
         failed = _advance(
             cell(self._scenario.observe), cell(self._scenario.step), cell(self._scenario.outcome),
-            self._arrays, self._shown, self._results, actions, self._limit,
+            self._arrays, self.shown, self.results, actions, self._limit,
         )  # fmt: skip
-        self.begins[:] = False
+        self.results.begins[:] = False
         return int(failed)
 
     def observation(self, episode: int) -> dict[str, Any]:
         """Return the fields of the `Observation` of an episode, as it was last observed."""
-        n = int(self._used[episode] + self.cut[episode])
+        n = int(self.shown.used[episode] + self.shown.cut[episode])
         return {
             "time_s": float(self._arrays.floats[episode, k.TIME]),
             "context": self._arrays.context[episode].copy(),

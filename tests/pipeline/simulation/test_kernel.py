@@ -4,7 +4,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-
 from typing import NamedTuple
 
 import numba
