@@ -310,11 +310,10 @@ def train(
     require("training", "torch")
     from hindcast.policies.offline.training import train as fit
     from hindcast.policies.own_agents import agent_name
+    from hindcast.policies.training.job import Options
 
-    return fit(
-        _folder(dataset), agent_name(agent), steps=steps, seed=seed, out=location(out),
-        settings=settings, device=device, gate=gate,
-    )  # fmt: skip
+    options = Options(steps, seed, device, gate)
+    return fit(_folder(dataset), agent_name(agent), location(out), options, settings=settings)
 
 
 def evaluate(

@@ -224,11 +224,12 @@ def train_online(
     from hindcast.pipeline.storage.location import location
     from hindcast.policies.online.training import train_online as fit
     from hindcast.policies.own_agents import online_agent_name
+    from hindcast.policies.training.job import Options
 
     return fit(
-        as_recipe(recipe, overrides), out=location(out), agent=agent and online_agent_name(agent),
-        iterations=iterations, seed=seed, start=() if start is None else (location(start),),
-        device=device, gate=gate, workers=workers,
+        as_recipe(recipe, overrides), location(out), Options(iterations, seed, device, gate),
+        agent=agent and online_agent_name(agent),
+        start=() if start is None else (location(start),), workers=workers,
     )  # fmt: skip
 
 

@@ -25,7 +25,6 @@ from hindcast.flows.parser import first_help, parse
 from hindcast.flows.process_setup import (
     check_memory,
     check_names,
-    check_system,
     choose_kernels,
     open_streams,
 )
@@ -44,7 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_streams()
     try:
         with _terminable():
-            check_system()
             check_names(argv)
             return _run(argv)
     except InputError as error:

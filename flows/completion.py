@@ -106,7 +106,7 @@ def _formats(_command: str) -> Iterable[str]:
     return FORMATS
 
 
-# Field of a request -> its names, where these are known soon: policies would take seconds.
+# Field of a request -> function of its names; names of policies would take seconds.
 _KNOWN: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "recipe": _recipes,
     "keys": _recipes,

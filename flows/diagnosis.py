@@ -240,10 +240,8 @@ def _folder(place: str) -> Iterator[CheckResult]:
 def _writable(folder: Path) -> str | None:
     """Return the reason that no file can be written below a folder, or None."""
     if is_remote(folder):
-        from hindcast.pipeline.storage.remote import check_writable
-
         try:
-            check_writable(folder, ".hindcast-doctor")
+            folder.check_writable(".hindcast-doctor")
         except HindcastError as error:
             return str(error)
         return None

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.storage.extras import UNSUPPORTED
 
 _PORTABLE: Final = "HINDCAST_PORTABLE"
 _LEAST_ADDRESSES: Final = 3 << 29  # bytes (1.5 GiB) that loading the libraries takes, threads too
@@ -31,14 +30,6 @@ def open_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: ASCII shows all text
-
-
-def check_system() -> None:
-    """Raise InputError on a system without the file locks of Linux and macOS."""
-    try:
-        import fcntl  # noqa: F401
-    except ImportError:
-        raise InputError(UNSUPPORTED) from None
 
 
 def check_names(words: Sequence[str]) -> None:

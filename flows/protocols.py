@@ -54,9 +54,9 @@ class Protocol:
         title: Title of the page.
         source: Authors, title, venue and year of the paper.
         stages: Function that returns the commands of a setting, in order.
-        publish: Function (folder of the reproduction, setting, what ran) that writes the page, and
-            index.html beside the folder, and returns the page. It raises DatasetError for a file
-            that is missing or does not fit.
+        publish: Function (folder of the reproduction, setting, what ran) that writes the page and
+            returns it. It may write index.html beside the folder, about all papers there. It raises
+            DatasetError for a file that is missing or does not fit.
     """
 
     title: str

@@ -5,10 +5,9 @@ packages, with or without the name of a module before constants. Tests are found
 their functions (file.py::name where several files have the name). So code and tests may move.
 
 REV is checked out in a worktree below out/mutants. First all chosen tests run without any mutant:
-that fills numba's caches, and a test that fails there says nothing about mutants. Compiled
-functions are linked into the caches of the files that call them, so the caches of a mutated file
-and of its callers are put aside for the run. FILE keeps the results, and the same command resumes
-from them.
+that compiles kernels, and a test that fails there says nothing about mutants. Tests marked nightly
+are left out, unless --marks says otherwise. FILE keeps the results, and the same command resumes
+from them. The exit code is 1 if a mutant lives.
 """
 
 import argparse
@@ -16,12 +15,11 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -50,13 +48,24 @@ def pattern(text: str) -> re.Pattern[str]:
     return re.compile("".join(out))
 
 
-def sources(tree: Path) -> list[Path]:
-    return [p for package in PACKAGES for p in sorted((tree / package).rglob("*.py"))]
+@cache
+def sources(tree: Path) -> dict[Path, str]:
+    """Return the text of every file of the packages."""
+    paths = [p for package in PACKAGES for p in sorted((tree / package).rglob("*.py"))]
+    return {path: path.read_text(encoding="utf-8") for path in paths}
+
+
+@cache
+def tests_of(tree: Path) -> dict[Path, str]:
+    """Return the text of every file with tests."""
+    paths = sorted((tree / "tests").rglob("test_*.py"))
+    return {path: path.read_text(encoding="utf-8") for path in paths}
 
 
 def place(tree: Path, text: str) -> tuple[Path, re.Match[str]] | str:
     """Return the file and match of a place, or the reason why there is not exactly one match."""
-    found = [(p, m) for p in sources(tree) for m in pattern(text).finditer(p.read_text())]
+    wanted = pattern(text)
+    found = [(p, m) for p, content in sources(tree).items() for m in wanted.finditer(content)]
     if len(found) == 1:
         return found[0]
     return f"{len(found)} hits" + "".join(f", {p.relative_to(tree)}" for p, _ in found[:3])
@@ -74,7 +83,7 @@ def edited(content: str, match: re.Match[str], old: str, new: str) -> str | None
 
 def test_ids(tree: Path, names: list[str]) -> tuple[list[str], list[str]]:
     """Return pytest's ids of these tests, and the names that no file has."""
-    files = {p: p.read_text() for p in sorted((tree / "tests").rglob("test_*.py"))}
+    files = tests_of(tree)
     ids, missing = [], []
     for name in names:
         hint, _, function = name.rpartition("::")
@@ -87,108 +96,38 @@ def test_ids(tree: Path, names: list[str]) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(ids)), missing
 
 
-def compiled_in(text: str) -> set[str]:
-    """Return the names of the compiled functions of a file."""
-    return {
-        node.name
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef)
-        and any(
-            "compiled" in ast.unparse(d) or "jit" in ast.unparse(d) for d in node.decorator_list
-        )
-    }
+class Kernels:
+    """Compiled functions as they are without a mutant, put back at the end.
 
-
-def callers(tree: Path, path: Path) -> set[Path]:
-    """Return the file, and all files whose compiled functions may be linked with the file's own."""
-    texts = {p: p.read_text() for p in sources(tree)}
-    module = {
-        p: ".".join(p.relative_to(tree).with_suffix("").parts).removesuffix(".__init__")
-        for p in texts
-    }
-    compiled = {p: compiled_in(text) for p, text in texts.items()}
-    imported: dict[Path, set[str]] = {}  # dotted names, of modules and of the objects in them
-    for p, text in texts.items():
-        found = set()
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom):
-                found |= {f"{node.module}.{a.name}" for a in node.names}
-            elif isinstance(node, ast.Import):
-                found |= {a.name for a in node.names}
-        imported[p] = found
-    closure, new = {path}, [path]
-    while new:
-        at = new.pop()
-        names = {f"{module[at]}.{n}" for n in compiled[at]} | {module[at]}
-        for p in texts:
-            if p not in closure and compiled[p] and imported[p] & names:
-                closure.add(p)
-                new.append(p)
-    return closure
-
-
-class Aside:
-    """numba's caches of some files, moved away and restored at the end."""
-
-    def __init__(self, files: set[Path]) -> None:
-        self._files = files
-        self._box = Path(tempfile.mkdtemp(dir=HERE))
-
-    def _own(self) -> list[Path]:
-        return [
-            c
-            for p in self._files
-            for c in (p.parent / "__pycache__").glob(f"{p.stem}.*")
-            if c.suffix in {".nbi", ".nbc"}
-        ]
+    Their files are named by what they were compiled from. A mutant removes those of the functions
+    that it changes.
+    """
 
     def __enter__(self) -> None:
-        self._there = []
-        for number, cache in enumerate(self._own()):
-            shutil.move(cache, self._box / str(number))
-            self._there.append(cache)
+        self._kept = {path: path.read_bytes() for path in TREE.rglob("*.nb[ci]")}
 
     def __exit__(self, *_: object) -> None:
-        for cache in self._own():
-            cache.unlink()
-        for number, cache in enumerate(self._there):
-            shutil.move(self._box / str(number), cache)
-        self._box.rmdir()
+        for path in set(TREE.rglob("*.nb[ci]")) - self._kept.keys():
+            path.unlink()
+        for path, content in self._kept.items():
+            if not path.exists() or path.read_bytes() != content:
+                path.write_bytes(content)
 
 
-def pytest(
-    tree: Path, ids: list[str], timeout: float, *, stop: bool = True
-) -> tuple[int, str, float]:
+def pytest(ids: list[str], marks: str, timeout: float, *more: str) -> tuple[int, str, float]:
     env = {
         "HINDCAST_TRACES": str(REPOSITORY.parent / "shared" / "traces"),
         **os.environ,
-        "PYTHONPATH": str(tree),
+        "PYTHONPATH": str(TREE),
         "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "",
     }
     began = time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "--tb=line",
-        "-p",
-        "no:cacheprovider",
-        *(["-x"] if stop else []),
-        *ids,
-    ]
+    options = ["-q", "-n", "0", "--tb=line", "-p", "no:cacheprovider", "-m", marks, *more]
     process = subprocess.Popen(
-        command,
-        cwd=tree,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+        [sys.executable, "-m", "pytest", *options, *ids], cwd=TREE, env=env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=timeout)
         code = process.returncode
@@ -232,6 +171,7 @@ def main() -> int:
     parser.add_argument(
         "--find", action="store_true", help="only look whether places and tests are there"
     )
+    parser.add_argument("--marks", default="not nightly and not ray", help="as `pytest -m`")
     given = parser.parse_args()
     revision = checkout(given.commit)
     chosen = [m for m in mutants() if not given.only or any(o in m[0] for o in given.only)]
@@ -276,7 +216,7 @@ def main() -> int:
     )
     bad = set(results.get("fail_without_mutants", []))
     if new_ids := [i for i in wanted if i not in results.get("ran_without_mutants", [])]:
-        code, output, seconds = pytest(TREE, new_ids, 1800, stop=False)
+        code, output, seconds = pytest(new_ids, given.marks, 1800)
         bad |= {i.split("[")[0] for i in failing(output)}
         results["fail_without_mutants"] = sorted(bad)
         results["ran_without_mutants"] = sorted({*results.get("ran_without_mutants", []), *new_ids})
@@ -301,17 +241,17 @@ def main() -> int:
         else:
             path, new = plan
             content, stamp = path.read_bytes(), path.stat()
-            with Aside(callers(TREE, path)):
+            with Kernels():
                 try:
                     path.write_text(new)
-                    code, output, seconds = pytest(TREE, usable, TIMEOUT_S)
+                    code, output, seconds = pytest(usable, given.marks, TIMEOUT_S, "-x")
                 finally:
                     path.write_bytes(content)
                     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
             first = failing(output)
-            verdict = {0: "survived", 1: "killed", -1: "killed (timeout)"}.get(
-                code, f"killed (exit {code})"
-            )
+            verdict = {
+                0: "survived", 1: "killed", 5: "no tests with these marks", -1: "killed (timeout)",
+            }.get(code, f"killed (exit {code})")  # fmt: skip
             entry |= {
                 "result": verdict,
                 "by": first[:1],
@@ -326,7 +266,7 @@ def main() -> int:
         print(f"{entry['result']:<10} {name}  {why} {seconds} s", flush=True)
     lived = [n for n, e in results["mutants"].items() if not e["result"].startswith("killed")]
     print(f"{len(results['mutants'])} mutants, {len(lived)} not killed: {lived}")
-    return 0
+    return int(bool(lived))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST = {
     "binpack-alibaba2017": 1, "binpack-synthetic": 3, "deferrable": 3, "multicluster": 2,
     "slots-deeprm-rate10": 2, "slots-deeprm": 3, "slots-report": 2, "slots-stream": 2,
-    "slots-swf": 2,
 }  # fmt: skip
 DOCUMENTS = ("manifest.json", "README.md", "croissant.json")
 SMALL = (

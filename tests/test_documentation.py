@@ -222,7 +222,7 @@ def shell(
 
 
 RUN = [page for page in pages() if {"bash", "python"} & {each[1] for each in blocks(page)}]
-LONG = {page for page in RUN if page.parent.name == "tutorials"}
+LONG = {page for page in RUN if page.parent.name == "tutorials" or "researcher" in page.name}
 
 
 @pytest.mark.slow

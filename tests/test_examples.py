@@ -126,6 +126,7 @@ def test_its_rule_is_optimal(toy):
     assert found.total == -found.outcomes[0] == found.terms[0] * -1
 
 
+@pytest.mark.nightly
 def test_both_examples_run_from_a_recipe_to_a_report(tmp_path):
     """`hindcast run` with a scenario and an agent from outside; nothing is known without them."""
     out = tmp_path / "toy"
@@ -150,6 +151,7 @@ def test_both_examples_run_from_a_recipe_to_a_report(tmp_path):
     assert "hindcast: unknown scenario 'toy'; known: binpack, " in without.stderr
 
 
+@pytest.mark.nightly
 def test_the_agent_is_listed_and_trained_from_the_command_line(tiny_dataset, tmp_path):
     plugins = "examples/own_agent.py"
     assert "weighted_cloning" in hindcast("train", "--help", plugins=plugins).stdout
@@ -163,6 +165,7 @@ def test_the_agent_is_listed_and_trained_from_the_command_line(tiny_dataset, tmp
     assert described["training"]["config"]["temperature"] == 2.0
 
 
+@pytest.mark.nightly
 def test_the_agent_runs_as_a_script(tiny_dataset, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -164,6 +164,7 @@ def learns(name: str) -> bool:
         name
         in {
             "policies.networks.candidate_scorer",
+            "policies.delivery.training",
             "policies.ope.fqe",
             "policies.ope.behaviour.network",
         }

@@ -20,7 +20,7 @@ from hindcast.pipeline.storage import provenance as pv
 from hindcast.pipeline.storage import versions
 from hindcast.pipeline.studies.study import COLUMNS, read_study
 from hindcast.policies.entrants import entrants
-from hindcast.policies.offline.training import train
+from tests.policies.trainings import train
 
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = {

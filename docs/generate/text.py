@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
+from hindcast.pipeline.pages.markdown import plain_text, text_table
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 99) -> str:

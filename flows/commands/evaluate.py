@@ -56,8 +56,8 @@ def run(request: Request) -> dict[str, Any]:
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(
             loaded, scored, split=request.split, out=location(request.out),
-            workers=request.workers, command=request.command, progress=tell,
-            elsewhere=_elsewhere(request, loaded, names, scored),
+            workers=_elsewhere(request, loaded, names, scored) or request.workers,
+            command=request.command, progress=tell,
         )  # fmt: skip
     return {
         "evaluation": str(result.folder),

@@ -144,17 +144,17 @@ def run(request: Request | Table) -> dict[str, Any]:
     if isinstance(request, Table):
         return _table(request)
     from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
-    from hindcast.pipeline.report.page import write_report
+    from hindcast.pipeline.report.page import Beside, write_report
     from hindcast.pipeline.workloads.caveats import to_json
 
-    places: dict[str, Any] = {
+    beside = Beside(**{
         name: [location(folder) for folder in getattr(request, name)]
         for name in ("training", "datasets", "estimates", "studies")
-    }
+    })  # fmt: skip
     evaluations = [location(folder) for folder in request.evaluations]
     findings: list[str] = []
     page = write_report(
-        evaluations, location(request.out), metrics=request.metrics, tell=findings.append, **places
+        evaluations, location(request.out), beside, metrics=request.metrics, tell=findings.append
     )
     caveats = {c.text: c for folder in evaluations for c in read_evaluation(folder).caveats}
     return {"report": str(page), "caveats": to_json(caveats.values()), "findings": findings}

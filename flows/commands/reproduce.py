@@ -56,12 +56,13 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
     from hindcast.pipeline.storage.location import location
 
     pages = reproduce(request.names(), request.setting(), request.out, call, request.workers)
-    return {"pages": pages, "evidence": str(location(request.out) / "index.html")}
+    evidence = location(request.out) / "index.html"
+    return {"pages": pages, "evidence": str(evidence) if evidence.is_file() else None}
 
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the paths of the pages."""
-    return Shown([*result["pages"], result["evidence"]])
+    return Shown([*result["pages"], *filter(None, [result["evidence"]])])
 
 
 COMMANDS: Final = {"reproduce": Command(

@@ -64,8 +64,8 @@ class Request:
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
     gate: p.Gate = p.option(
         "how the agent is compared with the best logged rule before it is delivered. simulator: "
-        "both play the validation windows; folds: four more trainings play the windows that each "
-        "left out; log: by the log alone, less reliable",
+        "both play the validation windows; folds: 4-fold cross-validation by four more trainings; "
+        "log: no simulator, less reliable",
         default="simulator",
     )
     checkpoint_every: p.Count | None = p.option(
@@ -151,17 +151,18 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Train an offline agent on a dataset and write its checkpoint, or continue a training."""
-    from hindcast.policies.offline import training
+    from hindcast.policies.offline.training import train
     from hindcast.policies.own_agents import agent_name
+    from hindcast.policies.training.job import Options, Reporting
 
-    agent, board = agent_name(request.agent), request.tensorboard
+    agent = agent_name(request.agent)
+    options = Options(request.steps, request.seed, request.device, request.gate)
     with progress(f"train {agent}, seed {request.seed}") as tell:
-        trained, point = with_metrics(tell)
-        folder = training.train(
-            location(request.dataset), agent, steps=request.steps, seed=request.seed,
-            out=location(request.out), settings=request.settings or {}, device=request.device,
-            gate=request.gate, checkpoint_every=request.checkpoint_every,
-            tensorboard=None if board is None else Path(board), progress=trained, point=point,
+        board = None if request.tensorboard is None else Path(request.tensorboard)
+        reporting = Reporting(*with_metrics(tell), request.checkpoint_every, board)
+        folder = train(
+            location(request.dataset), agent, location(request.out), options,
+            settings=request.settings, reporting=reporting,
         )  # fmt: skip
     return result_of(folder, agent, request.steps, request.seed)
 

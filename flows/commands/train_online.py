@@ -53,7 +53,7 @@ class Request:
     )
     gate: p.OnlineGate = p.option(
         "how the agent is compared with the best rule before it is delivered. simulator: both play "
-        "the validation windows; folds: four more trainings play the windows that each left out",
+        "the validation windows; folds: 4-fold cross-validation by four more trainings",
         default="simulator",
     )
     runner: p.Runner = p.runner()
@@ -108,23 +108,24 @@ def run(request: Request) -> dict[str, Any]:
         return train_seeds(request)
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.policies.networks.checkpoint import read_description
-    from hindcast.policies.online import training
     from hindcast.policies.online.imitation import Imitation
+    from hindcast.policies.online.training import train_online
     from hindcast.policies.own_agents import online_agent_name
+    from hindcast.policies.training.job import Options, Reporting
 
     loaded = load_recipe(request.recipe, request.overrides)
     name = online_agent_name(request.agent) if request.agent else loaded.online.agent
+    options = Options(request.iterations, request.seed, request.device, request.gate)
     imitation = None
     if request.imitate is not None:
         steps = request.imitate_steps or loaded.online.imitate_steps or Imitation.steps
         imitation = Imitation(location(request.imitate), steps)
     with progress(f"train {name} on {loaded.id}, seed {request.seed}") as tell:
-        trained, point = with_metrics(tell)
-        folder = training.train_online(
-            loaded, out=location(request.out), agent=name or None, iterations=request.iterations,
-            seed=request.seed, start=[location(folder) for folder in _starts(request)],
-            imitation=imitation, device=request.device, gate=request.gate, workers=request.workers,
-            checkpoint_every=request.checkpoint_every, progress=trained, point=point,
+        folder = train_online(
+            loaded, location(request.out), options, agent=name or None,
+            start=[location(folder) for folder in _starts(request)], imitation=imitation,
+            workers=request.workers,
+            reporting=Reporting(*with_metrics(tell), request.checkpoint_every),
         )  # fmt: skip
     steps = read_description(folder)["training"]["steps"]
     return train.result_of(folder, name, steps, request.seed)

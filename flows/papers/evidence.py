@@ -1,15 +1,16 @@
 """The page "What the evidence says": the claims of all papers, counted and sorted by verdict."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from hindcast.flows.papers.page import claims_markdown, setting_of
 from hindcast.flows.papers.results import Results
-from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
-from hindcast.pipeline.report.html import Cell, Row, element, joined, section, table
-from hindcast.pipeline.report.page import document
+from hindcast.pipeline.pages.markdown import plain_text, text_table
+from hindcast.pipeline.pages.tables import Cell, Row, Table
+from hindcast.pipeline.pages.templates import render
 
 # Verdict -> which claims; the first that fits is a claim's.
 GROUPS: Final = {
@@ -66,22 +67,22 @@ def evidence_html(papers: Sequence[Paper]) -> str:
     """Return the page as HTML; it links to the page of each paper."""
     rows = [
         Row([
-            Cell(element("a", about["title"], href=f"{about['paper']}/index.html")),
+            Cell(about["title"], link=f"{about['paper']}/index.html"),
             *(Cell(str(n), n) for n in counts(results.claims).values()),
         ])
         for about, results in papers
     ]  # fmt: skip
-    main = table("Claims", " of each paper, counted.", ["paper", *GROUPS], rows)
-    lists = []
-    for group, meaning in GROUPS.items():
-        items = [
-            element("li", f"{about['title']}: {claim['text']}")
+    claims = {
+        group: [
+            f"{about['title']}: {claim['text']}"
             for about, results in papers
             for claim in _in_group(results.claims, group).to_dicts()
         ]
-        listed = element("ul", joined(items)) if items else element("p", "None.")
-        name = group.replace(" ", "-").replace(",", "")
-        lists.append(section(name, f"{group[0].upper()}{group[1:]}", element("p", meaning), listed))
-    header = element("header", element("h1", "What the evidence says"))
-    body = element("div", header, element("main", main, joined(lists)), class_="page")
-    return document("What the evidence says", "Claims of papers, published and measured", body)
+        for group in GROUPS
+    }
+    return render(
+        Path(__file__).with_name("evidence.html.jinja"),
+        counted=Table("Claims", " of each paper, counted.", ["paper", *GROUPS], rows),
+        groups=GROUPS,
+        claims=claims,
+    )

@@ -17,8 +17,8 @@ import polars as pl
 from hindcast.flows.papers.plots import file_name, panels
 from hindcast.flows.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.pages.templates import STYLE
 from hindcast.pipeline.report import svg
-from hindcast.pipeline.report.page import style_sheet
 from hindcast.pipeline.storage.files import make_folder, read_json, write_json, write_text
 
 ABOUT: Final = "paper.json"
@@ -91,5 +91,5 @@ def _csv(table: pl.DataFrame, schema: pl.Schema) -> str:
 @cache
 def light_colors() -> dict[str, str]:
     """Return the CSS variables of the light scheme of reports."""
-    block = style_sheet().partition("}")[0]
+    block = STYLE.read_text(encoding="utf-8").partition("}")[0]
     return dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6});", block))

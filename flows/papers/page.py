@@ -1,26 +1,16 @@
 """Pages of one paper, as HTML and Markdown: published beside measured."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from hindcast.flows.papers.plots import file_name, panels
 from hindcast.flows.papers.results import Results
-from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
-from hindcast.pipeline.report.html import (
-    Cell,
-    Markup,
-    Row,
-    captioned,
-    definitions,
-    element,
-    figure,
-    joined,
-    section,
-    table,
-)
-from hindcast.pipeline.report.page import document
+from hindcast.pipeline.pages.markdown import plain_text, text_table
+from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table
+from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.statistics.numbers import (
     decimals_for,
     name_with_unit,
@@ -28,7 +18,6 @@ from hindcast.pipeline.statistics.numbers import (
     write_number,
 )
 
-_NOTHING: Final = "\N{EN DASH}"
 _VERDICTS: Final = ("direction", "order", "size")
 READING: Final = (
     "Published numbers are those that the paper prints. Measured numbers are means over windows "
@@ -41,30 +30,16 @@ READING: Final = (
 
 def paper_html(about: Mapping[str, Any], results: Results) -> str:
     """Return the page of a reproduction, which loads nothing."""
-    parts = [
-        ("claims", "Claims", _claims(results.claims)),
-        ("tables", "Tables", joined(_tables(results))),
-        ("figures", "Figures", joined(_figures(results))),
-        ("commands", "Commands", _commands(about)),
-        ("provenance", "Provenance", _provenance(about)),
-    ]
-    links = (element("a", title, href=f"#{name}") for name, title, _ in parts)
-    header = element(
-        "header",
-        element("div", "Hindcast reproduction", class_="brand"),
-        element("h1", about["title"]),
-        element("p", about["source"], class_="subtitle"),
-        element("p", setting_of(about), class_="subtitle"),
-        element("nav", joined(links), aria_label="Sections"),
+    return render(
+        Path(__file__).with_name("paper.html.jinja"),
+        about=about,
+        setting=setting_of(about),
+        claims=_claims(results.claims),
+        tables=_tables(results),
+        figures=_figures(results),
+        commands=_commands(about),
+        record=about.get("provenance", {}),
     )
-    main = element("main", joined(section(*part) for part in parts))
-    footer = element(
-        "footer",
-        "Written by Hindcast. The numbers of this page are in tables.csv, figures.csv and "
-        "claims.csv.",
-    )
-    body = element("div", header, main, footer, class_="page")
-    return document(f"{about['title']}: published beside measured", about["source"], body)
 
 
 def setting_of(about: Mapping[str, Any]) -> str:
@@ -82,11 +57,11 @@ def _verdict(row: Mapping[str, Any]) -> str:
 
 def _estimate(row: Mapping[str, Any], decimals: int) -> str:
     if row["measured"] is None:
-        return _NOTHING
+        return NOTHING
     return write_estimate(row["measured"], row["low"], row["high"], decimals)
 
 
-def _claims(claims: pl.DataFrame) -> Markup:
+def _claims(claims: pl.DataFrame) -> Table:
     head = ("claim", "in the paper", "published", "measured", "holds", "what differs here")
     rows = []
     for row in claims.to_dicts():
@@ -94,11 +69,11 @@ def _claims(claims: pl.DataFrame) -> Markup:
         published = row["published"]
         cells = (
             row["text"], row["item"],
-            _NOTHING if published is None else write_number(published, decimals, signed=True),
-            _estimate(row, decimals), _verdict(row), row["differs"] or _NOTHING,
+            NOTHING if published is None else write_number(published, decimals, signed=True),
+            _estimate(row, decimals), _verdict(row), row["differs"] or NOTHING,
         )  # fmt: skip
         rows.append(Row([Cell(cell) for cell in cells]))
-    return table("Claims", f" {READING}", head, rows, words=len(head))
+    return Table("Claims", f" {READING}", head, rows, words=len(head))
 
 
 def cells_of(rows: pl.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -117,23 +92,23 @@ def cells_of(rows: pl.DataFrame) -> tuple[list[str], list[list[str]]]:
 
     def text(row: Mapping[str, Any] | None) -> str:
         if row is None:
-            return _NOTHING
+            return NOTHING
         places = decimals[row["column"]]
         told = [] if row["measured"] is None else [_estimate(row, places)]
         if row["published"] is not None:
             told.append(f"paper: {write_number(row['published'], places)}")
-        return "; ".join(told) or _NOTHING
+        return "; ".join(told) or NOTHING
 
     names = rows["row"].unique(maintain_order=True).to_list()
     lines = [[name, *(text(found.get((name, column))) for column in columns)] for name in names]
     return ["", *(name_with_unit(column, units[column]) for column in columns)], lines
 
 
-def _tables(results: Results) -> Iterator[Markup]:
+def _tables(results: Results) -> Iterator[Table]:
     for name, text in results.table_texts.items():
         head, lines = cells_of(results.tables.filter(table=name))
         rows = [Row([Cell(cell) for cell in line]) for line in lines]
-        yield table(text.title, _after(text.place, text.differs), head, rows)
+        yield Table(text.title, _after(text.place, text.differs), head, rows)
 
 
 def _after(place: str, text: str) -> str:
@@ -142,38 +117,26 @@ def _after(place: str, text: str) -> str:
     return " " + " ".join(each for each in told if each)
 
 
-def _figures(results: Results) -> Iterator[Markup]:
+def _figures(results: Results) -> Iterator[dict[str, Any]]:
     drawn = panels(results.figures, results.figure_texts)
     for name, text in results.figure_texts.items():
         own = [svg for (figure_name, _), svg in drawn.items() if figure_name == name]
-        caption = captioned(text.title + ".", _after(text.place, text.caption).strip())
-        shown = [
-            figure(picture, text.title if number else caption, wide=False)
-            for number, picture in enumerate(own)
-        ]
-        yield element("div", joined(shown), class_="plots")
+        caption = _after(text.place, text.caption).strip()
+        yield {"text": text, "caption": caption, "pictures": own}
 
 
-def _commands(about: Mapping[str, Any]) -> Markup:
+def _commands(about: Mapping[str, Any]) -> Table:
     head = ("stage", "command", "minutes")
     rows = [
         Row([
-            Cell(stage["name"]), Cell(element("code", stage["command"])),
+            Cell(stage["name"]), Cell(stage["command"], code=True),
             Cell(f"{stage['seconds'] / 60:.1f}", stage["seconds"]),
         ])
         for stage in about["stages"]
     ]  # fmt: skip
     total = sum(stage["seconds"] for stage in about["stages"]) / 60
     text = f" {total:.0f} minutes in all, on the machine below."
-    return table("Commands that made the numbers", text, head, rows, words=2)
-
-
-def _provenance(about: Mapping[str, Any]) -> Markup:
-    record = about.get("provenance", {})
-    libraries = ", ".join(f"{n} {v}" for n, v in record.get("libraries", {}).items())
-    names = ("hindcast", "commit", "processor", "instructions", "python", "system")
-    pairs = [(name, str(record.get(name, ""))) for name in names]
-    return definitions([*pairs, ("libraries", libraries)], "facts")
+    return Table("Commands that made the numbers", text, head, rows, words=2)
 
 
 def paper_markdown(about: Mapping[str, Any], results: Results, pictures: str = "") -> str:
@@ -212,7 +175,7 @@ def claims_markdown(claims: pl.DataFrame) -> list[str]:
         published = row["published"]
         body.append([
             plain_text(row["text"]), plain_text(row["item"]),
-            _NOTHING if published is None else write_number(published, decimals, signed=True),
-            _estimate(row, decimals), _verdict(row), plain_text(row["differs"]) or _NOTHING,
+            NOTHING if published is None else write_number(published, decimals, signed=True),
+            _estimate(row, decimals), _verdict(row), plain_text(row["differs"]) or NOTHING,
         ])  # fmt: skip
     return text_table(head, body, len(head))

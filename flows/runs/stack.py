@@ -29,15 +29,14 @@ def run(request: Request) -> dict[str, Any]:
     """Train an agent several times as one program; finished trainings are left unchanged."""
     from hindcast.policies.offline.stacked_training import Member, train_stacked
     from hindcast.policies.own_agents import agent_name
+    from hindcast.policies.training.job import Options
 
+    options = Options(request.steps, device=request.device, gate=request.gate)
     parts = zip(request.settings, request.seeds, request.folders, strict=True)
     members = [Member(settings, seed, location(folder)) for settings, seed, folder in parts]
     agent = agent_name(request.agent)
     with progress(f"train {agent}, {count_of(len(members), 'run')} at once") as tell:
-        failed = train_stacked(
-            location(request.dataset), agent, members,
-            steps=request.steps, device=request.device, gate=request.gate, progress=tell,
-        )  # fmt: skip
+        failed = train_stacked(location(request.dataset), agent, members, options, tell)
     reasons = {
         folder: failed[member.out]
         for folder, member in zip(request.folders, members, strict=True)

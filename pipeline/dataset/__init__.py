@@ -150,13 +150,13 @@ class Dataset(DatasetFolder):
             InputError: `size`, `k`, `readers` or `buffer` is below 1, a column does not exist, or
                 `discount` is out of range or not used.
         """
-        from hindcast.pipeline.dataset.batches import batches
+        from hindcast.pipeline.dataset.batches import BatchOptions, batches
 
-        return batches(
-            self, size, rng, split=split, k=k, transitions=transitions, images=images,
-            buffer=buffer, readers=readers, repeat=repeat, columns=columns, discount=discount,
-            per_second=per_second,
+        options = BatchOptions(
+            size, split, k, transitions, images, buffer, readers, repeat, columns, discount,
+            per_second,
         )  # fmt: skip
+        return batches(self, rng, options)
 
 
 def open(path: str | Path) -> Dataset:  # noqa: A001 - it is called through the module

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
-from hindcast.pipeline.dataset.decisions import ON_REQUEST, Decisions
+from hindcast.pipeline.dataset.decisions import ON_REQUEST, Columns, Decisions
 from hindcast.pipeline.dataset.folder import DatasetFolder
 from hindcast.pipeline.dataset.part import Block, open_part, read_block, read_first_row
 from hindcast.pipeline.dataset.reward_sums import Discount, carried_sums, sums_of
@@ -32,41 +32,50 @@ _FOOTERS: Final = 256  # footers kept in memory; a real one takes 100 kB
 Piece: TypeAlias = tuple[Block, Mapping[str, NDArray[np.float64]]]
 
 
+@dataclass(frozen=True)
+class BatchOptions:
+    """The options of `Dataset.batches`, which explains them.
+
+    Raises InputError for a number that is out of range.
+    """
+
+    size: int
+    split: str
+    k: int | None
+    transitions: bool
+    images: bool
+    buffer: int
+    readers: int
+    repeat: bool
+    columns: Collection[str]
+    discount: float | None
+    per_second: bool
+
+    def __post_init__(self) -> None:
+        for name in ("size", "k", "readers", "buffer"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}, expected at least 1")
+
+
 def batches(
-    dataset: DatasetFolder,
-    size: int,
-    rng: np.random.Generator,
-    *,
-    split: str,
-    k: int | None,
-    transitions: bool,
-    images: bool,
-    buffer: int,
-    readers: int,
-    repeat: bool,
-    columns: Collection[str] = (),
-    discount: float | None = None,
-    per_second: bool = False,
+    dataset: DatasetFolder, rng: np.random.Generator, options: BatchOptions
 ) -> Iterator[Decisions]:
-    """Check the arguments, and return the minibatches of `Dataset.batches`."""
-    for name, value in (("size", size), ("k", k), ("readers", readers), ("buffer", buffer)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} is {value}, expected at least 1")
-    more = frozenset(_field(name, dataset.spec) for name in _listed(columns)) - {""}
-    discounts = _discounts(more, dataset.spec, discount, per_second=per_second)
-    episodes = dataset.episodes(split)
+    """Check the options, and return the minibatches of `Dataset.batches`."""
+    more = frozenset(_field(name, dataset.spec) for name in _listed(options.columns)) - {""}
+    discounts = _discounts(more, dataset.spec, options)
+    episodes = dataset.episodes(options.split)
     own = np.random.default_rng(rng.integers(2**63, size=4))
     number = np.full(dataset.episodes().height, -1, np.int64)
     number[episodes["episode"].to_numpy()] = np.arange(episodes.height)
-    passes = _Passes(
-        dataset, number, own, size, k, transitions, images, buffer, readers, more, discounts
-    )
+    columns = Columns(options.k, options.transitions, options.images, more)
+    passes = _Passes(dataset, number, own, options, columns, discounts)
 
     def generate() -> Iterator[Decisions]:
         while True:
             for found in passes.run(int(episodes["steps"].sum())):
                 yield Decisions(episodes=episodes, **found)
-            if not repeat:
+            if not options.repeat:
                 return
 
     return generate()
@@ -90,10 +99,9 @@ def _field(name: str, spec: Spec) -> str:
     raise InputError(f"unknown column {name!r}; {did_you_mean(name, [*ON_REQUEST, *always])}")
 
 
-def _discounts(
-    more: Collection[str], spec: Spec, discount: float | None, *, per_second: bool
-) -> dict[str, Discount]:
+def _discounts(more: Collection[str], spec: Spec, options: BatchOptions) -> dict[str, Discount]:
     """Return the discount of each sum of rewards that is wanted."""
+    discount, per_second = options.discount, options.per_second
     if "discounted" not in more and (discount is not None or per_second):
         raise InputError('a discount is given, but not used; add "discounted_return" to columns')
     if discount is not None and not 0.0 <= discount <= 1.0:
@@ -116,28 +124,23 @@ class _Passes:
     dataset: DatasetFolder
     number: NDArray[np.int64]
     rng: np.random.Generator
-    size: int
-    k: int | None
-    transitions: bool
-    images: bool
-    buffer: int
-    readers: int
-    more: frozenset[str]
+    options: BatchOptions
+    columns: Columns
     discounts: Mapping[str, Discount]
     footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
     carried: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)  # by part
 
     def run(self, decisions: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the columns of Decisions of one pass over all decisions, by minibatch."""
-        with ThreadPoolExecutor(self.readers) as pool:
+        with ThreadPoolExecutor(self.options.readers) as pool:
             groups, held = self._plan(pool)
             order = deque(groups[i] for i in self.rng.permutation(len(groups)))
-            coming = _Coming(pool, self.readers, self._read, order)
+            coming = _Coming(pool, self.options.readers, self._read, order)
             refill_at = 0
             try:
                 while decisions:
                     pieces: list[dict[str, NDArray[Any]]] = []
-                    wanted = min(self.size, decisions)
+                    wanted = min(self.options.size, decisions)
                     decisions -= wanted
                     while wanted:
                         if coming and len(held) <= refill_at:
@@ -166,15 +169,13 @@ class _Passes:
             raise self._unlike("fewer")
         sizes = np.array([size for _part, _group, *size in found])
         total, largest = sizes.sum(axis=0), sizes.max(axis=0)
-        each = row_bytes(self.dataset.spec, images=self.images, more=self.more)
-        share = min(1.0, self.buffer / float(total @ each))
+        each = row_bytes(self.columns, self.dataset.spec)
+        share = min(1.0, self.options.buffer / float(total @ each))
         # a group may bring the row after it, which is no larger than the group that it begins
         room = largest if share < 1.0 else total
-        rows, candidates = np.maximum(share * total, room * (1 + self.transitions)).astype(np.int64)
-        held = ShuffleBuffer(
-            self.dataset.spec, int(rows) + 1, int(candidates),
-            transitions=self.transitions, images=self.images, more=self.more,
-        )  # fmt: skip
+        least = room * (1 + self.columns.transitions)
+        rows, candidates = np.maximum(share * total, least).astype(np.int64)
+        held = ShuffleBuffer(self.columns, self.dataset.spec, int(rows) + 1, int(candidates))
         return [(part, group) for part, group, *_size in found], held
 
     def _groups_of(self, part: int) -> list[tuple[int, int, int, int]]:
@@ -213,12 +214,12 @@ class _Passes:
     def _read(self, part: int, group: int) -> list[Piece]:
         """Read a row group, and the next row if its last decision is not the episode's last."""
         path, spec = self.dataset.part(part), self.dataset.spec
-        needed = {name for name, of in ON_REQUEST.items() if of in self.more}
-        without = SKIPPABLE - needed - ({"image"} if self.images else set())
+        needed = {name for name, of in ON_REQUEST.items() if of in self.columns.more}
+        without = SKIPPABLE - needed - ({"image"} if self.columns.images else set())
         with closing(open_part(path, spec, self._footer(part))) as file:
             blocks = [read_block(file, group, path, spec, without)]
             goes_on = len(blocks[0]) > 0 and blocks[0].choice[-1] != NO_CHOICE
-            if self.transitions and goes_on:
+            if self.columns.transitions and goes_on:
                 if group + 1 == file.num_row_groups:
                     raise DatasetError(
                         f"{path}: this part ends in the middle of an episode; see `hindcast verify`"
@@ -253,8 +254,7 @@ class _Passes:
         held.shuffle(self.rng)
 
     def _take(self, held: ShuffleBuffer, count: int) -> dict[str, NDArray[Any]]:
-        drawn = held.draw(count)
-        return held.gather(drawn, self.k or held.largest(drawn), self.rng)
+        return held.gather(held.draw(count), self.rng)
 
     def _unlike(self, which: str) -> DatasetError:
         return DatasetError(

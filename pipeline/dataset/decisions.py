@@ -1,6 +1,6 @@
 """Logged decisions as arrays for learners: candidates padded to K, masks, next observations."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ class Decisions:
     Attributes:
         context: (D, C) float32, features of the moment.
         candidates: (D, K, F) float32, features of the candidates; with G further columns
-            (D, K, F + G), see `hindcast.pipeline.dataset.sampling.FurtherColumns`.
+            (D, K, F + G), see `FurtherColumns`.
         mask: (D, K) bool, true for a candidate that is feasible and not padding.
         drawn: (D,) int64, number of feasible candidates before the cut to K.
         choice: (D,) int64, position of the chosen candidate among the K.
@@ -124,80 +124,78 @@ ON_REQUEST: Final[Mapping[str, str]] = {
 }
 
 
-def make_columns(
-    count: int,
-    spec: Spec,
-    k: int,
-    *,
-    transitions: bool = False,
-    images: bool = False,
-    probabilities: bool = False,
-    more: Collection[str] = (),
-    further: int = 0,
-) -> dict[str, NDArray[Any]]:
-    """Return uninitialised arrays for `count` decisions, by the names of Decisions.
+@dataclass(frozen=True)
+class FurtherColumns:
+    """Columns of candidates that are computed from logged observations while a log is read.
 
-    `more` names fields without which a Decisions is whole; `further` is the number of further
-    columns of the candidates.
+    Attributes:
+        width: Number G of the columns.
+        widen: Function (context (B, C), candidates (V, F), offsets (B + 1,), feasible (V,)) ->
+            candidates with the columns at the end, (V, F + G). It is given all candidates of B
+            observations, those of observation b in rows offsets[b]:offsets[b + 1].
     """
-    shapes = _shapes(spec, k, transitions, images, probabilities, more, further)
-    return {name: np.empty((count, *shape), kind) for name, (shape, kind) in shapes.items()}
+
+    width: int
+    widen: Callable[..., NDArray[Any]]
 
 
-def decision_bytes(
-    spec: Spec,
-    k: int,
-    *,
-    transitions: bool = False,
-    images: bool = False,
-    probabilities: bool = False,
-    further: int = 0,
-) -> int:
-    """Return the bytes of one decision in the arrays of Decisions; `to_go` takes 8 more."""
-    shapes = _shapes(spec, k, transitions, images, probabilities, further=further).values()
-    return sum(int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in shapes)
+@dataclass(frozen=True)
+class Columns:
+    """The arrays of a Decisions that is read.
 
+    Attributes:
+        k: Number K of candidates; None for that of the largest set.
+        transitions: Whether the next observations are read (Decisions.next_*).
+        images: Whether images are read, if the scenario has them.
+        more: Names of fields to read without which a Decisions is whole.
+        further: Further columns of the candidates.
+    """
 
-def _shapes(
-    spec: Spec,
-    k: int,
-    transitions: bool,
-    images: bool,
-    probabilities: bool,
-    more: Collection[str] = (),
-    further: int = 0,
-) -> Mapping[str, tuple[tuple[int, ...], type]]:
-    observation: dict[str, tuple[tuple[int, ...], type]] = {
-        "context": ((len(spec.context),), np.float32),
-        "candidates": ((k, len(spec.candidates) + further), np.float32),
-        "mask": ((k,), np.bool_),
-    }
-    if images and spec.image_shape:
-        observation["image"] = ((int(np.prod(spec.image_shape)),), np.uint8)
-    asked: dict[str, tuple[tuple[int, ...], type]] = {
-        "to_go": ((), np.float64),
-        "discounted": ((), np.float64),
-        "truncated": ((), np.bool_),
-        "time_s": ((), np.float64),
-        "reward_terms": ((len(spec.reward_terms),), np.float64),
-    }
-    followed = {f"next_{name}": what for name, what in observation.items()} if transitions else {}
-    return {
-        **observation,
-        **followed,
-        "drawn": ((), np.int64),
-        "choice": ((), np.int64),
-        "propensity": ((), np.float32),
-        "reward": ((), np.float64),
-        "elapsed_s": ((), np.float64),
-        "terminated": ((), np.bool_),
-        "episode": ((), np.int64),
-        "step": ((), np.int64),
-        **({"value": ((), np.float64)} if spec.valued else {}),
-        **(
-            {"probabilities": ((k,), np.float32)}
-            if probabilities or "probabilities" in more
-            else {}
-        ),
-        **{name: what for name, what in asked.items() if name in more},
-    }
+    k: int | None
+    transitions: bool = False
+    images: bool = False
+    more: Collection[str] = ()
+    further: FurtherColumns | None = None
+
+    def arrays(self, spec: Spec, count: int) -> dict[str, NDArray[Any]]:
+        """Return uninitialised arrays for `count` decisions, by the names of Decisions."""
+        shapes = self._shapes(spec)
+        return {name: np.empty((count, *shape), kind) for name, (shape, kind) in shapes.items()}
+
+    def bytes(self, spec: Spec) -> int:
+        """Return the bytes of one decision in these arrays."""
+        shapes = self._shapes(spec).values()
+        return sum(int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in shapes)
+
+    def _shapes(self, spec: Spec) -> dict[str, tuple[tuple[int, ...], type]]:
+        k, further = self.k or 0, 0 if self.further is None else self.further.width
+        observation: dict[str, tuple[tuple[int, ...], type]] = {
+            "context": ((len(spec.context),), np.float32),
+            "candidates": ((k, len(spec.candidates) + further), np.float32),
+            "mask": ((k,), np.bool_),
+        }
+        if self.images and spec.image_shape:
+            observation["image"] = ((int(np.prod(spec.image_shape)),), np.uint8)
+        asked: dict[str, tuple[tuple[int, ...], type]] = {
+            "to_go": ((), np.float64),
+            "discounted": ((), np.float64),
+            "probabilities": ((k,), np.float32),
+            "truncated": ((), np.bool_),
+            "time_s": ((), np.float64),
+            "reward_terms": ((len(spec.reward_terms),), np.float64),
+        }
+        followed = {f"next_{name}": what for name, what in observation.items()}
+        return {
+            **observation,
+            **(followed if self.transitions else {}),
+            "drawn": ((), np.int64),
+            "choice": ((), np.int64),
+            "propensity": ((), np.float32),
+            "reward": ((), np.float64),
+            "elapsed_s": ((), np.float64),
+            "terminated": ((), np.bool_),
+            "episode": ((), np.int64),
+            "step": ((), np.int64),
+            **({"value": ((), np.float64)} if spec.valued else {}),
+            **{name: what for name, what in asked.items() if name in self.more},
+        }

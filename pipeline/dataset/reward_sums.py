@@ -29,11 +29,15 @@ class Discount:
     discount: float
     per_second: bool = False
 
+    def shares(self, elapsed_s: Floats) -> Floats:
+        """Return the discount of all that follows each row, (R,)."""
+        return step_discounts(elapsed_s, self.discount, per_second=self.per_second)
+
     def sums(
         self, episode: NDArray[np.int64], reward: Floats, elapsed_s: Floats, carried: float
     ) -> Floats:
         """Return the sums from consecutive rows (R,), the last of which goes on with `carried`."""
-        shares = step_discounts(elapsed_s, self.discount, per_second=self.per_second)
+        shares = self.shares(elapsed_s)
         reward = reward.copy()
         reward[-1:] += shares[-1:] * carried
         return discounted_sums(episode, reward, shares)

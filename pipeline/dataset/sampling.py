@@ -1,8 +1,7 @@
 """Uniform samples of the decisions of a split as arrays, candidates cut or padded to K."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,27 +11,12 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
-from hindcast.pipeline.dataset.decisions import Decisions, make_columns
-from hindcast.pipeline.dataset.padding import Padded, pad
+from hindcast.pipeline.dataset.decisions import ON_REQUEST, Columns, Decisions, FurtherColumns
+from hindcast.pipeline.dataset.gather import COPIED, Observations
 from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.dataset.reward_sums import Discount
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.statistics.returns import discounted_sums, step_discounts
-
-
-@dataclass(frozen=True)
-class FurtherColumns:
-    """Columns of candidates that are computed from logged observations while a log is read.
-
-    Attributes:
-        width: Number G of the columns.
-        widen: Function (context (B, C), candidates (V, F), offsets (B + 1,), feasible (V,)) ->
-            candidates with the columns at the end, (V, F + G). It is given all candidates of B
-            observations, those of observation b in rows offsets[b]:offsets[b + 1].
-    """
-
-    width: int
-    widen: Callable[..., NDArray[Any]]
-
+from hindcast.pipeline.statistics.returns import discounted_sums
 
 _READERS: Final = 2  # parts read at once; more only costs memory
 
@@ -41,41 +25,30 @@ def sample_decisions(
     dataset: Dataset,
     split: str,
     rng: np.random.Generator,
+    columns: Columns,
     *,
-    k: int,
     per_episode: int | None = None,
     limit: int | None = None,
-    transitions: bool = False,
-    images: bool = False,
-    probabilities: bool = False,
-    discount: float | None = None,
-    per_second: bool = False,
-    further: FurtherColumns | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    discount: Discount | None = None,
 ) -> Decisions:
-    """Return decisions of a split as arrays, candidates cut or padded to `k`.
+    """Return decisions of a split as arrays, candidates cut or padded to `columns.k`.
 
     At most `per_episode` decisions of every episode and at most `limit` in total are drawn
-    uniformly without replacement. The result depends on `rng` alone. `images` adds the images of
-    scenarios that have them, `probabilities` those of the candidates under the behaviour; a
-    `discount` below 1, per decision or `per_second`, adds `discounted`. `further` columns of the
-    candidates are computed before candidates are cut. In memory are the result
-    (`decisions.decision_bytes` per decision), which is filled in place, and one or two row groups
-    for each of two readers. Raises DatasetError if the split has no episodes.
+    uniformly without replacement. The result depends on `rng` alone. `to_go` is always there, a
+    `discount` below 1 adds `discounted`. Further columns of the candidates are computed before
+    candidates are cut. In memory are the result (`columns.bytes` per decision), which is filled in
+    place, and one or two row groups for each of two readers. Raises DatasetError if the split has
+    no episodes.
     """
     chosen = dataset.episodes(split)
     returns = chosen["return"].to_numpy()
     wanted = _wanted_steps(chosen["steps"].to_numpy(), per_episode, limit, rng)
     seeds = rng.integers(2**63, size=len(dataset.manifest.parts))
     first = np.cumsum([0, *map(len, wanted)])
-    found = make_columns(
-        int(first[-1]), dataset.spec, k,
-        transitions=transitions, images=images, probabilities=probabilities,
-        further=0 if further is None else further.width,
-    )  # fmt: skip
-    found["to_go"] = np.empty(len(found["reward"]))
-    if discount is not None and discount < 1.0:
-        found["discounted"] = np.empty(len(found["reward"]))
+    discounted = discount if discount is not None and discount.discount < 1.0 else None
+    sums = ("to_go",) if discounted is None else ("to_go", "discounted")
+    every = replace(columns, more=(*columns.more, *sums))
+    found = every.arrays(dataset.spec, int(first[-1]))
     home = chosen["first_part"].to_numpy()
     if (np.diff(home) < 0).any():
         raise DatasetError(
@@ -85,29 +58,27 @@ def sample_decisions(
     parts, begins = np.unique(home, return_index=True)
     bounds = first[[*begins, len(wanted)]]
     position = {e: i for i, e in enumerate(chosen["episode"])}
-    needed = {"image"} if images else set()
-    without = SKIPPABLE - (needed | {"behaviour_probabilities"} if probabilities else needed)
+    needed = {name for name, of in ON_REQUEST.items() if of in columns.more}
+    without = SKIPPABLE - needed - ({"image"} if columns.images else set())
 
     def read(index: int) -> None:
         part = int(parts[index])
         own = np.random.default_rng(seeds[part])
         at, end = int(bounds[index]), int(bounds[index + 1])
-        gather = _Gather(dataset.part(part), found, at, end, position, wanted, own, further)
+        filled = {name: column[at:end] for name, column in found.items()}
+        gather = _Gather(dataset.part(part), filled, position, wanted, own, columns.further)
         for block in dataset.blocks(part, without):
             gather.add(block)
-            if discount is not None and discount < 1.0:
-                shares = step_discounts(block.elapsed_s, discount, per_second=per_second)
-                gather.remember(block, shares)
+            if discounted is not None:
+                gather.remember(block, discounted.shares(block.elapsed_s))
             del block  # before the next one is read
-        if gather.at != end:
+        if gather.at != end - at:
             raise gather.unlike()
-        if "discounted" in found:
-            found["discounted"][at:end] = gather.discounted()
+        if "discounted" in filled:
+            filled["discounted"][:] = gather.discounted()
 
     with ThreadPoolExecutor(_READERS) as pool:
-        for done, _nothing in enumerate(pool.map(read, range(len(parts))), start=1):
-            if progress is not None:
-                progress(done, len(parts))
+        list(pool.map(read, range(len(parts))))
     found["to_go"] += returns[found["episode"]]
     pa.default_memory_pool().release_unused()  # the learner that runs next needs the memory
     return Decisions(episodes=chosen, **found)
@@ -135,26 +106,24 @@ def _wanted_steps(
 
 
 class _Gather:
-    """Writer of the wanted rows of consecutive blocks into the columns, from row `at` to `end`.
+    """Writer of the wanted rows of a part's blocks into the columns of Decisions.
 
     A decision and its next observation can be in two blocks: then the decision waits for the
-    second.
+    second. `at` is the number of rows that are written.
     """
 
     def __init__(
         self,
         path: Path,
-        found: dict[str, NDArray[Any]],
-        at: int,
-        end: int,
+        filled: dict[str, NDArray[Any]],
         position: dict[int, int],
         wanted: list[NDArray[np.int64]],
         rng: np.random.Generator,
-        further: FurtherColumns | None = None,
+        further: FurtherColumns | None,
     ) -> None:
-        self._path, self._found, self.at, self._end = path, found, at, end
+        self._path, self._filled, self.at = path, filled, 0
         self._position, self._wanted = position, wanted
-        self._rng, self._transitions, self._further = rng, "next_mask" in found, further
+        self._rng, self._transitions, self._further = rng, "next_mask" in filled, further
         self._waits = False  # whether the row before `at` waits for its next observation
         self._last = (-1, 0.0)  # episode of the last row, and its sum of rewards
         self._gone = np.zeros(0)
@@ -172,13 +141,8 @@ class _Gather:
         rows = self._rows(block)
         self._waits = self._transitions and len(rows) > 0 and rows[-1] == len(block) - 1
         at, self.at = self.at, self.at + len(rows)
-        if self.at > self._end:
+        if self.at > len(self._filled["reward"]):
             raise self.unlike()
-        if self.at > len(self._found["reward"]):
-            raise DatasetError(
-                f"{self._path}: episode {block.episode[0]} has more decisions than the table of "
-                "episodes says; see `hindcast verify`"
-            )
         if self._waits:
             self._here(block, rows[-1:], self.at - 1)
             rows = rows[:-1]
@@ -234,50 +198,43 @@ class _Gather:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def _here(self, block: Block, rows: NDArray[np.int64], at: int) -> None:
-        found, to = self._found, slice(at, at + len(rows))
-        found["context"][to] = block.context[rows]
-        self._pad(block, rows, block.choice[rows], to, "")
-        found["propensity"][to] = block.propensity[rows]
-        found["reward"][to] = block.reward[rows]
-        found["elapsed_s"][to] = block.elapsed_s[rows]
-        found["terminated"][to] = block.terminated[rows]
-        found["episode"][to] = [self._position[int(e)] for e in block.episode[rows]]
-        found["step"][to] = block.step[rows]
-        found["to_go"][to] = -self._gone[rows]
-        if block.value is not None:
-            found["value"][to] = block.value[rows]
-        if "image" in found and block.image is not None:
-            found["image"][to] = block.image[rows]
+        out = {name: column[at : at + len(rows)] for name, column in self._filled.items()}
+        seen, own = self._observations(block, rows)
+        seen.write(own, self._rng, out, block.choice[rows])
+        for name, of in COPIED.items():
+            if name in out:
+                out[name][:] = getattr(block, of)[rows]
+        out["episode"][:] = [self._position[int(e)] for e in block.episode[rows]]
+        out["to_go"][:] = -self._gone[rows]
 
     def _next(self, block: Block, rows: NDArray[np.int64], at: int) -> None:
-        found, to = self._found, slice(at, at + len(rows))
-        found["next_context"][to] = block.context[rows]
-        self._pad(block, rows, np.full(len(rows), NO_CHOICE, np.int64), to, "next_")
-        found["next_mask"][to][found["terminated"][to]] = False
-        if "next_image" in found and block.image is not None:
-            found["next_image"][to] = block.image[rows]
+        out = {name: column[at : at + len(rows)] for name, column in self._filled.items()}
+        seen, own = self._observations(block, rows)
+        seen.write(own, self._rng, out)
 
-    def _pad(
-        self, block: Block, rows: NDArray[np.int64], choice: NDArray[np.int64], to: slice, of: str
-    ) -> None:
-        """Write candidates and masks of the rows; of decisions also the choice and `drawn`."""
-        found = self._found
-        lost = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        picked, drawn = lost if of else (found["choice"][to], found["drawn"][to])
-        own = None if of or "probabilities" not in found else found["probabilities"][to]
-        out = Padded(found[f"{of}candidates"][to], found[f"{of}mask"][to], picked, drawn, own)
-        offsets, candidates, feasible = block.offsets, block.candidates, block.feasible
-        probabilities = block.probabilities
-        if self._further is not None:
-            taken, offsets = _candidates_of(block.offsets, rows)
-            feasible = feasible[taken]
-            candidates = self._further.widen(
-                block.context[rows], candidates[taken], offsets, feasible
-            ).astype(np.float32)
-            if own is not None:
-                probabilities = probabilities[taken]
-            rows = np.arange(len(rows))
-        pad(offsets, candidates, feasible, rows, choice, self._rng, out, probabilities)
+    def _observations(
+        self, block: Block, rows: NDArray[np.int64]
+    ) -> tuple[Observations, NDArray[np.int64]]:
+        """Return observations with the further columns, and where those of `rows` are in them."""
+        seen = Observations(
+            block.context, block.image, block.offsets, block.candidates, block.feasible,
+            block.probabilities,
+        )  # fmt: skip
+        if self._further is None:
+            return seen, rows
+        taken, offsets = _candidates_of(block.offsets, rows)
+        context, feasible = block.context[rows], block.feasible[taken]
+        wide = self._further.widen(context, block.candidates[taken], offsets, feasible)
+        read = len(block.probabilities) > 0
+        some = Observations(
+            context=context,
+            image=None if block.image is None else block.image[rows],
+            offsets=offsets,
+            candidates=wide.astype(np.float32),
+            feasible=feasible,
+            probabilities=block.probabilities[taken] if read else block.probabilities,
+        )
+        return some, np.arange(len(rows))
 
 
 def _candidates_of(

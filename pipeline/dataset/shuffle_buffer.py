@@ -7,7 +7,8 @@
 The arrays are allocated once; candidates are neither padded nor stored twice.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,40 +16,28 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset.columns import NO_CHOICE
-from hindcast.pipeline.dataset.decisions import make_columns
-from hindcast.pipeline.dataset.padding import Padded, largest_set, pad
+from hindcast.pipeline.dataset.decisions import Columns
+from hindcast.pipeline.dataset.gather import COPIED, Observations
+from hindcast.pipeline.dataset.padding import largest_set
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.simulation.spec import Spec
 
-# Columns with an element per row that are copied as they are, and their names in a Block.
-_COPIED: Final[Mapping[str, str]] = {
-    **{
-        name: name
-        for name in (
-            "propensity", "reward", "elapsed_s", "terminated", "episode", "step", "value",
-            "truncated", "time_s",
-        )
-    },
-    "reward_terms": "terms",
-}  # fmt: skip
-_SUMS: Final = ("to_go", "discounted")  # such columns that no Block has
+_SUMS: Final = ("to_go", "discounted")  # columns with an element per row that no Block has
 
 
-def row_bytes(spec: Spec, *, images: bool, more: Collection[str] = ()) -> tuple[int, int]:
+def row_bytes(columns: Columns, spec: Spec) -> tuple[int, int]:
     """Return the bytes of a row without its candidates, and of a candidate."""
-    rows = _make_rows(0, spec, images, more).values()
+    rows = _make_rows(0, columns, spec).values()
     row = sum(a.itemsize * int(np.prod(a.shape[1:])) for a in rows)
-    return row, 4 * (len(spec.candidates) + ("probabilities" in more)) + 1
+    return row, 4 * (len(spec.candidates) + ("probabilities" in columns.more)) + 1
 
 
-def _make_rows(
-    count: int, spec: Spec, images: bool, more: Collection[str]
-) -> dict[str, NDArray[Any]]:
+def _make_rows(count: int, columns: Columns, spec: Spec) -> dict[str, NDArray[Any]]:
     """Return arrays with one element per row."""
-    like = make_columns(0, spec, 0, images=images, more=more)
+    like = columns.arrays(spec, 0)
     rows: dict[str, NDArray[Any]] = {
         name: np.empty((count, *like[name].shape[1:]), like[name].dtype)
-        for name in ("context", "choice", "image", *_COPIED, *_SUMS)
+        for name in ("context", "choice", "image", *COPIED, *_SUMS)
         if name in like
     }
     rows["offset"] = np.zeros(count, np.int64)
@@ -59,26 +48,21 @@ def _make_rows(
 class ShuffleBuffer:
     """Buffer for `rows` rows with `candidates` candidates in total.
 
-    With `transitions` the row after a decision is kept with it; with `images` the images are kept.
-    `more` names further fields of Decisions to keep. `used` is the number of rows in the buffer.
+    With transitions, the row after a decision is kept with it. `used` is the number of rows in the
+    buffer.
     """
 
-    def __init__(
-        self,
-        spec: Spec,
-        rows: int,
-        candidates: int,
-        *,
-        transitions: bool,
-        images: bool,
-        more: Collection[str] = (),
-    ) -> None:
-        self._spec, self._transitions, self._images = spec, transitions, images
-        self._more = more
-        self._rows = _make_rows(rows + 1, spec, images, more)
-        self._candidates = np.empty((candidates, len(spec.candidates)), np.float32)
-        self._feasible = np.empty(candidates, np.bool_)
-        self._probabilities = np.empty(candidates * ("probabilities" in more), np.float32)
+    def __init__(self, columns: Columns, spec: Spec, rows: int, candidates: int) -> None:
+        self._columns, self._spec = columns, spec
+        self._rows = _make_rows(rows + 1, columns, spec)
+        self._seen = Observations(
+            context=self._rows["context"],
+            image=self._rows.get("image"),
+            offsets=self._rows["offset"],
+            candidates=np.empty((candidates, len(spec.candidates)), np.float32),
+            feasible=np.empty(candidates, np.bool_),
+            probabilities=np.empty(candidates * ("probabilities" in columns.more), np.float32),
+        )
         self.used = 0
         self._order = np.zeros(0, np.int64)
 
@@ -88,7 +72,7 @@ class ShuffleBuffer:
 
     def fits(self, rows: int, candidates: int) -> bool:
         """Return whether there is room for so many rows and candidates."""
-        free = len(self._rows["offset"]) - 1 - self.used, len(self._feasible) - self._end
+        free = len(self._rows["offset"]) - 1 - self.used, len(self._seen.feasible) - self._end
         return rows <= free[0] and candidates <= free[1]
 
     @property
@@ -107,23 +91,18 @@ class ShuffleBuffer:
         here, there = self._end, self._end + int(block.offsets[-1])
         rows = slice(self.used, self.used + len(block))
         columns = self._rows
-        for name, of in {
-            "context": "context",
-            "choice": "choice",
-            "image": "image",
-            **_COPIED,
-        }.items():
+        for name in ("context", "choice", "image", *COPIED):
             if name in columns:
-                columns[name][rows] = getattr(block, of)
+                columns[name][rows] = getattr(block, COPIED.get(name, name))
         for name, values in sums.items():
             columns[name][rows] = values
         columns["episode"][rows] = episode
         columns["waiting"][rows] = (block.choice != NO_CHOICE) & (episode >= 0)
         columns["offset"][self.used : rows.stop + 1] = here + block.offsets
-        self._candidates[here:there] = block.candidates
-        self._feasible[here:there] = block.feasible
-        if len(self._probabilities):
-            self._probabilities[here:there] = block.probabilities
+        self._seen.candidates[here:there] = block.candidates
+        self._seen.feasible[here:there] = block.feasible
+        if len(self._seen.probabilities):
+            self._seen.probabilities[here:there] = block.probabilities
         self.used = rows.stop
 
     def shuffle(self, rng: np.random.Generator) -> None:
@@ -134,11 +113,9 @@ class ShuffleBuffer:
         """Make room: drop rows that neither wait nor follow a waiting row."""
         n = self.used
         keep = self._rows["waiting"][:n].copy()
-        if self._transitions:
+        if self._columns.transitions:
             keep[1:] |= self._rows["waiting"][:n][:-1]
-        end = _squeeze(
-            keep, self._rows["offset"], self._candidates, self._feasible, self._probabilities
-        )
+        end = _squeeze(keep, *self._seen[2:])
         self.used = int(keep.sum())
         for name, column in self._rows.items():
             if name != "offset":
@@ -151,49 +128,20 @@ class ShuffleBuffer:
         self._rows["waiting"][drawn] = False
         return drawn
 
-    def largest(self, drawn: NDArray[np.int64]) -> int:
-        """Return the size of the largest candidate set of these rows and the rows after them."""
-        rows = np.concatenate([drawn, drawn + 1]) if self._transitions else drawn
-        return int(largest_set(self._rows["offset"], rows))
-
-    def gather(
-        self, drawn: NDArray[np.int64], k: int, rng: np.random.Generator
-    ) -> dict[str, NDArray[Any]]:
-        """Return the columns of Decisions for rows (B,), candidates cut or padded to `k`."""
-        out = make_columns(
-            len(drawn), self._spec, k,
-            transitions=self._transitions, images=self._images, more=self._more,
-        )  # fmt: skip
-        self._observe(drawn, self._rows["choice"][drawn], rng, out, "")
-        for name in (*_COPIED, *_SUMS):
+    def gather(self, drawn: NDArray[np.int64], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """Return the columns of Decisions for rows (B,)."""
+        columns = self._columns
+        if columns.k is None:
+            rows = np.concatenate([drawn, drawn + 1]) if columns.transitions else drawn
+            columns = replace(columns, k=int(largest_set(self._seen.offsets, rows)))
+        out = columns.arrays(self._spec, len(drawn))
+        self._seen.write(drawn, rng, out, self._rows["choice"][drawn])
+        for name in (*COPIED, *_SUMS):
             if name in out:
                 np.take(self._rows[name], drawn, axis=0, out=out[name])
-        if self._transitions:
-            none = np.full(len(drawn), NO_CHOICE, np.int64)
-            self._observe(drawn + 1, none, rng, out, "next_")
-            out["next_mask"][out["terminated"]] = False
+        if columns.transitions:
+            self._seen.write(drawn + 1, rng, out)
         return out
-
-    def _observe(
-        self,
-        rows: NDArray[np.int64],
-        choice: NDArray[np.int64],
-        rng: np.random.Generator,
-        out: dict[str, NDArray[Any]],
-        of: str,
-    ) -> None:
-        """Write the observations of these rows into the columns whose names begin with `of`."""
-        np.take(self._rows["context"], rows, axis=0, out=out[f"{of}context"])
-        if self._images and "image" in self._rows:
-            np.take(self._rows["image"], rows, axis=0, out=out[f"{of}image"])
-        unused = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        choices, counts = unused if of else (out["choice"], out["drawn"])
-        own = None if of else out.get("probabilities")
-        padded = Padded(out[f"{of}candidates"], out[f"{of}mask"], choices, counts, own)
-        pad(
-            self._rows["offset"], self._candidates, self._feasible, rows, choice, rng, padded,
-            self._probabilities,
-        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)

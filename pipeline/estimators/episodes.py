@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.logged_policies import LoggedPolicies
-from hindcast.pipeline.statistics.returns import step_discounts
 
 Array = NDArray[np.float64]
 
@@ -108,6 +107,8 @@ class LoggedEpisodes:
         if self.elapsed_s is None:  # only needed to discount per second
             return np.full(len(self.reward), self.discount)
         per_second = self.discount_per == "second"
+        from hindcast.pipeline.statistics.returns import step_discounts  # loads numba
+
         return step_discounts(self.elapsed_s, self.discount, per_second=per_second)
 
     @cached_property

@@ -137,12 +137,10 @@ def evaluate(
     *,
     split: str,
     out: Path,
-    references: Sequence[str] | None = None,
     seeds: int | None = None,
-    workers: int = 1,
+    workers: int | Elsewhere = 1,
     command: str = "",
     progress: Callable[[int, int], None] | None = None,
-    elsewhere: Elsewhere | None = None,
 ) -> EvaluateResult:
     """Score the policies on a split of the recipe.
 
@@ -153,13 +151,11 @@ def evaluate(
         policies: The policies, with different names.
         split: Name of a split of the recipe, usually "test".
         out: Folder for scores.parquet and evaluation.json.
-        references: Names of the policies that a report compares with; by default those of the
-            recipe that are among `policies`.
         seeds: Runs per window of a policy that draws; by default the number in the recipe.
-        workers: Number of threads that run compiled rules.
+        workers: Number of threads that run compiled rules, or a function that has runs played by
+            other processes. The scores are the same.
         command: Command line to record in evaluation.json.
         progress: Called with the finished windows and all windows, summed over policies.
-        elsewhere: Has runs played by other processes; the scores are the same.
 
     Raises:
         RecipeError: There are no policies, two of one name, or no such split or window.
@@ -173,10 +169,10 @@ def evaluate(
             f"two policies have the same name, expected different ones: {sorted(names)}"
         )
     windows = recipe.windows(split)
-    job = make_job(recipe, split, out, seeds, workers)
+    job = make_job(recipe, split, out, seeds, workers if isinstance(workers, int) else 1)
     sessions = _begin(job, split)
-    if elsewhere is not None:
-        _play_elsewhere(job, policies, elsewhere, progress)
+    if not isinstance(workers, int):
+        _play_elsewhere(job, policies, workers, progress)
         progress = None
     frames = []
     for done, policy in enumerate(policies):
@@ -191,14 +187,12 @@ def evaluate(
         frames.append(_scores(job, policy, tell))
     scores = pl.concat(frames)
     write_atomically(out / SCORES, table_writer(scores))
-    if references is None:
-        references = [name for name in recipe.evaluate.references if name in names]
     found = _caveats(job, policies, scores)
     records = described(sessions, [record for p in policies for record in p.trained])
     write_json(
         out / EVALUATION,
         {
-            **_describe(job, policies, split, list(references), command, scores),
+            **_describe(job, policies, split, command, scores),
             "caveats": cv.to_json(found),
             "provenance": records,
         },
@@ -502,14 +496,10 @@ def _exploration_of(behaviour: Behaviour) -> dict[str, float]:
 
 
 def _describe(
-    job: Job,
-    policies: Sequence[Entrant],
-    split: str,
-    references: list[str],
-    command: str,
-    scores: pl.DataFrame,
+    job: Job, policies: Sequence[Entrant], split: str, command: str, scores: pl.DataFrame
 ) -> dict[str, Any]:
     spec = job.spec
+    names = {p.behaviour.name for p in policies}
     notes = [f"Policies that draw were run {job.seeds} times on every window."]
     headline = scores.filter(pl.col("metric") == spec.outcomes[0].name)
     if blocks := headline["window"].n_unique() > len(job.windows):
@@ -548,7 +538,7 @@ def _describe(
             }
             for p in policies
         ],
-        "references": references,
+        "references": [name for name in job.recipe.evaluate.references if name in names],
         "command": command,
         "versions": versions(),
         "notes": notes,

@@ -7,14 +7,13 @@ rename: for them a folder is made on this machine and uploaded file by file, the
 import glob
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.exports import ExportResult
-from hindcast.pipeline.storage.files import make_folder, storage_errors
+from hindcast.pipeline.storage.files import make_folder, scratch, storage_errors, sync
 from hindcast.pipeline.storage.location import is_remote
 
 README = "README.md"
@@ -29,9 +28,11 @@ def new_folder(out: Path) -> Iterator[Path]:
     if is_remote(out):
         if out.exists():
             raise StorageError(f"{out}: is not empty; choose another --out")
-        with _scratch() as scratch:
-            yield scratch
-            _upload(scratch, out)
+        with scratch() as folder, storage_errors(folder):
+            yield folder
+            names = sorted(p.relative_to(folder).as_posix() for p in _files(folder))
+            for name in sorted(names, key=README.__eq__):  # the card last
+                (out / name).upload(folder / name)
         return
     out = out.resolve()
     if out.exists() and not out.is_dir():
@@ -44,9 +45,9 @@ def new_folder(out: Path) -> Iterator[Path]:
             temporary.mkdir()
             yield temporary
             for path in sorted(temporary.rglob("*")):
-                _sync(path)
+                sync(path)
             temporary.replace(out)
-            _sync(out.parent)
+            sync(out.parent)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -62,21 +63,18 @@ def new_file(out: Path) -> Iterator[Path]:
         fault = "is a folder, expected the name of a new file" if out.is_dir() else "exists already"
         raise StorageError(f"{out}: {fault}; choose another --out")
     if is_remote(out):
-        from hindcast.pipeline.storage.remote import upload
-
-        with _scratch() as scratch:
-            temporary = scratch / out.name
-            yield temporary
-            upload(temporary, out)
+        with scratch() as folder, storage_errors(folder):
+            yield folder / out.name
+            out.upload(folder / out.name)
         return
     out = out.resolve()
     temporary = _temporary(out)
     with storage_errors(out):
         try:
             yield temporary
-            _sync(temporary)
+            sync(temporary)
             temporary.replace(out)
-            _sync(out.parent)
+            sync(out.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -84,8 +82,12 @@ def new_file(out: Path) -> Iterator[Path]:
 
 def result(out: Path, notes: tuple[str, ...] = ()) -> ExportResult:
     """Return the result of an export, with the files at `out` counted."""
-    files = [p for p in out.glob("**/*") if p.is_file()] if out.is_dir() else [out]
+    files = _files(out) if out.is_dir() else [out]
     return ExportResult(out, len(files), sum(p.stat().st_size for p in files), notes)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("**/*") if path.is_file()]
 
 
 def _temporary(out: Path) -> Path:
@@ -100,29 +102,3 @@ def _temporary(out: Path) -> Path:
         else:
             leftover.unlink(missing_ok=True)
     return out.with_name(f".{out.name}.{os.getpid()}.partial")
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """Yield a folder on this machine, whose disk may be full as well."""
-    with (
-        storage_errors(Path(tempfile.gettempdir())),
-        tempfile.TemporaryDirectory(prefix="hindcast-export-") as scratch,
-    ):
-        yield Path(scratch)
-
-
-def _upload(folder: Path, out: Path) -> None:
-    from hindcast.pipeline.storage.remote import upload
-
-    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    for name in sorted(names, key=README.__eq__):
-        upload(folder / name, out / name)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -31,7 +31,7 @@ from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._copying import card_of, copy_checked
 from hindcast.pipeline.exports._target import new_folder, result
-from hindcast.pipeline.pages.templates import quoted
+from hindcast.pipeline.pages.markdown import quoted
 from hindcast.pipeline.storage.files import table_writer
 
 

@@ -12,7 +12,7 @@ from hindcast.pipeline.plugins import Registry
 
 SINGLE: Final = "hindcast.pipeline.gymnasium_env.single:SchedulingEnv"
 VECTOR: Final = "hindcast.pipeline.gymnasium_env.vector:SchedulingVectorEnv"
-# Arguments of the environments by id. `recipe` can be replaced, `scenario` is what it must have.
+# Arguments of the environments by id. `recipe` can be replaced, `scenario` is its scenario.
 ENVIRONMENTS: Final = Registry[Mapping[str, Any]]("environments", {
     "hindcast/Binpack-v0": {"scenario": "binpack", "recipe": "binpack-synthetic-v1"},
     "hindcast/Deferrable-v0": {"scenario": "deferrable", "recipe": "deferrable-base-v1"},

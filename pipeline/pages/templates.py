@@ -1,38 +1,63 @@
 """Templates of pages: files beside the code, each readable as the page that it makes.
 
-A template is named after its page: `card.md.jinja`. In `*.html.jinja` every value is escaped that
-is not markup already. A name that a template does not know is an error.
+A template is named after its page: `card.md.jinja`. It may also use those of this folder. A name
+that a template does not know is an error.
+
+In `*.html.jinja` every value is escaped that is not markup already, and so is all text. White space
+with a newline in it vanishes beside a tag, a block, or an expression that is alone on its line. It
+is one space elsewhere.
 """
 
-import json
+import html
 import re
-import textwrap
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.pipeline.errors import printable
+from hindcast.pipeline.pages.markdown import cell, plain_text, quoted, wrapped
 from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.numbers import count_of, write_estimate, write_number
+from hindcast.pipeline.statistics.numbers import (
+    count_of,
+    write_estimate,
+    write_interval,
+    write_number,
+)
 
 if TYPE_CHECKING:
     import jinja2
 
-_WIDTH: Final = 98  # characters of a wrapped line
+_HERE: Final = Path(__file__).parent
+STYLE: Final = _HERE / "page.css"  # of all HTML pages, with the light scheme first
+_HTML: Final = ".html.jinja"
+
+# Lines that begin or end with a tag, a block, or an expression that is alone on its lines.
+_BEGINS: Final = re.compile(r"<|\{[%#]|\{\{((?!\}\}).)*(\}\}$|$)")
+_ENDS: Final = re.compile(r"(>|[%#]\}|(^|^\{\{)((?!\{\{).)*\}\})$")
+_CODE: Final = r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"
+_NO_TEXT: Final = re.compile(rf"(<(?:{_CODE}|[^>])*>|{_CODE})")
 
 
 def render(template: Path, **values: Any) -> str:
     """Return the page that a template makes of some values."""
-    return _environment(template.parent).get_template(template.name).render(values)
+    text = _environment(template.parent).get_template(template.name).render(values)
+    if template.name.endswith(_HTML):  # quotes are written as by html.escape
+        text = text.replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
+    return text
 
 
 @cache
 def _environment(folder: Path) -> "jinja2.Environment":
     import jinja2
 
+    class Loader(jinja2.FileSystemLoader):
+        def get_source(self, environment: jinja2.Environment, template: str) -> Any:
+            text, *others = super().get_source(environment, template)
+            return on_one_line(text) if template.endswith(_HTML) else text, *others
+
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
-        autoescape=jinja2.select_autoescape(["html.jinja"]),
+        loader=Loader([folder, _HERE]),
+        autoescape=jinja2.select_autoescape([_HTML[1:]]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -40,31 +65,23 @@ def _environment(folder: Path) -> "jinja2.Environment":
     )
     environment.filters.update(
         cell=cell, count_of=count_of, estimate=_estimate, number=write_number,
-        printable=printable, quoted=quoted, wrapped=wrapped, written=format,
+        plain=plain_text, printable=printable, quoted=quoted, repr=repr, wrapped=wrapped,
+        written=format,
     )  # fmt: skip
+    environment.globals.update(interval=write_interval)
     return environment
 
 
-def wrapped(text: str, indent: str = "") -> str:
-    """Return a paragraph in lines of at most 98 characters; a newline at its end is kept.
-
-    Lines after the first begin with `indent`.
-    """
-    lines = textwrap.wrap(
-        re.sub(r"\n *", " ", text.strip("\n")), _WIDTH, subsequent_indent=indent,
-        break_on_hyphens=False, break_long_words=False,
-    )  # fmt: skip
-    return "\n".join(lines) + "\n" * text.endswith("\n")
-
-
-def quoted(text: str) -> str:
-    """Return text as a YAML string in one line; JSON's strings are YAML strings."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-def cell(text: str) -> str:
-    """Return text that cannot end a cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
+def on_one_line(source: str) -> str:
+    """Return an HTML template without white space beside tags and blocks, see above."""
+    found, inside = "", True
+    for line in filter(None, map(str.strip, source.splitlines())):
+        begins, ends = _BEGINS.match(line), _ENDS.search(line)
+        found += line if inside or begins else f" {line}"
+        inside = bool(ends)
+    parts = _NO_TEXT.split(found)  # text, tag or code, text, ...
+    parts[::2] = [html.escape(html.unescape(text)) for text in parts[::2]]
+    return "".join(parts)
 
 
 def _estimate(interval: Interval, decimals: int) -> str:

@@ -11,7 +11,7 @@ from hindcast.pipeline.workloads import caveats
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
-_MOST_WINDOWS: Final = 50  # that are measured; a sample of evenly spaced ones of a longer list
+_MOST_WINDOWS: Final = 50  # measured windows; a longer list is sampled evenly
 _DRAWN: Final = (SYNTHETIC, RECORDED)  # formats of workloads with tasks that are no trace
 
 

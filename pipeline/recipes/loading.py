@@ -150,7 +150,7 @@ def _with_mark(recipe: Recipe, before: Callable[[], Recipe], overrides: Sequence
         return recipe
     try:
         old = before()
-    except InputError:  # not valid until it was changed
+    except InputError:  # the recipe was invalid before the overrides
         return recipe.marked()
     new = dataclasses.replace(recipe, id=old.to_dict()["id"])
     return dataclasses.replace(new, id=old.id) if new.digest == old.digest else new.marked()
@@ -201,7 +201,7 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
 def _check_path(recipe: Recipe, where: str) -> None:
     """Raise RecipeError for a trace.path in a recipe whose format reads no file."""
     trace = recipe.trace
-    if trace.path and trace.format != "history":  # there it is the file that was imported
+    if trace.path and trace.format != "history":  # its path names the imported file
         refuse_file(trace, f"trace.path (--trace) is {trace.path!r}", where)
 
 
@@ -266,7 +266,7 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     if len(set(names)) < len(names):
         raise RecipeError(f"{where}: two behaviours have the same name: {names}")
     for agent in recipe.train.settings:
-        recipe.train.steps_of(agent)  # checks it
+        recipe.train.steps_of(agent)  # raises for an invalid number
     _check_episodes(recipe, where)
     return recipe
 

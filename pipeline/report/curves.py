@@ -15,7 +15,6 @@ import polars as pl
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
-from hindcast.pipeline.report.html import Markup, captioned, element, figure
 from hindcast.pipeline.report.plots import curves_plot
 from hindcast.pipeline.statistics.intervals import Array
 from hindcast.pipeline.statistics.numbers import count_of
@@ -56,11 +55,12 @@ def training_runs(folders: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> Markup:
-    """Return one panel per metric with a line per agent and a band over its seeds.
+def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> dict[str, str]:
+    """Return the values of the section about training, see report.html.jinja.
 
-    Metrics of `first` come before the others. Raises DatasetError for a metrics.parquet without the
-    columns step, metric and value.
+    The plot has a panel per metric with a line per agent and a band over its seeds. It is empty if
+    there are no metrics. Metrics of `first` come before the others. Raises DatasetError for a
+    metrics.parquet without the columns step, metric and value.
     """
     groups = by_agent(runs)
     shown = dict(list(groups.items())[:_AGENTS])
@@ -73,7 +73,7 @@ def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> Markup:
     order = sorted(curves, key=lambda m: (place.get(m, len(place)), -len(curves[m])))
     drawn = {metric: curves[metric] for metric in order[:_PANELS]}
     if not drawn:
-        return element("p", "The training runs recorded no metrics.")
+        return {"plot": "", "text": ""}
     text = f"{count_of(len(runs), 'run')} of {count_of(len(groups), 'agent')}; "
     if any(curve.seeds > 1 for of in drawn.values() for curve in of.values()):
         text += "lines are means over seeds, bands are 95 % intervals (Student's t); "
@@ -82,8 +82,7 @@ def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> Markup:
         text += f" Not drawn: {', '.join(order[_PANELS:])}."
     if len(groups) > _AGENTS:
         text += f" Only the first {_AGENTS} agents are drawn."
-    svg = curves_plot(drawn, " ".join(shown))
-    return element("div", figure(svg, captioned("Training curves.", text)), class_="plots")
+    return {"plot": curves_plot(drawn, " ".join(shown)), "text": text}
 
 
 def by_agent(runs: Sequence[Path]) -> dict[str, list[Path]]:

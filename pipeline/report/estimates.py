@@ -1,4 +1,4 @@
-"""Section of a report about off-policy estimates: values, truth, ranking, warnings."""
+"""Values of a report about off-policy estimates: values, truth, ranking, warnings."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -7,19 +7,9 @@ from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
+from hindcast.pipeline.pages.tables import Cell, Row, Table
 from hindcast.pipeline.report import svg
-from hindcast.pipeline.report.html import (
-    Cell,
-    Markup,
-    Row,
-    captioned,
-    element,
-    figure,
-    joined,
-    table,
-)
 from hindcast.pipeline.statistics.numbers import (
-    count_of,
     decimals_for,
     write_estimate,
     write_number,
@@ -33,33 +23,25 @@ _COLUMNS: Final = 3
 _SHOWN: Final = 9  # estimators with a panel, best rank correlation first
 
 
-def estimates_part(folders: Sequence[Path]) -> Markup:
-    """Return the section about all folders that `hindcast ope` wrote.
+def estimates_part(folder: Path) -> dict[str, Any]:
+    """Return the values of the section about a folder of `hindcast ope`, see report.html.jinja.
 
     Raises DatasetError for a folder without ope.json, or one that lacks a column.
     """
-    return joined(_one(folder, several=len(folders) > 1) for folder in folders)
-
-
-def _one(folder: Path, several: bool) -> Markup:
     about = read_json(folder / "ope.json")
     if not isinstance(about, dict) or not isinstance(about.get("estimators"), list):
         raise DatasetError(
             f"{folder / 'ope.json'}: lacks the list 'estimators' that `hindcast ope` writes"
         )
     rows = _rows(folder / "estimates.parquet")
-    names = [str(e.get("name")) for e in about["estimators"]]
     known = [row for row in rows if row["truth"] is not None and row["value"] is not None]
-    policies = list(dict.fromkeys(row["policy"] for row in rows))
-    parts: list[Markup] = []
-    if several:
-        parts.append(element("h3", f"{about.get('dataset')}, {about.get('split')}"))
-    parts.append(element("p", _read(about)))
-    if known:
-        parts += [_selection(about), _scatter(about, known, folder)]
-    parts += [_values(rows, policies, names), _warnings(rows)]
-    parts += [element("p", str(note)) for note in about.get("notes", [])]
-    return joined(parts)
+    return {
+        "about": about,
+        "selection": _selection(about) if known else None,
+        "plot": _scatter(about, known, folder) if known else None,
+        "estimates": _values(rows, [str(e.get("name")) for e in about["estimators"]]),
+        "warnings": _warnings(rows),
+    }
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -69,21 +51,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return frame.to_dicts()
 
 
-def _read(about: Mapping[str, Any]) -> str:
-    episodes = count_of(about.get("episodes", 0), "logged episode")
-    windows = count_of(about.get("windows", 0), "window")
-    of = f"{about.get('split')} split of {about.get('dataset')}"
-    exploring = f"epsilon {about.get('epsilon'):g} and temperature {about.get('temperature'):g}"
-    return (
-        f"Returns of policies are estimated from {episodes} on {windows} of the {of}. The true "
-        "returns come from running the policies in the simulator, where there is one. Policies "
-        f"explore with {exploring}, in the estimate and in the truth. Importance weights are "
-        f"ratios to the {about.get('propensities')} probabilities of the log. An estimate with "
-        "warnings is marked with !."
-    )
-
-
-def _selection(about: Mapping[str, Any]) -> Markup:
+def _selection(about: Mapping[str, Any]) -> Table:
     asked = [*about["estimators"], about.get("consensus") or {}]
     found = [e for e in asked if "rank_correlation" in e]
     found.sort(key=lambda e: -_rank(e))
@@ -113,13 +81,11 @@ def _selection(about: Mapping[str, Any]) -> Markup:
     )
     if about.get("consensus"):
         text += f" The consensus is the {about['consensus']['description']}."
+    return Table("How well estimators pick", text, head, body)
 
-    return table("How well estimators pick", text, head, body)
 
-
-def _values(
-    rows: Sequence[Mapping[str, Any]], policies: Sequence[str], names: Sequence[str]
-) -> Markup:
+def _values(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    policies = dict.fromkeys(row["policy"] for row in rows)
     by = {(row["policy"], row["estimator"]): row for row in rows}
     decimals = decimals_for(row["truth"] for row in rows)
     best = sorted(policies, key=lambda p: -_or(by[p, names[0]]["truth"], float("-inf")))
@@ -139,38 +105,26 @@ def _values(
         f"last column is the smallest effective sample size of any estimator, of {episodes:,} "
         "episodes."
     )
-    return table("Estimates beside the truth", text, head, body)
+    return Table("Estimates beside the truth", text, head, body)
 
 
-def _warnings(rows: Sequence[Mapping[str, Any]]) -> Markup:
-    found: dict[str, dict[str, list[str]]] = {}
-    for row in rows:
+def _warnings(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """Return the estimators that have each warning, by policy and warning."""
+    found: dict[tuple[str, str], list[str]] = {}
+    order = {policy: i for i, policy in enumerate(dict.fromkeys(row["policy"] for row in rows))}
+    for row in sorted(rows, key=lambda row: order[row["policy"]]):
         for warning in row["warnings"]:
-            found.setdefault(row["policy"], {}).setdefault(warning, []).append(row["estimator"])
-    if not found:
-        return element("p", "No estimate has a warning.")
-    items = (
-        element("li", element("strong", policy), f" ({', '.join(names)}): {warning}.")
-        for policy, warnings in found.items()
-        for warning, names in warnings.items()
-    )
-    summary = element("summary", count_of(sum(map(len, found.values())), "warning"))
-    return element("details", summary, element("ul", joined(items)))
+            found.setdefault((row["policy"], warning), []).append(row["estimator"])
+    return found
 
 
-def _scatter(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], folder: Path) -> Markup:
+def _scatter(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], folder: Path) -> str:
     """Return one panel per estimator: the estimate of every policy against its true return."""
     order = sorted(about["estimators"], key=lambda e: -_rank(e))
     names = [str(e["name"]) for e in order][:_SHOWN]
     panels = {name: [row for row in rows if row["estimator"] == name] for name in names}
     drawn = {name: own for name, own in panels.items() if own}
-    text = (
-        "One point is one policy, bars are bootstrap intervals; an estimate on the line is "
-        "right. Hollow points have warnings, triangles lie outside the panel."
-    )
-    plot = scatter_plot(drawn, f"estimates {folder.name}")
-    caption = captioned("Estimates against true returns.", text)
-    return element("div", figure(plot, caption), class_="plots")
+    return scatter_plot(drawn, f"estimates {folder.name}")
 
 
 def scatter_plot(panels: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> str:

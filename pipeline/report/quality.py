@@ -1,23 +1,13 @@
-"""Section of a report about data-quality studies: means by varied value, and the table."""
+"""Values of a report about data-quality studies: means by varied value, and the table."""
 
-from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from hindcast.pipeline.pages.tables import Cell, Row, Table
 from hindcast.pipeline.report import svg
-from hindcast.pipeline.report.html import (
-    Cell,
-    Markup,
-    Row,
-    captioned,
-    element,
-    figure,
-    joined,
-    table,
-)
 from hindcast.pipeline.statistics.numbers import decimals_for, name_with_unit, write_estimate
 from hindcast.pipeline.studies.page import INTRODUCTION, by_point
 from hindcast.pipeline.studies.study import read_study
@@ -27,27 +17,21 @@ _DECADES: Final = 30  # ratio of the largest to the smallest mean above which th
 _DASHES: Final = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)))
 
 
-def quality_part(folders: Sequence[Path]) -> Markup:
-    """Return the section about all folders that `hindcast study` wrote.
+def quality_part(folder: Path) -> dict[str, Any]:
+    """Return the values of the section about a folder of `hindcast study`, see report.html.jinja.
 
     Raises DatasetError for a folder without study.parquet, or with other columns.
     """
-    return joined(_one(read_study(folder)) for folder in folders)
-
-
-def _one(rows: pl.DataFrame) -> Markup:
+    rows = read_study(folder)
     first = rows.row(0, named=True)
-    vary = first["vary"]
-    side = "higher" if first["higher_is_better"] else "lower"
-    text = (
-        f"{INTRODUCTION.get(vary, '')} Test windows are the same at every point; {side} is better."
-        " Bars are 95 % intervals over windows and training seeds. Broken lines are the best rules"
-        " and random. `behaviour` is the log itself, played on the test windows."
-    )
-    caption = captioned(f"{first['recipe']}, by {vary}.", text)
-    heading = element("h3", f"{first['recipe']}: {vary}")
-    plot = element("div", figure(quality_plot(rows), caption), class_="plots")
-    return joined([heading, plot, _table(rows)])
+    return {
+        "recipe": first["recipe"],
+        "vary": first["vary"],
+        "introduction": INTRODUCTION.get(first["vary"], ""),
+        "side": "higher" if first["higher_is_better"] else "lower",
+        "plot": quality_plot(rows),
+        "means": _table(rows),
+    }
 
 
 def quality_plot(rows: pl.DataFrame) -> str:
@@ -113,7 +97,7 @@ def _kind(cells: dict[tuple[str, str], dict[str, Any]], name: str, values: list[
     return next(str(cells[name, v]["kind"]) for v in values if (name, v) in cells)
 
 
-def _table(rows: pl.DataFrame) -> Markup:
+def _table(rows: pl.DataFrame) -> Table:
     values, names, cells = by_point(rows)
     decimals = decimals_for(rows["mean"].to_list())
     counts = dict(rows.select("value", "train_decisions").iter_rows())
@@ -124,7 +108,7 @@ def _table(rows: pl.DataFrame) -> Markup:
     logged = [Cell(f"{counts[value]:,}", counts[value]) for value in values]
     body.append(Row([Cell("train decisions"), *logged], pinned=True))
     first = rows.row(0, named=True)
-    return table("Data quality.", f" Mean {first['metric']} by {first['vary']}, 95 % interval.",
+    return Table("Data quality.", f" Mean {first['metric']} by {first['vary']}, 95 % interval.",
                  ["policy", *values], body)  # fmt: skip
 
 

@@ -5,15 +5,15 @@ is a plain word, such as `random`, is found where only names stand: in heads, an
 its beginning or behind a word such as `against`.
 """
 
-import html
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from hindcast.pipeline.report.html import VOID, Markup, definitions, element
+from markupsafe import Markup, escape
+
 from hindcast.pipeline.report.plots import shortened
-from hindcast.pipeline.statistics.numbers import count_of
 
+_VOID: Final = frozenset({"meta", "link", "br", "hr"})
 _TAG: Final = re.compile(r"(<[^>]*>)")
 _OPAQUE: Final = frozenset({"a", "code", "style", "title", "badge"})  # text is left as it is
 _HEADS: Final = frozenset({"th", "dt", "strong", "text"})
@@ -24,19 +24,33 @@ _BEFORE: Final = (
 Listed = dict[tuple[str, str], int]  # name and sentence -> number in the list of the page
 
 
-def explained(markup: Markup, sentences: Mapping[str, str], listed: Listed) -> Markup:
+def explaining(sentences: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a template needs to explain names: the block `explained`, and the list.
+
+    `{% call explained() %}` marks the names in its content, of `sentences` or of those that it is
+    given in their place. rules.html.jinja lists the names that were found until then.
+    """
+    listed = Listed()
+
+    def call(known: Mapping[str, str] = sentences, *, caller: Callable[[], Markup]) -> Markup:
+        return explained(caller(), known, listed)
+
+    return {"explained": call, "listed": listed}
+
+
+def explained(markup: str, sentences: Mapping[str, str], listed: Listed) -> Markup:
     """Return markup with a tooltip at every name, which leads to the list of the page.
 
     Heads of columns and texts of plots have the tooltip only. The names found join `listed`.
 
     Args:
-        markup: Markup of this package.
+        markup: Markup, in which text is escaped.
         sentences: What is known of every policy, by name.
         listed: Names that the page has so far.
     """
     if not sentences:
-        return markup
-    names = {html.escape(text): name for name in sentences for text in (name, shortened(name))}
+        return Markup(markup)  # noqa: S704 - see Args
+    names = {_text(text): name for name in sentences for text in (name, shortened(name))}
     words = [text for text in names if text.isalpha()]
     heads, cells = _pattern(names), _pattern(set(names) - set(words))
     before = "|".join(("^", *(rf"(?<=[\s>]{word}\s)" for word in _BEFORE), r"(?<=[,:.;]\s)"))
@@ -49,7 +63,7 @@ def explained(markup: Markup, sentences: Mapping[str, str], listed: Listed) -> M
 
     def marked(match: re.Match[str]) -> str:
         text = match.group()
-        about = html.escape(sentence(text))
+        about = _text(sentence(text))
         if "thead" in inside:  # a script makes heads buttons, which cannot hold links
             return f'<abbr class="rule" title="{about}">{text}</abbr>'
         number = listed[names[text], sentences[names[text]]]
@@ -64,19 +78,14 @@ def explained(markup: Markup, sentences: Mapping[str, str], listed: Listed) -> M
             if "svg" not in inside:
                 parts[i] = pattern.sub(marked, part)
             elif found := dict.fromkeys(pattern.findall(part)):
-                about = "; ".join(f"{text}: {html.escape(sentence(text))}" for text in found)
+                about = "; ".join(f"{text}: {_text(sentence(text))}" for text in found)
                 parts[i] = f"<title>{about}</title>{part}"
-    return Markup("".join(parts))
+    return Markup("".join(parts))  # noqa: S704 - of markup and escaped text
 
 
-def rules_part(listed: Listed) -> Markup:
-    """Return the list of the names on a page, each with what is known of it."""
-    summary = element("summary", count_of(len(listed), "name"))
-    pairs = (
-        (element("span", name, id=f"rule-{number}"), text)
-        for (name, text), number in sorted(listed.items())
-    )
-    return element("details", summary, definitions(pairs, "facts"), open=True)
+def _text(text: str) -> str:
+    """Return text as it stands in markup."""
+    return str(escape(text))
 
 
 def _pattern(texts: Iterable[str]) -> re.Pattern[str]:
@@ -91,5 +100,5 @@ def _follow(tag: str, inside: list[str]) -> None:
     name = tag.strip("<>/").split()[0]
     if tag.startswith("</"):
         inside.pop()
-    elif not tag.endswith("/>") and name not in VOID:
+    elif not tag.endswith("/>") and name not in _VOID:
         inside.append("badge" if 'class="badge' in tag else name)

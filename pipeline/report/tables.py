@@ -1,6 +1,7 @@
 """Tables of a report, for one setting."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
@@ -9,7 +10,7 @@ from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
 from hindcast.pipeline.evaluation.summary.summarise import Summary
-from hindcast.pipeline.report.html import Cell, Markup, Row, element, joined, table
+from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table, number_cell
 from hindcast.pipeline.statistics.numbers import (
     MISSING,
     count_of,
@@ -21,7 +22,6 @@ from hindcast.pipeline.statistics.numbers import (
 )
 
 _SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
-_NOTHING: Final = "\N{EN DASH}"
 _MARKED: Final = frozenset({"learned", "mixture", "knows run times", "recorded"})
 _Side: TypeAlias = Literal["better", "worse", "same"]
 
@@ -52,7 +52,7 @@ def shortfalls(summary: Summary, setting: Setting) -> dict[str, dict[str, float]
     return found
 
 
-def main_table(summary: Summary, setting: Setting) -> Markup:
+def main_table(summary: Summary, setting: Setting) -> Table:
     """Return all policies by the headline metric, best first, with the bound as a row."""
     headline = summary.headline(setting)
     metric, bound = headline.metric, setting.first.bound
@@ -70,20 +70,19 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
     body = []
     for row in rows:
         cells = [_policy(row, strongest), _estimate(row, ("mean", "low", "high"), decimals)]
-        cells.append(_number(row["iqm"], decimals))
-        cells += [_number(row["bound_ratio"], 3)] if bounded else []
+        cells.append(number_cell(row["iqm"], decimals))
+        cells += [number_cell(row["bound_ratio"], 3)] if bounded else []
         if strongest is not None:
             cells += [_difference(row, decimals), _record(row)]
-            cells += [_number(row["probability_of_improvement"], 2)]
-        cells.append(_number(row["seeds"], 0))
+            cells += [number_cell(row["probability_of_improvement"], 2)]
+        cells.append(number_cell(row["seeds"], 0))
         for totals in missed.values():
             total = totals.get(row["policy"])
-            cells.append(_number(total, 0 if total is None or total == int(total) else 1))
-        body.append(Row(cells, "strongest" if row["policy"] == strongest else None))
+            cells.append(number_cell(total, 0 if total is None or total == int(total) else 1))
+        body.append(Row(cells, "strongest" if row["policy"] == strongest else ""))
     if bounded and bound is not None:
-        kind = f"{setting.first.bound_kind} bound"
-        name = joined([bound, " ", element("span", kind, class_="badge")])
-        cells = [Cell(name), _number(rows[0]["bound"], decimals), Cell(""), _number(1.0, 3)]
+        name = Cell(bound, badges=[Badge(f"{setting.first.bound_kind} bound")])
+        cells = [name, number_cell(rows[0]["bound"], decimals), Cell(""), number_cell(1.0, 3)]
         body.append(Row([*cells, *(Cell("") for _ in head[4:])], "bound", pinned=True))
     better = "" if metric.better == "neither" else f", {metric.better} is better"
     text = f" on {count_of(len(headline.windows), 'window')}."
@@ -91,10 +90,10 @@ def main_table(summary: Summary, setting: Setting) -> Markup:
         text += f" {metric.description[0].upper()}{metric.description[1:].rstrip('.')}."
     if strongest is not None:
         text += " A difference is coloured if its interval excludes zero."
-    return table(f"{metric.name}{better}", text, head, body)
+    return Table(f"{metric.name}{better}", text, head, body)
 
 
-def references_table(summary: Summary, setting: Setting) -> Markup:
+def references_table(summary: Summary, setting: Setting) -> Table:
     """Return paired differences of every policy to every reference."""
     metric = summary.headline(setting).metric
     rows = summary.rows(setting, metric.name).to_dicts()
@@ -110,18 +109,17 @@ def references_table(summary: Summary, setting: Setting) -> Markup:
         for reference in references:
             row = against[reference]
             if row["paired_difference"] is None:
-                cells.append(Cell(_NOTHING))
+                cells.append(Cell(NOTHING))
                 continue
-            difference = _difference(row, decimals)
-            counts = element("small", _counts(row)) if row["wins"] is not None else ""
-            cells.append(Cell(joined([difference.content, counts]), difference.sort))
+            counts = _counts(row) if row["wins"] is not None else ""
+            cells.append(replace(_difference(row, decimals), more=counts))
         body.append(Row(cells))
     title = f"Policy minus reference, {name_with_unit(metric.name, metric.unit)}"
     text = f", {summary.level * 100:g} % interval, and windows won / tied / lost."
-    return table(title, text, ["policy", *(f"against {name}" for name in references)], body)
+    return Table(title, text, ["policy", *(f"against {name}" for name in references)], body)
 
 
-def windows_table(summary: Summary, setting: Setting) -> Markup | None:
+def windows_table(summary: Summary, setting: Setting) -> Table | None:
     """Return the windows on which policies win and lose most; None if no two can be compared."""
     headline, strongest = summary.headline(setting), summary.strongest[setting.label]
     reference = headline.find(strongest) if strongest else None
@@ -143,14 +141,14 @@ def windows_table(summary: Summary, setting: Setting) -> Markup | None:
             (int(gains.argmin()), gains.min() < -tie, "worse"),
         ):
             if not differs:
-                cells += [Cell(_NOTHING), Cell(_NOTHING)]
+                cells += [Cell(NOTHING), Cell(NOTHING)]
                 continue
             own, other = float(policy.window_means[at]), float(reference.window_means[at])
-            shown = element("span", write_number(own - other, decimals, signed=True), class_=side)
+            shown = write_number(own - other, decimals, signed=True)
             values = f"{write_number(own, decimals)} against {write_number(other, decimals)}"
             window = headline.windows[at]
             cells.append(Cell(f"window {window}", float(window)))
-            cells.append(Cell(joined([shown, element("small", values)]), own - other))
+            cells.append(Cell(shown, own - other, values, side))
         body.append(Row(cells))
     unit = name_with_unit("difference there", headline.metric.unit)
     head = ["policy", "best window", unit, "worst window", unit]
@@ -160,10 +158,10 @@ def windows_table(summary: Summary, setting: Setting) -> Markup | None:
         f"window is named by its index in the workload{split}; with the recipe, it identifies the "
         "instance. The lines below a difference are the values of the policy and of the reference."
     )
-    return table("Best and worst windows", text, head, body)
+    return Table("Best and worst windows", text, head, body)
 
 
-def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
+def metrics_table(summary: Summary, setting: Setting) -> Table | None:
     """Return means of all other metrics, in the headline's order; None if there are none."""
     others = [m for m in summary.metrics(setting) if m.name != setting.first.headline]
     if not others:
@@ -183,10 +181,10 @@ def metrics_table(summary: Summary, setting: Setting) -> Markup | None:
     better = {"lower": ", lower is better", "higher": ", higher is better", "neither": ""}
     head = [name_with_unit(m.name, m.unit) + better[m.better] for m in others]
     text = f", means with {summary.level * 100:g} % intervals, in the order of the main table."
-    return table("All other metrics", text, ["policy", *head], body)
+    return Table("All other metrics", text, ["policy", *head], body)
 
 
-def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
+def seeds_table(summary: Summary, setting: Setting) -> Table | None:
     """Return seeds and training seeds one by one; None if every policy has one."""
     rows = summary.seed_rows(setting)
     if not rows:
@@ -199,14 +197,14 @@ def seeds_table(summary: Summary, setting: Setting) -> Markup | None:
     for row in rows:
         cells = [_policy(row, None), Cell(row["run"])]
         cells += [_estimate(row, ("mean", "low", "high"), decimals)]
-        cells += [_number(row["iqm"], decimals), _number(row["median"], decimals)]
+        cells += [number_cell(row["iqm"], decimals), number_cell(row["median"], decimals)]
         cells += [_difference(row, decimals), _record(row)] if strongest else []
         body.append(Row(cells))
     text = ": the runs behind the pooled rows. Training seeds are named after their run."
-    return table("Seeds one by one", text, head, body, words=2)
+    return Table("Seeds one by one", text, head, body, words=2)
 
 
-def policies_table(setting: Setting) -> Markup:
+def policies_table(setting: Setting) -> Table:
     """Return kind, group, checkpoint and digest of every policy."""
     body = [
         Row(
@@ -215,50 +213,40 @@ def policies_table(setting: Setting) -> Markup:
                 Cell(entry.kind),
                 Cell(entry.group if entry.group != entry.name else ""),
                 Cell(entry.checkpoint or ""),
-                Cell(element("code", entry.digest[:16]) if entry.digest else ""),
+                Cell(entry.digest[:16] if entry.digest else "", code=bool(entry.digest)),
             ]
         )
         for entry in setting.entries.values()
     ]
     head = ["policy", "kind", "pooled as", "checkpoint", "digest"]
-    return table("Policies", f" of {setting.label}.", head, body, words=len(head))
+    return Table("Policies", f" of {setting.label}.", head, body, words=len(head))
 
 
 def _policy(row: Mapping[str, Any], strongest: str | None) -> Cell:
     badges = []
     if row["kind"] in _MARKED:
-        badges.append(element("span", row["kind"], class_=f"badge {row['kind'].partition(' ')[0]}"))
+        badges.append(Badge(row["kind"], row["kind"].partition(" ")[0]))
     if row["policy"] == strongest:
-        badges.append(element("span", "strongest simple", class_="badge strongest"))
-    return Cell(joined([row["policy"], *(part for badge in badges for part in (" ", badge))]))
-
-
-def _number(number: float | None, decimals: int) -> Cell:
-    return Cell(_NOTHING) if number is None else Cell(write_number(number, decimals), float(number))
+        badges.append(Badge("strongest simple", "strongest"))
+    return Cell(row["policy"], badges=badges)
 
 
 def _estimate(row: Mapping[str, Any], columns: Sequence[str], decimals: int) -> Cell:
     value, low, high = (row[column] for column in columns)
     if low is None or low == high == value:
-        return _number(value, 0 if value == int(value) else decimals)
-    small = element("small", write_interval(low, high, decimals))
-    return Cell(joined([write_number(value, decimals), small]), value)
+        return number_cell(value, 0 if value == int(value) else decimals)
+    return Cell(write_number(value, decimals), value, write_interval(low, high, decimals))
 
 
 def _difference(row: Mapping[str, Any], decimals: int) -> Cell:
     value = row["paired_difference"]
     if value is None:
-        return Cell(_NOTHING)
+        return Cell(NOTHING)
     low, high = row["paired_low"], row["paired_high"]
     if abs(value) * 10**decimals < 10:
         decimals = min(decimals + 2, decimals_telling([value, low, high], decimals))
-    small = (
-        element("small", write_interval(low, high, decimals, signed=True))
-        if low is not None
-        else ""
-    )
-    shown = element("span", write_number(value, decimals, signed=True), class_=_side(row))
-    return Cell(joined([shown, small]), value)
+    small = write_interval(low, high, decimals, signed=True) if low is not None else ""
+    return Cell(write_number(value, decimals, signed=True), value, small, _side(row))
 
 
 def _side(row: Mapping[str, Any]) -> _Side:
@@ -271,14 +259,10 @@ def _side(row: Mapping[str, Any]) -> _Side:
 
 def _record(row: Mapping[str, Any]) -> Cell:
     if row["wins"] is None:
-        return Cell(_NOTHING)
+        return Cell(NOTHING)
     total = row["wins"] + row["ties"] + row["losses"]
-    parts = [
-        element("i", class_=name, style=f"width:{100 * row[column] / total:.1f}%")
-        for name, column in (("w", "wins"), ("l", "losses"))
-    ]
-    bar = element("span", joined(parts), class_="bar", aria_hidden="true")
-    return Cell(element("span", _counts(row), bar, class_="record"), float(row["wins"]))
+    widths = {"w": 100 * row["wins"] / total, "l": 100 * row["losses"] / total}
+    return Cell(_counts(row), float(row["wins"]), record=widths)
 
 
 def _counts(row: Mapping[str, Any]) -> str:

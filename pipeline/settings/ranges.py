@@ -99,7 +99,7 @@ def shown(value: Any) -> str:
         return f"a whole number of {value.bit_length():,} bits"
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # it holds a number or a nesting that Python cannot show
+    except (ValueError, RecursionError):  # a number or a nesting that Python cannot show
         text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 

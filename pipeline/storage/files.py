@@ -99,9 +99,7 @@ def make_folder(path: Path) -> Path:
     Stores have no folders: there an object is written and removed, to test the access.
     """
     if is_remote(path):
-        from hindcast.pipeline.storage.remote import check_writable
-
-        check_writable(path, f".{os.getpid()}{_PARTIAL}")
+        path.check_writable(f".{os.getpid()}{_PARTIAL}")
         return path
     with storage_errors(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -115,29 +113,9 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> Stored:
 
     Raises StorageError if the disk is full, the folder cannot be written, or the store refuses.
     """
-    if is_remote(path):
-        return _upload(path, write)
-    temporary = _temporary(path)
-    with storage_errors(path):
-        try:
-            write(temporary)
-            stored = _measured(temporary)
-            _put(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    return stored
-
-
-def _upload(path: Path, write: Callable[[Path], Any]) -> Stored:
-    from hindcast.pipeline.storage.remote import upload
-
-    with _scratch() as folder:
-        temporary = folder / path.name
-        with storage_errors(temporary):
-            write(temporary)
-            stored = _measured(temporary)
-        upload(temporary, path)
+    with ExitStack() as stack:
+        temporary, stored = _written(path, write, stack)
+        _put(temporary, path)
     return stored
 
 
@@ -150,19 +128,9 @@ def written_together() -> Iterator[Callable[[Path, Callable[[Path], Any]], Store
     """
     with ExitStack() as stack:
         waiting: list[tuple[Path, Path]] = []
-        scratch: Path | None = None
 
         def write(path: Path, write_file: Callable[[Path], Any]) -> Stored:
-            nonlocal scratch
-            if is_remote(path):
-                scratch = scratch or stack.enter_context(_scratch())
-                temporary = scratch / f"{len(waiting)}-{path.name}"
-            else:
-                temporary = _temporary(path)
-            stack.callback(temporary.unlink, missing_ok=True)
-            with storage_errors(temporary if is_remote(path) else path):
-                write_file(temporary)
-                stored = _measured(temporary)
+            temporary, stored = _written(path, write_file, stack)
             waiting.append((temporary, path))
             return stored
 
@@ -173,33 +141,47 @@ def written_together() -> Iterator[Callable[[Path, Callable[[Path], Any]], Store
             _put(temporary, path)
 
 
+def _written(path: Path, write: Callable[[Path], Any], stack: ExitStack) -> tuple[Path, Stored]:
+    """Write a file under a temporary name and sync it; `stack` removes it, unless it is renamed.
+
+    The name is one of its own, since processes of several machines may write the same file. A file
+    of a store is written on this machine.
+    """
+    if is_remote(path):
+        temporary = stack.enter_context(scratch()) / path.name
+    else:
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_PARTIAL}")
+        stack.callback(temporary.unlink, missing_ok=True)
+    with storage_errors(temporary if is_remote(path) else path):
+        write(temporary)
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+            return temporary, Stored(handle.tell(), digest)
+
+
 def _put(temporary: Path, path: Path) -> None:
     """Give a written file its name."""
     if is_remote(path):
-        from hindcast.pipeline.storage.remote import upload
-
-        upload(temporary, path)
+        path.upload(temporary)
         return
     with storage_errors(path):
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync(path.parent)
 
 
-def _temporary(path: Path) -> Path:
-    """Return a name of its own, since processes of several machines may write the same file."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_PARTIAL}")
-
-
-def _measured(temporary: Path) -> Stored:
-    """Return size and digest of a file after syncing it to disk."""
-    with temporary.open("rb") as handle:
-        os.fsync(handle.fileno())
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        return Stored(handle.tell(), digest)
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
+def scratch() -> Iterator[Path]:
+    """Yield an empty folder on this machine, which is removed at the end."""
     with storage_errors(Path(tempfile.gettempdir())):
         folder = tempfile.TemporaryDirectory(prefix="hindcast-")
     with folder as name:
@@ -217,7 +199,7 @@ def local_copy(path: Path, beside: Iterable[Path] = ()) -> Iterator[Path]:
     if not is_remote(path):
         yield path
         return
-    with _scratch() as folder, _downloaded(path.parent, (path, *beside), folder):
+    with scratch() as folder, _downloaded(path.parent, (path, *beside), folder):
         yield folder / path.name
 
 
@@ -234,7 +216,7 @@ def local_folder(
         with local_copy(path, [file for file in named if file.is_file()]) as copy:
             yield copy
         return
-    with _scratch() as folder:
+    with scratch() as folder:
         copy = folder / path.name
         with _downloaded(path, [file for file in path.iterdir() if file.is_file()], copy):
             yield copy
@@ -243,15 +225,13 @@ def local_folder(
 @contextmanager
 def _downloaded(above: Path, files: Iterable[Path], out: Path) -> Iterator[None]:
     """Download the files that are below a folder of a store to `out`; errors name the store."""
-    from hindcast.pipeline.storage.remote import download
-
     out.mkdir(exist_ok=True)
     for file in dict.fromkeys(files):
-        if file.is_relative_to(above) and ".." not in file.parts:
+        if is_remote(file) and file.is_relative_to(above) and ".." not in file.parts:
             copy = out / str(file.relative_to(above))
             with storage_errors(copy):
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                download(file, copy)
+                file.download(copy)
     with _named(out, above):
         yield
 
@@ -265,14 +245,6 @@ def _named(copy: Path, path: Path) -> Iterator[None]:
         if str(copy) not in str(error):
             raise
         raise type(error)(str(error).replace(str(copy), str(path).rstrip("/"))) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove_partials(folder: Path) -> None:
@@ -292,9 +264,7 @@ def is_partial(name: str) -> bool:
 def remove_folder(folder: Path) -> None:
     """Delete a folder and all below it, as far as that is possible."""
     if is_remote(folder):
-        from hindcast.pipeline.storage.remote import remove_quietly
-
-        remove_quietly(folder)
+        folder.remove()
     else:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -14,11 +14,22 @@ when a URL names its store.
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 from urllib.parse import unquote
 
 from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.storage.extras import require
+
+if TYPE_CHECKING:
+
+    class StoredPath(Path):
+        """What is told of hindcast.pipeline.storage.remote.RemotePath: it can be used as a Path."""
+
+        def upload(self, local: Path) -> None: ...  # noqa: D102
+        def download(self, local: Path) -> None: ...  # noqa: D102
+        def check_writable(self, probe: str) -> None: ...  # noqa: D102
+        def remove(self) -> None: ...  # noqa: D102
+
 
 # The package of each scheme's client.
 SCHEMES: Final[Mapping[str, str | None]] = {
@@ -59,7 +70,7 @@ def location(text: Any) -> Path:
     return cast("Path", RemotePath.at(text))
 
 
-def is_remote(path: Path) -> bool:
+def is_remote(path: Path) -> "TypeGuard[StoredPath]":
     """Return whether `location` made this path from the URL of a store."""
     return not isinstance(path, PurePath)
 

@@ -149,6 +149,33 @@ class RemotePath(ProxyUPath):
             if not missing_ok:
                 raise
 
+    def upload(self, local: Path) -> None:
+        """Make the object from a local file, in one step."""
+        with refusals(self):
+            self.store().put_file(os.fspath(local), self.path)
+
+    def download(self, local: Path) -> None:
+        """Copy the object to a local file; raise FileNotFoundError if there is none."""
+        try:
+            with refusals(self):
+                self.store().get_file(self.path, os.fspath(local))
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{self}: no such file") from error
+
+    def check_writable(self, probe: str) -> None:
+        """Write and remove the object `probe`, so that wrong credentials fail before the work."""
+        try:
+            with refusals(self):
+                self.store().pipe_file((self / probe).path, b"")
+        except _ANSWERS as error:
+            raise _no_bucket(self, error) from error
+        (self / probe).remove()
+
+    def remove(self) -> None:
+        """Remove the object, or all below the folder; errors are ignored."""
+        with contextlib.suppress(StorageError, OSError), refusals(self):
+            self.store().rm(self.path, recursive=True)
+
 
 def _options(scheme: str) -> dict[str, Any]:
     """Return the options of a client that differ from its defaults."""
@@ -216,12 +243,6 @@ class _Object(io.RawIOBase):
         return len(found)
 
 
-def upload(local: Path, path: Path) -> None:
-    """Make the object `path` from a local file, in one step."""
-    with refusals(path):
-        _remote(path).store().put_file(os.fspath(local), _remote(path).path)
-
-
 def create(path: Path, content: bytes) -> bool:
     """Make an object unless there is one; return whether it was made. One of two callers succeeds.
 
@@ -241,15 +262,6 @@ def create(path: Path, content: bytes) -> bool:
     return True
 
 
-def download(path: Path, local: Path) -> None:
-    """Copy an object to a local file; raise FileNotFoundError if there is no such object."""
-    try:
-        with refusals(path):
-            _remote(path).store().get_file(_remote(path).path, os.fspath(local))
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path}: no such file") from error
-
-
 def arrow_files(paths: Sequence[Path]) -> dict[str, Any]:
     """Return the arguments of pyarrow.dataset.dataset for these objects."""
     import pyarrow.fs as pafs
@@ -258,23 +270,6 @@ def arrow_files(paths: Sequence[Path]) -> dict[str, Any]:
     with refusals(found[0]):
         handler = pafs.FSSpecHandler(found[0].store())
         return {"source": [p.path for p in found], "filesystem": pafs.PyFileSystem(handler)}
-
-
-def check_writable(folder: Path, probe: str) -> None:
-    """Write and remove the object `probe`, so that wrong credentials fail before the work."""
-    path = _remote(folder / probe)
-    try:
-        with refusals(folder):
-            path.store().pipe_file(path.path, b"")
-    except _ANSWERS as error:
-        raise _no_bucket(folder, error) from error
-    remove_quietly(folder / probe)
-
-
-def remove_quietly(path: Path) -> None:
-    """Remove an object, or all below a folder; errors are ignored."""
-    with contextlib.suppress(StorageError, OSError), refusals(path):
-        _remote(path).store().rm(_remote(path).path, recursive=True)
 
 
 def _remote(path: Path) -> RemotePath:

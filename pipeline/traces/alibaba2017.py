@@ -30,7 +30,7 @@ _EXPECTED: Final = (
     "a jobs.csv (header with submit_time, duration, cpu, memory, job_id, task_id, instances_num) "
     "or a batch_task table (8 columns, the 6th a status such as Terminated)"
 )
-_SAMPLE: Final = 200  # lines that vote on what a table is
+_SAMPLE: Final = 200  # first lines by which a table is recognised
 
 Table = Literal["jobs", "batch_task", "batch_instance", "server_event"]
 _WIDTHS: Final[dict[Table, int]] = {

@@ -18,7 +18,7 @@ from hindcast.pipeline.workloads.schema import SourceFile
 _HEAD_BYTES: Final = 65_536
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _OTHER_MAGIC: Final = (b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")  # zstd and zlib
-_LONGEST_LINE: Final = 1 << 20  # bytes; also those read at once
+_LONGEST_LINE: Final = 1 << 20  # bytes; also the size of a block
 _SUFFIXES: Final = (".csv", ".csv.gz")
 
 
@@ -54,7 +54,7 @@ def require_lines(path: Path) -> None:
     length. Here no more than one block is held. Compressions that readers know, but no trace uses,
     are refused.
     """
-    number, length = 1, 0  # of the line at the end of the blocks so far
+    number, length = 1, 0  # of the line that the next block continues
     try:
         with path.open("rb") as raw:
             magic = raw.read(4)

@@ -173,7 +173,7 @@ def read_mapping(path: Path) -> TableMapping:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    lines = head_lines(path, _EXPECTED)  # has the message for what is no text
+    lines = head_lines(path, _EXPECTED)  # raises the error for a file that is no text
     if path.stat().st_size > _MOST_BYTES:
         raise TraceError(f"{path}: this file is too long, expected {_EXPECTED}")
     try:

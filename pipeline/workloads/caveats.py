@@ -22,7 +22,7 @@ from hindcast.pipeline.workloads.schema import Provenance
 TIED_RULES: Final = 0.5
 # On more than half of the windows: a mean then says more about ties than about rules.
 TIED_WINDOWS: Final = 0.5
-FEWEST_RULES: Final = 3  # of two rules, one is always the best
+FEWEST_RULES: Final = 3  # with two rules, one of them always has the best score
 # With fewer decisions that leave a choice, a log teaches little and policies hardly differ.
 FORCED: Final = 0.9
 # Rounding is part of the problem; the shipped recipes change the work by 26 % at most. From one

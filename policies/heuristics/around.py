@@ -20,7 +20,7 @@ from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.policies.heuristics.linear import draw_weights, linear
 
 PREFIX: Final = "around_"
-STRENGTH: Final = 100.0  # near enough to the rule that a good share of the draws is better than it
+STRENGTH: Final = 100.0  # so near to the rule that many draws are better than the rule
 
 
 @cache

@@ -21,7 +21,7 @@ from hindcast.policies.heuristics.knapsack import choose_set, feasible_jobs
 from hindcast.policies.heuristics.prices import RANDOM_PRICES
 
 LATER_SLOT: Final = 0.3  # worth of a slot after the first in knapsack_patient; the first is worth 1
-WAITING: Final = 0.5  # share of a job's later pay that it subtracts if the job can wait
+WAITING: Final = 0.5  # share of the pay in the next slot that is subtracted if a job can wait
 
 
 @compiled(types.float64(FLOATS, ROWS, types.int64), forceinline=True)

@@ -24,7 +24,7 @@ from numba import types
 from numba.typed import List
 from numpy.typing import NDArray
 
-from hindcast.pipeline.dataset.sampling import FurtherColumns
+from hindcast.pipeline.dataset.decisions import FurtherColumns
 from hindcast.pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
 from hindcast.pipeline.simulation.functions import SCORE_CELL
 from hindcast.pipeline.simulation.kernel import (

@@ -94,7 +94,7 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class AttentionSettings(NetworkSettings):
-    """Settings of a checkpoint of version 0.1 or 0.2 whose candidates attend to each other.
+    """Settings of a checkpoint of version 0.1 whose candidates attend to each other.
 
     Attributes:
         kind: "attention".

@@ -9,11 +9,11 @@ from hindcast.pipeline.recipes.workload_source import RECORDED
 from hindcast.policies.delivery import agreement, folds, played
 from hindcast.policies.delivery.checkpoints import Decide
 from hindcast.policies.delivery.folds import Without
-from hindcast.policies.delivery.verdict import Gate, Verdict, judge_each
+from hindcast.policies.delivery.verdict import Verdict, judge_each
 from hindcast.policies.networks.policy import LearnedPolicy
 
 
-def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without) -> Decide:
+def decide_by(opened: ds.Dataset, seed: int, gate: str, without: Without) -> Decide:
     """Return the function that compares the checkpoints of a training with the best logged rule.
 
     `without` repeats the training for the gate "folds".
@@ -24,13 +24,13 @@ def decide_by(opened: ds.Dataset, seed: int, gate: Gate, without: Without) -> De
     return decide_once(opened, seed, gate)
 
 
-def decide_once(opened: ds.Dataset, seed: int, gate: Gate) -> Decide:
+def decide_once(opened: ds.Dataset, seed: int, gate: str) -> Decide:
     """Return such a function that repeats no training."""
     judge = gate_of(opened, seed, gate)
     return lambda candidates: judge_each(list(candidates.values()), judge)
 
 
-def gate_of(opened: ds.Dataset, seed: int, gate: Gate) -> Callable[[LearnedPolicy], Verdict | None]:
+def gate_of(opened: ds.Dataset, seed: int, gate: str) -> Callable[[LearnedPolicy], Verdict | None]:
     """Return the function that compares an agent of this log with the best of the log's rules.
 
     Any gate becomes "log" if the workload cannot be played.

@@ -5,11 +5,13 @@ Reading a whole log takes longer than most trainings. Agents with the same seed 
 The latest sample of each split is kept in memory, one at a time.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.dataset.decisions import Decisions, decision_bytes
-from hindcast.pipeline.dataset.sampling import FurtherColumns, sample_decisions
+from hindcast.pipeline.dataset.decisions import Columns, Decisions, FurtherColumns
+from hindcast.pipeline.dataset.reward_sums import Discount
+from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.limits import own_spec
 from hindcast.policies.networks.rules import find_rules
@@ -31,31 +33,23 @@ def sample(
     """
     images = getattr(getattr(config, "network", None), "image", 0) > 0
     further = columns_of_rules(opened, config)
-    each = decision_bytes(
-        opened.spec, agent.candidates,
-        transitions=agent.transitions, images=images, probabilities=agent.probabilities,
-        further=0 if further is None else further.width,
-    )  # fmt: skip
-    wanted = {
-        "k": agent.candidates,
+    more = ("probabilities",) if agent.probabilities else ()
+    columns = Columns(agent.candidates, agent.transitions, images, more, further)
+    wanted: dict[str, Any] = {
         "per_episode": getattr(config, "per_episode", agent.per_episode),
-        "limit": max(1, memory // each),
-        "transitions": agent.transitions,
-        "images": images,
-        "probabilities": agent.probabilities,
-        **_discounting(opened, config),
+        "limit": max(1, memory // columns.bytes(opened.spec)),
+        "discount": _discount(opened, config),
     }
     # The digest separates an extended log from the old one, the folder separates copies.
-    rules = rules_of(config)
     log = str(opened.folder), opened.manifest.episodes.sha256, opened.left_out
-    key = (*log, seed, wanted, rules)
+    key = (*log, seed, wanted, replace(columns, further=None), rules_of(config))
     held = _HELD.get(split)
     if held is not None and held[0] == key:
         return held[1]
     del held
     _HELD.pop(split, None)  # before reading the next sample: memory holds one
     rng = generator(seed, f"sample {split}")
-    decisions = sample_decisions(opened, split, rng, further=further, **wanted)
+    decisions = sample_decisions(opened, split, rng, columns, **wanted)
     _HELD[split] = (key, decisions)
     return decisions
 
@@ -80,9 +74,9 @@ def columns_of_rules(opened: ds.Dataset, config: Any) -> FurtherColumns | None:
     return find_rules(own.scenario, rules_of(config), own.candidates, own.context).further(where)
 
 
-def _discounting(opened: ds.Dataset, config: Any) -> dict[str, Any]:
-    """Return how this agent discounts returns; {} if it does not."""
+def _discount(opened: ds.Dataset, config: Any) -> Discount | None:
+    """Return how this agent discounts returns; None if it does not."""
     if not hasattr(config, "discount_per"):
-        return {}
+        return None
     discount = opened.spec.discount if config.discount is None else config.discount
-    return {"discount": discount, "per_second": config.discount_per == "second"}
+    return Discount(discount, config.discount_per == "second")

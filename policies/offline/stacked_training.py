@@ -13,7 +13,7 @@ kept, and the others begin again.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,23 +23,20 @@ import numpy as np
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, InputError
-from hindcast.pipeline.storage.files import make_folder, remove_partials
 from hindcast.pipeline.storage.locks import writing
-from hindcast.pipeline.storage.provenance import begin_training, provenance
 from hindcast.policies.delivery.checkpoints import write_training
-from hindcast.policies.delivery.verdict import Gate
 from hindcast.policies.networks.candidate_scorer import fit_network
+from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
-from hindcast.policies.offline import read_config
-from hindcast.policies.offline.fit import check_decisions, measure_of, trained_by, untrained
+from hindcast.policies.offline.fit import check_decisions, prepared
 from hindcast.policies.offline.gates import decide_once
-from hindcast.policies.offline.training import both_splits, data_of
-from hindcast.policies.training.devices import find_device, repeatable, torch_setting
-from hindcast.policies.training.fingerprint import finished, training_key
+from hindcast.policies.offline.training import about, identity_of, task_of
+from hindcast.policies.training.devices import repeatable
+from hindcast.policies.training.fingerprint import Identity, finished
+from hindcast.policies.training.job import DEFAULTS, Options, open_folder
 from hindcast.policies.training.learner import Task
-from hindcast.policies.training.loop import Callbacks, Progress, fit_together
+from hindcast.policies.training.loop import Progress, fit_together, quiet
 from hindcast.policies.training.resident import memory, padded_bytes
-from hindcast.policies.training.run_folder import clear
 
 WIDTH: Final = 64  # most trainings of a stack
 _LOGS: Final = 2 << 30  # bytes of a stack's decisions in main memory
@@ -61,10 +58,11 @@ class Member:
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    member: Member
-    config: Any
-    key: str
+class _Training:
+    """A member with its Task."""
+
+    out: Path
+    identity: Identity
     task: Task
 
 
@@ -78,18 +76,15 @@ def train_stacked(
     dataset: Path,
     agent: str,
     members: Sequence[Member],
-    *,
-    steps: int,
-    device: str = "auto",
-    gate: Gate = "simulator",
+    options: Options = DEFAULTS,
     progress: Progress | None = None,
 ) -> dict[Path, str]:
     """Train an agent once per member, several in one program, and write their folders.
 
     The folders are those of `hindcast.policies.offline.training.train`, without a state to resume
     from. Weights equal those of single trainings to rounding, so a single training in the same
-    folder does not count as finished. Finished members are left unchanged. `progress` is called
-    with the steps of all members together.
+    folder does not count as finished. Finished members are left unchanged. Members have their own
+    seeds, not that of `options`. `progress` is called with the steps of all members together.
 
     Returns:
         The reasons of trainings that failed on their data or diverged, by their folders.
@@ -97,66 +92,63 @@ def train_stacked(
     Raises:
         UnknownName, RecipeError, DatasetError, StorageError, InputError: As `train` does.
     """
-    wanted, place = find_agent(agent), find_device(device)
+    wanted = find_agent(agent)
     configs = [read_config(agent, member.settings) for member in members]
-    if gate == "folds":
+    if options.gate == "folds":
         raise InputError("--gate folds repeats a training, which a stacked one cannot")
     opened = ds.open(dataset)
-    waiting: list[tuple[Member, Any, str]] = []
+    waiting: list[tuple[Path, Identity]] = []
     for member, config in zip(members, configs, strict=True):
-        key = training_key(
-            agent, wanted.module, config, steps, member.seed, data_of(opened), place.type,
-            gate=gate, stacked=True,
-        )  # fmt: skip
-        if not finished(member.out, key, None):
-            waiting.append((member, config, key))
+        single = identity_of(opened, wanted, config, replace(options, seed=member.seed))
+        identity = replace(single, stacked=True)
+        if not finished(member.out, identity.key, None):
+            waiting.append((member.out, identity))
     failed: dict[Path, str] = {}
-    done, total = 0, len(waiting) * steps
+    done, total = 0, sum(identity.steps for _, identity in waiting)
 
-    def prepared(group: list[tuple[Member, Any, str]]) -> Iterator[_Prepared]:
-        for member, config, key in group:
+    def read(group: list[tuple[Path, Identity]]) -> Iterator[_Training]:
+        for out, identity in group:
             try:
-                decisions, validation = both_splits(opened, wanted, config, member.seed)
-                check_decisions(wanted, decisions, opened.spec, config, steps)
+                task = task_of(opened, wanted, identity)
+                check_decisions(wanted, identity.config, task)
             except DatasetError as error:
-                failed[member.out] = str(error)
+                failed[out] = str(error)
                 continue
-            task = Task(decisions, opened.spec, steps, member.seed, validation, place)
-            yield _Prepared(member, config, key, task)
+            yield _Training(out, identity, task)
 
     for group in _groups(waiting, wanted.implementation().alike):
-        for stack in _stacks(prepared(group)):
-            told = _quiet if progress is None else partial(_tell, progress, done, len(stack), total)
-            failed |= _train(opened, agent, stack, steps, gate, told)
-            done += steps * len(stack)
+        for stack in _stacks(read(group)):
+            told = quiet if progress is None else partial(_tell, progress, done, len(stack), total)
+            failed |= _train(opened, wanted, stack, told)
+            done += sum(one.identity.steps for one in stack)
     return failed
 
 
 def _groups(
-    waiting: Sequence[tuple[Member, Any, str]], alike: Callable[[Any], Any]
-) -> list[list[tuple[Member, Any, str]]]:
+    waiting: Sequence[tuple[Path, Identity]], alike: Callable[[Any], Any]
+) -> list[list[tuple[Path, Identity]]]:
     """Return the trainings that share their shapes, those with the same decisions side by side.
 
     Decisions depend on the seed and on how returns are discounted
     (hindcast.policies.offline.sample_cache). They are then sampled once and moved once.
     """
-    groups: dict[Any, list[tuple[Member, Any, str]]] = {}
+    groups: dict[Any, list[tuple[Path, Identity]]] = {}
     for one in waiting:
-        groups.setdefault(alike(one[1]), []).append(one)
+        groups.setdefault(alike(one[1].config), []).append(one)
 
-    def sampled(one: tuple[Member, Any, str]) -> tuple[int, str]:
-        discount = [getattr(one[1], name, None) for name in ("discount", "discount_per")]
-        return one[0].seed, repr(discount)
+    def sampled(one: tuple[Path, Identity]) -> tuple[int, str]:
+        discount = [getattr(one[1].config, name, None) for name in ("discount", "discount_per")]
+        return one[1].seed, repr(discount)
 
     return [sorted(group, key=sampled) for group in groups.values()]
 
 
-def _stacks(members: Iterator[_Prepared]) -> Iterator[list[_Prepared]]:
+def _stacks(members: Iterator[_Training]) -> Iterator[list[_Training]]:
     """Yield at most WIDTH trainings at a time, fewer if their decisions would not fit in memory.
 
     A training whose own decisions do not fit is yielded by itself.
     """
-    stack: list[_Prepared] = []
+    stack: list[_Training] = []
     logs: dict[int, tuple[int, int]] = {}  # bytes of each log on the device, and in main memory
     for one in members:
         decisions = one.task.decisions
@@ -173,9 +165,9 @@ def _stacks(members: Iterator[_Prepared]) -> Iterator[list[_Prepared]]:
         yield stack
 
 
-def _padded_bytes(one: _Prepared) -> int:
-    decisions = one.task.decisions
-    return padded_bytes(decisions, fit_network(decisions, one.task.spec, one.config.network))
+def _padded_bytes(one: _Training) -> int:
+    decisions, settings = one.task.decisions, one.identity.config.network
+    return padded_bytes(decisions, fit_network(decisions, one.task.spec, settings))
 
 
 def _bytes(decisions: Decisions) -> int:
@@ -183,56 +175,35 @@ def _bytes(decisions: Decisions) -> int:
 
 
 def _train(
-    opened: ds.Dataset,
-    agent: str,
-    stack: Sequence[_Prepared],
-    steps: int,
-    gate: Gate,
-    progress: Progress,
+    opened: ds.Dataset, agent: Agent, stack: Sequence[_Training], progress: Progress
 ) -> dict[Path, str]:
     """Train a stack and write its folders; return the reasons of those that diverged."""
-    wanted, tasks = find_agent(agent), [one.task for one in stack]
-    place = tasks[0].device
-    failed = {}
+    tasks, configs = [one.task for one in stack], [one.identity.config for one in stack]
+    place, failed = tasks[0].device, {}
     with contextlib.ExitStack() as held:
         for one in stack:
-            held.enter_context(writing(one.member.out))
-            make_folder(one.member.out)
-            remove_partials(one.member.out)
-            clear(one.member.out)
-            begin_training(one.member.out, provenance(torch=torch_setting(place)))
+            held.enter_context(writing(one.out))
+            open_folder(one.out, place)
         with repeatable(place):
-            configs = [one.config for one in stack]
             if len(stack) == 1 and _padded_bytes(stack[0]) > memory(place):
-                learners = [wanted.implementation().learner(tasks[0], configs[0])]
+                learners = [agent.implementation().learner(tasks[0], configs[0])]
             else:
-                learners = wanted.implementation().stack(tasks, configs)
-            made = [
-                untrained(wanted, task, config, learner, steps)
-                for task, config, learner in zip(tasks, configs, learners, strict=True)
-            ]
-            callbacks = [
-                Callbacks(measure_of(one, task), progress if i == 0 else _quiet)
-                for i, (one, task) in enumerate(zip(made, tasks, strict=True))
-            ]
-            fitted = fit_together(learners, steps, callbacks)
-            trained = [trained_by(*parts) for parts in zip(made, learners, fitted, strict=True)]
+                learners = agent.implementation().stack(tasks, configs)
+            parts = [prepared(agent, *each) for each in zip(learners, configs, tasks, strict=True)]
+            callbacks = [one.callbacks for one in parts]
+            callbacks[0] = replace(callbacks[0], progress=progress)
+            trained = fit_together(learners, [one.begun for one in parts], callbacks)
         for one, result in zip(stack, trained, strict=True):
-            data = {**data_of(opened), "decisions": len(one.task.decisions)}
+            identity = one.identity
+            described = {**about(identity, one.task), "key": identity.key}
             try:
-                trained_on = {"dataset": data, "key": one.key, "of_steps": steps}
-                write_training(
-                    one.member.out, trained_on, result, decide_once(opened, one.member.seed, gate)
-                )
+                decide = decide_once(opened, identity.seed, identity.gate)
+                write_training(one.out, {**described, "of_steps": identity.steps}, result, decide)
             except DatasetError as error:
-                failed[one.member.out] = str(error)
+                failed[one.out] = str(error)
     return failed
 
 
 def _tell(progress: Progress, before: int, width: int, total: int, step: int, _steps: int) -> None:
     """Report a step of a stack as steps of all trainings."""
     progress(before + step * width, total)
-
-
-def _quiet(_done: int, _steps: int) -> None:
-    """Ignore progress; the first training of a stack reports it for all."""

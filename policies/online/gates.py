@@ -14,7 +14,7 @@ from hindcast.policies.online.problem import Problem
 OnlineGate: TypeAlias = Literal["simulator", "folds"]
 
 
-def decide_by(problem: Problem, gate: OnlineGate, without: Without) -> Decide:
+def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
     """Return the function that compares the checkpoints of a training with the best rule.
 
     `without` repeats the training for the gate "folds". With a guard, only the selected checkpoint

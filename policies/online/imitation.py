@@ -19,7 +19,7 @@ candidates, feasible or not. OUT/imitation is the resulting checkpoint.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.dataset.decisions import Decisions, decision_bytes
+from hindcast.pipeline.dataset.decisions import Columns, Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.simulation.seeds import generator
@@ -39,12 +39,13 @@ from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.files import make_folder, remove_partials
 from hindcast.policies.networks import AnyNetwork, acting
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
-from hindcast.policies.networks.checkpoint import Trained, load_policy, network_digest, save
+from hindcast.policies.networks.checkpoint import load_policy, network_digest, save
 from hindcast.policies.networks.settings import Network, Weights
 from hindcast.policies.online import online_agent
-from hindcast.policies.training.fingerprint import finished, training_key
+from hindcast.policies.training.devices import find_device
+from hindcast.policies.training.fingerprint import Identity, finished
 from hindcast.policies.training.learner import Learner, Task, descent
-from hindcast.policies.training.loop import Callbacks, fit
+from hindcast.policies.training.loop import Callbacks, fit, untrained
 from hindcast.policies.training.losses import LossAt, drawn_loss, imitation_loss, spaced_loss
 from hindcast.policies.training.resume import ResumeFile
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
@@ -94,14 +95,11 @@ class Imitation:
 
 @dataclass(frozen=True)
 class Imitator:
-    """The agent that imitates: name, settings, network, spec, seed and device."""
+    """The network that imitates, and the training that it is for."""
 
-    agent: str
-    config: Any
+    identity: Identity
     network: AnyNetwork
     spec: Spec
-    seed: int
-    device: torch.device
 
 
 def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float) -> Weights:
@@ -111,34 +109,32 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
     DatasetError if the dataset has other features than the network or no decisions to imitate;
     InputError if the agent does not support imitation.
     """
-    i, provenance = imitator, imitation.provenance()
-    key = training_key(
-        f"{i.agent} {FOLDER}", online_agent(i.agent).module, i.config, imitation.steps, i.seed,
-        {**provenance, "network": network_digest(i.network)}, i.device.type,
-    )  # fmt: skip
+    i, provenance, steps = imitator.identity, imitation.provenance(), imitation.steps
+    data = {**provenance, "network": network_digest(imitator.network)}
+    named = f"{i.agent} {FOLDER}"
+    key = replace(i, agent=named, steps=steps, data=data, gate="simulator").key
     if not finished(out, key, None):
         make_folder(out)
         remove_partials(out)
         resume = ResumeFile(out, key, interval_s=resume_s)
         learner = _learner(imitation, imitator)
-        callbacks = Callbacks(lambda _weights: {}, lambda _done, _all: None, resume=resume)
-        steps = min(imitation.steps, learner.most_steps or imitation.steps)
-        fitted = fit(learner, steps, callbacks)
-        trained = Trained(
-            f"{i.agent}_{FOLDER}", i.spec, i.network, learner.weights(), asdict(i.config),
-            steps, i.seed, fitted.metrics,
-        )  # fmt: skip
-        save(trained, out, {"dataset": provenance, "key": key})
+        begun = untrained(
+            learner, f"{i.agent}_{FOLDER}", i.config, imitator.spec, steps=steps, seed=i.seed
+        )
+        save(
+            fit(learner, begun, Callbacks(resume=resume)), out, {"dataset": provenance, "key": key}
+        )
         resume.remove()
     return load_policy(out).weights
 
 
 def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     """Return the learner of an imitation, over decisions of the dataset's best behaviours."""
-    i, opened = imitator, ds.open(imitation.dataset).without(imitation.left_out)
-    zeros = {name: np.zeros(shape, np.float32) for name, shape in i.network.shapes.items()}
+    i, network, spec = imitator.identity, imitator.network, imitator.spec
+    opened = ds.open(imitation.dataset).without(imitation.left_out)
+    zeros = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
     try:
-        acting(i.agent, i.network, zeros, i.spec.context, i.spec.candidates).check(opened.spec)
+        acting(i.agent, network, zeros, spec.context, spec.candidates).check(opened.spec)
     except DatasetError as error:
         raise DatasetError(f"{imitation.dataset}: decisions of other features; {error}") from error
     names = best_behaviours(opened.episodes("train"), imitation.share)
@@ -146,14 +142,11 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     k = _largest(opened) if agent.whole else _CANDIDATES
 
     def sample(split: str, memory: int) -> tuple[Decisions, NDArray[np.float32]]:
-        images, rules = i.network.pixels > 0, i.network.rules
-        bytes_each = decision_bytes(
-            i.spec, k, transitions=False, images=images, probabilities=True, further=rules.width
-        )
+        further = network.rules.further(str(imitation.dataset))
+        columns = Columns(k, images=network.pixels > 0, more=("probabilities",), further=further)
         drawn = sample_decisions(
-            opened, split, generator(i.seed, f"imitate {split}"), k=k,
-            per_episode=_PER_EPISODE, limit=max(1, memory // bytes_each), images=images,
-            probabilities=True, further=rules.further(str(imitation.dataset)),
+            opened, split, generator(i.seed, f"imitate {split}"), columns,
+            per_episode=_PER_EPISODE, limit=max(1, memory // columns.bytes(spec)),
         )  # fmt: skip
         best = of_behaviours(drawn.episodes, names)[drawn.episode] & (drawn.mask.sum(axis=1) > 1)
         decisions = drawn.take(np.flatnonzero(best))
@@ -167,17 +160,18 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
         validation, held_out = sample("validation", _MEMORY // 10)
         if len(validation) == 0:
             validation, held_out = None, None
-    task = Task(decisions, i.spec, imitation.steps, i.seed, validation, i.device)
+    device = find_device(i.device)
+    task = Task(decisions, spec, imitation.steps, i.seed, validation, device)
     imitator_of_agent = getattr(import_module(agent.module), "imitator", None)
     if imitator_of_agent is not None:
         try:
-            learner: Learner = imitator_of_agent(task, i.config, i.network, targets, held_out)
+            learner: Learner = imitator_of_agent(task, i.config, network, targets, held_out)
         except DatasetError as error:
             raise DatasetError(f"{imitation.dataset}: {error}") from error
         return learner
-    if not isinstance(i.network, Network) or i.network.outputs != 1:
+    if not isinstance(network, Network) or network.outputs != 1:
         raise InputError(f"{i.agent} does not support imitation: its module has no `imitator`")
-    return scorer_imitator(task, imitation, i.network, targets, held_out)
+    return scorer_imitator(task, imitation, network, targets, held_out)
 
 
 def _largest(dataset: ds.Dataset) -> int:

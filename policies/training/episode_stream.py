@@ -17,9 +17,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.decisions import Decisions, FurtherColumns
 from hindcast.pipeline.dataset.episodes import Trajectory
-from hindcast.pipeline.dataset.sampling import FurtherColumns
 from hindcast.pipeline.errors import DatasetError
 
 _DECISIONS: Final = 1 << 14  # of a chunk, at least; one episode may have more

@@ -11,6 +11,8 @@ import importlib.util
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,45 +28,55 @@ _SCRIPT: Final = "__main__"  # module of an agent that its own script trains
 _OWN: Final = "hindcast."
 
 
-def training_key(
-    agent: str,
-    module: str,
-    config: Any,
-    steps: int,
-    seed: int,
-    data: Mapping[str, Any],
-    device: str,
-    selected_by: str = "",
-    *,
-    gate: str = "simulator",
-    stacked: bool = False,
-) -> str:
-    """Return the key of a training, a SHA-256 digest.
+@dataclass(frozen=True)
+class Identity:
+    """What the weights of a training depend on, and what decides its delivery.
 
-    `module` is where the agent is implemented; `data` identifies the dataset by digests. `gate`
-    decides what is delivered (hindcast.policies.delivery). `stacked` is true for a training in one
-    program with others, which rounds differently.
+    Attributes:
+        agent: Name of the agent.
+        module: Dotted name of the module with the agent's implementation.
+        config: The agent's Config.
+        steps: Number of steps that are asked for.
+        seed: Seed of every random draw.
+        data: Digests that identify what the agent learns from, as JSON.
+        device: Kind of device, "cpu" or "cuda".
+        gate: Comparison that decides what is delivered (hindcast.policies.delivery).
+        stacked: True for a training in one program with others, which rounds differently.
     """
-    parts = {
-        "agent": agent,
-        "config": dataclasses.asdict(config),
-        "steps": steps,
-        "seed": seed,
-        "data": dict(data),
-        "device": device,
-        "selected_by": selected_by,
-        "version": version(),
-        "libraries": package_versions(_LIBRARIES),
-    }
-    if not module.startswith(_OWN):
-        parts["code"] = code_digest(agent_sources(module))
-    if stacked:
-        parts["stacked"] = True
-    if gate != "simulator":
-        parts["gate"] = gate
-    if kernels := chosen_kernels():
-        parts["kernels"] = kernels
-    return sha256_text(json.dumps(parts, sort_keys=True))
+
+    agent: str
+    module: str
+    config: Any
+    steps: int
+    seed: int
+    data: Mapping[str, Any]
+    device: str
+    gate: str = "simulator"
+    stacked: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """Key of the training, a SHA-256 digest."""
+        parts = {
+            "agent": self.agent,
+            "config": dataclasses.asdict(self.config),
+            "steps": self.steps,
+            "seed": self.seed,
+            "data": dict(self.data),
+            "device": self.device,
+            "selected_by": "",  # part of the keys of 0.1 and 0.2
+            "version": version(),
+            "libraries": package_versions(_LIBRARIES),
+        }
+        if not self.module.startswith(_OWN):
+            parts["code"] = code_digest(agent_sources(self.module))
+        if self.stacked:
+            parts["stacked"] = True
+        if self.gate != "simulator":
+            parts["gate"] = self.gate
+        if kernels := chosen_kernels():
+            parts["kernels"] = kernels
+        return sha256_text(json.dumps(parts, sort_keys=True))
 
 
 def agent_sources(module: str) -> list[Path]:

@@ -69,6 +69,11 @@ class Criterion:
     metric: str = "validation_preference"
     better: Literal["lower", "higher"] = "higher"
 
+    def score(self, metrics: Mapping[str, float]) -> float | None:
+        """Return the score of a checkpoint with these metrics, higher is better, or None."""
+        value = metrics.get(self.metric)
+        return -value if value is not None and self.better == "lower" else value
+
 
 LOWEST_LOSS: Final = Criterion("validation_loss", "lower")
 

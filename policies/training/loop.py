@@ -5,22 +5,31 @@
 Curves, checkpoints and states only observe: the weights are the same with and without them.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import torch
 
-from hindcast.policies.networks.checkpoint import Metric, Selected
-from hindcast.policies.networks.settings import Weights
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.checkpoint import Selected, Trained
 from hindcast.policies.training.curves import Curves
-from hindcast.policies.training.learner import Criterion, Learner
+from hindcast.policies.training.learner import Learner
 from hindcast.policies.training.resume import ResumeFile
 
 Progress = Callable[[int, int], None]
-# The score of a checkpoint from its weights and metrics: higher is better, None for no score.
-Select = Callable[[Weights, Mapping[str, float]], float | None]
+# The score of a checkpoint from its metrics: higher is better, None for no score.
+Select = Callable[[Mapping[str, float]], float | None]
 Point = Callable[[int, Mapping[str, float]], None]  # receives a point of the curves
-Keep = Callable[[int, Weights, tuple[Metric, ...]], None]
+
+
+def _nothing(_trained: Trained) -> Mapping[str, float]:
+    return {}
+
+
+def quiet(_done: int, _steps: int) -> None:
+    """Ignore the progress of a training."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class Callbacks:
     """Callbacks of a training run; none of them affects the weights.
 
     Attributes:
-        measure: Returns metrics of the acting scorer with the given weights.
+        measure: Returns metrics of a checkpoint.
         progress: Called with (done, steps) at every point of the curves.
         point: Called with the step and metrics of every point of the curves.
         every: Steps between two checkpoints, or None for no checkpoints. With a number, the last
@@ -39,41 +48,50 @@ class Callbacks:
         resume: File of the state, or None to keep no state.
     """
 
-    measure: Callable[[Weights], Mapping[str, float]]
-    progress: Progress
+    measure: Callable[[Trained], Mapping[str, float]] = _nothing
+    progress: Progress = quiet
     point: Point | None = None
     every: int | None = None
-    keep: Keep | None = None
+    keep: Callable[[Trained], None] | None = None
     select: Select | None = None
     selected_by: str = ""
     resume: ResumeFile | None = None
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The curves of a finished run, and its best checkpoint if there is a score."""
-
-    metrics: tuple[Metric, ...]
-    best: Selected | None
+NO_CALLBACKS: Final = Callbacks()
 
 
-def fit(learner: Learner, steps: int, callbacks: Callbacks) -> Fitted:
-    """Train the learner for `steps` steps, or for those that an interrupted call has left."""
-    run = _Run(learner, steps, callbacks)
-    for step in range(run.done + 1, steps + 1):
+def untrained(
+    learner: Learner, agent: str, config: Any, spec: Spec, *, steps: int, seed: int
+) -> Trained:
+    """Return the result of a training without its weights and curves.
+
+    Its number of steps is at most the largest one that the learner can use.
+    """
+    taken = min(steps, learner.most_steps or steps)
+    return Trained(agent, spec, learner.network, {}, dataclasses.asdict(config), taken, seed)
+
+
+def fit(learner: Learner, begun: Trained, callbacks: Callbacks) -> Trained:
+    """Return `begun` after its number of steps, or after those that an interrupted call has left.
+
+    `begun` is the result of `untrained`.
+    """
+    run = _Run(learner, begun, callbacks)
+    for step in range(run.done + 1, begun.steps + 1):
         run.take(step)
-    return run.fitted()
+    return run.trained()
 
 
 def fit_together(
-    learners: Sequence[Learner], steps: int, callbacks: Sequence[Callbacks]
-) -> list[Fitted]:
+    learners: Sequence[Learner], begun: Sequence[Trained], callbacks: Sequence[Callbacks]
+) -> list[Trained]:
     """Train learners that take their steps together; their callbacks have no file of a state."""
-    runs = [_Run(one, steps, each) for one, each in zip(learners, callbacks, strict=True)]
-    for step in range(1, steps + 1):
+    runs = [_Run(*parts) for parts in zip(learners, begun, callbacks, strict=True)]
+    for step in range(1, begun[0].steps + 1):
         for run in runs:
             run.take(step)
-    return [run.fitted() for run in runs]
+    return [run.trained() for run in runs]
 
 
 class _Run:
@@ -83,9 +101,9 @@ class _Run:
         done: Number of steps that an interrupted call has taken.
     """
 
-    def __init__(self, learner: Learner, steps: int, callbacks: Callbacks) -> None:
-        self._learner, self._steps, self._callbacks = learner, steps, callbacks
-        self._curves = Curves(steps)
+    def __init__(self, learner: Learner, begun: Trained, callbacks: Callbacks) -> None:
+        self._learner, self._begun, self._callbacks = learner, begun, callbacks
+        self._curves = Curves(begun.steps)
         self._best: Selected | None = None
         self.done = 0
         if callbacks.resume is not None:
@@ -95,48 +113,42 @@ class _Run:
 
     def take(self, step: int) -> None:
         """Take one step, and draw, keep and save what is due after it."""
-        learner, steps, callbacks, curves = (
-            self._learner, self._steps, self._callbacks, self._curves,
-        )  # fmt: skip
+        learner, callbacks, curves = self._learner, self._callbacks, self._curves
+        steps = self._begun.steps
         for group, size in self._sizes:
             lost = (1.0 - learner.floor) * (step - 1) / steps if learner.decays else 0.0
             group["lr"] = size * (1.0 - lost)
         curves.add(learner.step(step))
         if curves.due(step):
-            self._best = _point(learner, curves, step, callbacks, self._best)
+            self._point(step)
             callbacks.progress(step, steps)
         if callbacks.every and callbacks.keep and (step % callbacks.every == 0 or step == steps):
-            callbacks.keep(step, learner.weights(), tuple(curves.rows))
+            reached = replace(self._begun, steps=step, weights=learner.weights())
+            callbacks.keep(replace(reached, metrics=tuple(curves.rows)))
         if callbacks.resume is not None and callbacks.resume.due():
             callbacks.resume.save(step, learner, curves, self._best)
 
-    def fitted(self) -> Fitted:
-        """Return the curves and the best checkpoint."""
-        return Fitted(tuple(self._curves.rows), self._best)
+    def trained(self) -> Trained:
+        """Return the result with its weights, its curves and the best checkpoint."""
+        weights, metrics = self._learner.weights(), tuple(self._curves.rows)
+        return replace(self._begun, weights=weights, metrics=metrics, best=self._best)
 
-
-@torch.no_grad()
-def _point(
-    learner: Learner, curves: Curves, step: int, callbacks: Callbacks, best: Selected | None
-) -> Selected | None:
-    """Draw a point, and return the better of `best` and the current checkpoint."""
-    weights = learner.weights()
-    drawn = curves.point(step, {**callbacks.measure(weights), **learner.validate()})
-    metrics = {m.metric: m.value for m in drawn}
-    if callbacks.point is not None:
-        callbacks.point(step, metrics)
-    if callbacks.select is None:
-        name, score = learner.criterion.metric, _score(learner.criterion, metrics)
-    else:
-        name, score = callbacks.selected_by, callbacks.select(weights, metrics)
-    # A score that is not finite is ignored; every comparison with a NaN would be false.
-    if score is None or not abs(score) < float("inf"):
-        return best
-    return Selected(step, name, score, weights) if best is None or score > best.score else best
-
-
-def _score(criterion: Criterion, metrics: Mapping[str, float]) -> float | None:
-    value = metrics.get(criterion.metric)
-    if value is None or criterion.better == "higher":
-        return value
-    return -value
+    @torch.no_grad()
+    def _point(self, step: int) -> None:
+        """Draw a point, and keep the checkpoint if it is the best so far."""
+        learner, callbacks, best = self._learner, self._callbacks, self._best
+        weights = learner.weights()
+        measured = callbacks.measure(replace(self._begun, weights=weights))
+        drawn = self._curves.point(step, {**measured, **learner.validate()})
+        metrics = {m.metric: m.value for m in drawn}
+        if callbacks.point is not None:
+            callbacks.point(step, metrics)
+        if callbacks.select is None:
+            name, score = learner.criterion.metric, learner.criterion.score(metrics)
+        else:
+            name, score = callbacks.selected_by, callbacks.select(metrics)
+        # A score that is not finite is ignored; every comparison with a NaN would be false.
+        if score is None or not abs(score) < float("inf"):
+            return
+        if best is None or score > best.score:
+            self._best = Selected(step, name, score, weights)

@@ -268,7 +268,7 @@ def quiet_fit(algorithm: Any, buffer: Any, steps: int) -> None:
 
 def whole_loop(agent: str = "double_dqn", steps: int = 1000, rows: int = ROWS) -> float:
     """Return the gradient steps per second of a training as `hindcast train` runs it."""
-    from hindcast.policies.offline.fit import train_agent
+    from tests.policies.trainings import train_agent
 
     decisions = made_up(np.random.default_rng(0), rows)
     train_agent(agent, decisions, SPEC, steps=2, seed=0, validation=decisions)

@@ -1,5 +1,6 @@
 """Tests of `hindcast nightly`: the folder of a night, its trace, its date, and what is refused."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 
 from hindcast.flows import cli
 from hindcast.flows.commands import nightly
-from hindcast.flows.papers.thermal_report.history.importing import history_recipe
 from hindcast.flows.runs import nightly as nights
 from hindcast.pipeline.errors import InputError, RecipeError
-from hindcast.pipeline.recipes.workload_source import check_trace
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.recipe import TraceSource
+from hindcast.pipeline.recipes.workload_source import RECORDED, check_trace
 from tests.conftest import TINY
 
 RECIPE = "queue-kth-v1"
@@ -115,8 +117,9 @@ def test_what_cannot_be_used_is_one_line(argv, said, capsys, monkeypatch, tmp_pa
 
 
 def test_recorded_decisions_have_no_trace_to_replace():
+    recipe = replace(load_recipe("thermal-default-v1"), trace=TraceSource(RECORDED, "h.json"))
     with pytest.raises(RecipeError, match="'history', which reads no file, but --trace is"):
-        check_trace(history_recipe("recorded", "h.json", 1), "a.swf")
+        check_trace(recipe, "a.swf")
 
 
 def test_a_trace_keeps_its_date_until_the_night_is_known():

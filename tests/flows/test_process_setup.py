@@ -104,7 +104,7 @@ def test_portable_kernels_are_chosen_before_torch_is_loaded(monkeypatch):
     assert provenance()["settings"].items() >= PORTABLE.items()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_portable_trainings_give_the_same_weights_with_fewer_instructions(tiny_dataset, tmp_path):
     """Libraries that take their instructions from variables stand for an older processor."""
     older = {

@@ -153,7 +153,7 @@ def _prefect(tmp_path_factory):
             yield
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_prefect")
 def test_a_build_with_dask_survives_a_killed_worker(tiny_dataset, tmp_path, monkeypatch):
     """A worker dies after its first part, before anybody knows of it; the part is left as it is."""

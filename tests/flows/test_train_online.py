@@ -7,8 +7,8 @@ import pytest
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
-from hindcast.policies.online.training import train_online
 from tests.conftest import TINY
+from tests.policies.trainings import train_online
 
 pytestmark = pytest.mark.slow
 

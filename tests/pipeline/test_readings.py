@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
 from hindcast.pipeline.simulation.policy import Behaviour, readings
@@ -63,10 +64,10 @@ def test_a_policy_is_given_what_it_reads(images, tmp_path):
 def test_images_are_sampled_where_they_are_asked_for(images):
     """A sample has the images of a decision and of its next observation."""
     rng = np.random.default_rng(0)
-    plain = sample_decisions(images, "train", rng, k=4, transitions=True)
+    plain = sample_decisions(images, "train", rng, Columns(4, transitions=True))
     assert plain.image is None
     found = sample_decisions(
-        images, "train", np.random.default_rng(0), k=4, transitions=True, images=True
+        images, "train", np.random.default_rng(0), Columns(4, transitions=True, images=True)
     )
     assert found.image is not None
     assert found.next_image is not None
@@ -83,14 +84,14 @@ def test_images_are_sampled_where_they_are_asked_for(images):
 def test_to_go_is_the_sum_of_the_rewards_that_are_left(tiny_dataset):
     """The return to go sums the remaining rewards, also if a sample leaves decisions out."""
     dataset = ds.open(tiny_dataset)
-    whole = sample_decisions(dataset, "train", np.random.default_rng(0), k=4)
+    whole = sample_decisions(dataset, "train", np.random.default_rng(0), Columns(4))
     left = np.array([
         whole.reward[(whole.episode == e) & (whole.step >= s)].sum()
         for e, s in zip(whole.episode, whole.step, strict=True)
     ])  # fmt: skip
     np.testing.assert_allclose(whole.to_go, left, rtol=1e-9, atol=1e-6)
     known = {(e, s): v for e, s, v in zip(whole.episode, whole.step, whole.to_go, strict=True)}
-    some = sample_decisions(dataset, "train", np.random.default_rng(0), k=4, per_episode=5)
+    some = sample_decisions(dataset, "train", np.random.default_rng(0), Columns(4), per_episode=5)
     assert some.to_go is not None
     expected = [known[e, s] for e, s in zip(some.episode, some.step, strict=True)]
     np.testing.assert_allclose(some.to_go, expected, rtol=1e-9, atol=1e-6)

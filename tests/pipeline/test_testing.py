@@ -25,8 +25,8 @@ from hindcast.pipeline.testing import (
 from hindcast.pipeline.traces import FORMATS
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import load_policy
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
+from tests.policies.trainings import train_online
 
 LOG = "; MaxProcs: 64\n1 10 5 100 8 -1 -1 8 600 -1 1 7 1 -1 0 -1 -1 -1\n"
 

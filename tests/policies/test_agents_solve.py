@@ -20,7 +20,7 @@ import pytest
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
 from hindcast.policies.offline import anywhere, read_config
-from hindcast.policies.offline.fit import train_agent
+from tests.policies.trainings import train_agent
 from tests.representatives import nightly_but
 
 pytestmark = pytest.mark.slow

@@ -24,10 +24,10 @@ from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.settings import NetworkSettings
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
 from tests.conftest import TINY
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SETTINGS = {
     "sampling": {"trajectories": 2, "windows": 1, "stay": 2},

@@ -25,12 +25,12 @@ from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.offline import anywhere
-from hindcast.policies.offline.training import train
 from hindcast.policies.online import ONLINE_AGENTS
 from hindcast.policies.online.guard import guard_of, passes
-from hindcast.policies.online.training import problem_of, train_online
+from hindcast.policies.online.training import problem_of
 from hindcast.policies.registry import behaviours
 from hindcast.policies.rollouts.lookahead import rollouts_of_rules
+from tests.policies.trainings import train, train_online
 
 LOGS = ["log_waited", "log_requested", "log_predicted", "log_similar", "log_processors"]
 SCENARIO = load_scenario("queue")

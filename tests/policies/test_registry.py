@@ -9,8 +9,8 @@ from hindcast.pipeline.errors import InputError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.policies.entrants import entrants
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import split_checkpoint_name
+from tests.policies.trainings import train_online
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 

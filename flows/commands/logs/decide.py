@@ -151,7 +151,7 @@ def _lines(request: Request) -> Iterator[tuple[str, str | bytes]]:
     source = request.shadow or request.states
     name = "stdin" if source == _STDIN else source
     if request.serve:
-        # Bytes, so that text that is not UTF-8 costs its line and not the process.
+        # Bytes: a line that is not UTF-8 is refused without ending the process.
         for number, line in enumerate(getattr(sys.stdin, "buffer", sys.stdin), 1):
             if line.strip():
                 yield f"{name}, line {number}", line

@@ -32,13 +32,13 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.scenarios.deferrable import features as deferrable
-from hindcast.pipeline.scenarios.deferrable.layout import HISTORY
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.policies.networks import Features
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.fixed import FixedNetwork, FixedSettings
 from hindcast.policies.networks.settings import dense
 
+HISTORY: Final = 6  # numbers per slot in the history (module `slotwise`)
 ROW: Final = (
     "cores", "duration", "until_earliest", "until_latest", "since_submission", "remaining",
     "is_running", "is_startable", "is_future",

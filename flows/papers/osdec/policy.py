@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from hindcast.flows.papers.osdec.network import (
     BEYOND,
+    HISTORY,
     SlotScoresNetwork,
     SlotScoresSettings,
     slot_scores_network,
 )
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
-from hindcast.pipeline.scenarios.deferrable.layout import HISTORY, LAGS
+from hindcast.pipeline.scenarios.deferrable.layout import LAGS
 from hindcast.pipeline.simulation.kernel import Compiled
 from hindcast.pipeline.simulation.policy import Reading
 from hindcast.policies.networks import Architecture, Features

@@ -27,6 +27,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from hindcast.flows.papers.osdec.network import HISTORY
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.dynamics import outcome, step
@@ -38,7 +39,6 @@ from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, stack_memories
 from hindcast.pipeline.simulation.spec import Spec
 
-HISTORY: Final = m.HISTORY
 LAGS: Final = m.LAGS
 _VIOLATION: Final = k.TERMS + TERM.violation
 _READ1: Final = types.Array(types.float64, 1, "C", readonly=True)

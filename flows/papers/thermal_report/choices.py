@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from hindcast.flows.commands.report import rows_of
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.decisions import Columns, Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.scenarios.thermal.features import ROW
@@ -57,7 +57,7 @@ def choices(dataset: Dataset, run: Path, split: str, rng: np.random.Generator) -
             f"{dataset.folder}: is a log of {dataset.recipe.scenario}, expected {SCENARIO}"
         )
     steps = _checkpoints(run)
-    drawn = sample_decisions(dataset, split, rng, k=len(POSITIONS), limit=SIZE * COUNT)
+    drawn = sample_decisions(dataset, split, rng, Columns(len(POSITIONS)), limit=SIZE * COUNT)
     count = len(drawn) // SIZE
     if not count:
         raise DatasetError(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.pages.templates import quoted
+from hindcast.pipeline.pages.markdown import quoted
 from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.traces import FORMATS
 

@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.errors import DatasetError, unknown_name
-from hindcast.pipeline.evaluation.summary.markdown import plain_text, text_table
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from hindcast.pipeline.evaluation.summary.rows import best_first, tie_tolerance
 from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.pages.markdown import plain_text, text_table
 from hindcast.pipeline.statistics.intervals import (
     RESAMPLES,
     bootstrap_intervals,

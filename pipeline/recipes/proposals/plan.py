@@ -12,7 +12,7 @@ FEWEST_WINDOWS: Final = 20  # of the test; with fewer, intervals over windows ar
 _IDLE: Final = 0.3  # offered load below which jobs hardly compete
 NO_CONTENTION: Final = 0.02  # share of the time with more demand than capacity
 _OTHER_LOAD: Final = 0.25  # relative difference of loads from that of train
-REQUESTED_RUN: Final = 0.95  # share of jobs with requested_s == duration_s: it was no request
+REQUESTED_RUN: Final = 0.95  # share of jobs with requested_s == duration_s that are no requests
 
 
 @dataclass(frozen=True)

@@ -14,22 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from hindcast.pipeline.evaluation.summary.rules import described
-from hindcast.pipeline.report import page as report_page
-from hindcast.pipeline.report.html import element, joined, section
-from hindcast.pipeline.report.rules import Listed, explained, rules_part
+from hindcast.pipeline.pages.templates import render
+from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.whatif import numbers as n
 from hindcast.pipeline.report.whatif import plan as planning
-from hindcast.pipeline.report.whatif.sections import (
-    commands_part,
-    finding_card,
-    groups_part,
-    log_part,
-    nearness_part,
-    reading_part,
-    run_part,
-    surer_part,
-    windows_part,
-)
+from hindcast.pipeline.report.whatif import tables, words
+from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
 from hindcast.pipeline.report.whatif.story import Material, Story, tell
 from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage.files import write_json, write_text
@@ -96,46 +86,33 @@ def _as_json(material: Material, story: Story) -> dict[str, Any]:
 
 
 def _html(material: Material, story: Story) -> str:
-    parts = [
-        ("finding", "Finding", "Finding", finding_card(story)),
-        ("machine", "Grade", "How near is the simulated machine?", nearness_part(story)),
-        ("run", "One run", "The last 30 % of the log, under every policy", run_part(story)),
-        ("windows", "Windows", "Windows of the same part of the log", windows_part(story)),
-        ("groups", "Who pays", "Who gains, who pays", groups_part(story)),
-        ("surer", "To be surer", "What would have to be known to be surer", surer_part(story)),
-        ("log", "Log", "The log", log_part(material, story)),
-        ("commands", "Commands", "Where each number is from", commands_part(material)),
-    ]
-    known, listed = {**described(story.run.evaluation.policies), **_SCHEDULES}, Listed()
-    parts = [(i, short, name, explained(part, known, listed)) for i, short, name, part in parts]
-    parts += [
-        ("reading", "Reading", "How to read this", reading_part()),
-        ("rules", "Rules", "Rules on this page", rules_part(listed)),
-    ]
-    title = f"What if? {material.log.name}"
-    links = (element("a", name, href=f"#{identifier}") for identifier, name, _, _ in parts)
-    header = element(
-        "header",
-        element("div", "Hindcast: what if", class_="brand"),
-        element("h1", title),
-        element("p", _subtitle(material, story), class_="subtitle"),
-        element("nav", joined(links), aria_label="Sections"),
+    cast, plan, provenance = story.cast, material.plan, material.workload.provenance
+    left_out = dict(provenance.left_out)
+    if unused := material.workload.tasks.height - plan.log_jobs:
+        left_out["wider than the machine, or without a run time"] = unused
+    order = tables.best_first(story, story.run)
+    return render(
+        Path(__file__).with_name(f"{PAGE}.jinja"),
+        material=material,
+        story=story,
+        cast=cast,
+        plan=plan,
+        near=story.near,
+        provenance=provenance,
+        left_out=left_out,
+        verdict=words.verdict_of(story.main),
+        headline=n.HEADLINE,
+        wait=n.WAIT,
+        pair_of=n.pair_of,
+        percent=words.percent,
+        plain=words.plain,
+        interval_of=words.interval_of,
+        grades=tables.grades_table(story) if story.beside else None,
+        beside=tables.beside_tables(story.beside, story.waits) if story.beside else (),
+        run=tables.run_table(story),
+        windows=tables.windows_table(story),
+        groups=tables.groups_tables(story),
+        policies_plot=policies_plot(story.run, cast, order, story.waits),
+        weeks_plot=weeks_plot(story.weeks, cast.recorded, story.waits),
+        **explaining({**described(story.run.evaluation.policies), **_SCHEDULES}),
     )
-    sections = joined(section(identifier, name, part) for identifier, _, name, part in parts)
-    footer = element(
-        "footer",
-        "Written by Hindcast. The numbers of this page are also in whatif.json, whatif.csv and "
-        "groups.csv.",
-    )
-    body = element("div", header, element("main", sections), footer, class_="page")
-    return report_page.document(title, story.conclusion, body)
-
-
-def _subtitle(material: Material, story: Story) -> str:
-    facts = [
-        f"{material.plan.log_jobs:,} jobs on {story.processors:,} processors",
-        f"compared on the last {len(story.jobs):,}, {story.span_s / 86_400:.0f} days",
-        f"{len(material.plan.test)} windows of {material.plan.jobs}",
-        f"{len(story.cast.kinds)} policies",
-    ]
-    return " \N{MIDDLE DOT} ".join(facts)

@@ -63,7 +63,6 @@ EVERYTHING: Final = -2  # all rows must be rewritten
 
 LAGS: Final = 5  # number of earlier capacities in an observation
 LOOKAHEAD: Final = 8  # number of later slots whose freed cores are in an observation
-HISTORY: Final = 6  # numbers per slot in the history of `slotwise`
 
 # Computed indices are unsigned. numba then leaves out the test for a negative index.
 U: Final[Any] = np.uint64

@@ -126,7 +126,7 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
     user, key, numbers, keys = _users(running, waiting, cpu.tolist(), requested.tolist(), where)
     elapsed = now - started
     run = requested.copy()
-    run[:r] = np.maximum(requested[:r], elapsed + 1)  # it ends later than now
+    run[:r] = np.maximum(requested[:r], elapsed + 1)  # a running job ends after now
     logged = np.full(n + more, m.NEVER)
     logged[:r] = -elapsed
     first = read_number(state, "first_submitted", where)
@@ -289,7 +289,7 @@ def _completed(ints: Ints, floats: NDArray[np.float64], waits: Ints) -> list[dic
     for user, (before, last) in users.items():
         if before >= 0:
             runs += [{"user": user, "run": before}, {"user": user, "run": last}]
-        elif last >= 0 and user not in listed_users:  # its only run is not that of a key
+        elif last >= 0 and user not in listed_users:  # the user's only run belongs to no key
             runs.append({"user": user, "run": last})
     return runs
 

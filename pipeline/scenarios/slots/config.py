@@ -63,8 +63,8 @@ class SlotsConfig:
             "slot" for the lowest slot (as in compat).
         compat: "deeprm" for the published simulator with all its deviations, or "".
         step_s: Seconds of a time step, above 0.
-        jobs_per_window: Not used; version 0.2 read traces.
-        too_long: Not used; version 0.2 read traces.
+        jobs_per_window: Not used; version 0.1 read traces.
+        too_long: Not used; version 0.1 read traces.
     """
 
     preset: Literal["deeprm", "report"] = "deeprm"

@@ -38,14 +38,14 @@ class Config(Extraction):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    weights_rng, rng, unit, network = begin(task, config)
-    policy = CandidateScorer(network, weights_rng)
-    critics = Critics(network, weights_rng)
+    run = begin(task, config)
+    policy = CandidateScorer(run.network, run.weights_rng)
+    critics = Critics(run.network, run.weights_rng)
 
     def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
         now, after = batch.now, batch.after
         with torch.no_grad():
-            target = unit.target(batch, policy_value(policy, after, critics.least(after)))
+            target = run.unit.target(batch, policy_value(policy, after, critics.least(after)))
         every = critics.values(now)
         values = chosen(every, now.choice)
         critic_loss = (target - values).square().mean(dim=1).sum()
@@ -62,6 +62,5 @@ def learner(task: Task, config: Config) -> Learner:
 
     modules = {"policy": policy, "critics": critics}
     return td_learner(
-        task, config, unit, rng, network, policy.weights, modules, loss,
-        after=lambda: critics.follow(config.target_rate),
-    )  # fmt: skip
+        run, policy.weights, modules, loss, after=lambda: critics.follow(config.target_rate)
+    )

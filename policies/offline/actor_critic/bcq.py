@@ -49,9 +49,9 @@ class Config(ValueSettings):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    weights_rng, rng, unit, network = begin(task, config)
-    q = CandidateScorer(network, weights_rng)
-    behaviour = CandidateScorer(network, weights_rng)
+    run = begin(task, config)
+    q = CandidateScorer(run.network, run.weights_rng)
+    behaviour = CandidateScorer(run.network, run.weights_rng)
     target = copy.deepcopy(q).requires_grad_(requires_grad=False)
 
     def value_after(after: Observations) -> Tensor:
@@ -66,7 +66,7 @@ def learner(task: Task, config: Config) -> Learner:
         now = batch.now
         inputs = now.candidates, now.context, now.mask
         with torch.no_grad():
-            y = unit.target(batch, value_after(batch.after))
+            y = run.unit.target(batch, value_after(batch.after))
         values = logged_value(q, now)
         critic_loss = smooth_l1_loss(values, y)
         scores = behaviour.packed(*inputs)
@@ -80,9 +80,10 @@ def learner(task: Task, config: Config) -> Learner:
             **td_metrics(y - values, values),
         }
 
-    shape = dataclasses.replace(side_by_side(network), threshold=config.threshold)
+    shape = dataclasses.replace(side_by_side(run.network), threshold=config.threshold)
     modules = {"q": q, "behaviour": behaviour, "target": target}
     return td_learner(
-        task, config, unit, rng, shape, lambda: merge(network, q.weights(), behaviour.weights()),
+        dataclasses.replace(run, network=shape),
+        lambda: merge(run.network, q.weights(), behaviour.weights()),
         modules, loss, after=lambda: follow(target, q, config.target_rate),
     )  # fmt: skip

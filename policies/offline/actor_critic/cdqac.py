@@ -68,10 +68,10 @@ class Config(ValueSettings):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    weights_rng, rng, unit, network = begin(task, config)
-    policy = CandidateScorer(network, weights_rng)
+    run = begin(task, config)
+    policy = CandidateScorer(run.network, run.weights_rng)
     critics = nn.ModuleList(
-        [DuelingQuantiles(network, weights_rng, config.quantiles) for _ in range(2)]
+        [DuelingQuantiles(run.network, run.weights_rng, config.quantiles) for _ in range(2)]
     )
     targets = copy.deepcopy(critics).requires_grad_(requires_grad=False)
 
@@ -83,7 +83,7 @@ def learner(task: Task, config: Config) -> Learner:
         quantiles = torch.stack([z(after, share)[1] for z in targets])  # (2, B, N)
         lower = quantiles.mean(dim=2).argmin(dim=0)
         rows = torch.arange(quantiles.shape[1], device=quantiles.device)
-        return unit.target(batch, quantiles[lower, rows])
+        return run.unit.target(batch, quantiles[lower, rows])
 
     def loss(batch: Transitions, step: int) -> tuple[Tensor, Info]:
         now = batch.now
@@ -114,6 +114,9 @@ def learner(task: Task, config: Config) -> Learner:
 
     modules = {"policy": policy, "critics": critics, "targets": targets}
     return td_learner(
-        task, config, unit, rng, network, policy.weights, modules, loss,
+        run,
+        policy.weights,
+        modules,
+        loss,
         after=lambda: follow(targets, critics, config.target_rate),
-    )  # fmt: skip
+    )

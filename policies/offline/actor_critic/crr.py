@@ -48,15 +48,15 @@ class Config(Extraction):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    weights_rng, rng, unit, network = begin(task, config)
-    policy = CandidateScorer(network, weights_rng)
+    run = begin(task, config)
+    policy = CandidateScorer(run.network, run.weights_rng)
     lagging = copy.deepcopy(policy).requires_grad_(requires_grad=False)
-    critics = Critics(network, weights_rng, count=1)
+    critics = Critics(run.network, run.weights_rng, count=1)
 
     def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
         now, after = batch.now, batch.after
         with torch.no_grad():
-            target = unit.target(batch, policy_value(lagging, after, critics.least(after)))
+            target = run.unit.target(batch, policy_value(lagging, after, critics.least(after)))
         every = critics.values(now)[0]
         values = chosen(every, now.choice)
         critic_loss = (target - values).square().mean()
@@ -79,4 +79,4 @@ def learner(task: Task, config: Config) -> Learner:
         follow(lagging, policy, config.target_rate)
 
     modules = {"policy": policy, "lagging": lagging, "critics": critics}
-    return td_learner(task, config, unit, rng, network, policy.weights, modules, loss, after)
+    return td_learner(run, policy.weights, modules, loss, after)

@@ -79,9 +79,9 @@ class Temperature(nn.Module):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    weights_rng, rng, unit, network = begin(task, config)
-    policy = CandidateScorer(network, weights_rng)
-    critics = Critics(network, weights_rng)
+    run = begin(task, config)
+    policy = CandidateScorer(run.network, run.weights_rng)
+    critics = Critics(run.network, run.weights_rng)
     temperature = Temperature(config.alpha)
 
     def value_after(batch: Transitions) -> Tensor:
@@ -96,7 +96,7 @@ def learner(task: Task, config: Config) -> Learner:
     def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
         now = batch.now
         with torch.no_grad():
-            target = unit.target(batch, value_after(batch))
+            target = run.unit.target(batch, value_after(batch))
         every = critics.values(now)
         values = chosen(every, now.choice)
         critic_loss = (target - values).square().mean(dim=1).sum()
@@ -121,6 +121,6 @@ def learner(task: Task, config: Config) -> Learner:
 
     modules = {"policy": policy, "critics": critics, "temperature": temperature}
     return td_learner(
-        task, config, unit, rng, network, policy.weights, modules, loss,
+        run, policy.weights, modules, loss,
         after=lambda: critics.follow(config.target_rate), rates={"temperature": config.alpha_rate},
     )  # fmt: skip

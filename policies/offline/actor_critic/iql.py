@@ -43,10 +43,10 @@ class Config(Extraction):
 
 def learner(task: Task, config: Config) -> Learner:
     """Return one training run, see `hindcast.policies.training.learner`."""
-    weights_rng, rng, unit, network = begin(task, config)
-    policy = CandidateScorer(network, weights_rng)
-    critics = Critics(network, weights_rng)
-    state = StateValue(network, weights_rng)
+    run = begin(task, config)
+    policy = CandidateScorer(run.network, run.weights_rng)
+    critics = Critics(run.network, run.weights_rng)
+    state = StateValue(run.network, run.weights_rng)
 
     def loss(batch: Transitions, _step: int) -> tuple[Tensor, Info]:
         now = batch.now
@@ -54,7 +54,7 @@ def learner(task: Task, config: Config) -> Learner:
         advantage = critics.least_logged(now) - value
         value_loss = expectile_loss(advantage, config.expectile)
         with torch.no_grad():
-            target = unit.target(batch, state(batch.after))
+            target = run.unit.target(batch, state(batch.after))
         values = critics.logged(now)
         critic_loss = (target - values).square().mean(dim=1).sum()
         weights = standardised_weights(advantage.detach(), config.temperature, config.most)
@@ -69,6 +69,5 @@ def learner(task: Task, config: Config) -> Learner:
 
     modules = {"policy": policy, "critics": critics, "value": state}
     return td_learner(
-        task, config, unit, rng, network, policy.weights, modules, loss,
-        after=lambda: critics.follow(config.target_rate),
-    )  # fmt: skip
+        run, policy.weights, modules, loss, after=lambda: critics.follow(config.target_rate)
+    )

@@ -1,6 +1,7 @@
 """The parts of a training run that agents in plain torch share: everything around their loss."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,45 +16,58 @@ from hindcast.policies.training.values import ValueSettings, ValueUnit, value_un
 _VALIDATED = 1024  # transitions
 
 
-def begin(
-    task: Task, config: ValueSettings
-) -> tuple[np.random.Generator, np.random.Generator, ValueUnit, Network]:
-    """Return generators of weights and minibatches, the unit of values, and the network's shape."""
+@dataclass(frozen=True)
+class TDRun:
+    """What agents with values have in common before their loss.
+
+    Attributes:
+        task: Input of the run.
+        config: Settings of the agent.
+        weights_rng: Generator of the first weights.
+        rng: Generator of the minibatches.
+        unit: Unit of values.
+        network: Shape of the network that acts.
+    """
+
+    task: Task
+    config: ValueSettings
+    weights_rng: np.random.Generator
+    rng: np.random.Generator
+    unit: ValueUnit
+    network: Network
+
+
+def begin(task: Task, config: ValueSettings) -> TDRun:
+    """Return a run with new generators, and a network for the decisions of the task."""
     weights_rng, rng = np.random.default_rng(task.seed).spawn(2)
     unit = value_unit(task.decisions, task.spec, config)
-    return weights_rng, rng, unit, fit_network(task.decisions, task.spec, config.network)
+    network = fit_network(task.decisions, task.spec, config.network)
+    return TDRun(task, config, weights_rng, rng, unit, network)
 
 
 def td_learner(
-    task: Task,
-    config: ValueSettings,
-    unit: ValueUnit,
-    rng: np.random.Generator,
-    network: Network,
+    run: TDRun,
     weights: Callable[[], Weights],
     modules: Mapping[str, nn.Module],
     loss_of: Callable[[Transitions, int], tuple[Tensor, Info]],
     after: Callable[[], None],
     rates: Mapping[str, float] | None = None,
 ) -> Learner:
-    """Return a run with uniform minibatches and Adam, which validates with the same loss.
+    """Return the learner with uniform minibatches and Adam, which validates with the same loss.
 
     The metrics are `loss` and those of the loss function.
 
     Args:
-        task: Input of the run.
-        config: Settings of the agent.
-        unit: Unit of values.
-        rng: Generator of the minibatches.
-        network: Shape of the network that acts.
-        weights: Returns the current weights of that network.
+        run: What precedes the loss.
+        weights: Returns the current weights of the network that acts.
         modules: Everything with parameters; parameters without a gradient are not trained.
         loss_of: Function of transitions and the number of the step. It returns the sum of the
             losses, where each loss has gradients for its own module only, and metrics. To validate,
             it is called without gradients and with the number 0.
         after: Called after every step, to move targets.
-        rates: Learning rates of modules that do not use that of `config`.
+        rates: Learning rates of modules that do not use that of the settings.
     """
+    task, config, unit, network = run.task, run.config, run.unit, run.network
     validation, rate_of = task.validation, rates or {}
     batches = Batches(unit.prepare(task.decisions), network, task.device)
     groups = [
@@ -66,7 +80,7 @@ def td_learner(
     optimiser = torch.optim.Adam([group for group in groups if group["params"]])
 
     def step(number: int) -> Info:
-        rows = draw_rows(len(task.decisions), config.minibatch, rng)
+        rows = draw_rows(len(task.decisions), config.minibatch, run.rng)
         loss, info = loss_of(batches.transitions(rows), number)
         descend(optimiser, loss)
         after()
@@ -84,7 +98,7 @@ def td_learner(
 
     return Learner(
         network=network, weights=weights, modules=modules, optimisers={"adam": optimiser},
-        rng=rng, step=step, validate=validate,
+        rng=run.rng, step=step, validate=validate,
     )  # fmt: skip
 
 

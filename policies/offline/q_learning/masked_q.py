@@ -75,7 +75,7 @@ class _Encoder(torch.nn.Module):
 
     def forward(self, observation: list[Tensor]) -> Tensor:
         context, candidates, mask = observation
-        if candidates.dim() == 3:  # padded: d3rlpy tests new encoders with one
+        if candidates.dim() == 3:  # padded candidates, with which d3rlpy tests new encoders
             return self.scorer(candidates, context, mask > 0)  # type: ignore[no-any-return]
         return self.scorer.packed(candidates, context, mask)
 

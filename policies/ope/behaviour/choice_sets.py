@@ -98,7 +98,7 @@ def choices_of_episodes(episodes: WholeEpisodes, spec: Spec) -> ChoiceSets:
     sizes = np.add.reduceat(may.astype(np.int64), episodes.rows[:-1])
     keep = (sizes > 1) & may[episodes.chosen]
     inside = np.repeat(keep, np.diff(episodes.rows)) & may
-    numbers = np.cumsum(inside) - 1  # of a candidate among those that are kept
+    numbers = np.cumsum(inside) - 1  # place of a candidate among the kept ones
     offsets = np.concatenate([[0], np.cumsum(sizes[keep])])
     chosen = numbers[episodes.chosen[keep]]
     episode = np.repeat(np.arange(len(episodes)), np.diff(episodes.offsets))[keep]

@@ -10,7 +10,7 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.policies.networks.checkpoint import load_policy, read_description
-from hindcast.policies.online.training import train_online
+from tests.policies.trainings import train_online
 
 JOBS = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
 CLUSTERS = ("config.applications=25", 'split.train="0..3"', 'split.validation="4..5"')

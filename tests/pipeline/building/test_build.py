@@ -17,6 +17,7 @@ import pytest
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building import parts
 from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -132,7 +133,7 @@ def test_sampled_decisions_are_rows_of_the_dataset(tiny_dataset):
     """A learner gets the rows of the files, the next observation included."""
     dataset = ds.open(tiny_dataset)
     found = sample_decisions(
-        dataset, "train", np.random.default_rng(3), k=8, per_episode=7, transitions=True
+        dataset, "train", np.random.default_rng(3), Columns(8, transitions=True), per_episode=7
     )
     assert len(found) == 7 * len(found.episodes)
     rows = pl.read_parquet(tiny_dataset / "data" / "*.parquet").sort("episode", "step")
@@ -155,18 +156,18 @@ def test_sampled_decisions_are_rows_of_the_dataset(tiny_dataset):
         assert found.next_mask[i].sum() == min(8, len(following["candidates"]))
         assert found.terminated[i] == row["terminated"] == (not found.next_mask[i].any())
     again = sample_decisions(
-        dataset, "train", np.random.default_rng(3), k=8, per_episode=7, transitions=True
+        dataset, "train", np.random.default_rng(3), Columns(8, transitions=True), per_episode=7
     )
     np.testing.assert_array_equal(again.candidates, found.candidates)
 
 
 def test_a_limit_keeps_a_uniform_share(tiny_dataset):
     found = sample_decisions(
-        ds.open(tiny_dataset), "validation", np.random.default_rng(0), k=4, limit=50
+        ds.open(tiny_dataset), "validation", np.random.default_rng(0), Columns(4), limit=50
     )
     assert len(found) == 50
     with pytest.raises(DatasetError, match="split 'test' has no episodes"):
-        sample_decisions(ds.open(tiny_dataset), "test", np.random.default_rng(0), k=4)
+        sample_decisions(ds.open(tiny_dataset), "test", np.random.default_rng(0), Columns(4))
 
 
 def test_another_recipe_does_not_overwrite(tiny_dataset, tmp_path):

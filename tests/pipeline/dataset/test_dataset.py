@@ -11,6 +11,7 @@ import pytest
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.storage.location import location
@@ -182,7 +183,7 @@ def test_a_sample_of_parts_with_other_decisions_is_refused(cut_dataset, tmp_path
     rows = pq.read_table(path)
     pq.write_table(rows.slice(9) if what == "fewer" else pa.concat_tables([rows, rows]), path)
     with pytest.raises(DatasetError, match=r"part-00001\.parquet: this part holds other decisions"):
-        sample_decisions(opened, "train", np.random.default_rng(0), k=2)
+        sample_decisions(opened, "train", np.random.default_rng(0), Columns(2))
 
 
 @pytest.mark.slow
@@ -206,7 +207,9 @@ def test_nothing_can_be_chosen_after_a_terminal_decision():
     last = [block.feasible[slice(*block.offsets[row : row + 2])].any()
             for row in np.flatnonzero(block.choice == NO_CHOICE)]  # fmt: skip
     assert any(last)
-    found = sample_decisions(dataset, "train", np.random.default_rng(0), k=8, transitions=True)
+    found = sample_decisions(
+        dataset, "train", np.random.default_rng(0), Columns(8, transitions=True)
+    )
     assert found.terminated.any()
     assert not found.next_mask[found.terminated].any()
     assert found.next_mask[~found.terminated].any(axis=1).all()

@@ -38,6 +38,7 @@ import json, resource, sys
 import numpy as np
 import polars as pl
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 
 def minibatches(dataset):
@@ -45,7 +46,8 @@ def minibatches(dataset):
     return sum(len(b) for b in dataset.batches(256, np.random.default_rng(0), k=8, buffer=buffer))
 
 def sampled(dataset):
-    return len(sample_decisions(dataset, "train", np.random.default_rng(0), k=8, limit=20_000))
+    rng = np.random.default_rng(0)
+    return len(sample_decisions(dataset, "train", rng, Columns(8), limit=20_000))
 
 def whole(dataset):
     return sum(len(episode) for episode in dataset.iter_episodes("train"))
@@ -87,6 +89,7 @@ def candidate_bytes(part):
     return 4 * sum(c.num_values for c in columns if c.path_in_schema.startswith("candidates."))
 
 
+@pytest.mark.nightly
 def test_reading_stays_small(large_dataset, tiny_dataset):
     """Memory stays small for minibatches, a sample, whole episodes and a lazy query in turn."""
     dataset = ds.open(large_dataset)

@@ -176,12 +176,11 @@ def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
 @pytest.mark.parametrize("name", EXPORTS)
 def test_a_dataset_in_a_store_is_exported_alike(name, thermal, tmp_path):
     from hindcast.pipeline.storage.location import location
-    from hindcast.pipeline.storage.remote import upload
 
     remote = location(f"memory://exports/dataset-{name}")
     for path in listed(thermal.folder):
         if path.is_file():
-            upload(path, remote / path.relative_to(thermal.folder).as_posix())
+            (remote / path.relative_to(thermal.folder).as_posix()).upload(path)
     export(remote, name, tmp_path / "a" / "x")
     export(thermal.folder, name, tmp_path / "b" / "x")
     assert digests(tmp_path / "a" / "x") == digests(tmp_path / "b" / "x")

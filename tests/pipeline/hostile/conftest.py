@@ -23,7 +23,7 @@ def canary(tmp_path) -> Path:
 @pytest.fixture
 def checkpoint(tiny_dataset, tmp_path) -> Path:
     """Return a trained checkpoint."""
-    from hindcast.policies.offline.training import train
+    from tests.policies.trainings import train
 
     return train(
         tiny_dataset, "behaviour_cloning", steps=2, seed=0, out=tmp_path / "checkpoint", settings={}

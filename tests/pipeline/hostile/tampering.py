@@ -17,6 +17,7 @@ import pytest
 
 from hindcast.flows.cli import main
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
@@ -64,7 +65,11 @@ def read_all(folder: Path) -> list[Callable[[], object]]:
 def learn(folder: Path) -> None:
     """Run the parts of a training that come before the first step."""
     sample_decisions(
-        ds.open(folder), "train", np.random.default_rng(1), k=4, transitions=True, limit=10_000
+        ds.open(folder),
+        "train",
+        np.random.default_rng(1),
+        Columns(4, transitions=True),
+        limit=10_000,
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -187,3 +189,24 @@ def test_sizes_for_people(count, said):
 
 def test_columns_are_aligned():
     assert aligned([("a", "1"), ("bbb", "22")], right=(1,)) == ["a     1", "bbb  22"]
+
+
+@pytest.mark.parametrize("option", ["--agents", "--estimators"])
+def test_names_are_listed_without_a_simulator(option):
+    code = (
+        f"import sys; from hindcast.flows.cli import main; main(['list', {option!r}]);"
+        "print([m for m in ('numba', 'polars', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.slow
+def test_a_dataset_is_shown_without_pandas(tiny_dataset):
+    """Arrow imports it for every conversion to numpy."""
+    code = (
+        "import sys; from hindcast.flows.cli import main;"
+        f"main(['show', {str(tiny_dataset)!r}]); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -13,7 +13,7 @@ from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.summarise import summarise
-from hindcast.pipeline.report.page import write_report
+from hindcast.pipeline.report.page import Beside, write_report
 
 WINDOWS = 40
 METRICS = [
@@ -209,7 +209,7 @@ def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
     for run in ("agent-0", "agent-1"):
         write_training(folder / "training" / run)
     manifest = read_manifest(tiny_dataset)
-    path = write_report([folder], tmp_path / "out", datasets=[tiny_dataset], resamples=300)
+    path = write_report([folder], tmp_path / "out", Beside(datasets=[tiny_dataset]), resamples=300)
     text = path.read_text()
     for expected in (
         "ab" * 32,
@@ -385,7 +385,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path):
         write_report([tmp_path / "nothing"], tmp_path / "out")
     folder = write(tmp_path / "evaluation", 9.0)
     with pytest.raises(DatasetError, match=r"no manifest\.json, so this is no finished dataset"):
-        write_report([folder], tmp_path / "out", datasets=[tmp_path], resamples=50)
+        write_report([folder], tmp_path / "out", Beside(datasets=[tmp_path]), resamples=50)
     pl.DataFrame({"step": [1]}).write_parquet(folder / "metrics.parquet")
     with pytest.raises(DatasetError, match=r"metrics\.parquet: column 'metric' is missing"):
         write_report([folder], tmp_path / "out", resamples=50)

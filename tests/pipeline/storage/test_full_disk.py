@@ -9,14 +9,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from hindcast.flows.papers.thermal_report.history.importing import ingest
 from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
 from hindcast.pipeline.evaluation.summary.writing import write_summary
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads.folder import load_workload, save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
-from tests.flows.papers.thermal_report.history.test_history import records
 from tests.pipeline.evaluation.summary.test_results import write
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -115,23 +113,6 @@ def test_an_older_workload_outlives_a_full_disk(tmp_path, room):
     room(100)
     save_workload(workload("new"), tmp_path / "w")
     assert load_workload(tmp_path / "w").tasks["job_id"].to_list() == ["new"]
-
-
-@pytest.mark.slow
-def test_an_ingestion_of_a_history_goes_on_when_there_is_space(tmp_path, room):
-    files.write_json(tmp_path / "h.json", records(tmp_path))
-    files.write_json(tmp_path / "other.json", records(tmp_path)[:40])
-    ingest(tmp_path / "h.json", tmp_path / "a" / "out")
-    for count in (1, 5, 13):
-        room(count)
-        with pytest.raises(StorageError, match="the disk is full"):
-            ingest(tmp_path / "h.json", tmp_path / "out")
-        assert not (tmp_path / "out" / "manifest.json").exists()
-    room(1000)
-    with pytest.raises(StorageError, match="not an empty folder"):
-        ingest(tmp_path / "other.json", tmp_path / "out")
-    ingest(tmp_path / "h.json", tmp_path / "out")
-    assert contents(tmp_path / "out") == contents(tmp_path / "a" / "out")
 
 
 HDF5 = """

@@ -6,11 +6,12 @@ No request leaves this machine: credentials are made up, and the endpoint is 127
 import gc
 import hashlib
 import http.server
+import itertools
 import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,13 @@ from hindcast.pipeline.errors import DatasetError, StorageError, TraceError, Ver
 from hindcast.pipeline.storage import files as storage
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
-from hindcast.pipeline.storage.remote import create, refusals
+from hindcast.pipeline.storage.remote import RemotePath, create, refusals
 from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.registry import behaviours
 from tests.conftest import TINY
+from tests.representatives import nightly_but
 
 pytestmark = pytest.mark.slow
 
@@ -183,6 +185,7 @@ def test_a_dataset_in_a_store_reads_as_the_local_one(server, built, tiny_dataset
     )
 
 
+@pytest.mark.nightly
 def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys):
     """Training, evaluation and report in the store give the same results as on disk."""
 
@@ -209,6 +212,7 @@ def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys)
     assert cli.main(["verify", str(built)]) == 0
 
 
+@pytest.mark.nightly
 def test_a_run_in_a_store_is_done_once(server, capsys):
     out = str(folder_of("run"))
     small = ["--set", "train.steps=5", "--set", 'evaluate.policies=["tetris", "random"]']
@@ -269,22 +273,19 @@ def test_appended_in_a_store_as_here(server, tiny_recipe, tiny_dataset, tmp_path
     assert remote_digest(out) == digest(tmp_path / "d")
 
 
-class Stopping:
-    """Callback that stops the server after a number of uploads."""
+def stopping(server: Server, after: int) -> Callable[[RemotePath, Path], None]:
+    """Return an `upload` that stops the server at the upload of that number."""
+    upload, count = RemotePath.upload, itertools.count(1)
 
-    def __init__(self, server: Server, after: int) -> None:
-        self.server, self.left = server, after
+    def stops(self: RemotePath, local: Path) -> None:
+        if next(count) == after:
+            server.stop()
+        upload(self, local)
 
-    def __call__(self, local: Path, path: Path) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.server.stop()
-        with refusals(path):
-            any_path: Any = path
-            any_path.store().put_file(os.fspath(local), any_path.path)
+    return stops
 
 
-@pytest.mark.parametrize("after", [3, 9, 14])
+@pytest.mark.parametrize("after", nightly_but({9}, [3, 9, 14]))
 def test_a_server_that_goes_away_in_the_middle(
     server, after, tiny_recipe, tiny_dataset, monkeypatch
 ):
@@ -293,7 +294,7 @@ def test_a_server_that_goes_away_in_the_middle(
     Once the server is back, the same build ends in the same bytes.
     """
     out, known = folder_of("stopped"), behaviours(tiny_recipe)
-    monkeypatch.setattr("hindcast.pipeline.storage.remote.upload", Stopping(server, after))
+    monkeypatch.setattr(RemotePath, "upload", stopping(server, after))
     try:
         with pytest.raises(StorageError, match=r"cannot be reached.*continues where it stopped"):
             build(tiny_recipe, known, out)

@@ -11,9 +11,9 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.delivery.agreement import agreements, best_logged_rule, judge, log_likelihood
 from hindcast.policies.delivery.verdict import rule_policy
 from hindcast.policies.networks.checkpoint import load_policy, read_description
-from hindcast.policies.offline.training import train
 from hindcast.policies.registry import behaviours
 from tests.policies.delivery.conftest import RULES
+from tests.policies.trainings import train
 
 
 def test_agreement_is_the_share_of_pairs_by_difference_of_returns():

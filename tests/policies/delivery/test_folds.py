@@ -12,11 +12,13 @@ from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.notes import telling
 from hindcast.pipeline.storage.run_files import FOLDS
 from hindcast.policies.delivery import folds, played
+from hindcast.policies.delivery import training as delivery
 from hindcast.policies.delivery.verdict import rule_policy
 from hindcast.policies.networks.checkpoint import read_description
 from hindcast.policies.offline import training
 from hindcast.policies.offline.stacked_training import train_stacked
-from hindcast.policies.offline.training import train
+from hindcast.policies.training.job import Options
+from tests.policies.trainings import train
 
 NAMES = ["packer_now", "sjf_now"]
 
@@ -128,15 +130,13 @@ def test_the_difference_is_over_all_windows(log):
 def trainings(monkeypatch):
     """Return the windows of every training, in order: those of train and of validation."""
     seen = []
-    fit = training.train_decisions
+    prepare = training.prepare
 
-    def recorded(agent, decisions, *more, **given):
-        seen.append(
-            (set(decisions.episodes["window"]), set(given["validation"].episodes["window"]))
-        )
-        return fit(agent, decisions, *more, **given)
+    def recorded(agent, config, task):
+        seen.append([set(split.episodes["window"]) for split in (task.decisions, task.validation)])
+        return prepare(agent, config, task)
 
-    monkeypatch.setattr(training, "train_decisions", recorded)
+    monkeypatch.setattr(training, "prepare", recorded)
     return seen
 
 
@@ -148,7 +148,7 @@ def test_a_training_is_repeated_without_each_fold(log, tmp_path, trainings):
     assert lines[0] == "fold 1 of 4: trained without 3 windows"
     assert len(lines) == 4
     whole, *others = trainings
-    assert whole == ({0, 1, 2, 3}, {4, 5, 6, 7, 8, 9})
+    assert whole == [{0, 1, 2, 3}, {4, 5, 6, 7, 8, 9}]
     left_out = [(whole[0] - train, whole[1] - held_out) for train, held_out in others]
     assert left_out == [({0}, {4, 5}), ({1}, {6, 7}), ({2}, {8}), ({3}, {9})]
     told = read_description(out / "delivered")["training"]["delivered"]
@@ -164,20 +164,20 @@ def test_a_training_is_repeated_without_each_fold(log, tmp_path, trainings):
 
 @pytest.mark.nightly
 def test_finished_folds_are_not_trained_again(log, tmp_path, trainings, monkeypatch):
-    fit = training._fit
+    fit_in = delivery.fit_in
 
-    def interrupted(job, opened, *more):
-        if opened.left_out == (2, 8):
+    def interrupted(job, *more):
+        if job.identity.data.get("left_out") == [2, 8]:
             raise KeyboardInterrupt
-        return fit(job, opened, *more)
+        return fit_in(job, *more)
 
-    monkeypatch.setattr(training, "_fit", interrupted)
+    monkeypatch.setattr(delivery, "fit_in", interrupted)
     given = {"steps": 5, "seed": 0, "out": tmp_path / "run", "gate": "folds"}
     with pytest.raises(KeyboardInterrupt):
         train(log, "behaviour_cloning", **given)
     assert not (tmp_path / "run" / "checkpoint.json").exists()
     assert len(trainings) == 3
-    monkeypatch.setattr(training, "_fit", fit)
+    monkeypatch.setattr(delivery, "fit_in", fit_in)
     train(log, "behaviour_cloning", **given)
     again = trainings[3:]
     assert [{0, 1, 2, 3} - seen for seen, _ in again] == [set(), {2}, {3}]
@@ -189,4 +189,4 @@ def test_finished_folds_are_not_trained_again(log, tmp_path, trainings, monkeypa
 
 def test_a_stacked_training_cannot_be_repeated(log):
     with pytest.raises(InputError, match="--gate folds repeats a training"):
-        train_stacked(log, "double_dqn", [], steps=1, gate="folds")
+        train_stacked(log, "double_dqn", [], Options(gate="folds"))

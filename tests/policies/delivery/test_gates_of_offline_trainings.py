@@ -17,8 +17,8 @@ from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import read_description
 from hindcast.policies.offline import training
 from hindcast.policies.offline.gates import gate_of
-from hindcast.policies.offline.training import train
 from tests.folders import content
+from tests.policies.trainings import train
 
 
 def mean_slowdown(windows, name, of):
@@ -81,10 +81,8 @@ def test_without_its_workload_a_log_is_judged_by_itself(log, monkeypatch):
 def test_a_training_is_judged_as_asked(log, tmp_path, monkeypatch):
     """With another gate, a finished training is not repeated, but what it delivers is decided."""
     metrics, contents, trained = {}, {}, []
-    fit = training.train_decisions
-    monkeypatch.setattr(
-        training, "train_decisions", lambda *a, **k: (trained.append(1), fit(*a, **k))[1]
-    )
+    prepare = training.prepare
+    monkeypatch.setattr(training, "prepare", lambda *a: (trained.append(1), prepare(*a))[1])
     of_log = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "other", gate="log")
     for gate in ("simulator", "log", "simulator"):
         out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run", gate=gate)

@@ -19,8 +19,8 @@ from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online import evolution, gates
 from hindcast.policies.online.gates import judge_of
 from hindcast.policies.online.problem import Sampling, fit_network
-from hindcast.policies.online.training import train_online
 from tests.policies.play import CPU
+from tests.policies.trainings import train_online
 
 SMALL = (
     "config.applications=60", 'split.train="1000..1007"', 'split.validation="80..89"',

@@ -17,7 +17,7 @@ from hindcast.policies.networks.checkpoint import Trained, load_policy, read_des
 from hindcast.policies.networks.ensemble import mean_of_scores
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import NetworkSettings, make_network
-from hindcast.policies.online.training import train_online
+from tests.policies.trainings import train_online
 
 SMALL = ("config.steps=10", 'split.train="650..653"', 'split.validation="450..456"')
 RULES = ("hold_5", "sjf_now")

@@ -14,6 +14,7 @@ import pytest
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
@@ -34,12 +35,11 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import find_rules, rankable, rule_columns
 from hindcast.policies.networks.settings import NetworkSettings, make_network
 from hindcast.policies.offline import read_config
-from hindcast.policies.offline.fit import train_agent
 from hindcast.policies.offline.sample_cache import columns_of_rules
-from hindcast.policies.offline.training import train
 from hindcast.policies.registry import behaviours
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 from tests.conftest import require_traces
+from tests.policies.trainings import train, train_agent
 
 PROBLEMS = {
     "binpack": ("binpack-synthetic-v1", ("config.machines=3",)),
@@ -196,10 +196,16 @@ def test_the_choice_column_is_the_choice_in_the_log(small_log):
     for size in (4, 64):
         rng = np.random.default_rng(0)
         found = sample_decisions(
-            opened, "train", rng, k=size, transitions=True, probabilities=True, further=further
+            opened,
+            "train",
+            rng,
+            Columns(size, transitions=True, more=("probabilities",), further=further),
         )
         plain = sample_decisions(
-            opened, "train", np.random.default_rng(0), k=size, transitions=True, probabilities=True
+            opened,
+            "train",
+            np.random.default_rng(0),
+            Columns(size, transitions=True, more=("probabilities",)),
         )
         width = len(opened.spec.candidates)
         np.testing.assert_array_equal(found.candidates[:, :, :width], plain.candidates)
@@ -312,7 +318,7 @@ def test_agents_learn_from_columns_of_rules(small_log, tmp_path, agent):
     names = logged(opened)
     further = find_rules(opened.spec.scenario, names, opened.spec.candidates).further()
     decisions = sample_decisions(
-        opened, "train", np.random.default_rng(0), k=64, transitions=True, further=further
+        opened, "train", np.random.default_rng(0), Columns(64, transitions=True, further=further)
     )
     settings = {"network": {"rules": list(names), "quadratic": False}}
     trained = train_agent(agent, decisions, opened.spec, settings=settings, steps=3, seed=0)
@@ -331,7 +337,7 @@ def test_agents_learn_from_columns_of_rules(small_log, tmp_path, agent):
 
 def test_decisions_without_the_columns_are_refused(small_log):
     opened = ds.open(small_log)
-    decisions = sample_decisions(opened, "train", np.random.default_rng(0), k=8)
+    decisions = sample_decisions(opened, "train", np.random.default_rng(0), Columns(8))
     settings = {"network": {"rules": logged(opened)[:1]}}
     with pytest.raises(DatasetError, match="1 rules have 2 columns each"):
         train_agent("behaviour_cloning", decisions, opened.spec, settings=settings, steps=1, seed=0)

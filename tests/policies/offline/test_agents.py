@@ -8,8 +8,8 @@ import pytest
 
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
 from hindcast.policies.offline import agent, anywhere
-from hindcast.policies.offline.fit import train_agent
 from tests.policies.logs import SPEC
+from tests.policies.trainings import train_agent
 from tests.representatives import nightly_but
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}

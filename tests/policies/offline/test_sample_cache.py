@@ -6,7 +6,7 @@ import pytest
 from hindcast.pipeline import dataset as ds
 from hindcast.policies.offline import AGENTS, anywhere, read_config
 from hindcast.policies.offline import sample_cache as sampled
-from hindcast.policies.offline.training import train
+from tests.policies.trainings import train
 from tests.representatives import nightly_but
 
 MEMORY = 64 << 20

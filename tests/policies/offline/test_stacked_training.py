@@ -13,8 +13,9 @@ from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.offline import stacked_training
 from hindcast.policies.offline.q_learning.agents import QLearning
 from hindcast.policies.offline.stacked_training import Member, can_stack, train_stacked
-from hindcast.policies.offline.training import train
+from hindcast.policies.training.job import Options
 from tests.folders import content
+from tests.policies.trainings import train
 
 NETWORK = {"network.hidden": [4], "minibatch": 8}
 RATES = (1e-3, 1e-2)
@@ -29,7 +30,7 @@ def _members(folder):
 
 
 def _train(dataset, members, **more):
-    return train_stacked(dataset, "double_dqn", members, steps=4, device="cpu", **more)
+    return train_stacked(dataset, "double_dqn", members, Options(4, device="cpu"), **more)
 
 
 def _weights(folder):
@@ -69,7 +70,7 @@ def test_what_does_not_fit_is_trained_in_several_stacks(limit, tiny_dataset, tmp
     widths, usual = [], stacked_training._train
 
     def counted(opened, agent, stack, *more):
-        widths.append([one.member.seed for one in stack])
+        widths.append([one.identity.seed for one in stack])
         return usual(opened, agent, stack, *more)
 
     monkeypatch.setattr(stacked_training, "_train", counted)

@@ -14,8 +14,8 @@ from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.offline.actor_critic.advantage_weighting import standardised_weights
 from hindcast.policies.offline.cloning.return_conditioned import conditioned, fold, insert
-from hindcast.policies.offline.fit import train_agent
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
+from tests.policies.trainings import train_agent
 from tests.representatives import nightly_but
 
 SMALL = {"hidden": (16,), "quadratic": False, "context": True}

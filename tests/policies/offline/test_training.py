@@ -13,8 +13,8 @@ import pytest
 
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.policies.networks.checkpoint import load_policy, read_description
-from hindcast.policies.offline.training import train
 from tests.folders import content
+from tests.policies.trainings import train
 
 pytestmark = pytest.mark.slow
 
@@ -80,14 +80,12 @@ def test_an_unknown_setting_is_named_and_nothing_is_written(tiny_dataset, tmp_pa
 KILLED = """
 import sys
 from pathlib import Path
-from hindcast.policies.offline import fit
-from hindcast.policies.offline.training import train
-fit.train_decisions.__kwdefaults__["resume_s"] = 0.0
 train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sys.argv[2]),
-      checkpoint_every=40)
+      checkpoint_every=40, resume_s=0.0)
 """
 
 
+@pytest.mark.nightly
 def test_a_run_killed_at_any_moment_ends_in_the_samecontent(tiny_dataset, tmp_path):
     """After repeated SIGKILLs at saved states and a final full run, every file is equal."""
     whole = train(tiny_dataset, "trajectory_preference", steps=150, seed=4, out=tmp_path / "whole",

@@ -17,9 +17,11 @@ from hindcast.policies.online import training
 from hindcast.policies.online.gates import decide_by
 from hindcast.policies.online.guard import GuardEpisodes
 from hindcast.policies.online.imitation import Imitation
-from hindcast.policies.online.training import problem_of, train_online
+from hindcast.policies.online.problem import fit_network
+from hindcast.policies.online.training import problem_of
 from hindcast.policies.registry import behaviours
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SPLITS = (
     'split.train="0..3"', 'split.validation="4..9"', 'split.test="10..10"', "config.steps=25",
@@ -40,13 +42,12 @@ def recipe():
 def trainings(monkeypatch):
     """Return the windows of every training, in order: those of train and of validation."""
     seen = []
-    fit = training._fit
 
-    def recorded(job, problem, *more):
+    def recorded(problem, settings):
         seen.append((list(problem.train), list(problem.validation)))
-        return fit(job, problem, *more)
+        return fit_network(problem, settings)
 
-    monkeypatch.setattr(training, "_fit", recorded)
+    monkeypatch.setattr(training, "fit_network", recorded)
     return seen
 
 
@@ -83,20 +84,20 @@ def test_a_training_is_repeated_without_each_fold(recipe, tmp_path, trainings):
 def test_a_finished_training_stays_whole_until_another_gate_has_decided(
     recipe, tmp_path, trainings, monkeypatch
 ):
-    recorded = training._fit
+    recorded = training.fit_network
 
-    def interrupted(job, problem, *more):
+    def interrupted(problem, settings):
         if 2 not in problem.train:
             raise KeyboardInterrupt
-        return recorded(job, problem, *more)
+        return recorded(problem, settings)
 
     out = train_online(recipe, out=tmp_path / "run", iterations=2)
     before = content(out)
-    monkeypatch.setattr(training, "_fit", interrupted)
+    monkeypatch.setattr(training, "fit_network", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_online(recipe, out=out, iterations=2, gate="folds")
     assert before.items() <= content(out).items()
-    monkeypatch.setattr(training, "_fit", recorded)
+    monkeypatch.setattr(training, "fit_network", recorded)
     train_online(recipe, out=out, iterations=2, gate="folds")
     assert left_out_of(trainings) == [[], *LEFT_OUT]
     told = read_description(out / "delivered")["training"]["delivered"]
@@ -105,20 +106,20 @@ def test_a_finished_training_stays_whole_until_another_gate_has_decided(
 
 @pytest.mark.slow
 def test_finished_folds_are_not_trained_again(recipe, tmp_path, trainings, monkeypatch):
-    recorded = training._fit
+    recorded = training.fit_network
 
-    def interrupted(job, problem, *more):
+    def interrupted(problem, settings):
         if 2 not in problem.train:
             raise KeyboardInterrupt
-        return recorded(job, problem, *more)
+        return recorded(problem, settings)
 
-    monkeypatch.setattr(training, "_fit", interrupted)
+    monkeypatch.setattr(training, "fit_network", interrupted)
     given = {"iterations": 2, "gate": "folds"}
     with pytest.raises(KeyboardInterrupt):
         train_online(recipe, out=tmp_path / "run", **given)
     assert not (tmp_path / "run" / "checkpoint.json").exists()
     assert left_out_of(trainings) == [[], *LEFT_OUT[:2]]
-    monkeypatch.setattr(training, "_fit", recorded)
+    monkeypatch.setattr(training, "fit_network", recorded)
     train_online(recipe, out=tmp_path / "run", **given)
     assert left_out_of(trainings[3:]) == [[], *LEFT_OUT[2:]]
     whole = train_online(recipe, out=tmp_path / "whole", workers=2, **given)

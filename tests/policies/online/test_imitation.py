@@ -18,10 +18,10 @@ from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online import ONLINE_AGENTS
 from hindcast.policies.online.imitation import Imitation, distributions
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
 from hindcast.policies.training import losses as module
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SETTINGS = {
     "sampling": {"trajectories": 6, "windows": 6, "stay": 1},

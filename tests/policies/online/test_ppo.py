@@ -24,7 +24,7 @@ from hindcast.policies.online.ppo import (
 )
 from hindcast.policies.online.problem import Sampling
 from hindcast.policies.online.state_value import PopArtValue, summaries, summary_size
-from hindcast.policies.online.training import train_online
+from tests.policies.trainings import train_online
 
 CPU = torch.device("cpu")
 SMALL = NetworkSettings(hidden=(6,), quadratic=False)

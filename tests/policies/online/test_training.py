@@ -13,12 +13,13 @@ from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.policies.networks.checkpoint import load_policy, read_description
-from hindcast.policies.offline.training import train
 from hindcast.policies.online import ONLINE_AGENTS, read_online_config
 from hindcast.policies.online.problem import Sampling
-from hindcast.policies.online.training import problem_of, settings_of, train_online
+from hindcast.policies.online.training import problem_of, settings_of
 from tests.folders import content
 from tests.policies.test_queue import write_log
+from tests.policies.trainings import train, train_online
+from tests.representatives import nightly_but
 
 SMALL = {"trajectories": 4, "windows": 2, "stay": 2}
 ANYWHERE = [name for name, agent in ONLINE_AGENTS.items() if not agent.scenarios]
@@ -154,7 +155,9 @@ ELSEWHERE = {"dqn_online", "evolution", "counterfactual"}  # this is tested on s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [name for name in ANYWHERE if name not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "agent", nightly_but({"ppo"}, [name for name in ANYWHERE if name not in ELSEWHERE])
+)
 def test_an_agent_learns_slots(agent, tmp_path):
     """The agent starts above shortest-job-first (4.8) and gets far below it quickly."""
     sampling = {"trajectories": 10, "windows": 4, "stay": 1, "baseline": "time"}

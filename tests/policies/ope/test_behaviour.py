@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from hindcast.flows import cli
-from hindcast.flows.papers.thermal_report.history.importing import ingest
 from hindcast.pipeline import dataset as datasets
 from hindcast.pipeline.dataset.estimated import ESTIMATES, FOLDER, MODEL, read_estimates
 from hindcast.pipeline.errors import DatasetError, InputError
@@ -18,7 +17,6 @@ from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_l
 from hindcast.policies.ope.behaviour.logit import fit_logit, log_probabilities
 from hindcast.policies.ope.behaviour.model import in_words, model_of_choices, model_of_log
 from hindcast.policies.ope.behaviour.propensities import support
-from tests.flows.papers.thermal_report.history.test_history import records
 from tests.pipeline.scenarios.queue.test_golden import workload as golden_log
 from tests.pipeline.scenarios.queue.test_queue import workload
 
@@ -187,23 +185,6 @@ def test_estimates_stand_beside_the_data_and_support_little(recorded, capsys):
     assert cli.main([*command, "--epsilon", "0.1"]) == 2
     said = capsys.readouterr().err
     assert "saf_easy is refused: the weights leave" in said
-
-
-@pytest.mark.slow
-def test_an_imported_history_has_estimates_by_the_same_commands(tmp_path, capsys):
-    """Its decisions are placements of tasks: every feasible server is a candidate."""
-    (tmp_path / "history.json").write_text(json.dumps(records(tmp_path)))
-    out = str(tmp_path / "d")
-    ingest(tmp_path / "history.json", tmp_path / "d")
-    command = ["ope", out, "--policy", "spread", "--split", "train", "--no-truth", "--direct"]
-    assert cli.main(command) == 2
-    assert "recorded elsewhere, and their propensities are not known" in capsys.readouterr().err
-    assert cli.main(["behaviour", out]) == 0
-    assert "log-likelihood" in capsys.readouterr().out
-    opened = datasets.open(tmp_path / "d")
-    assert read_estimates(opened.folder, opened.manifest)["propensity"].null_count() == 0
-    assert cli.main([*command, "--propensities", "estimated", "--estimators", "snis"]) == 2
-    assert "is refused: the weights leave" in capsys.readouterr().err
 
 
 @pytest.mark.slow

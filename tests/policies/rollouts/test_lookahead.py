@@ -26,7 +26,6 @@ from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.player import Decider
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, make_network
-from hindcast.policies.online.training import train_online
 from hindcast.policies.ope.ope import evaluate_offline
 from hindcast.policies.rollouts.lookahead import (
     SPREAD,
@@ -38,6 +37,7 @@ from hindcast.policies.rollouts.lookahead import (
 )
 from tests.pipeline.scenarios.binpack.test_binpack import workload
 from tests.policies.play import some_weights
+from tests.policies.trainings import train_online
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from hindcast.pipeline.storage.provenance import PORTABLE
 from hindcast.policies.offline import AGENTS, read_config
 from hindcast.policies.online import ONLINE_AGENTS
 from hindcast.policies.training import fingerprint
-from hindcast.policies.training.fingerprint import training_key
+from hindcast.policies.training.fingerprint import Identity
 
 CODE = "class Config:\n    pass\n"
 
@@ -31,7 +31,7 @@ def packages(tmp_path, monkeypatch):
 def key(module: str) -> str:
     importlib.invalidate_caches()
     config = read_config("behaviour_cloning")
-    return training_key("mine", module, config, 10, 0, {"digest": "d"}, "cpu")
+    return Identity("mine", module, config, 10, 0, {"digest": "d"}, "cpu").key
 
 
 def test_an_edit_of_the_agent_s_module_gives_another_key(packages):

@@ -9,8 +9,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from hindcast.pipeline.errors import DatasetError, InputError, UnknownName
 from hindcast.policies.offline import agent, anywhere, read_config
-from hindcast.policies.offline.fit import train_agent, train_decisions
 from hindcast.policies.training.devices import DEVICES, find_device, repeatable
+from tests.policies.trainings import train_agent, train_decisions
 from tests.representatives import nightly_but
 
 STEPS = 12
@@ -128,7 +128,7 @@ def test_who_looks_on_changes_nothing(noisy_episodes, spec):
         "double_dqn", noisy_episodes.build(), spec, steps=STEPS, seed=3,
         validation=noisy_episodes.build(), checkpoint_every=5, keep=kept.append,
         point=lambda step, metrics: points.append((step, metrics)),
-        select=("first", lambda weights, metrics: -1.0),
+        select=lambda metrics: -1.0, selected_by="first",
     )  # fmt: skip
     assert _same(bare, probes)
     assert [c.steps for c in kept] == [5, 10, 12]
@@ -140,12 +140,12 @@ def test_who_looks_on_changes_nothing(noisy_episodes, spec):
 
 
 def test_a_selection_chooses_the_best_checkpoint(noisy_episodes, spec):
-    """The selection gets weights and metrics of every point. None and nan mean no opinion."""
+    """The selection gets the metrics of every point. None and nan mean no opinion."""
     opinions = {1: None, 2: float("nan"), 3: 1.0, 7: 2.0, 9: 2.0}
     calls = iter(range(1, 100))
     trained = train_agent(
         "behaviour_cloning", noisy_episodes.build(), spec, steps=STEPS, seed=3,
-        select=("mine", lambda weights, metrics: opinions.get(next(calls))),
+        select=lambda metrics: opinions.get(next(calls)), selected_by="mine",
     )  # fmt: skip
     assert (trained.best.step, trained.best.score) == (7, 2.0)
     assert not _same(trained.best, trained)

@@ -9,9 +9,9 @@ import torch
 from hindcast.pipeline.errors import DatasetError
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.networks.settings import NetworkSettings
-from hindcast.policies.offline.fit import train_agent
 from hindcast.policies.training import minibatches
 from hindcast.policies.training.minibatches import Batches, draw_rows, spaced_rows
+from tests.policies.trainings import train_agent
 
 CPU = torch.device("cpu")
 PLACES = [CPU, torch.device("cuda")] if torch.cuda.is_available() else [CPU]

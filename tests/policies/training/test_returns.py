@@ -7,9 +7,9 @@ import pytest
 
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.policies.offline.cloning.filtered_cloning import best_episodes
-from hindcast.policies.offline.fit import train_agent
 from hindcast.policies.training.returns import standardised_to_go, undiscounted_to_go, windows_of
 from tests.policies.logs import Log, some_candidates, some_context
+from tests.policies.trainings import train_agent
 
 
 def _log(windows, rewards):

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import hindcast.pipeline.dataset
+from hindcast.pipeline.dataset.decisions import Columns
+from hindcast.pipeline.dataset.reward_sums import Discount
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.statistics.returns import discounted_sums
@@ -89,17 +91,16 @@ def test_a_sample_of_decisions_knows_the_discounted_returns_of_whole_episodes(
 ):
     """A sample has the same returns as all decisions, and nothing else of the sample changes."""
     dataset = hindcast.pipeline.dataset.open(tiny_dataset)
-    whole = sample_decisions(dataset, "train", np.random.default_rng(0), k=4)
+    whole = sample_decisions(dataset, "train", np.random.default_rng(0), Columns(4))
     share = 0.99 ** (whole.elapsed_s if per_second else np.ones(len(whole)))
     sums = discounted_sums(whole.episode, whole.reward, share)
     expected = dict(zip(zip(whole.episode, whole.step, strict=True), sums, strict=True))
     plain, some = (
         sample_decisions(
-            dataset, "train", np.random.default_rng(0), k=4, per_episode=3, discount=discount,
-            per_second=per_second,
+            dataset, "train", np.random.default_rng(0), Columns(4), per_episode=3, discount=discount
         )
-        for discount in (None, 0.99)
-    )  # fmt: skip
+        for discount in (None, Discount(0.99, per_second))
+    )
     assert plain.discounted is None
     assert (plain.candidates == some.candidates).all()
     found = [expected[key] for key in zip(some.episode, some.step, strict=True)]

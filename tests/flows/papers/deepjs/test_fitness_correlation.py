@@ -14,9 +14,9 @@ from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import NetworkSettings, make_network
-from hindcast.policies.online.training import train_online
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 from tests.policies.play import some_weights
+from tests.policies.trainings import train_online
 
 SAMPLING = {"trajectories": 2, "windows": 1, "stay": 1}
 

@@ -16,8 +16,8 @@ from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import load_policy
-from hindcast.policies.online.training import train_online
 from hindcast.policies.rollouts.trajectories import sample_trajectory
+from tests.policies.trainings import train_online
 
 
 def sliding(recipe, **sampling):

@@ -17,8 +17,8 @@ from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.statistics.returns import returns_to_go
 from hindcast.policies.networks.checkpoint import load_policy
-from hindcast.policies.online.training import train_online
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..81"')
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from hindcast.flows.papers.osdec.policy import SlotScoresPolicy
 from hindcast.flows.papers.osdec.torch_network import SlotNetwork
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
-from hindcast.pipeline.dataset.decisions import Decisions
+from hindcast.pipeline.dataset.decisions import Columns, Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -20,12 +20,12 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.candidate_scorer import FILL
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
 from hindcast.policies.online.imitation import Imitation, distributions
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
 from hindcast.policies.training import losses as module
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SMALL = ("config.horizon=12", 'split.train="200..203"', 'split.validation="80..80"')
 LOG = ("config.horizon=24", 'split.train="0..11"', 'split.validation="80..80"',
@@ -68,7 +68,11 @@ def imitated(fifo, tmp_path_factory):
 def whole_decisions(folder, split):
     dataset = ds.open(folder)
     found = sample_decisions(
-        dataset, split, np.random.default_rng(0), k=200, per_episode=60, probabilities=True
+        dataset,
+        split,
+        np.random.default_rng(0),
+        Columns(200, more=("probabilities",)),
+        per_episode=60,
     )
     return found.take(np.flatnonzero(found.mask.sum(axis=1) > 1)), dataset.spec
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from hindcast.flows.papers.osdec.network import HISTORY
 from hindcast.flows.papers.osdec.slotwise import (
-    HISTORY,
     LAGS,
     Slots,
     begin_of_slot,

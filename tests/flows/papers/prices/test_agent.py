@@ -16,8 +16,8 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.policies.heuristics.deferrable import HEURISTICS
 from hindcast.policies.heuristics.prices import AHEAD, DEAREST, fill_prices
 from hindcast.policies.networks.checkpoint import load_policy
-from hindcast.policies.online.training import train_online
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SMALL = ("config.horizon=20", 'split.train="200..207"', 'split.validation="80..83"')
 SAMPLING = {"trajectories": 6, "windows": 4}

@@ -11,6 +11,7 @@ from hindcast.flows.papers.prices.imitation import agreement_of, imitator, share
 from hindcast.flows.papers.prices.network import PricesPolicy
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -19,11 +20,11 @@ from hindcast.pipeline.scenarios.deferrable.features import ROW
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
 from hindcast.policies.online.evolution import as_weights
 from hindcast.policies.online.imitation import Imitation, distributions
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 # More jobs than capacity, most of which can wait, so that their value decides.
 CROWDED = ("config.horizon=24", "config.duration_case=1", "config.core_case=2",
@@ -59,9 +60,12 @@ def imitated(knapsack, tmp_path_factory):
 
 def whole_decisions(folder, split):
     found = sample_decisions(
-        ds.open(folder), split, np.random.default_rng(0), k=200, per_episode=100,
-        probabilities=True,
-    )  # fmt: skip
+        ds.open(folder),
+        split,
+        np.random.default_rng(0),
+        Columns(200, more=("probabilities",)),
+        per_episode=100,
+    )
     return found.take(np.flatnonzero(found.mask.sum(axis=1) > 1))
 
 

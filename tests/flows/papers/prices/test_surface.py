@@ -16,8 +16,8 @@ from hindcast.policies.heuristics.prices import STEP, WEIGHTS
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.offline import agents_for
 from hindcast.policies.offline.regression.surface import explained, fit_surface
-from hindcast.policies.offline.training import train
 from hindcast.policies.registry import behaviours
+from tests.policies.trainings import train
 
 SMALL = (
     "config.horizon=12", "config.jobs_per_slot=4.0", "config.capacity=12.0", 'split.train="0..7"',

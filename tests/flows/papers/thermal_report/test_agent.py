@@ -20,8 +20,8 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.scenarios.thermal.features import spec as thermal_spec
 from hindcast.policies.networks.checkpoint import load_policy, save
-from hindcast.policies.offline.fit import train_agent, train_decisions
 from hindcast.policies.registry import behaviours
+from tests.policies.trainings import train_agent, train_decisions
 
 SPEC = thermal_spec(ThermalConfig(), "level")
 N = 6
@@ -188,7 +188,7 @@ def test_a_killed_run_ends_in_the_same_weights(tmp_path):
 def test_it_trains_on_a_dataset_and_acts_in_the_simulator(tmp_path):
     from hindcast.pipeline.evaluation.evaluate import evaluate
     from hindcast.policies.entrants import entrants
-    from hindcast.policies.offline.training import train
+    from tests.policies.trainings import train
 
     recipe = load_recipe(
         "thermal-default-v1",

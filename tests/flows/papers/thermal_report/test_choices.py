@@ -10,11 +10,12 @@ from hindcast.flows.papers.thermal_report import choices as module
 from hindcast.flows.papers.thermal_report.choices import COLUMNS, QUANTITIES, choices, greedy
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.networks.checkpoint import load_policy
-from hindcast.policies.offline.training import train
 from hindcast.policies.registry import behaviours
+from tests.policies.trainings import train
 
 SERVERS = 6
 DISTANCES = (0.0, 1.0, 2.0, math.sqrt(8), math.sqrt(10), math.sqrt(18))
@@ -58,7 +59,7 @@ def test_means_are_those_of_the_greedy_choices(log, monkeypatch):
     dataset, run = log
     table = choices(dataset, run, "train", np.random.default_rng(0))
     drawn = module.sample_decisions(
-        dataset, "train", np.random.default_rng(1), k=SERVERS, limit=240
+        dataset, "train", np.random.default_rng(1), Columns(SERVERS), limit=240
     )
     chosen = greedy(load_policy(run / "checkpoints" / "step-000005"), drawn)
     assert drawn.mask[np.arange(240), chosen].all()

@@ -35,9 +35,9 @@ from hindcast.policies.heuristics.multicluster import HEURISTICS
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.online import read_online_config
 from hindcast.policies.online.imitation import Imitation
-from hindcast.policies.online.training import train_online
 from hindcast.policies.registry import behaviours
 from tests.folders import content
+from tests.policies.trainings import train_online
 
 SCENARIO = load_scenario("multicluster")
 SMALL = [

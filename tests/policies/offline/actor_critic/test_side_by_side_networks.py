@@ -15,8 +15,8 @@ from hindcast.policies.offline.actor_critic.side_by_side_networks import (
     merge,
     side_by_side,
 )
-from hindcast.policies.offline.fit import train_agent
 from tests.policies.logs import SPEC, some_candidates
+from tests.policies.trainings import train_agent
 
 PIXELS = 6
 SHAPES = {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import RecipeError
-from hindcast.policies.offline.fit import train_agent
 from hindcast.policies.offline.preference.preference_ensemble import resampled
 from hindcast.policies.offline.preference.trajectory_preference import Config, rank
+from tests.policies.trainings import train_agent
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.offline import agent
-from hindcast.policies.offline.fit import train_decisions
 from hindcast.policies.offline.q_learning import agents, double_dqn_stack
 from hindcast.policies.offline.q_learning.agents import DOUBLE_DQN, DqnConfig
 from hindcast.policies.training.learner import Task
+from tests.policies.trainings import train_decisions
 
 STEPS = 12
 SETTINGS = (

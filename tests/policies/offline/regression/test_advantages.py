@@ -7,11 +7,10 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.dataset.decisions import decision_bytes
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.policies.networks.settings import NetworkSettings
-from hindcast.policies.offline.fit import train_agent
 from hindcast.policies.offline.regression import advantage_cloning
 from hindcast.policies.offline.regression.advantage_regression import fit_maps
 from hindcast.policies.offline.regression.advantages import (
@@ -24,6 +23,7 @@ from hindcast.policies.offline.regression.advantages import (
 from hindcast.policies.training.episode_stream import Logs, log_of_dataset, log_of_decisions
 from hindcast.policies.training.returns import best_behaviours, of_behaviours
 from tests.policies.logs import SPEC, Log, some_candidates, some_context
+from tests.policies.trainings import train_agent
 
 PHI = NetworkSettings(quadratic=False)
 EXACT = AdvantageSettings(ridge=1e-9, discount=1.0)
@@ -148,7 +148,7 @@ def test_a_log_in_parts_gives_what_the_log_in_memory_gives(tiny_dataset):
     """Parts give every decision once, with all of its candidates, in any split."""
     dataset = ds.open(tiny_dataset)
     decisions = sample_decisions(
-        dataset, "train", np.random.default_rng(0), k=64, probabilities=True
+        dataset, "train", np.random.default_rng(0), Columns(64, more=("probabilities",))
     )
     settings = AdvantageSettings(ridge=0.01)
     stored, held = log_of_dataset(dataset, "train"), log_of_decisions(decisions)
@@ -167,16 +167,20 @@ def test_a_log_in_parts_gives_what_the_log_in_memory_gives(tiny_dataset):
 def test_probabilities_are_those_among_the_kept_candidates(tiny_dataset):
     """Probabilities sum to 1 over the mask, whole or cut, and a decision's bytes include them."""
     dataset = ds.open(tiny_dataset)
-    whole = sample_decisions(dataset, "train", np.random.default_rng(0), k=64, probabilities=True)
+    whole = sample_decisions(
+        dataset, "train", np.random.default_rng(0), Columns(64, more=("probabilities",))
+    )
     assert whole.probabilities is not None
     rows = np.arange(len(whole))
     np.testing.assert_allclose(whole.probabilities[rows, whole.choice], whole.propensity, rtol=1e-5)
-    cut = sample_decisions(dataset, "train", np.random.default_rng(0), k=3, probabilities=True)
+    cut = sample_decisions(
+        dataset, "train", np.random.default_rng(0), Columns(3, more=("probabilities",))
+    )
     assert cut.probabilities is not None
     assert (cut.drawn > 3).any()
     np.testing.assert_allclose(cut.probabilities.sum(axis=1), 1.0, rtol=1e-5)
     assert not cut.probabilities[~cut.mask].any()
-    more = decision_bytes(dataset.spec, 3, probabilities=True) - decision_bytes(dataset.spec, 3)
+    more = Columns(3, more=("probabilities",)).bytes(dataset.spec) - Columns(3).bytes(dataset.spec)
     assert cut.probabilities.nbytes == more * len(cut)
 
 

@@ -16,8 +16,8 @@ from hindcast.policies.heuristics.linear import draw_weights
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.offline.regression import response_surface as rs
 from hindcast.policies.offline.regression.surface import explained, fit_surface
-from hindcast.policies.offline.training import train
 from hindcast.policies.registry import behaviours
+from tests.policies.trainings import train
 
 SMALL = (
     "config.applications=40", "config.clusters=[300,500]", 'split.train="0..5"',

@@ -17,7 +17,6 @@ from hindcast.policies.online.choices import join
 from hindcast.policies.online.counterfactual import Config, best_gain, follow, improve, learner
 from hindcast.policies.online.counterfactual.rollouts import Counterfactuals
 from hindcast.policies.online.problem import Sampling, make_scorer
-from hindcast.policies.online.training import train_online
 from tests.policies.online.test_gradients import flat, split_checkpoint_name
 from tests.policies.play import (
     CPU,
@@ -32,6 +31,7 @@ from tests.policies.play import (
     rewards,
     ways,
 )
+from tests.policies.trainings import train_online
 
 NETWORK = NetworkSettings(hidden=(16,), quadratic=False)
 
@@ -139,7 +139,7 @@ def recipe_of(iterations, **settings):
     return type(recipe)(**{**vars(recipe), "online": online})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_learns_slots(tmp_path):
     """From random weights the agent gets far below shortest-job-first (4.8) in a few seconds."""
     settings = {"gradient_steps": 150, "average": 0.98, "learning_rate": 5e-3, "entropy": 0.05}

@@ -263,7 +263,7 @@ def test_the_last_iterations_are_kept_and_restored(toy):
     assert np.array_equal(again.all()[1], worth[0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_a_network_is_sure_of_is_hardly_asked(play_problem, policy_of):
     """Decisions above the probability are left out except for a share. A rule is never sure."""
     problem = play_problem(load_recipe("slots-deeprm-online"))

@@ -23,6 +23,7 @@ from hindcast.flows.papers.thermal_report.history.records_table import read_tabl
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.part_writer import PartWriter
 from hindcast.pipeline.building.recorder import Recording, make_log
+from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.part import read_blocks
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
@@ -273,7 +274,9 @@ def test_a_history_becomes_a_dataset(tmp_path):
     assert dataset.manifest.provenance["recorded"] == "elsewhere"
     assert dataset.spec == SCENARIO.spec(HISTORY, "difference")
     assert "Propensities are NaN" in (out / "README.md").read_text()
-    decisions = sample_decisions(dataset, "train", np.random.default_rng(0), k=6, transitions=True)
+    decisions = sample_decisions(
+        dataset, "train", np.random.default_rng(0), Columns(6, transitions=True)
+    )
     assert len(decisions.reward) == 80
     learned = list(dataset.spec.learned_candidates)
     assert np.isfinite(decisions.candidates[:, :, learned]).all()
