@@ -9,14 +9,14 @@ import polars as pl
 from hindcast.flows.papers.plots import file_name, panels
 from hindcast.flows.papers.results import Results
 from hindcast.pipeline.pages.markdown import plain_text, text_table
-from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table
-from hindcast.pipeline.pages.templates import render
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     decimals_for,
     name_with_unit,
     write_estimate,
     write_number,
 )
+from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table
+from hindcast.pipeline.pages.templates import render
 
 _VERDICTS: Final = ("direction", "order", "size")
 READING: Final = (

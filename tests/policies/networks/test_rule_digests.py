@@ -36,6 +36,7 @@ def test_every_rule_of_a_scenario_has_a_digest_of_its_own():
         assert len(plain) == sum(not r.needs for r in rankable(scenario).values()), scenario
 
 
+@pytest.mark.slow
 def test_digests_are_those_of_the_table():
     """The table would not help a checkpoint if rules or observations had changed since."""
     known = set(_of_sources().values())

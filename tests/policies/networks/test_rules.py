@@ -278,6 +278,7 @@ def test_ranges_are_those_of_the_scenario_whatever_a_manifest_states(small_log):
             )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rules_are_given_the_context_that_they_read():
     """A network may leave the context out, but the rules whose columns it reads do not."""
     _scenario, spec, _instance = problem("queue")
