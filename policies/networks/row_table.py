@@ -70,7 +70,7 @@ class Table(NamedTuple):
     """Hash table of scored rows with S places, and the scratch arrays for scoring new rows."""
 
     keys: Keys  # (S, n) bits of the n columns that are read
-    tags: Tags  # (S,) hash of these bits, compared before them
+    tags: Tags  # (S,) hash of these bits, compared before them; not set if free
     held: Ints  # (S,) -1 if free; in `gather`, the unique row
     scores: Floats  # (S,)
     sums: Singles2  # (S, W) sums of layer 0, without rule columns
@@ -93,7 +93,7 @@ def make_table(network: Network, *, used: bool) -> Table:
     chunk_sums = np.empty((_CHUNK, units[0]), np.float32)
     return Table(
         np.empty((places, columns), np.uint64),
-        np.zeros(places, np.uint64),
+        np.empty(places, np.uint64),
         np.full(places, -1, np.int64),
         np.empty(places),
         np.empty((kept, units[0]), np.float32),
