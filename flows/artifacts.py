@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from hindcast.flows.commands import module_of, name_of
 from hindcast.flows.progress import Display, Tell
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     decimals_for,
     name_with_unit,
     write_interval,

@@ -25,8 +25,7 @@ from hindcast.policies.own_policy import own_policy
 
 if TYPE_CHECKING:  # importing them compiles kernels
     from hindcast.policies.networks.policy import LearnedPolicy
-    from hindcast.policies.rollouts.imagined import ImaginedRollouts
-    from hindcast.policies.rollouts.lookahead import RolloutPolicy
+    from hindcast.policies.rollouts.lookahead import ImaginedRollouts, RolloutPolicy
 
 ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see hindcast.policies.rollouts
 
@@ -76,7 +75,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     network, variants of it and, unless they are many, the deterministic rules; `rollout` with the
     rules alone (hindcast.policies.rollouts.lookahead); where the scenario draws futures,
     FOLDER@rollout and RULE@rollout try all candidates in these
-    (hindcast.policies.rollouts.imagined). MODULE:NAME and FILE.py:NAME are policies of the user's
+    (hindcast.policies.rollouts.lookahead). MODULE:NAME and FILE.py:NAME are policies of the user's
     own (hindcast.policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
@@ -174,8 +173,7 @@ def _looking_ahead(
     name: str, scenario: str, policy: "LearnedPolicy", spec: Spec
 ) -> "RolloutPolicy | ImaginedRollouts":
     """Return the lookahead with a network that the scenario supports; raise InputError if none."""
-    from hindcast.policies.rollouts.imagined import imagined_rollouts_of
-    from hindcast.policies.rollouts.lookahead import rollouts_of
+    from hindcast.policies.rollouts.lookahead import imagined_rollouts_of, rollouts_of
 
     if load_scenario(scenario).imagines:
         return imagined_rollouts_of(policy)
@@ -186,7 +184,7 @@ def _looking_ahead(
 
 def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "ImaginedRollouts":
     """Return the lookahead with a rule; raise InputError if the scenario draws no futures."""
-    from hindcast.policies.rollouts.imagined import imagined_rollouts_of_rule
+    from hindcast.policies.rollouts.lookahead import imagined_rollouts_of_rule
 
     loaded, known = load_scenario(scenario), heuristics(scenario)
     if not loaded.imagines:

@@ -236,7 +236,7 @@ def test_every_file_has_a_room():
 def test_the_core_names_no_paper():
     """Three names mean other things there: sizes of `slots`, a column of datasets, rules."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
-    brought = {path.name for path in (ROOT / "flows" / "papers").iterdir() if path.is_dir()}
+    brought = {path.parent.name for path in (ROOT / "flows" / "papers").glob("*/__init__.py")}
     for group in ("agents", "online_agents", "scenarios"):
         brought |= points[f"hindcast.{group}"].keys()
     brought -= {"deeprm", "monte_carlo_value", "prices"}

@@ -15,7 +15,7 @@ from hindcast.pipeline.documents.card import card_text
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
-from hindcast.pipeline.recipes import known
+from hindcast.pipeline.recipes import shipped
 from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios import SCENARIOS
@@ -86,9 +86,9 @@ def test_recipes_are_found_beside_a_library_that_is_called_datasets(tmp_path, mo
     (tmp_path / "datasets").mkdir()
     (tmp_path / "share" / "hindcast" / "datasets" / "a-v1").mkdir(parents=True)
     (tmp_path / "share" / "hindcast" / "datasets" / "a-v1" / "recipe.toml").touch()
-    monkeypatch.setattr(known, "__file__", str(tmp_path / "pipeline" / "recipes" / "known.py"))
+    monkeypatch.setattr(shipped, "__file__", str(tmp_path / "pipeline" / "recipes" / "shipped.py"))
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    assert known.known_recipes() == ["a-v1"]
+    assert shipped.known_recipes() == ["a-v1"]
 
 
 @pytest.mark.parametrize(("name", "main"), DERIVED.items())

@@ -45,7 +45,7 @@ class Recorder:
         path = Path(code.co_filename)
         if code.co_name.startswith("<") or not code.co_flags & inspect.CO_OPTIMIZED:
             return  # a comprehension, or the body of a class
-        if path.is_relative_to(self._checkout):
+        if path.suffix == ".py" and path.is_relative_to(self._checkout):
             parts = path.relative_to(self._checkout).parts
             if parts[0] in PACKAGES:
                 self.calls.append(("/".join(parts[:-1][:2]), code.co_qualname))

@@ -16,7 +16,7 @@ from typing import Final
 
 from docs.generate.results import FOLDER
 from docs.generate.text import prose, table
-from hindcast.pipeline.statistics.numbers import write_interval, write_number
+from hindcast.pipeline.pages.numbers import write_interval, write_number
 from hindcast.policies.heuristics import heuristics
 
 RowsOfRecipe = list[Mapping[str, str]]

@@ -7,7 +7,7 @@ from typing import Final
 from docs.generate.delivered import delivered_table, selected_table
 from docs.generate.results import FOLDER
 from docs.generate.text import code, prose, table
-from hindcast.pipeline.statistics.numbers import write_interval, write_number
+from hindcast.pipeline.pages.numbers import write_interval, write_number
 
 # (recipe, metric, decimals, the agent that validation windows selected, rules beside it)
 OFFLINE: Final = (

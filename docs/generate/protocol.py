@@ -6,9 +6,9 @@ from typing import Final
 
 from docs.generate.results import BOUNDS, FOLDER, SIZES
 from docs.generate.text import code, table
+from hindcast.pipeline.pages.numbers import decimals_for, write_number
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.shipped import known_recipes
-from hindcast.pipeline.statistics.numbers import decimals_for, write_number
 
 # Tables whose rows of rules and random are anchors; the first that has a recipe is taken.
 TABLES: Final = ("offline.csv", "online.csv")

@@ -10,7 +10,7 @@ from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown, listed
 from hindcast.flows.progress import progress, with_metrics
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     count_of,
     decimals_for,
     write_interval,

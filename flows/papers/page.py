@@ -9,15 +9,16 @@ import polars as pl
 from hindcast.flows.papers.plots import file_name, panels
 from hindcast.flows.papers.results import Results
 from hindcast.pipeline.pages.markdown import plain_text, text_table
-from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table
-from hindcast.pipeline.pages.templates import render
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     decimals_for,
     name_with_unit,
     write_estimate,
     write_number,
 )
+from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table
+from hindcast.pipeline.pages.templates import render
 
+_CLAIM: Final = ("claim", "in the paper", "published", "measured", "holds", "what differs here")
 _VERDICTS: Final = ("direction", "order", "size")
 READING: Final = (
     "Published numbers are those that the paper prints. Measured numbers are means over windows "
@@ -61,19 +62,20 @@ def _estimate(row: Mapping[str, Any], decimals: int) -> str:
     return write_estimate(row["measured"], row["low"], row["high"], decimals)
 
 
-def _claims(claims: pl.DataFrame) -> Table:
-    head = ("claim", "in the paper", "published", "measured", "holds", "what differs here")
-    rows = []
+def _claim_cells(claims: pl.DataFrame) -> Iterator[list[str]]:
+    """Yield the cells of each claim, under the heads of _CLAIM."""
     for row in claims.to_dicts():
-        decimals = decimals_for([row["published"], row["measured"]])
-        published = row["published"]
-        cells = (
+        published, decimals = row["published"], decimals_for([row["published"], row["measured"]])
+        yield [
             row["text"], row["item"],
             NOTHING if published is None else write_number(published, decimals, signed=True),
             _estimate(row, decimals), _verdict(row), row["differs"] or NOTHING,
-        )  # fmt: skip
-        rows.append(Row([Cell(cell) for cell in cells]))
-    return Table("Claims", f" {READING}", head, rows, words=len(head))
+        ]  # fmt: skip
+
+
+def _claims(claims: pl.DataFrame) -> Table:
+    rows = [Row([Cell(cell) for cell in cells]) for cells in _claim_cells(claims)]
+    return Table("Claims", f" {READING}", _CLAIM, rows, words=len(_CLAIM))
 
 
 def cells_of(rows: pl.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -168,14 +170,5 @@ def paper_markdown(about: Mapping[str, Any], results: Results, pictures: str = "
 
 def claims_markdown(claims: pl.DataFrame) -> list[str]:
     """Return the table of claims as lines of Markdown."""
-    head = ("claim", "in the paper", "published", "measured", "holds", "what differs here")
-    body = []
-    for row in claims.to_dicts():
-        decimals = decimals_for([row["published"], row["measured"]])
-        published = row["published"]
-        body.append([
-            plain_text(row["text"]), plain_text(row["item"]),
-            NOTHING if published is None else write_number(published, decimals, signed=True),
-            _estimate(row, decimals), _verdict(row), plain_text(row["differs"]) or NOTHING,
-        ])  # fmt: skip
-    return text_table(head, body, len(head))
+    body = [[plain_text(cell) for cell in cells] for cells in _claim_cells(claims)]
+    return text_table(_CLAIM, body, len(_CLAIM))

@@ -7,7 +7,7 @@ from typing import Any
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Shown
 from hindcast.flows.progress import progress
-from hindcast.pipeline.statistics.numbers import count_of
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.storage.location import location
 
 

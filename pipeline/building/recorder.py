@@ -3,7 +3,6 @@
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset.columns import NO_CHOICE
@@ -11,13 +10,12 @@ from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation import policy
 from hindcast.pipeline.simulation.arrays import (
-    EPISODE,
-    STEPS,
+    EpisodeArrays,
+    StepArrays,
     begin_episode,
     make_step_arrays,
-    named,
 )
-from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
+from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
 from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, compiled
 from hindcast.pipeline.simulation.players import EpisodeTrace
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
@@ -26,8 +24,6 @@ from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
 
-_FLOAT32: Final = types.Array(types.float32, 1, "C")
-_FLOAT32_COLUMNS: Final = types.Array(types.float32, 2, "C")
 # rows of Log.numbers
 N_TIME: Final = 0
 N_REWARD: Final = 1
@@ -43,7 +39,7 @@ L_OFFSET: Final = 4  # of the row's first candidate
 C_ROW: Final = 0
 C_VALUE: Final = 1
 C_STEP: Final = 2  # of the running episode
-C_PLAYED: Final = 3  # trace_probabilities that have been copied
+C_PLAYED: Final = 3  # given probabilities that have been copied
 
 
 class Log(NamedTuple):
@@ -62,16 +58,16 @@ class Log(NamedTuple):
         cursor: (4,) int64: rows used, candidates used, step of the running episode, see C_PLAYED.
     """
 
-    numbers: NDArray[np.float64]
-    labels: NDArray[np.int64]
-    context: NDArray[np.float32]
-    image: NDArray[np.uint8]
-    propensity: NDArray[np.float32]
-    candidates: NDArray[np.float32]
-    feasible: NDArray[np.bool_]
-    probabilities: NDArray[np.float32]
-    values: NDArray[np.float64]
-    cursor: NDArray[np.int64]
+    numbers: k.Rows
+    labels: k.Ints2
+    context: k.Singles2
+    image: k.Images
+    propensity: k.Singles
+    candidates: k.Singles2
+    feasible: k.Mask
+    probabilities: k.Singles
+    values: k.Floats
+    cursor: k.Ints
 
     @property
     def rows(self) -> int:
@@ -83,11 +79,11 @@ class Log(NamedTuple):
         self.cursor[:C_STEP] = 0
 
 
-_LOG: Final = named(
-    Log, k.ROWS, types.Array(types.int64, 2, "C"), _FLOAT32_COLUMNS,
-    types.Array(types.uint8, 2, "C"), _FLOAT32, _FLOAT32_COLUMNS, k.MASK, _FLOAT32,
-    k.FLOATS, k.INTS,
-)  # fmt: skip
+class GivenChoices(NamedTuple):
+    """The choices of an episode and the probabilities of all candidates; empty to draw choices."""
+
+    choices: k.Ints
+    probabilities: k.Singles
 
 
 def make_log(spec: Spec, rows: int, candidates: int) -> Log:
@@ -107,24 +103,28 @@ def make_log(spec: Spec, rows: int, candidates: int) -> Log:
     )
 
 
-@compiled(
-    types.int64(
-        OBSERVE_CELL, STEP_CELL, SCORE_CELL,
-        EPISODE, STEPS, k.FLOATS, types.float64, types.float64, policy.GENERATOR,
-        types.int64, _LOG, k.INTS, _FLOAT32,
-    ))  # fmt: skip
-def _record(  # type: ignore[no-untyped-def]
-    observe, step, score, memory, arrays, parameters, temperature, epsilon, rng,
-    episode, log, choices, trace_probabilities,
-):  # fmt: skip
+@compiled()
+def _record(
+    observe: ObserveCell,
+    step: StepCell,
+    score: ScoreCell,
+    memory: EpisodeArrays,
+    arrays: StepArrays,
+    drawing: policy.Drawing,
+    rng: k.Generator,
+    given: GivenChoices,
+    episode: int,
+    log: Log,
+) -> int:
     """Record decisions until the episode ends (its status) or the log is full (RUNNING).
 
-    `episode` is its number. If `choices` of the episode are given, with the `trace_probabilities`
-    of all candidates, nothing is scored or drawn.
+    `episode` is its number. If its choices are given, nothing is scored or drawn.
     """
-    observe, step, score = observe[0], step[0], score[0]
+    look, act, rate = observe[0], step[0], score[0]
     ints, floats, context, image, candidates, feasible = uncounted(memory)
     scores, probabilities, step_outputs, totals = uncounted(arrays)
+    parameters, temperature, epsilon = uncounted(drawing)
+    choices, given_probabilities = uncounted(given)
     log = uncounted(log)
     numbers, labels, propensity, cursor = log.numbers, log.labels, log.propensity, log.cursor
     log_context, log_image, log_candidates = log.context, log.image, log.candidates
@@ -138,7 +138,7 @@ def _record(  # type: ignore[no-untyped-def]
         if not over and (row + 2 > len(propensity) or value + 2 * capacity > len(log_feasible)):
             break
         numbers[N_TIME, row] = floats[k.TIME]
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = look(ints, floats, context, image, candidates, feasible)
         labels[L_EPISODE, row] = episode
         labels[L_STEP, row] = cursor[2]
         labels[L_OFFSET, row] = value
@@ -165,17 +165,17 @@ def _record(  # type: ignore[no-untyped-def]
         if len(choices) > 0:
             choice = choices[cursor[2]]
             for i in range(n):
-                log_probabilities[value + i] = trace_probabilities[cursor[3] + i]
+                log_probabilities[value + i] = given_probabilities[cursor[3] + i]
             cursor[3] += n
         else:
             shown = scores[:n]
-            score(context, candidates, feasible, parameters, shown)
+            rate(context, candidates, feasible, parameters, shown)
             choice = policy.draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
             policy.fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
             for i in range(n):
                 log_probabilities[value + i] = probabilities[i]
         propensity[row] = log_probabilities[value + choice]
-        status = step(ints, floats, choice, step_outputs)
+        status = act(ints, floats, choice, step_outputs)
         if status == INFEASIBLE:
             return INFEASIBLE
         labels[L_CHOICE, row] = choice
@@ -220,8 +220,9 @@ class Recording:
         self._arrays = make_step_arrays(spec, instance)
         self.parameters = policy.NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
         self._score = policy.no_score if rule is None else rule.score
-        self._choices = np.zeros(0, np.int64) if played is None else played.choices
-        self._probabilities = np.zeros(0, np.float32) if played is None else played.probabilities
+        self._given = GivenChoices(np.zeros(0, np.int64), np.zeros(0, np.float32))
+        if played is not None:
+            self._given = GivenChoices(played.choices, played.probabilities)
         self._begun = False
         self._steps = 0
         self._status = RUNNING
@@ -238,11 +239,17 @@ class Recording:
         first_row, first_step = log.rows, int(log.cursor[C_STEP])
         with policy.faults_of(self._behaviour):
             self._status = _record(
-                cell(self._scenario.observe), cell(self._scenario.step), cell(self._score),
-                self._memory, self._arrays, self.parameters, self._behaviour.temperature,
-                self._behaviour.epsilon, self._rng, self._episode, log, self._choices,
-                self._probabilities,
-            )  # fmt: skip
+                cell(self._scenario.observe),
+                cell(self._scenario.step),
+                cell(self._score),
+                self._memory,
+                self._arrays,
+                self._behaviour.drawing(self.parameters),
+                self._rng,
+                self._given,
+                self._episode,
+                log,
+            )
         if self._status == INFEASIBLE:
             raise HindcastError(f"behaviour {self._behaviour.name} chose an infeasible candidate")
         self._steps = int(log.cursor[C_STEP])

@@ -149,13 +149,15 @@ class SchedulingVectorEnv(VectorEnv[Padded, ArrayLike, NDArray[Any]]):
                 f"actions are {choices.min()}..{choices.max()}, expected 0.."
                 f"{self._problem.candidates - 1}"
             )
-        over = batch.terminated | batch.truncated
+        results = batch.results
+        over = results.terminated | results.truncated
         if self._strict:
-            self._check_feasible(choices, over | batch.begins)
+            self._check_feasible(choices, over | results.begins)
         for e in np.flatnonzero(over):  # after the checks: a refused call draws no window
             self._begin(int(e), self._problem.draw(self._generators[e]))
         padded, info = self._advance(choices)
-        return padded, batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy(), info
+        flags = results.terminated.copy(), results.truncated.copy()
+        return padded, results.reward.copy(), *flags, info
 
     @property
     def scenario_spec(self) -> Spec:
@@ -164,7 +166,7 @@ class SchedulingVectorEnv(VectorEnv[Padded, ArrayLike, NDArray[Any]]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return the masks (num_envs, K) of the current observations."""
-        return self._batch.allowed.copy()
+        return self._batch.shown.allowed.copy()
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a picture (H, W, 3) uint8, or text, of every environment; None without a mode."""
@@ -208,7 +210,7 @@ class SchedulingVectorEnv(VectorEnv[Padded, ArrayLike, NDArray[Any]]):
         self._batch.begin(e, self._problem.instance(window))
 
     def _check_feasible(self, actions: NDArray[np.int64], ignored: NDArray[np.bool_]) -> None:
-        allowed = self._batch.allowed[self._each, actions] | ignored
+        allowed = self._batch.shown.allowed[self._each, actions] | ignored
         if not allowed.all():
             e = int(np.argmin(allowed))
             raise InfeasibleChoice(
@@ -217,7 +219,7 @@ class SchedulingVectorEnv(VectorEnv[Padded, ArrayLike, NDArray[Any]]):
 
     def _advance(self, actions: NDArray[np.int64]) -> tuple[Padded, Info]:
         batch = self._batch
-        began = batch.begins.copy()
+        began = batch.results.begins.copy()
         failed = batch.advance(actions)
         if failed >= 0:
             raise HindcastError(
@@ -226,35 +228,35 @@ class SchedulingVectorEnv(VectorEnv[Padded, ArrayLike, NDArray[Any]]):
             )
         copied: Callable[[NDArray[Any]], NDArray[Any]] = np.copy if self._copy else np.asarray
         observations: Padded = {
-            "context": copied(batch.context),
-            "candidates": copied(batch.candidates),
-            "mask": copied(batch.mask),
+            "context": copied(batch.shown.context),
+            "candidates": copied(batch.shown.candidates),
+            "mask": copied(batch.shown.mask),
         }
         if "image" in self._problem.observation_space.spaces:
             shape = (self.num_envs, *self._problem.spec.image_shape)
-            observations["image"] = copied(batch.image).reshape(shape)
+            observations["image"] = copied(batch.shown.image).reshape(shape)
         return observations, self._info(began)
 
     def _info(self, began: NDArray[np.bool_]) -> Info:
         """Return the infos of all environments, each with its mask `_NAME`."""
-        batch = self._batch
+        shown, results = self._batch.shown, self._batch.results
         everywhere = np.ones(self.num_envs, np.bool_)
-        masks = batch.allowed.copy() if self._copy else batch.allowed
+        masks = shown.allowed.copy() if self._copy else shown.allowed
         info: Info = {
             "action_mask": masks, "_action_mask": everywhere,
-            "cut_candidates": batch.cut.copy(), "_cut_candidates": everywhere.copy(),
+            "cut_candidates": shown.cut.copy(), "_cut_candidates": everywhere.copy(),
         }  # fmt: skip
         if began.any():
             info |= {"window": np.where(began, self._window, 0), "_window": began}
-        stepped = ~(began | batch.refused)
+        stepped = ~(began | results.refused)
         if stepped.any():
-            info |= {"elapsed_s": batch.elapsed_s.copy(), "_elapsed_s": stepped}
-        if batch.refused.any():
+            info |= {"elapsed_s": results.elapsed_s.copy(), "_elapsed_s": stepped}
+        if results.refused.any():
             info |= {
-                "invalid_action": batch.refused.copy(),
-                "_invalid_action": batch.refused.copy(),
+                "invalid_action": results.refused.copy(),
+                "_invalid_action": results.refused.copy(),
             }
-        over = batch.terminated | batch.truncated
+        over = results.terminated | results.truncated
         if over.any():
             info |= {"outcome": self._outcome(over), "_outcome": over}
         return info
@@ -263,6 +265,6 @@ class SchedulingVectorEnv(VectorEnv[Padded, ArrayLike, NDArray[Any]]):
         """Return the outcomes by name, zero where no episode is over."""
         outcomes: dict[str, NDArray[Any]] = {}
         for i, outcome in enumerate(self._problem.spec.outcomes):
-            outcomes[outcome.name] = np.where(over, self._batch.outcomes[:, i], 0.0)
+            outcomes[outcome.name] = np.where(over, self._batch.results.outcomes[:, i], 0.0)
             outcomes[f"_{outcome.name}"] = over.copy()
         return outcomes

@@ -16,8 +16,8 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
 from hindcast.pipeline.inspection import list as catalogue
 from hindcast.pipeline.inspection.columns import aligned, size
+from hindcast.pipeline.pages.numbers import decimals_for, write_estimate
 from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.numbers import decimals_for, write_estimate
 from hindcast.pipeline.storage.files import read_json
 from hindcast.pipeline.storage.run_files import DESCRIPTION, LEDGER
 from hindcast.pipeline.workloads.caveats import Caveat, of_provenance, to_json

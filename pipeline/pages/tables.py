@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hindcast.pipeline.statistics.numbers import write_number
+from hindcast.pipeline.pages.numbers import write_number
 
 NOTHING = "\N{EN DASH}"  # in a cell without a value
 

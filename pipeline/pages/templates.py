@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.pipeline.errors import printable
 from hindcast.pipeline.pages.markdown import cell, plain_text, quoted, wrapped
-from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     count_of,
     write_estimate,
     write_interval,
     write_number,
 )
+from hindcast.pipeline.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     import jinja2

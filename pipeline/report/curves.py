@@ -15,9 +15,9 @@ import polars as pl
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.report.plots import curves_plot
 from hindcast.pipeline.statistics.intervals import Array
-from hindcast.pipeline.statistics.numbers import count_of
 from hindcast.pipeline.storage.run_files import CURVES
 
 _PANELS: Final = 12

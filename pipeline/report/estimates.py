@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
-from hindcast.pipeline.pages.tables import Cell, Row, Table
-from hindcast.pipeline.report import svg
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     decimals_for,
     write_estimate,
     write_number,
 )
+from hindcast.pipeline.pages.tables import Cell, Row, Table
+from hindcast.pipeline.report import svg
 from hindcast.pipeline.storage.files import read_json
 
 _NEEDED: Final = (

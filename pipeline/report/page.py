@@ -20,6 +20,7 @@ from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rules import described
 from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
 from hindcast.pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.curves import by_agent, training_part, training_runs
 from hindcast.pipeline.report.estimates import estimates_part
@@ -29,7 +30,6 @@ from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.setting import setting_part
 from hindcast.pipeline.report.tables import policies_table, shortfalls
 from hindcast.pipeline.statistics.intervals import RESAMPLES
-from hindcast.pipeline.statistics.numbers import count_of
 from hindcast.pipeline.storage.locks import one_writer
 
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from hindcast.pipeline.pages.numbers import name_with_unit
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.statistics.intervals import Array, Better, performance_profile
-from hindcast.pipeline.statistics.numbers import name_with_unit
 
 _HALF: Final = 5.6  # inches; a plot over half the page's width
 _WIDE: Final = 10.4  # inches; a plot over the whole width

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from hindcast.pipeline.pages.numbers import decimals_for, name_with_unit, write_estimate
 from hindcast.pipeline.pages.tables import Cell, Row, Table
 from hindcast.pipeline.report import svg
-from hindcast.pipeline.statistics.numbers import decimals_for, name_with_unit, write_estimate
 from hindcast.pipeline.studies.page import INTRODUCTION, by_point
 from hindcast.pipeline.studies.study import read_study
 

@@ -9,6 +9,14 @@ from hindcast.pipeline.evaluation.summary.finding import Finding, gain, state_fi
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from hindcast.pipeline.evaluation.summary.rows import best_first
 from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.pages.numbers import (
+    decimals_for,
+    decimals_telling,
+    name_with_unit,
+    with_unit,
+    write_interval,
+    write_number,
+)
 from hindcast.pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
 from hindcast.pipeline.report.tables import (
     main_table,
@@ -19,14 +27,6 @@ from hindcast.pipeline.report.tables import (
     windows_table,
 )
 from hindcast.pipeline.statistics.intervals import Array
-from hindcast.pipeline.statistics.numbers import (
-    decimals_for,
-    decimals_telling,
-    name_with_unit,
-    with_unit,
-    write_interval,
-    write_number,
-)
 
 _PROFILES: Final = 8  # curves of a performance profile; more are hard to read
 

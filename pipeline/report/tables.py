@@ -10,8 +10,7 @@ from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
 from hindcast.pipeline.evaluation.summary.summarise import Summary
-from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table, number_cell
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     MISSING,
     count_of,
     decimals_for,
@@ -20,6 +19,7 @@ from hindcast.pipeline.statistics.numbers import (
     write_interval,
     write_number,
 )
+from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table, number_cell
 
 _SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
 _MARKED: Final = frozenset({"learned", "mixture", "knows run times", "recorded"})

@@ -2,10 +2,10 @@
 
     EpisodeArrays   an episode in progress: its memory and its last observation
     StepArrays      the arrays of one decision: scores, probabilities and step outputs
+    BatchArrays     E episodes in progress, as rows of matrices
 
 numba keeps a loop over named tuples in its on-disk cache if the signature names their types
-(`named`). Every array must have exactly the declared type: inside a named tuple, a read-only array
-is not accepted for a writable one, nor the reverse. These two tuples cost about 1 us per call.
+(hindcast.pipeline.simulation.kernel.compiled_type). These two tuples cost about 1 us per call.
 Functions and generators are separate parameters, see hindcast.pipeline.simulation.functions.
 
 Loops unpack the members once, before they begin, because each access counts a reference. Functions
@@ -13,13 +13,23 @@ that are called once per decision or once per row of a network take single array
 (`hindcast.policies.networks.forward`).
 """
 
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from hindcast.pipeline.simulation.kernel import FLOATS, IMAGE, INTS, MASK, ROWS, TERMS
+from hindcast.pipeline.simulation.kernel import (
+    TERMS,
+    Floats,
+    Floats3,
+    Image,
+    Images,
+    Ints,
+    Ints2,
+    Mask,
+    Masks,
+    Rows,
+)
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.simulation.spec import Spec
 
@@ -27,34 +37,32 @@ from hindcast.pipeline.simulation.spec import Spec
 class EpisodeArrays(NamedTuple):
     """An episode in progress. The order is that of `observe`: `observe(*episode)`."""
 
-    ints: NDArray[np.int64]  # memory, see hindcast.pipeline.simulation.kernel
-    floats: NDArray[np.float64]  # memory
-    context: NDArray[np.float64]  # (C,)
-    image: NDArray[np.uint8]  # (P,)
-    candidates: NDArray[np.float64]  # (capacity, F)
-    feasible: NDArray[np.bool_]  # (capacity,)
+    ints: Ints  # memory, see hindcast.pipeline.simulation.kernel
+    floats: Floats  # memory
+    context: Floats  # (C,)
+    image: Image  # (P,)
+    candidates: Rows  # (capacity, F)
+    feasible: Mask  # (capacity,)
 
 
 class StepArrays(NamedTuple):
     """The arrays of one decision. `totals` is the sum of `step_outputs` over the episode."""
 
-    scores: NDArray[np.float64]  # (capacity,)
-    probabilities: NDArray[np.float64]  # (capacity,)
-    step_outputs: NDArray[
-        np.float64
-    ]  # (2 + K,) as `step` fills it, see hindcast.pipeline.simulation.kernel
-    totals: NDArray[np.float64]  # (2 + K,)
+    scores: Floats  # (capacity,)
+    probabilities: Floats  # (capacity,)
+    step_outputs: Floats  # (2 + K,) as `step` fills it, see hindcast.pipeline.simulation.kernel
+    totals: Floats  # (2 + K,)
 
 
-def named(group: type[Any], *members: Any) -> Any:
-    """Return the compiled type of a named tuple whose members have these compiled types."""
-    if len(set(members)) == 1:
-        return types.NamedUniTuple(members[0], len(members), group)  # type: ignore[no-untyped-call]
-    return types.NamedTuple(members, group)  # type: ignore[no-untyped-call]
+class BatchArrays(NamedTuple):
+    """E episodes in progress; the members are those of EpisodeArrays, padded with zeros."""
 
-
-EPISODE: Final = named(EpisodeArrays, INTS, FLOATS, FLOATS, IMAGE, ROWS, MASK)
-STEPS: Final = named(StepArrays, FLOATS, FLOATS, FLOATS, FLOATS)
+    ints: Ints2  # (E, I)
+    floats: Rows  # (E, J)
+    context: Rows  # (E, C)
+    image: Images  # (E, P)
+    candidates: Floats3  # (E, capacity, F)
+    feasible: Masks  # (E, capacity)
 
 
 def begin_episode(spec: Spec, instance: Instance) -> EpisodeArrays:
@@ -64,7 +72,7 @@ def begin_episode(spec: Spec, instance: Instance) -> EpisodeArrays:
         ints=instance.ints.copy(),
         floats=instance.floats.copy(),
         context=np.zeros(len(spec.context)),
-        image=np.zeros(int(np.prod(spec.image_shape)) if spec.image_shape else 0, np.uint8),
+        image=np.zeros(pixels_of(spec), np.uint8),
         candidates=np.zeros((capacity, len(spec.candidates))),
         feasible=np.zeros(capacity, np.bool_),
     )
@@ -75,3 +83,23 @@ def make_step_arrays(spec: Spec, instance: Instance) -> StepArrays:
     scores, probabilities = np.empty((2, instance.capacity))
     step_outputs, totals = np.zeros((2, TERMS + len(spec.reward_terms)))
     return StepArrays(scores, probabilities, step_outputs, totals)
+
+
+def make_batch_arrays(
+    spec: Spec, ints: NDArray[np.int64], floats: NDArray[np.float64], capacity: int
+) -> BatchArrays:
+    """Return the memories of E episodes, ints (E, I) and floats (E, J), with buffers."""
+    episodes = len(ints)
+    return BatchArrays(
+        ints,
+        floats,
+        np.zeros((episodes, len(spec.context))),
+        np.zeros((episodes, pixels_of(spec)), np.uint8),
+        np.zeros((episodes, capacity, len(spec.candidates))),
+        np.zeros((episodes, capacity), np.bool_),
+    )
+
+
+def pixels_of(spec: Spec) -> int:
+    """Return the number of pixels of an image, 0 without images."""
+    return int(np.prod(spec.image_shape)) if spec.image_shape else 0

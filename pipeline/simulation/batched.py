@@ -2,24 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError, InfeasibleChoice, PolicyFault
 from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import BatchArrays, make_batch_arrays
 from hindcast.pipeline.simulation.environment import Observation
-from hindcast.pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
-from hindcast.pipeline.simulation.kernel import FLOATS, FLOATS3, INTS, INTS2, MASK, ROWS, compiled
+from hindcast.pipeline.simulation.functions import ObserveCell, StepCell, cell
+from hindcast.pipeline.simulation.kernel import Floats, Ints, Mask, Rows, compiled
 from hindcast.pipeline.simulation.policy import BatchPolicy, Behaviour, choose_with, readings
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario, stack_memories
 from hindcast.pipeline.simulation.spec import Spec
-
-_BYTES2: Final = types.Array(types.uint8, 2, "C")
-_MASK2: Final = types.Array(types.boolean, 2, "C")
+from hindcast.pipeline.simulation.uncounted import uncounted
 
 
 @dataclass(frozen=True)
@@ -46,55 +44,84 @@ class Batch:
     offsets: NDArray[np.int64]
 
 
-@compiled(
-    types.int64(
-        OBSERVE_CELL, INTS2, ROWS, INTS,
-        ROWS, _BYTES2, FLOATS3, _MASK2, ROWS, MASK, INTS,
-    ))  # fmt: skip
-def _observe_all(  # type: ignore[no-untyped-def]
-    observe, ints, floats, live, context, image, candidates, feasible,
-    out_candidates, out_feasible, offsets,
-):  # fmt: skip
+class PackedArrays(NamedTuple):
+    """Rows of the candidates of all live episodes, one observation after the other."""
+
+    candidates: Rows  # (rows, F)
+    feasible: Mask  # (rows,)
+    offsets: Ints  # (E + 1,)
+
+
+class StepTotals(NamedTuple):
+    """What the steps of E episodes gave."""
+
+    step_outputs: Rows  # (E, 2 + K) of the last step
+    totals: Rows  # (E, 2 + K) their sums
+    status: Ints  # (E,)
+    steps: Ints  # (E,) number of steps
+
+
+@compiled()
+def _observe_all(observe: ObserveCell, batch: BatchArrays, live: Ints, packed: PackedArrays) -> int:
     """Observe every live episode and pack the rows; return the number of rows."""
-    observe = observe[0]
+    look = observe[0]
+    ints, floats, context, image, candidates, feasible = uncounted(batch)
+    packed_candidates, packed_feasible, offsets = uncounted(packed)
     total = 0
     for b in range(len(live)):
         e = live[b]
-        n = observe(ints[e], floats[e], context[e], image[e], candidates[e], feasible[e])
+        n = look(ints[e], floats[e], context[e], image[e], candidates[e], feasible[e])
         offsets[b] = total
         for i in range(n):
-            for f in range(out_candidates.shape[1]):
-                out_candidates[total + i, f] = candidates[e, i, f]
-            out_feasible[total + i] = feasible[e, i]
+            for f in range(packed_candidates.shape[1]):
+                packed_candidates[total + i, f] = candidates[e, i, f]
+            packed_feasible[total + i] = feasible[e, i]
         total += n
     offsets[len(live)] = total
     return total
 
 
-@compiled(types.int64(STEP_CELL, INTS2, ROWS, INTS, INTS, ROWS, INTS, INTS, ROWS))
-def _step_all(step, ints, floats, live, choices, step_outputs, status, steps, totals):  # type: ignore[no-untyped-def]
+@compiled()
+def _step_all(
+    step: StepCell, batch: BatchArrays, live: Ints, choices: Ints, results: StepTotals
+) -> int:
     """Step every live episode; return the first episode whose choice is infeasible, or -1."""
-    step = step[0]
+    act = step[0]
+    ints, floats, _context, _image, _candidates, _feasible = uncounted(batch)
+    step_outputs, totals, status, steps = uncounted(results)
     for b in range(len(live)):
         e = live[b]
-        status[e] = step(ints[e], floats[e], choices[b], step_outputs[e])
+        status[e] = act(ints[e], floats[e], choices[b], step_outputs[e])
         if status[e] == k.INFEASIBLE:
-            return e
+            return e  # type: ignore[no-any-return]
         steps[e] += 1
         for i in range(step_outputs.shape[1]):
             totals[e, i] += step_outputs[e, i]
     return -1
 
 
-@compiled(types.void(FLOATS, MASK, INTS, types.float64, types.float64, FLOATS, FLOATS, INTS))
-def _choose_all(scores, feasible, offsets, temperature, epsilon, uniform, buffer, choices):  # type: ignore[no-untyped-def]
+@compiled()
+def _choose_all(
+    scores: Floats,
+    feasible: Mask,
+    offsets: Ints,
+    temperature: float,
+    epsilon: float,
+    uniform: Floats,
+    buffer: Floats,
+    choices: Ints,
+) -> None:
     """Fill one choice per observation; -1 if no candidate is feasible."""
     for b in range(len(choices)):
         start, stop = offsets[b], offsets[b + 1]
         choices[b] = choose_with(
-            scores[start:stop], feasible[start:stop], temperature, epsilon, uniform[b],
+            scores[start:stop],
+            feasible[start:stop],
+            temperature,
+            epsilon,
+            uniform[b],
             buffer[start:stop],
-        )  # fmt: skip
+        )
 
 
 class BatchedEpisodes:
@@ -115,51 +142,40 @@ class BatchedEpisodes:
         n = len(instances)
         if n == 0:
             raise HindcastError("the batch has no instances; expected at least one")
-        capacity = max(i.capacity for i in instances)
-        pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
         self._scenario, self._spec = scenario, spec
-        self._ints, self._floats = stack_memories(instances)
-        self._context = np.zeros((n, len(spec.context)))
-        self._image = np.zeros((n, pixels), np.uint8)
-        self._candidates = np.zeros((n, capacity, len(spec.candidates)))
-        self._feasible = np.zeros((n, capacity), np.bool_)
+        capacity = max(i.capacity for i in instances)
+        self._arrays = make_batch_arrays(spec, *stack_memories(instances), capacity)
         rows = sum(i.capacity for i in instances)
-        self._packed = np.zeros((rows, len(spec.candidates)))
-        self._packed_feasible = np.zeros(rows, np.bool_)
-        self.step_outputs = np.zeros((n, k.TERMS + len(spec.reward_terms)))
-        self.totals = np.zeros_like(self.step_outputs)
-        self.status = np.full(n, k.RUNNING, np.int64)
-        self.steps = np.zeros(n, np.int64)
+        self._packed = PackedArrays(
+            np.zeros((rows, len(spec.candidates))),
+            np.zeros(rows, np.bool_),
+            np.zeros(n + 1, np.int64),
+        )
+        self.step_outputs, self.totals = np.zeros((2, n, k.TERMS + len(spec.reward_terms)))
+        self.status, self.steps = np.full(n, k.RUNNING, np.int64), np.zeros(n, np.int64)
+        self._results = StepTotals(self.step_outputs, self.totals, self.status, self.steps)
         self.live = np.arange(n)
 
     def observe(self) -> Batch:
         """Return the observations of the live episodes, valid until the next call."""
-        live = self.live
-        offsets = np.empty(len(live) + 1, np.int64)
-        total = _observe_all(
-            cell(self._scenario.observe), self._ints, self._floats, live,
-            self._context, self._image, self._candidates, self._feasible,
-            self._packed, self._packed_feasible, offsets,
-        )  # fmt: skip
+        live, arrays, packed = self.live, self._arrays, self._packed
+        total = _observe_all(cell(self._scenario.observe), arrays, live, packed)
         return Batch(
-            live, self._floats[live, k.TIME], self._context[live], self._image[live],
-            self._packed[:total], self._packed_feasible[:total], offsets,
+            live, arrays.floats[live, k.TIME], arrays.context[live], arrays.image[live],
+            packed.candidates[:total], packed.feasible[:total], packed.offsets[: len(live) + 1],
         )  # fmt: skip
 
     def step(self, choices: NDArray[np.int64]) -> None:
         """Apply a choice per live episode; drop those that are over. Raises InfeasibleChoice."""
-        bad = _step_all(
-            cell(self._scenario.step), self._ints, self._floats, self.live,
-            np.ascontiguousarray(choices, np.int64),
-            self.step_outputs, self.status, self.steps, self.totals,
-        )  # fmt: skip
+        given = np.ascontiguousarray(choices, np.int64)
+        bad = _step_all(cell(self._scenario.step), self._arrays, self.live, given, self._results)
         if bad >= 0:
             raise InfeasibleChoice(f"the choice of episode {bad} of the batch is not feasible")
         self.live = self.live[self.status[self.live] == k.RUNNING]
 
     def memory(self, episode: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the memory of an episode, padded with zeros to the longest memory."""
-        return self._ints[episode], self._floats[episode]
+        return self._arrays.ints[episode], self._arrays.floats[episode]
 
     def episodes(self) -> list[Episode]:
         """Return a summary of every episode."""

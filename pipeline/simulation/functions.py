@@ -15,7 +15,7 @@ named tuple with a typed list inside.
 """
 
 from functools import cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from numba import types
 from numba.typed import List
@@ -40,6 +40,12 @@ STEP_CELL: Final = _cell(STEP)
 OUTCOME_CELL: Final = _cell(OUTCOME)
 SCORE_CELL: Final = _cell(SCORE)
 CHOOSE_CELL: Final = _cell(CHOOSE)
+
+ObserveCell: TypeAlias = Annotated[Any, OBSERVE_CELL]
+StepCell: TypeAlias = Annotated[Any, STEP_CELL]
+OutcomeCell: TypeAlias = Annotated[Any, OUTCOME_CELL]
+ScoreCell: TypeAlias = Annotated[Any, SCORE_CELL]
+ChooseCell: TypeAlias = Annotated[Any, CHOOSE_CELL]
 
 
 @compiled([

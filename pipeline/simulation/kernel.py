@@ -41,9 +41,11 @@ arguments.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_type_hints, overload
 
+import numpy as np
 from numba import njit, types
+from numpy.typing import NDArray
 
 from hindcast.pipeline.notes import tell
 from hindcast.pipeline.simulation.compiled_files import digest_of, name_of, remove_others
@@ -68,6 +70,20 @@ MASK = types.Array(types.boolean, 1, "C")
 INTS2 = types.Array(types.int64, 2, "C")
 FLOATS3 = types.Array(types.float64, 3, "C")
 
+# The same as annotations: mypy reads the first member, `compiled` the second.
+Ints: TypeAlias = Annotated[NDArray[np.int64], INTS]
+Floats: TypeAlias = Annotated[NDArray[np.float64], FLOATS]
+Image: TypeAlias = Annotated[NDArray[np.uint8], IMAGE]
+Rows: TypeAlias = Annotated[NDArray[np.float64], ROWS]
+Mask: TypeAlias = Annotated[NDArray[np.bool_], MASK]
+Ints2: TypeAlias = Annotated[NDArray[np.int64], INTS2]
+Floats3: TypeAlias = Annotated[NDArray[np.float64], FLOATS3]
+Images: TypeAlias = Annotated[NDArray[np.uint8], types.Array(types.uint8, 2, "C")]
+Masks: TypeAlias = Annotated[NDArray[np.bool_], types.Array(types.boolean, 2, "C")]
+Singles: TypeAlias = Annotated[NDArray[np.float32], types.Array(types.float32, 1, "C")]
+Singles2: TypeAlias = Annotated[NDArray[np.float32], types.Array(types.float32, 2, "C")]
+Generator: TypeAlias = Annotated[np.random.Generator, types.npy_rng]
+
 OBSERVE = types.int64(INTS, FLOATS, FLOATS, IMAGE, ROWS, MASK)
 STEP = types.int64(INTS, FLOATS, types.int64, FLOATS)
 OUTCOME = types.void(INTS, FLOATS, FLOATS)
@@ -76,6 +92,7 @@ SCORE = types.void(FLOATS, ROWS, MASK, FLOATS, FLOATS)
 CHOOSE = types.int64(INTS, FLOATS)
 
 Compiled = Any  # a numba dispatcher
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _SAID: Final[list[str]] = []  # in this process
 
@@ -86,8 +103,54 @@ def _say_why_it_takes_long() -> None:
         _SAID.append(line)
 
 
-def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
+def compiled_type(annotation: Any) -> Any:
+    """Return the compiled type that an annotation states.
+
+    int, float, bool and None are annotations, the names above, and named tuples of annotations.
+    Every array must have exactly the stated type: inside a named tuple, a read-only array is not
+    accepted for a writable one, nor the reverse.
+    """
+    if hasattr(annotation, "__metadata__"):
+        return annotation.__metadata__[0]
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    members = [compiled_type(one) for one in _annotations(annotation).values()]
+    if len(set(members)) == 1:
+        return types.NamedUniTuple(members[0], len(members), annotation)  # type: ignore[no-untyped-call]
+    return types.NamedTuple(members, annotation)  # type: ignore[no-untyped-call]
+
+
+_PLAIN: Final = {
+    int: types.int64, float: types.float64, bool: types.boolean, type(None): types.void,
+}  # fmt: skip
+
+
+def _annotations(of: Any) -> dict[str, Any]:
+    return get_type_hints(of, include_extras=True)
+
+
+def signature_of(function: Any) -> Any:
+    """Return the signature that the annotations of a function state."""
+    kinds = {name: compiled_type(one) for name, one in _annotations(function).items()}
+    result = kinds.pop("return")
+    return result(*kinds.values())
+
+
+@overload
+def compiled(signature: None = None, **options: Any) -> Callable[[_F], _F]: ...
+
+
+@overload
+def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]: ...
+
+
+def compiled(signature: Any = None, **options: Any) -> Callable[[Any], Compiled]:
     """Return a decorator that compiles a function for one signature and caches it on disk.
+
+    Without a signature, the annotations of the function state it, see `compiled_type`::
+
+        @compiled()
+        def step(ints: Ints, floats: Floats, choice: int, step_outputs: Floats) -> int: ...
 
     The compiled function releases the GIL. The first one of a process that is not in the cache
     shows a line (hindcast.pipeline.notes), since all of them take up to a minute.
@@ -102,13 +165,14 @@ def compiled(signature: Any, **options: Any) -> Callable[[Any], Compiled]:
     kept = {"cache": True, "nogil": True, "error_model": "numpy", **options}
 
     def decorate(function: Any) -> Compiled:
+        own = signature_of(function) if signature is None else signature
         name, digest = name_of(function), digest_of(function)
         function.__qualname__ = f"{name}-{digest}"  # numba names the files by it
         try:
-            made = njit(signature, **kept)(function)
+            made = njit(own, **kept)(function)
         except (AttributeError, ImportError):
             njit(**kept)(function)._cache.flush()  # noqa: SLF001 - numba has no public way
-            made = njit(signature, **kept)(function)
+            made = njit(own, **kept)(function)
         function.__qualname__ = name
         if made.stats.cache_misses:
             _say_why_it_takes_long()

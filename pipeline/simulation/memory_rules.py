@@ -11,17 +11,21 @@ given the memory.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel as k
-from hindcast.pipeline.simulation.arrays import EPISODE, begin_episode
-from hindcast.pipeline.simulation.functions import CHOOSE_CELL, OBSERVE_CELL, STEP_CELL, cell
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, Compiled, compiled
+from hindcast.pipeline.simulation.arrays import (
+    EpisodeArrays,
+    StepArrays,
+    begin_episode,
+    make_step_arrays,
+)
+from hindcast.pipeline.simulation.functions import ChooseCell, ObserveCell, StepCell, cell
+from hindcast.pipeline.simulation.kernel import Compiled, Ints, compiled
 from hindcast.pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
@@ -57,12 +61,7 @@ class MemoryRule:
         return play_rule(scenario, spec, instance, self)[0]
 
     def episode_runner(
-        self,
-        scenario: Scenario,
-        spec: Spec,
-        instance: Instance,
-        temperature: float,
-        epsilon: float,
+        self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
     ) -> "MemoryRuleRunner":
         """Return a runner for an episode. Raises HindcastError for a rule that explores."""
         if temperature > 0 or epsilon > 0:
@@ -73,46 +72,49 @@ class MemoryRule:
         return MemoryRuleRunner(scenario, spec, instance, self)
 
 
-@compiled(
-    types.int64(
-        STEP_CELL, CHOOSE_CELL, INTS, FLOATS, FLOATS, FLOATS
-    ))  # fmt: skip
-def _play(step, choose, ints, floats, step_outputs, totals):  # type: ignore[no-untyped-def]
-    """Play an episode to its end; return 2 * steps + truncated, or INFEASIBLE."""
-    step, choose = step[0], choose[0]
-    steps = 0
-    while True:
-        status = step(ints, floats, choose(ints, floats), step_outputs)
+class RuleChoices(NamedTuple):
+    """The decisions of an episode that are kept, or none: then the episode is not observed."""
+
+    given: Ints  # (T,) the choice that is made, or -1 for that of the rule
+    choices: Ints  # (T,) of the rule
+    rows: Ints  # (T,) numbers of candidates
+
+
+@compiled()
+def _play(
+    observe: ObserveCell,
+    step: StepCell,
+    choose: ChooseCell,
+    episode: EpisodeArrays,
+    arrays: StepArrays,
+    kept: RuleChoices,
+) -> int:
+    """Play T decisions, or to the end if none are kept; add the step outputs to `totals`.
+
+    Returns 2 * steps + truncated, or INFEASIBLE.
+    """
+    look, act, select = observe[0], step[0], choose[0]
+    ints, floats, context, image, candidates, feasible = uncounted(episode)
+    _scores, _probabilities, step_outputs, totals = uncounted(arrays)
+    given, choices, rows = uncounted(kept)
+    steps, status = 0, k.RUNNING
+    while steps < len(choices) or (len(choices) == 0 and status == k.RUNNING):
+        if len(choices) > 0:
+            rows[steps] = look(ints, floats, context, image, candidates, feasible)
+        choice = select(ints, floats)
+        if len(choices) > 0:
+            choices[steps] = choice
+            if choice >= rows[steps] or not feasible[choice]:
+                return k.INFEASIBLE
+            if given[steps] >= 0:
+                choice = given[steps]
+        status = act(ints, floats, choice, step_outputs)
         if status == k.INFEASIBLE:
             return k.INFEASIBLE
         steps += 1
         for i in range(len(step_outputs)):
             totals[i] += step_outputs[i]
-        if status != k.RUNNING:
-            return 2 * steps + (status == k.TRUNCATED)
-
-
-@compiled(
-    types.int64(
-        OBSERVE_CELL, STEP_CELL, CHOOSE_CELL,
-        EPISODE, FLOATS, INTS, INTS, INTS,
-    ))  # fmt: skip
-def _follow(observe, step, choose, episode, step_outputs, given, choices, rows):  # type: ignore[no-untyped-def]
-    """Fill the rule's choices and the numbers of rows; step by `given`, where it is at least 0.
-
-    Returns the number of decisions that were made, fewer than asked if a choice is infeasible.
-    """
-    observe, step, choose = observe[0], step[0], choose[0]
-    ints, floats, context, image, candidates, feasible = uncounted(episode)
-    for at in range(len(choices)):
-        rows[at] = observe(ints, floats, context, image, candidates, feasible)
-        choices[at] = choose(ints, floats)
-        if choices[at] >= rows[at] or not feasible[choices[at]]:
-            return at
-        choice = choices[at] if given[at] < 0 else given[at]
-        if step(ints, floats, choice, step_outputs) == k.INFEASIBLE:
-            return at
-    return len(choices)
+    return 2 * steps + (status == k.TRUNCATED)
 
 
 def play_rule(
@@ -124,13 +126,20 @@ def play_rule(
     """
     if rule.check is not None:
         rule.check(instance)
-    ints, floats = instance.ints.copy(), instance.floats.copy()
-    step_outputs, totals = np.zeros((2, k.TERMS + len(spec.reward_terms)))
-    code = int(_play(cell(scenario.step), cell(rule.choose), ints, floats, step_outputs, totals))
+    memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
+    code = _play(
+        cell(scenario.observe),
+        cell(scenario.step),
+        cell(rule.choose),
+        memory,
+        arrays,
+        _choices(np.empty(0, np.int64)),
+    )
+    ints, floats = memory[:2]
     if code == k.INFEASIBLE:
         raise HindcastError(f"rule {rule.name} made an infeasible choice in {scenario.name}")
     episode = finished_episode(
-        scenario.outcome, spec, ints, floats, totals, code // 2, truncated=bool(code % 2),
+        scenario.outcome, spec, ints, floats, arrays.totals, code // 2, truncated=bool(code % 2),
         blocks=scenario.blocks,
     )  # fmt: skip
     return episode, ints, floats
@@ -143,36 +152,45 @@ class MemoryRuleRunner:
         self, scenario: Scenario, spec: Spec, instance: Instance, rule: MemoryRule
     ) -> None:
         self._scenario, self._spec, self._instance, self._rule = scenario, spec, instance, rule
-        self._arrays = begin_episode(spec, instance)
+        self._memory, self._arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
 
     def play(self, rng: np.random.Generator) -> EpisodeTrace:  # noqa: ARG002 - of the protocol
         """Play the episode to its end, without random draws."""
         steps = play_rule(self._scenario, self._spec, self._instance, self._rule)[0].steps
-        choices, rows = self._decide(np.full(steps, -1))
-        ints, floats = self._arrays[:2]
-        values = values_at_end(self._scenario, self._spec, ints, floats, steps)
-        return EpisodeTrace(choices, _certain(choices, rows), values)
+        kept = self._decide(np.full(steps, -1))
+        values = values_at_end(self._scenario, self._spec, *self._memory[:2], steps)
+        return EpisodeTrace(kept.choices, _certain(kept), values)
 
     def follow(self, choices: NDArray[np.int64]) -> Probabilities:
         """Make the next choices; return the rule's probabilities at each of them."""
-        return _certain(*self._decide(np.ascontiguousarray(choices, np.int64)))
+        return _certain(self._decide(np.ascontiguousarray(choices, np.int64)))
 
-    def _decide(self, given: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        choices, rows = np.zeros((2, len(given)), np.int64)
-        step_outputs = np.zeros(k.TERMS + len(self._spec.reward_terms))
-        made = _follow(
-            cell(self._scenario.observe), cell(self._scenario.step), cell(self._rule.choose),
-            self._arrays, step_outputs, given, choices, rows,
-        )  # fmt: skip
-        if made < len(given):
+    def _decide(self, given: NDArray[np.int64]) -> RuleChoices:
+        kept = _choices(given)
+        if not len(given):
+            return kept
+        code = _play(
+            cell(self._scenario.observe),
+            cell(self._scenario.step),
+            cell(self._rule.choose),
+            self._memory,
+            self._arrays,
+            kept,
+        )
+        if code == k.INFEASIBLE:
             raise HindcastError(
                 f"rule {self._rule.name} or the log made a choice that is not feasible"
             )
-        return choices, rows
+        return kept
 
 
-def _certain(choices: NDArray[np.int64], rows: NDArray[np.int64]) -> Probabilities:
+def _choices(given: NDArray[np.int64]) -> RuleChoices:
+    """Return arrays for the decisions with these choices."""
+    return RuleChoices(given, *np.zeros((2, len(given)), np.int64))
+
+
+def _certain(kept: RuleChoices) -> Probabilities:
     """Return the probability of every candidate: 1 for those chosen."""
-    probabilities = np.zeros(int(rows.sum()), np.float32)
-    probabilities[np.cumsum(rows) - rows + choices] = 1.0
+    probabilities = np.zeros(int(kept.rows.sum()), np.float32)
+    probabilities[np.cumsum(kept.rows) - kept.rows + kept.choices] = 1.0
     return probabilities

@@ -11,19 +11,26 @@ the mask, breaks ties in favour of the first row, explores, and returns the prop
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError, PolicyFault
 from hindcast.pipeline.simulation.environment import Observation
-from hindcast.pipeline.simulation.kernel import FLOATS, MASK, SCORE, Compiled, compiled
+from hindcast.pipeline.simulation.kernel import Compiled, Floats, Generator, Mask, Rows, compiled
 from hindcast.pipeline.simulation.spec import Spec
 
 NO_PARAMETERS: Final = np.zeros(0)
-GENERATOR: Final = types.npy_rng
+
+
+class Drawing(NamedTuple):
+    """How a rule draws its choices: its parameters and its exploration, see `draw_choice`."""
+
+    parameters: Floats
+    temperature: float
+    epsilon: float
+
 
 Reading = Literal["feasible", "image"]
 
@@ -129,6 +136,10 @@ class Behaviour:
     epsilon: float = 0.0
     temperature: float = 0.0
 
+    def drawing(self, parameters: NDArray[np.float64]) -> Drawing:
+        """Return how compiled code draws the choices, with these parameters of the rule."""
+        return Drawing(parameters, float(self.temperature), float(self.epsilon))
+
     @property
     def stochastic(self) -> bool:
         """True if two episodes on one instance can differ."""
@@ -150,8 +161,8 @@ def faults_of(behaviour: Behaviour) -> Iterator[None]:
         ) from error
 
 
-@compiled(types.int64(FLOATS, MASK))
-def best_feasible(scores, feasible):  # type: ignore[no-untyped-def]
+@compiled()
+def best_feasible(scores: Floats, feasible: Mask) -> int:
     """Return the first feasible row with the highest score, or -1 if no row is feasible."""
     best = 0
     while best < len(scores) and not feasible[best]:
@@ -166,8 +177,10 @@ def best_feasible(scores, feasible):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled(types.int64(FLOATS, MASK, types.float64, types.float64, FLOATS))
-def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  # type: ignore[no-untyped-def]
+@compiled()
+def fill_probabilities(
+    scores: Floats, feasible: Mask, temperature: float, epsilon: float, probabilities: Floats
+) -> int:
     """Fill the probability of every candidate; return the number of feasible rows."""
     best = best_feasible(scores, feasible)
     n_feasible = 0
@@ -192,8 +205,15 @@ def fill_probabilities(scores, feasible, temperature, epsilon, probabilities):  
     return n_feasible
 
 
-@compiled(types.int64(FLOATS, MASK, types.float64, types.float64, types.float64, FLOATS))
-def choose_with(scores, feasible, temperature, epsilon, u, probabilities):  # type: ignore[no-untyped-def]
+@compiled()
+def choose_with(
+    scores: Floats,
+    feasible: Mask,
+    temperature: float,
+    epsilon: float,
+    u: float,
+    probabilities: Floats,
+) -> int:
     """Return the choice for a uniform number `u` in [0, 1), or -1 if no row is feasible.
 
     Overwrites `probabilities`.
@@ -224,8 +244,15 @@ def choose_with(scores, feasible, temperature, epsilon, u, probabilities):  # ty
     return last  # the probabilities can sum to slightly less than 1
 
 
-@compiled(types.int64(FLOATS, MASK, types.float64, types.float64, GENERATOR, FLOATS))
-def draw_choice(scores, feasible, temperature, epsilon, rng, probabilities):  # type: ignore[no-untyped-def]
+@compiled()
+def draw_choice(
+    scores: Floats,
+    feasible: Mask,
+    temperature: float,
+    epsilon: float,
+    rng: Generator,
+    probabilities: Floats,
+) -> int:
     """Draw a choice as `choose` does; return -1 if no row is feasible.
 
     Overwrites `probabilities`. A stochastic policy draws one uniform number per decision and any
@@ -260,6 +287,8 @@ def choose(
     return index, float(buffer[index])
 
 
-@compiled(SCORE)
-def no_score(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+@compiled()
+def no_score(
+    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
+) -> None:
     """Leave the scores unchanged: the rule of a behaviour whose policy is not known."""

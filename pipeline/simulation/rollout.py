@@ -5,23 +5,21 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import (
-    EPISODE,
-    STEPS,
     EpisodeArrays,
+    StepArrays,
     begin_episode,
     make_step_arrays,
 )
-from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
-from hindcast.pipeline.simulation.kernel import FLOATS, Compiled, compiled
+from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
+from hindcast.pipeline.simulation.kernel import Compiled, Generator, compiled
 from hindcast.pipeline.simulation.policy import (
-    GENERATOR,
     Behaviour,
+    Drawing,
     Heuristic,
     draw_choice,
     faults_of,
@@ -99,33 +97,38 @@ class Planner(Protocol):
         """Play one episode on an instance, without random draws."""
 
 
-@compiled(
-    types.int64(
-        OBSERVE_CELL, STEP_CELL, SCORE_CELL,
-        EPISODE, STEPS, FLOATS, types.float64, types.float64, GENERATOR,
-    ))  # fmt: skip
-def _run(observe, step, score, episode, arrays, parameters, temperature, epsilon, rng):  # type: ignore[no-untyped-def]
+@compiled()
+def _run(
+    observe: ObserveCell,
+    step: StepCell,
+    score: ScoreCell,
+    episode: EpisodeArrays,
+    arrays: StepArrays,
+    drawing: Drawing,
+    rng: Generator,
+) -> int:
     """Play an episode to its end and add its step outputs to `totals`.
 
     Returns 2 * steps + truncated, or INFEASIBLE.
     """
-    observe, step, score = observe[0], step[0], score[0]
+    look, act, rate = observe[0], step[0], score[0]
     ints, floats, context, image, candidates, feasible = uncounted(episode)
     scores, probabilities, step_outputs, totals = uncounted(arrays)
+    parameters, temperature, epsilon = uncounted(drawing)
     steps = 0
     while True:
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = look(ints, floats, context, image, candidates, feasible)
         shown = scores[:n]
-        score(context, candidates, feasible, parameters, shown)
+        rate(context, candidates, feasible, parameters, shown)
         choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
-        status = step(ints, floats, choice, step_outputs)
+        status = act(ints, floats, choice, step_outputs)
         if status == k.INFEASIBLE:
             return k.INFEASIBLE
         steps += 1
         for i in range(len(step_outputs)):
             totals[i] += step_outputs[i]
         if status != k.RUNNING:
-            return 2 * steps + (status == k.TRUNCATED)
+            return 2 * steps + (status == k.TRUNCATED)  # type: ignore[no-any-return]
 
 
 def plays_episodes(behaviour: Behaviour) -> bool:
@@ -212,10 +215,14 @@ def _to_the_end(
     memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
     with faults_of(behaviour):
         code = _run(
-            cell(scenario.observe), cell(scenario.step), cell(behaviour.policy.score),
-            memory, arrays, behaviour.policy.parameters(spec, rng),
-            behaviour.temperature, behaviour.epsilon, rng,
-        )  # fmt: skip
+            cell(scenario.observe),
+            cell(scenario.step),
+            cell(behaviour.policy.score),
+            memory,
+            arrays,
+            behaviour.drawing(behaviour.policy.parameters(spec, rng)),
+            rng,
+        )
     if code == k.INFEASIBLE:
         raise HindcastError(
             f"policy {behaviour.name} made an infeasible choice in scenario {scenario.name}"

@@ -164,9 +164,7 @@ def make_memory(
     return ints, floats
 
 
-def stack_memories(
-    instances: Sequence[Instance],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def stack_memories(instances: Sequence[Instance]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the memories of instances as rows of two matrices, padded with zeros."""
     ints = np.zeros((len(instances), max(len(i.ints) for i in instances)), np.int64)
     floats = np.zeros((len(instances), max(len(i.floats) for i in instances)))

@@ -1,16 +1,15 @@
 """Compiled replay of recorded choices: finds the first row that differs from the simulator."""
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from hindcast.pipeline.simulation import kernel as k
-from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, named
-from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
+from hindcast.pipeline.simulation.arrays import EpisodeArrays, StepArrays
+from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell
 from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
-from hindcast.pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from hindcast.pipeline.simulation.policy import Drawing, draw_choice, fill_probabilities
 from hindcast.pipeline.simulation.uncounted import uncounted
 
 FINE: Final = 0
@@ -43,55 +42,60 @@ TOTAL: Final = 1  # sum of rewards
 NOT_DRAWN: Final = 2  # number of choices that the behaviour does not draw
 FIRST_NOT_DRAWN: Final = 3  # row of the first of them
 
-_FLOATS32: Final = types.Array(types.float32, 1, "C")
-_ROWS32: Final = types.Array(types.float32, 2, "C")
-
 
 class LoggedColumns(NamedTuple):
     """The columns of a Block (pipeline.dataset.part) that a replay compares with the simulator."""
 
-    offsets: NDArray[np.int64]
-    candidates: NDArray[np.float32]
-    feasible: NDArray[np.bool_]
-    probabilities: NDArray[np.float32]
-    context: NDArray[np.float32]
-    time_s: NDArray[np.float64]
-    choice: NDArray[np.int64]
-    propensity: NDArray[np.float32]
-    reward: NDArray[np.float64]
-    elapsed_s: NDArray[np.float64]
-    terms: NDArray[np.float64]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    image: NDArray[np.uint8]
+    offsets: k.Ints
+    candidates: k.Singles2
+    feasible: k.Mask
+    probabilities: k.Singles
+    context: k.Singles2
+    time_s: k.Floats
+    choice: k.Ints
+    propensity: k.Singles
+    reward: k.Floats
+    elapsed_s: k.Floats
+    terms: k.Rows
+    terminated: k.Mask
+    truncated: k.Mask
+    image: k.Images
 
 
-_COLUMNS: Final = named(
-    LoggedColumns, k.INTS, _ROWS32, k.MASK, _FLOATS32, _ROWS32, k.FLOATS, k.INTS, _FLOATS32,
-    k.FLOATS, k.FLOATS, k.ROWS, k.MASK, k.MASK, types.Array(types.uint8, 2, "C"),
-)  # fmt: skip
+# what a replay compares of a rule
+NOTHING: Final = 0
+ITS_PROBABILITIES: Final = 1
+ITS_DRAWS: Final = 2  # its probabilities as well
+
+_Fault: TypeAlias = Annotated[tuple[int, int], types.UniTuple(types.int64, 2)]
 
 
-@compiled(
-    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-        OBSERVE_CELL, STEP_CELL, SCORE_CELL,
-        EPISODE, STEPS, k.FLOATS, types.float64, types.float64, types.boolean, GENERATOR,
-        types.boolean, _COLUMNS, k.FLOATS, types.int64, types.int64,
-    ))  # fmt: skip
-def replay(  # type: ignore[no-untyped-def]
-    observe, step, score, episode, arrays, parameters, temperature, epsilon, scored, rng, drawn,
-    log, state, first, stop,
-):  # fmt: skip
+@compiled()
+def replay(
+    observe: ObserveCell,
+    step: StepCell,
+    score: ScoreCell,
+    episode: EpisodeArrays,
+    arrays: StepArrays,
+    drawing: Drawing,
+    rng: k.Generator,
+    compared: int,
+    log: LoggedColumns,
+    state: k.Floats,
+    first: int,
+    stop: int,
+) -> _Fault:
     """Replay rows first..stop-1 of one episode; return (fault, row), fault 0 if all rows match.
 
-    If `scored`, the probabilities are compared with those of the rule `score`; if `drawn` as well,
-    its choices are drawn from `rng` as a recording draws them. `state` is passed from block to
-    block of a long episode. Choices that are not the drawn ones are counted there: the logged
-    choice is made, and the replay continues.
+    The logged probabilities are compared with those of the rule `score`, and its choices are drawn
+    from `rng` as a recording draws them, as far as they are `compared`. `state` is passed from
+    block to block of a long episode. Choices that are not the drawn ones are counted there: the
+    logged choice is made, and the replay continues.
     """
-    observe, step, score = observe[0], step[0], score[0]
+    look, act, rate = observe[0], step[0], score[0]
     ints, floats, context, image, candidates, feasible = uncounted(episode)
     scores, probabilities, step_outputs, _totals = uncounted(arrays)
+    parameters, temperature, epsilon = uncounted(drawing)
     log = uncounted(log)
     offsets, choice, propensity = log.offsets, log.choice, log.propensity
     log_candidates, log_probabilities = log.candidates, log.probabilities
@@ -101,7 +105,7 @@ def replay(  # type: ignore[no-untyped-def]
         if closing == (status == RUNNING):
             return 14, row
         time_s = floats[k.TIME]
-        n = observe(ints, floats, context, image, candidates, feasible)
+        n = look(ints, floats, context, image, candidates, feasible)
         start = offsets[row]
         if offsets[row + 1] - start != n:
             return 1, row
@@ -134,10 +138,10 @@ def replay(  # type: ignore[no-untyped-def]
             return 12, row
         if propensity[row] != log_probabilities[start + chosen] or not propensity[row] > 0.0:
             return 11, row
-        if scored:
+        if compared >= ITS_PROBABILITIES:
             shown = scores[:n]
-            score(context, candidates, feasible, parameters, shown)
-            if drawn:
+            rate(context, candidates, feasible, parameters, shown)
+            if compared == ITS_DRAWS:
                 own = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
                 if own != chosen:
                     if state[NOT_DRAWN] == 0.0:
@@ -149,7 +153,7 @@ def replay(  # type: ignore[no-untyped-def]
                 logged = float(log_probabilities[start + i])
                 if not abs(expected - logged) <= TOLERANCE * max(expected, logged) + LEAST:
                     return 13, row
-        status = step(ints, floats, chosen, step_outputs)
+        status = act(ints, floats, chosen, step_outputs)
         if status == INFEASIBLE:
             return 6, row
         if step_outputs[k.REWARD] != log.reward[row]:

@@ -55,7 +55,13 @@ from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
 from hindcast.pipeline.simulation.functions import cell
 from hindcast.pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
 from hindcast.pipeline.simulation.players import EpisodeRunner, EpisodeTrace, episode_runner
-from hindcast.pipeline.simulation.policy import NO_PARAMETERS, Behaviour, Heuristic, no_score
+from hindcast.pipeline.simulation.policy import (
+    NO_PARAMETERS,
+    Behaviour,
+    Drawing,
+    Heuristic,
+    no_score,
+)
 from hindcast.pipeline.simulation.rollout import values_of
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
@@ -66,8 +72,11 @@ from hindcast.pipeline.verification.replay import (
     FAULTS,
     FINE,
     FIRST_NOT_DRAWN,
+    ITS_DRAWS,
+    ITS_PROBABILITIES,
     LEAST,
     NOT_DRAWN,
+    NOTHING,
     PROBABILITIES,
     STATUS,
     TOLERANCE,
@@ -481,12 +490,26 @@ class _PartCheck:
         log = LoggedColumns(*(getattr(block, name) for name in LoggedColumns._fields))
         if block.image is None:
             log = log._replace(image=np.zeros((len(block), 0), np.uint8))
+        compared = NOTHING
+        if rule is not None:
+            compared = ITS_PROBABILITIES if self._drawn.quick else ITS_DRAWS
+        drawing = Drawing(self._parameters, 0.0, 0.0)
+        if behaviour is not None:
+            drawing = behaviour.drawing(self._parameters)
         fault, bad = replay(
-            cell(self._scenario.observe), cell(self._scenario.step),
-            cell(rule.score if rule else no_score), self._memory, self._arrays, self._parameters,
-            behaviour.temperature if behaviour else 0.0, behaviour.epsilon if behaviour else 0.0,
-            rule is not None, self._rng, not self._drawn.quick, log, state, at, stop,
-        )  # fmt: skip
+            cell(self._scenario.observe),
+            cell(self._scenario.step),
+            cell(rule.score if rule else no_score),
+            self._memory,
+            self._arrays,
+            drawing,
+            self._rng,
+            compared,
+            log,
+            state,
+            at,
+            stop,
+        )
         if fault != FINE:
             raise VerificationFailed(
                 f"{self._path}: episode {row['episode']}, step {block.step[bad]}: {FAULTS[fault]}"

@@ -26,7 +26,7 @@ not.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Final
 
@@ -37,7 +37,6 @@ from hindcast.pipeline.evaluation.evaluate import BATCH
 from hindcast.pipeline.recipes.problem import further_windows, make_instance
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.splits import evenly_spaced
-from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
@@ -45,6 +44,7 @@ from hindcast.pipeline.simulation.rollout import Episode, plays_episodes, run_ep
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.delivery.verdict import RULE, Verdict, compare
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import rankable
@@ -61,7 +61,7 @@ class Windows:
     Attributes:
         scenario: Scenario that is played.
         spec: Spec of the scenario setting.
-        instance_of: Function from a window to its instance.
+        instance: Function from a window to its instance, which is made in every call.
         train: Windows on which rules are compared, beside those for validation.
         validation: Windows on which an agent is compared with a rule.
         further: More such windows, for an agent that is better on those.
@@ -73,13 +73,20 @@ class Windows:
 
     scenario: Scenario
     spec: Spec
-    instance_of: Callable[[int], Instance]
+    instance: Callable[[int], Instance]
     train: Sequence[int]
     validation: Sequence[int]
     further: Sequence[int] = ()
     seed: int = 0
     workers: int = 1
     stretch_of: Callable[[int], tuple[int, int]] | None = None
+    _made: dict[int, Instance] = field(default_factory=dict)
+
+    def instance_of(self, window: int) -> Instance:
+        """Return the instance of a window; make it on the first call."""
+        if window not in self._made:
+            self._made[window] = self.instance(window)
+        return self._made[window]
 
     def apart(self, some: Sequence[int]) -> list[int]:
         """Return as many of the windows as possible that share no job, in order of the trace.
@@ -123,24 +130,22 @@ def stretches_of(recipe: Recipe) -> Callable[[int], tuple[int, int]] | None:
     return None if stretch is None else partial(stretch, recipe.config)
 
 
-def windows_of(recipe: Recipe, seed: int) -> Windows:
-    """Return the train and validation windows of a recipe.
-
-    Raises TraceError or DatasetError if the workload cannot be read.
-    """
-    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
+def windows_of(recipe: Recipe, workload: Workload, seed: int, workers: int = 1) -> Windows:
+    """Return the train and validation windows of a recipe."""
+    scenario = load_scenario(recipe.scenario)
     train, validation = (
         recipe.windows(split) if split in recipe.split else [] for split in ("train", "validation")
     )
     return Windows(
         scenario,
         scenario.spec(recipe.config, recipe.objective),
-        cache(lambda window: make_instance(recipe, scenario, workload, window)),
+        partial(make_instance, recipe, scenario, workload),
         train,
         validation,
         further_windows(recipe, scenario.windows(recipe.config, workload), FURTHER),
         seed,
-        stretch_of=stretches_of(recipe),
+        workers,
+        stretches_of(recipe),
     )
 
 

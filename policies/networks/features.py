@@ -14,16 +14,24 @@ training data and are stored in the checkpoint. Training and acting share one co
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.simulation.arrays import named
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, compiled
+from hindcast.pipeline.simulation.kernel import (
+    FLOATS,
+    Floats,
+    Ints,
+    Mask,
+    Singles,
+    compiled,
+    compiled_type,
+)
 from hindcast.pipeline.simulation.spec import Feature
+from hindcast.pipeline.simulation.uncounted import uncounted
 
 _FITTED_ROWS: Final = 1 << 18  # two digits more precise than training can notice
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant
@@ -31,6 +39,7 @@ _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as co
 COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
 ROWS = types.Array(types.float64, 2, "C", readonly=True)
 INPUTS = types.Array(types.float32, 1, "C")
+GivenRows: TypeAlias = Annotated[NDArray[np.float64], ROWS]
 
 
 class FeatureMap(NamedTuple):
@@ -45,11 +54,11 @@ class FeatureMap(NamedTuple):
             training, so that an untrained weight cannot act on it later.
     """
 
-    columns: NDArray[np.int64]
-    heavy: NDArray[np.bool_]
+    columns: Ints
+    heavy: Mask
     products: int
-    mean: NDArray[np.float64]
-    inverse: NDArray[np.float64]
+    mean: Floats
+    inverse: Floats
 
     @property
     def size(self) -> int:
@@ -64,23 +73,19 @@ class FeatureMap(NamedTuple):
         return out
 
 
-MAP_MEMBERS: Final = (INTS, MASK, types.int64, FLOATS, FLOATS)
-_MAP: Final = named(FeatureMap, *MAP_MEMBERS)
-_ROW_SIGNATURES: Final = [
-    types.void(types.Array(dtype, 1, "C", readonly=True), *MAP_MEMBERS, FLOATS, INPUTS)
-    for dtype in (types.float32, types.float64)
-]
-_SIGNATURES: Final = [
-    types.void(types.Array(dtype, 2, "C", readonly=True), _MAP, types.Array(types.float32, 2, "C"))
-    for dtype in (types.float32, types.float64)
-]
+MAP: Final = compiled_type(FeatureMap)
 
 
-@compiled(_ROW_SIGNATURES, forceinline=True)
-def expand_row(
-    row: Any, columns: Any, heavy: Any, products: Any, mean: Any, inverse: Any, base: Any, out: Any
-) -> None:
+@compiled(
+    [
+        types.void(types.Array(dtype, 1, "C", readonly=True), MAP, FLOATS, INPUTS)
+        for dtype in (types.float32, types.float64)
+    ],
+    forceinline=True,
+)
+def expand_row(row: Any, feature_map: Any, base: Any, out: Any) -> None:
     """Fill out (E,) from row (F,), with scratch `base` (n,); logs of heavy tails keep the sign."""
+    columns, heavy, products, mean, inverse = uncounted(feature_map)
     n = len(columns)
     at = n
     for j in range(n):
@@ -97,29 +102,31 @@ def expand_row(
             at += 1
 
 
-@compiled(
-    types.void(ROWS, types.int64, FLOATS, FLOATS, types.int64, INPUTS, types.int64),
-    forceinline=True,
-)
+@compiled(forceinline=True)
 def expand_rules(
-    rows: Any, row: Any, mean: Any, inverse: Any, ruled: Any, out: Any, step: Any
+    rows: GivenRows, row: int, feature_map: FeatureMap, ruled: int, out: Singles, step: int
 ) -> None:
     """Fill out[::step] from the last `ruled` columns of a row of (M, F), which rules have filled.
 
     Their mean and inverse are the last ones, see `rules_last`.
     """
+    _columns, _heavy, _products, mean, inverse = uncounted(feature_map)
     first, at = rows.shape[1] - ruled, len(mean) - ruled
     for j in range(ruled):
         out[j * step] = (rows[row, first + j] - mean[at + j]) * inverse[at + j]
 
 
-@compiled(_SIGNATURES)
+@compiled([
+    types.void(
+        types.Array(dtype, 2, "C", readonly=True), MAP, types.Array(types.float32, 2, "C")
+    )
+    for dtype in (types.float32, types.float64)
+])  # fmt: skip
 def _expand(rows: Any, feature_map: Any, out: Any) -> None:
     """Fill out (M, E) from rows (M, F)."""
-    columns, heavy, products, mean, inverse = feature_map
-    base = np.empty(len(columns))
+    base = np.empty(len(feature_map.columns))
     for i in range(len(rows)):
-        expand_row(rows[i], columns, heavy, products, mean, inverse, base, out[i])
+        expand_row(rows[i], feature_map, base, out[i])
 
 
 def expanded_size(

@@ -13,17 +13,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from hindcast.pipeline.simulation.arrays import named
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, Ints, Singles, compiled, compiled_type
 from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.networks.arithmetic import dot4, fma, tanh32
 from hindcast.policies.networks.features import (
     COLUMNS,
     INPUTS,
-    MAP_MEMBERS,
     ROWS,
+    FeatureMap,
     expand_row,
     expand_rules,
 )
@@ -66,34 +64,26 @@ class Form(NamedTuple):
 
 
 class NetworkArrays(NamedTuple):
-    """A candidate scorer with its weights, in the order of compiled loops.
+    """A candidate scorer with its weights, as compiled loops take it.
 
-    The first ten members are the FeatureMaps of the context (c_) and of the candidates, with the
-    rule columns last (`hindcast.policies.networks.features.rules_last`): their part of layer 0 is
-    added to the part of all other inputs, which can be kept while only ranks change. `widths` are
-    the widths of the layers from layer 0 on, `flat` the weights in the order of reading.
+    Attributes:
+        context: Map of the context.
+        candidates: Map of the candidates, with the rule columns last
+            (`hindcast.policies.networks.features.rules_last`): their part of layer 0 is added to
+            the part of all other inputs, which can be kept while only ranks change.
+        widths: Widths of the layers from layer 0 on.
+        form: Settings.
+        flat: Weights in the order of reading.
     """
 
-    c_columns: NDArray[np.int64]
-    c_heavy: NDArray[np.bool_]
-    c_products: int
-    c_mean: NDArray[np.float64]
-    c_inverse: NDArray[np.float64]
-    columns: NDArray[np.int64]
-    heavy: NDArray[np.bool_]
-    products: int
-    mean: NDArray[np.float64]
-    inverse: NDArray[np.float64]
-    widths: NDArray[np.int64]
+    context: FeatureMap
+    candidates: FeatureMap
+    widths: Ints
     form: Form
-    flat: NDArray[np.float32]
+    flat: Singles
 
 
-_FORM: Final = named(
-    Form, types.boolean, types.int64, types.int64, types.boolean, types.int64, types.int64,
-    types.float64,
-)  # fmt: skip
-NETWORK: Final = named(NetworkArrays, *MAP_MEMBERS, *MAP_MEMBERS, INTS, _FORM, INPUTS)
+NETWORK: Final = compiled_type(NetworkArrays)
 
 
 @compiled(types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64))
@@ -199,28 +189,25 @@ def score_rows(context: Any, candidates: Any, offsets: Any, network: Any, scores
     context, candidates, offsets, network, scores = uncounted(
         (context, candidates, offsets, network, scores)
     )
-    (
-        c_columns, c_heavy, c_products, c_mean, c_inverse,
-        columns, heavy, products, mean, inverse, widths, form, flat,
-    ) = network  # fmt: skip
+    context_map, candidate_map, widths, form, flat = network
     tanh, ruled = form.tanh, form.ruled
-    n, g = len(mean), len(c_mean)
+    n, g = len(candidate_map.mean), len(context_map.mean)
     own = n - ruled
     widest = max(widths.max(), n, g)
     x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
     start = np.empty(widths[0], np.float32)  # of layer 0: bias and the context's part
-    base = np.empty(max(len(columns), len(c_columns)))
+    base = np.empty(max(len(candidate_map.columns), len(context_map.columns)))
     for b in range(len(offsets) - 1):
         start[:] = flat[: widths[0]]
         if g > 0:
-            expand_row(context[b], c_columns, c_heavy, c_products, c_mean, c_inverse, base, x)
+            expand_row(context[b], context_map, base, x)
             add_product(x, g, flat, widths[0] * (1 + n), start, widths[0])
         for i in range(offsets[b], offsets[b + 1]):
-            expand_row(candidates[i], columns, heavy, products, mean, inverse, base, x)
+            expand_row(candidates[i], candidate_map, base, x)
             h[: widths[0]] = start
             add_product(x, own, flat, widths[0], h, widths[0])
             if ruled > 0:
-                expand_rules(candidates, i, mean, inverse, ruled, x, 1)
+                expand_rules(candidates, i, candidate_map, ruled, x, 1)
                 add_product(x, ruled, flat, widths[0] * (1 + own), h, widths[0])
             at = widths[0] * (1 + n + g)
             scores[i] = finish_row(widths, tanh, flat, at, x, h)
@@ -344,12 +331,10 @@ def score_sets(
     context, candidates, feasible, image, offsets, network, scores = uncounted(
         (context, candidates, feasible, image, offsets, network, scores)
     )
-    (
-        c_columns, c_heavy, c_products, c_mean, c_inverse,
-        columns, heavy, products, mean, inverse, widths, form, flat,
-    ) = network  # fmt: skip
+    context_map, candidate_map, widths, form, flat = network
     tanh, kind, heads, norm, seen, ruled, threshold = form
-    n, g = 0 if kind == PLACES else len(mean), len(c_mean)
+    g = len(context_map.mean)
+    n = 0 if kind == PLACES else len(candidate_map.mean)
     own = n - ruled
     rows = 1
     for b in range(len(offsets) - 1):
@@ -359,7 +344,7 @@ def score_sets(
     x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
     start = np.empty(first, np.float32)
     second = np.empty(widths.max(), np.float32)
-    base = np.empty(max(len(columns), len(c_columns)))
+    base = np.empty(max(len(candidate_map.columns), len(context_map.columns)))
     encoded = np.empty((rows, first), np.float32)
     attention = rows if kind == ATTENTION else 0
     queries = np.empty((attention, first), np.float32)
@@ -371,7 +356,7 @@ def score_sets(
     for b in range(len(offsets) - 1):
         start[:] = flat[layer0 : layer0 + first]
         if g > 0:
-            expand_row(context[b], c_columns, c_heavy, c_products, c_mean, c_inverse, base, x)
+            expand_row(context[b], context_map, base, x)
             add_product(x, g, flat, layer0 + first * (1 + n), start, first)
         if seen > 0:
             x[:seen] = flat[:seen]
@@ -390,7 +375,7 @@ def score_sets(
             if allowed and not feasible[i]:
                 scores[i] = FILL
                 continue
-            expand_row(candidates[i], columns, heavy, products, mean, inverse, base, x)
+            expand_row(candidates[i], candidate_map, base, x)
             if kind == PLACES:
                 place = np.int64(x[0])
                 scores[i] = start[place] if 0 <= place < first else FILL
@@ -398,7 +383,7 @@ def score_sets(
             encoded[count] = start
             add_product(x, own, flat, layer0 + first, encoded[count], first)
             if ruled > 0:
-                expand_rules(candidates, i, mean, inverse, ruled, x, 1)
+                expand_rules(candidates, i, candidate_map, ruled, x, 1)
                 add_product(x, ruled, flat, layer0 + first * (1 + own), encoded[count], first)
             if len(widths) > 1:
                 activate(encoded[count], first, tanh)

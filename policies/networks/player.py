@@ -1,54 +1,77 @@
-"""Compiled episodes of a candidate scorer, for recording, verification and evaluation.
+"""Compiled episodes of a candidate scorer, or of a rule in its place: one loop for all uses.
 
-NetworkRunner implements `hindcast.pipeline.simulation.players`: recording and verification need the
-probability of every candidate, evaluation only the choice. Training also needs the probability of
-the choice (hindcast.policies.rollouts.trajectories).
+    evaluation                 keeps nothing
+    recording, verification    keep the probability of every candidate (NetworkRunner is an
+                               EpisodeRunner of hindcast.pipeline.simulation.players)
+    training                   keeps choices, their log-probabilities and rewards
+                               (hindcast.policies.rollouts.trajectories)
+    looking ahead              continues copies of an episode (hindcast.policies.rollouts)
+
+No Python runs between two decisions, and the GIL is released.
 """
 
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError
-from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
-from hindcast.pipeline.simulation.functions import OBSERVE_CELL, STEP_CELL, cell
-from hindcast.pipeline.simulation.kernel import (
-    FLOATS,
-    INFEASIBLE,
-    INTS,
-    MASK,
-    RUNNING,
-    TRUNCATED,
-    compiled,
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.arrays import (
+    EpisodeArrays,
+    StepArrays,
+    begin_episode,
+    make_step_arrays,
 )
+from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
+from hindcast.pipeline.simulation.kernel import Floats, Generator, Ints, Mask, Rows, Singles
 from hindcast.pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
-from hindcast.pipeline.simulation.policy import GENERATOR, draw_choice, fill_probabilities
+from hindcast.pipeline.simulation.policy import (
+    NO_PARAMETERS,
+    Heuristic,
+    draw_choice,
+    fill_probabilities,
+    no_score,
+)
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
-from hindcast.policies.networks.forward import NETWORK, NetworkArrays
-from hindcast.policies.networks.row_table import TABLE, looks_alone, make_table
-from hindcast.policies.networks.rules import RULES, rule_buffers
-from hindcast.policies.networks.scoring import score_candidates
-from hindcast.policies.networks.settings import Network
+from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.row_table import make_table, scores_rows_apart
+from hindcast.policies.networks.rules import RuleList, rule_buffers
+from hindcast.policies.networks.scoring import DeciderArrays, score_candidates
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
+NOT_DRAWN_FROM: Final = np.random.default_rng(0)  # a generator where nothing is drawn
 _NOT_A_NUMBER: Final = -2  # code of an episode, beside INFEASIBLE
-_CHANCES: Final = types.Array(types.float32, 1, "C")
 
-# members of the cursor: numbers of decisions and candidates written, status of the episode
-_DECISIONS: Final = 0
-_CANDIDATES: Final = 1
-_STATUS: Final = 2
+# rows of KeptArrays.numbers
+N_LOG_PROBABILITY: Final = 0
+N_REWARD: Final = 1
+N_ELAPSED: Final = 2
+N_TIME: Final = 3
+NUMBERS: Final = 4
 
-_NO_CHANCES: Final = np.empty(0, np.float32)
+# members of KeptArrays.cursor
+DECISIONS: Final = 0  # decisions written; the place of the next one
+CANDIDATES: Final = 1  # probabilities written
+STATUS: Final = 2  # of the episode
+GIVEN: Final = 3  # decisions whose choices are given
 
 
-@compiled(types.boolean(FLOATS, MASK))
-def _are_numbers(scores: Any, feasible: Any) -> bool:
+class KeptArrays(NamedTuple):
+    """What an episode keeps of T decisions. Nothing is written to an array of length 0."""
+
+    choices: Ints  # (T,) rows of the choices; the first ones may be given
+    numbers: Rows  # (NUMBERS, T)
+    probabilities: Singles  # (V,) of all candidates, one decision after the other
+    cursor: Ints  # (4,)
+
+
+@k.compiled()
+def _are_numbers(scores: Floats, feasible: Mask) -> bool:
     """Return whether the score of every feasible candidate is a number."""
     wrong = False
     for unsigned in range(np.uint64(len(feasible))):
@@ -57,142 +80,198 @@ def _are_numbers(scores: Any, feasible: Any) -> bool:
     return not wrong
 
 
-@compiled(
-    types.int64(
-        OBSERVE_CELL, STEP_CELL, EPISODE, STEPS, NETWORK, RULES, types.boolean, TABLE,
-        types.float64, types.float64, types.boolean, types.boolean, GENERATOR, INTS, _CHANCES, INTS,
-    ))  # fmt: skip
-def _decide(
-    observe: Any, step: Any, episode: Any, arrays: Any, network: Any, rules: Any, alone: Any,
-    table: Any, temperature: Any, epsilon: Any, given: Any, recorded: Any, rng: Any, choices: Any,
-    trace_probabilities: Any, cursor: Any,
-) -> Any:  # fmt: skip
-    """Play until the episode is over or the arrays are full.
+@k.compiled()
+def play(
+    observe: ObserveCell,
+    step: StepCell,
+    rule: ScoreCell,
+    decider: DeciderArrays,
+    rules: RuleList,
+    episode: EpisodeArrays,
+    arrays: StepArrays,
+    rng: Generator,
+    temperature: float,
+    epsilon: float,
+    until: float,
+    kept: KeptArrays,
+) -> int:
+    """Play until the episode is over, its time reaches `until`, or an array of `kept` is full.
 
-    Choices are drawn, or read from `choices` if `given`. The probabilities of all candidates are
-    written if `recorded`. Returns RUNNING, INFEASIBLE for a forbidden choice, or _NOT_A_NUMBER if
-    the score of a feasible candidate is not a number.
+    A network reads the columns of `rules`. A choice is drawn from softmax(scores / temperature), is
+    the best candidate at temperature 0, and is uniform with probability `epsilon`. Step outputs are
+    added to totals. Returns the status of the episode; INFEASIBLE for a forbidden choice; or
+    _NOT_A_NUMBER if a network's score of a feasible candidate is not a number.
     """
-    network, table = uncounted(network), uncounted(table)
-    observe, step = observe[0], step[0]
-    episode = uncounted(episode)
+    look, act = observe[0], step[0]
+    episode, decider = uncounted(episode), uncounted(decider)
     ints, floats, context, image, candidates, feasible = episode
-    scores, probabilities, step_outputs, totals = uncounted(arrays)
-    wide, able, values = rule_buffers(rules, candidates)
-    at, value, status = cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS]
+    scores, chances, step_outputs, totals = uncounted(arrays)
+    choices, numbers, probabilities, cursor = uncounted(kept)
+    buffers = rule_buffers(rules, candidates)
+    recorded, measured = len(probabilities) > 0, numbers.shape[1] > 0
+    drawn = temperature > 0.0 or epsilon > 0.0
+    at, value, status, given = cursor[DECISIONS], cursor[CANDIDATES], cursor[STATUS], cursor[GIVEN]
     while (
-        status == RUNNING and at < len(choices)
-        and (not recorded or value + len(scores) <= len(trace_probabilities))
-    ):  # fmt: skip
-        n = observe(ints, floats, context, image, candidates, feasible)
+        status == k.RUNNING
+        and floats[k.TIME] < until
+        and (len(choices) == 0 or at < len(choices))
+        and (not recorded or value + len(scores) <= len(probabilities))
+    ):
+        time_s = floats[k.TIME]
+        n = look(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[:n], feasible[:n]
-        score_candidates(n, episode, network, rules, alone, table, wide, able, values, scores)
-        if not _are_numbers(shown, allowed):
+        score_candidates(rule, decider, rules, n, episode, buffers, scores)
+        if not decider.guided and not _are_numbers(shown, allowed):
             return _NOT_A_NUMBER
-        if given:
+        if at < given:
             choice = choices[at]
         else:
-            choice = draw_choice(shown, allowed, temperature, epsilon, rng, probabilities)
+            choice = draw_choice(shown, allowed, temperature, epsilon, rng, chances)
         if choice < 0 or choice >= n:
-            return INFEASIBLE
+            return k.INFEASIBLE
+        if recorded or (measured and epsilon > 0.0):  # draw_choice leaves epsilon out
+            fill_probabilities(shown, allowed, temperature, epsilon, chances)
+        status = act(ints, floats, choice, step_outputs)
+        if status == k.INFEASIBLE:
+            return k.INFEASIBLE
         if recorded:
-            fill_probabilities(shown, allowed, temperature, epsilon, probabilities)
             for i in range(n):
-                trace_probabilities[value + i] = probabilities[i]
-        status = step(ints, floats, choice, step_outputs)
-        if status == INFEASIBLE:
-            return INFEASIBLE
+                probabilities[value + i] = chances[i]
+        if measured:
+            numbers[N_LOG_PROBABILITY, at] = np.log(chances[choice]) if drawn else 0.0
+            numbers[N_REWARD, at] = step_outputs[k.REWARD]
+            numbers[N_ELAPSED, at] = step_outputs[k.ELAPSED]
+            numbers[N_TIME, at] = time_s
+        if len(choices) > 0:
+            choices[at] = choice
         for term in range(len(step_outputs)):
             totals[term] += step_outputs[term]
-        choices[at] = choice
         at += 1
         value += n
-    cursor[_DECISIONS], cursor[_CANDIDATES], cursor[_STATUS] = at, value, status
-    return RUNNING
+    cursor[DECISIONS], cursor[CANDIDATES], cursor[STATUS] = at, value, status
+    return status  # type: ignore[no-any-return]
+
+
+def keep(
+    decisions: int = 0, candidates: int = 0, *, numbers: bool = False, given: int = 0
+) -> KeptArrays:
+    """Return arrays for so many decisions and probabilities of candidates."""
+    cursor = np.array([0, 0, k.RUNNING, given])
+    return KeptArrays(
+        np.empty(decisions, np.int64),
+        np.empty((NUMBERS, decisions if numbers else 0)),
+        np.empty(candidates, np.float32),
+        cursor,
+    )
+
+
+@dataclass(frozen=True)
+class Decider:
+    """A network that plays and continues episodes, or a compiled rule in its place."""
+
+    policy: LearnedPolicy
+    rule: Heuristic | None = None
+
+    def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Any, DeciderArrays, Any]:
+        """Return the arguments `rule`, `decider` and `rules` of `play`, for one episode."""
+        network, rule = self.policy.network, self.rule
+        apart = scores_rows_apart(network)
+        table = make_table(network, used=apart and rule is None)  # a rule does not use the table
+        parameters = NO_PARAMETERS if rule is None else rule.parameters(spec, rng)
+        decider = DeciderArrays(rule is not None, parameters, apart, self.policy.arrays, table)
+        return cell(no_score if rule is None else rule.score), decider, network.rules.scores
 
 
 class NetworkRunner:
-    """The EpisodeRunner (hindcast.pipeline.simulation.players) of a candidate scorer."""
+    """An episode of a decider: the EpisodeRunner of a candidate scorer.
+
+    Attributes:
+        compiled: The first arguments of `play`: functions of the scenario and of the decider.
+    """
 
     def __init__(
         self,
-        name: str,
-        network: Network,
-        arrays: NetworkArrays,
+        decider: Decider,
         scenario: Scenario,
         spec: Spec,
         instance: Instance,
         temperature: float = 0.0,
         epsilon: float = 0.0,
+        rng: np.random.Generator = NOT_DRAWN_FROM,
     ) -> None:
-        alone = looks_alone(network)
-        self._name = name
-        self._scorer = (arrays, network.rules.scores, alone, make_table(network, used=alone))
-        self._scenario, self._spec = scenario, spec
+        self.compiled = cell(scenario.observe), cell(scenario.step), *decider.arrays(spec, rng)
+        self._name, self._scenario, self._spec = decider.policy.name, scenario, spec
         self._drawing = (temperature, epsilon)
-        self._capacity = instance.capacity
         self._memory = begin_episode(spec, instance)
         self._arrays = make_step_arrays(spec, instance)
-        self._cursor = np.zeros(3, np.int64)
-        self._cursor[_STATUS] = RUNNING
+        self._status = k.RUNNING
 
     def play(self, rng: np.random.Generator) -> EpisodeTrace:
-        """Play the episode to its end; raise HindcastError for a forbidden choice."""
-        choices = np.empty(_FIRST_ROOM, np.int64)
-        trace_probabilities = np.empty(max(_FIRST_ROOM * 16, self._capacity), np.float32)
-        while self._run(rng, choices, trace_probabilities):
-            if self._cursor[_DECISIONS] == len(choices):
-                choices = np.concatenate([choices, np.empty_like(choices)])
-            if self._cursor[_CANDIDATES] + self._capacity > len(trace_probabilities):
-                trace_probabilities = np.concatenate(
-                    [trace_probabilities, np.empty_like(trace_probabilities)]
-                )
-        steps, candidates = self._cursor[:2]
-        values = values_at_end(self._scenario, self._spec, *self._memory[:2], int(steps))
-        return EpisodeTrace(choices[:steps].copy(), trace_probabilities[:candidates].copy(), values)
-
-    def finish(self) -> Episode:
-        """Play the episode to its end with the best candidates; return its summary.
-
-        Raises HindcastError for a forbidden choice, and for a score that is not a number.
-        """
-        choices, steps, running = np.empty(_FIRST_ROOM, np.int64), 0, True
-        rng = np.random.default_rng(0)  # for the signature: nothing is drawn
-        while running:
-            self._cursor[_DECISIONS] = 0
-            running = self._run(rng, choices, _NO_CHANCES, recorded=False)
-            steps += int(self._cursor[_DECISIONS])
-        memory = self._memory
-        return finished_episode(
-            self._scenario.outcome, self._spec, memory.ints, memory.floats, self._arrays.totals,
-            steps, truncated=bool(self._cursor[_STATUS] == TRUNCATED), blocks=self._scenario.blocks,
-        )  # fmt: skip
+        """Play the episode to its end; raise HindcastError as `to_the_end` does."""
+        kept, episode = self.to_the_end(rng, keep(_FIRST_ROOM, max(_FIRST_ROOM * 16, self._most)))
+        values = values_at_end(self._scenario, self._spec, *self._memory[:2], episode.steps)
+        probabilities = kept.probabilities[: kept.cursor[CANDIDATES]].copy()
+        return EpisodeTrace(kept.choices[: episode.steps].copy(), probabilities, values)
 
     def follow(self, choices: NDArray[np.int64]) -> Probabilities:
         """Return the policy's probabilities at each of the next choices."""
-        self._cursor[:2] = 0
-        own = choices.astype(np.int64)
-        trace_probabilities = np.empty(max(len(own), 1) * self._capacity, np.float32)
-        self._run(np.random.default_rng(0), own, trace_probabilities, given=True)
-        return trace_probabilities[: self._cursor[_CANDIDATES]]
+        count = len(choices)
+        kept = keep(count, max(count, 1) * self._most, given=count)
+        kept.choices[:] = choices
+        if count:
+            self._play(NOT_DRAWN_FROM, kept)
+        return kept.probabilities[: kept.cursor[CANDIDATES]]
 
-    def _run(
-        self,
-        rng: np.random.Generator,
-        choices: NDArray[np.int64],
-        trace_probabilities: Probabilities,
-        *,
-        given: bool = False,
-        recorded: bool = True,
-    ) -> bool:
-        """Play until the arrays are full; return whether the episode is still running."""
-        code = _decide(
-            cell(self._scenario.observe), cell(self._scenario.step), self._memory, self._arrays,
-            *self._scorer, *self._drawing, given, recorded, rng, choices, trace_probabilities,
-            self._cursor,
-        )  # fmt: skip
-        if code == _NOT_A_NUMBER:
-            raise HindcastError(f"{self._name} gave a score that is not a number")
-        if code == INFEASIBLE:
-            raise HindcastError(f"{self._name}: infeasible choice in {self._scenario.name}")
-        return bool(self._cursor[_STATUS] == RUNNING)
+    def finish(self) -> Episode:
+        """Play the episode to its end, without draws; raise HindcastError as `to_the_end` does."""
+        episode, blocks = (self.to_the_end(NOT_DRAWN_FROM, keep())[1], self._scenario.blocks)
+        return episode if blocks is None else replace(episode, blocks=blocks(self._memory.ints))
+
+    def to_the_end(self, rng: np.random.Generator, kept: KeptArrays) -> tuple[KeptArrays, Episode]:
+        """Play the episode to its end; return what was kept, and its summary.
+
+        Arrays that are full are doubled. Raises HindcastError for a forbidden choice, and for a
+        score that is not a number.
+        """
+        while self._play(rng, kept) == k.RUNNING:
+            at, value = kept.cursor[:2]
+            if at == len(kept.choices):
+                numbers = np.concatenate([kept.numbers, np.empty_like(kept.numbers)], axis=1)
+                kept = kept._replace(choices=_doubled(kept.choices), numbers=numbers)
+            if len(kept.probabilities) and value + self._most > len(kept.probabilities):
+                kept = kept._replace(probabilities=_doubled(kept.probabilities))
+        steps = int(kept.cursor[DECISIONS])
+        ints, floats = self._memory[:2]
+        return kept, finished_episode(
+            self._scenario.outcome,
+            self._spec,
+            ints,
+            floats,
+            self._arrays.totals,
+            steps,
+            truncated=self._status == k.TRUNCATED,
+        )
+
+    @property
+    def _most(self) -> int:
+        return len(self._arrays.scores)
+
+    def _play(self, rng: np.random.Generator, kept: KeptArrays) -> int:
+        kept.cursor[STATUS] = self._status
+        self._status = play(
+            *self.compiled, self._memory, self._arrays, rng, *self._drawing, np.inf, kept
+        )
+        require_played(self._status, self._name, self._scenario)
+        return self._status
+
+
+def require_played(status: int, name: str, scenario: Scenario) -> None:
+    """Raise HindcastError if `play` returned no status of an episode."""
+    if status == _NOT_A_NUMBER:
+        raise HindcastError(f"{name} gave a score that is not a number")
+    if status == k.INFEASIBLE:
+        raise HindcastError(f"{name}: infeasible choice in {scenario.name}")
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([array, np.empty_like(array)])

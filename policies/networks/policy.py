@@ -82,7 +82,7 @@ class LearnedPolicy:
             threshold=float(network.threshold),
         )
         widths = np.array([*settings.hidden, settings.places or network.outputs])
-        return NetworkArrays(*network.context, *candidates, widths, form, np.concatenate(flat))
+        return NetworkArrays(network.context, candidates, widths, form, np.concatenate(flat))
 
     def check(self, spec: Spec) -> None:
         """Raise DatasetError for a spec with other features, RecipeError for places or rules."""
@@ -111,14 +111,12 @@ class LearnedPolicy:
         self, scenario: Scenario, spec: Spec, instance: Instance, temperature: float, epsilon: float
     ) -> EpisodeRunner | None:
         """Return a compiled episode; None for a network of another architecture."""
-        from hindcast.policies.networks.player import NetworkRunner
+        from hindcast.policies.networks.player import Decider, NetworkRunner
 
         if type(self) is not LearnedPolicy:
             return None
         self.check(spec)
-        return NetworkRunner(
-            self.name, self.network, self.arrays, scenario, spec, instance, temperature, epsilon
-        )
+        return NetworkRunner(Decider(self), scenario, spec, instance, temperature, epsilon)
 
     @property
     def greedy_episode(self) -> GreedyEpisode | None:
@@ -126,12 +124,10 @@ class LearnedPolicy:
         return self._greedy_episode if type(self) is LearnedPolicy else None
 
     def _greedy_episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
-        from hindcast.policies.networks.player import NetworkRunner
+        from hindcast.policies.networks.player import Decider, NetworkRunner
 
         self.check(spec)
-        return NetworkRunner(
-            self.name, self.network, self.arrays, scenario, spec, instance
-        ).finish()
+        return NetworkRunner(Decider(self), scenario, spec, instance).finish()
 
     def scores(self, observation: Observation) -> NDArray[np.float64]:
         """Return one score per candidate, (N,)."""

@@ -17,7 +17,7 @@ the features (hindcast.policies.networks.limits).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
@@ -27,7 +27,16 @@ from numpy.typing import NDArray
 from hindcast.pipeline.dataset.decisions import FurtherColumns
 from hindcast.pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
 from hindcast.pipeline.simulation.functions import SCORE_CELL
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, SCORE, Compiled, compiled
+from hindcast.pipeline.simulation.kernel import (
+    FLOATS,
+    SCORE,
+    Compiled,
+    Floats,
+    Ints,
+    Mask,
+    Rows,
+    compiled,
+)
 from hindcast.pipeline.simulation.masks import feasible_rows
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.spec import Feature
@@ -38,7 +47,7 @@ from hindcast.policies.networks.rule_digests import current, digest_of
 
 _RULE: Final = types.FunctionType(SCORE)
 RULES: Final = SCORE_CELL  # a list of rules
-_BUFFERS: Final = types.Tuple((ROWS, INTS, FLOATS))  # type: ignore[no-untyped-call]
+RuleList: TypeAlias = Annotated[Any, RULES]
 COLUMNS_PER_RULE: Final = 2
 CHOICE: Final = 0  # the first column of a rule
 RANK: Final = 1
@@ -107,9 +116,12 @@ class RuleColumns:
 def _features(rule: str) -> tuple[Feature, Feature]:
     choice = Feature(f"{rule} choice", "1", 0.0, 1.0, f"1 for the choice of {rule}, else 0")
     rank = Feature(
-        f"{rule} rank", "1", 0.0, 1.0,
+        f"{rule} rank",
+        "1",
+        0.0,
+        1.0,
         f"share of the other feasible candidates with a lower score of {rule}",
-    )  # fmt: skip
+    )
     return choice, rank
 
 
@@ -169,8 +181,16 @@ def rankable(scenario: str) -> dict[str, Heuristic]:
     }
 
 
-@compiled(RULES())
-def _no_rules() -> Any:
+class RuleBuffers(NamedTuple):
+    """Scratch arrays for the rule columns of one observation; empty ones without rules."""
+
+    widened: Rows  # (capacity, F + 2R) candidates with the columns of R rules
+    rows: Ints  # (capacity,) rows of the feasible candidates
+    values: Floats  # (capacity,) their scores by one rule
+
+
+@compiled()
+def _no_rules() -> RuleList:
     return List.empty_list(_RULE)
 
 
@@ -191,105 +211,114 @@ def _rule_list(functions: tuple[Compiled, ...]) -> Any:
     return found
 
 
-@compiled(_BUFFERS(RULES, ROWS))
-def rule_buffers(rules: Any, candidates: Any) -> Any:
-    """Return the buffers of `fill_rule_columns` and `widen`; empty ones without rules.
-
-    They are wide (capacity, F + 2R), able (capacity,) and values (capacity,).
-    """
+@compiled()
+def rule_buffers(rules: RuleList, candidates: Rows) -> RuleBuffers:
+    """Return the buffers of `fill_rule_columns` and `widen`."""
     length, width = candidates.shape
     if len(rules) == 0:
         length = 0
-    wide = np.zeros((length, width + COLUMNS_PER_RULE * len(rules)))
-    return wide, np.empty(length, np.int64), np.empty(length)
+    widened = np.zeros((length, width + COLUMNS_PER_RULE * len(rules)))
+    return RuleBuffers(widened, np.empty(length, np.int64), np.empty(length))
 
 
 @compiled(types.int64(FLOATS, types.uint64, types.float64), forceinline=True)
-def _count_below(values: Any, many: Any, limit: Any) -> Any:
+def _count_below(values: Any, count: Any, limit: Any) -> Any:
     """Return how many of the first values are below a limit.
 
     The index is unsigned: numba checks signed ones for negative values, which prevents
     vectorisation.
     """
     below = np.int64(0)
-    for j in range(many):
+    for j in range(count):
         below += np.int64(values[np.uint64(j)] < limit)
     return below
 
 
-@compiled(types.int64(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS, INTS, FLOATS))
+@compiled()
 def fill_rule_columns(
-    rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
-    wide: Any, able: Any, values: Any,
-) -> int:  # fmt: skip
-    """Fill the columns of R rules, the last ones of wide[:N], in the rows of feasible candidates.
+    rules: RuleList,
+    context: Floats,
+    candidates: Rows,
+    feasible: Mask,
+    scores: Floats,
+    buffers: RuleBuffers,
+) -> int:
+    """Fill the columns of R rules, the last of widened[:N], in the rows of feasible candidates.
 
     context (C,), candidates (N, F) and feasible (N,) belong to the same observation. All other
-    values of `wide` are left as they are. Returns the number M of feasible candidates; able[:M] has
-    their rows. `scores` (N,) and `values` are scratch, see `rule_buffers`. Indices are unsigned, as
-    in `_count_below`.
+    values of `widened` are left as they are. Returns the number M of feasible candidates, whose
+    rows are then in buffers.rows[:M]. `scores` (N,) is scratch. Indices are unsigned, as in
+    `_count_below`.
     """
-    context, candidates, feasible, scores, wide, able, values = uncounted(
-        (context, candidates, feasible, scores, wide, able, values)
-    )
+    context, candidates, feasible, scores = uncounted((context, candidates, feasible, scores))
+    widened, rows, values = uncounted(buffers)
     n, width = np.uint64(len(feasible)), np.uint64(candidates.shape[1])
-    many, none = feasible_rows(feasible, n, able), values[:0]
-    others = np.float64(max(many, _ONE + _ONE) - _ONE)
-    alone = np.float64(many == _ONE)
+    count, none = feasible_rows(feasible, n, rows), values[:0]
+    others = np.float64(max(count, _ONE + _ONE) - _ONE)
+    single = np.float64(count == _ONE)
     for r in range(len(rules)):
         rule, at = rules[r], width + np.uint64(COLUMNS_PER_RULE * r)
         rule(context, candidates, feasible, none, scores)
-        for unsigned in range(many):
+        for unsigned in range(count):
             i = np.uint64(unsigned)
-            values[i] = scores[np.uint64(able[i])]
-        ordered = np.sort(values[:many]) if many > _FEW else values
+            values[i] = scores[np.uint64(rows[i])]
+        ordered = np.sort(values[:count]) if count > _FEW else values
         best = np.uint64(0)
-        for unsigned in range(many):
+        for unsigned in range(count):
             i = np.uint64(unsigned)
-            if many > _FEW:
+            if count > _FEW:
                 below = np.searchsorted(ordered, values[i])
             else:
-                below = _count_below(values, many, values[i])
-            row = np.uint64(able[i])
-            wide[row, at + np.uint64(RANK)] = (below + alone) / others
-            wide[row, at + np.uint64(CHOICE)] = 0.0
+                below = _count_below(values, count, values[i])
+            row = np.uint64(rows[i])
+            widened[row, at + np.uint64(RANK)] = (below + single) / others
+            widened[row, at + np.uint64(CHOICE)] = 0.0
             if values[i] > values[best]:
                 best = i
-        if many > 0:
-            wide[np.uint64(able[best]), at + np.uint64(CHOICE)] = 1.0
-    return np.int64(many)  # type: ignore[return-value]
+        if count > 0:
+            widened[np.uint64(rows[best]), at + np.uint64(CHOICE)] = 1.0
+    return np.int64(count)  # type: ignore[return-value]
 
 
-@compiled(types.int64(RULES, FLOATS, ROWS, MASK, FLOATS, ROWS, INTS, FLOATS))
+@compiled()
 def widen(
-    rules: Any, context: Any, candidates: Any, feasible: Any, scores: Any,
-    wide: Any, able: Any, values: Any,
-) -> int:  # fmt: skip
-    """Copy the feasible candidates to wide[:N] and fill their rule columns.
+    rules: RuleList,
+    context: Floats,
+    candidates: Rows,
+    feasible: Mask,
+    scores: Floats,
+    buffers: RuleBuffers,
+) -> int:
+    """Copy the feasible candidates to widened[:N] and fill their rule columns.
 
     The parameters and the result are those of `fill_rule_columns`.
     """
-    many: int = fill_rule_columns(rules, context, candidates, feasible, scores, wide, able, values)
+    count = fill_rule_columns(rules, context, candidates, feasible, scores, buffers)
+    widened, rows, _values = uncounted(buffers)
     width = np.uint64(candidates.shape[1])
-    for unsigned in range(np.uint64(many)):
-        i = np.uint64(able[np.uint64(unsigned)])
+    for unsigned in range(np.uint64(count)):
+        i = np.uint64(rows[np.uint64(unsigned)])
         for f in range(width):
-            wide[i, np.uint64(f)] = candidates[i, np.uint64(f)]
-    return many
+            widened[i, np.uint64(f)] = candidates[i, np.uint64(f)]
+    return count
 
 
-@compiled(types.void(RULES, ROWS, ROWS, INTS, MASK, ROWS))
+@compiled()
 def _widen_all(
-    rules: Any, context: Any, candidates: Any, offsets: Any, feasible: Any, wide: Any
+    rules: RuleList, context: Rows, candidates: Rows, offsets: Ints, feasible: Mask, wide: Rows
 ) -> None:
     """Fill wide (V, F + 2R) for B observations, the candidates of b in offsets[b:b + 2]."""
-    able, values, scores = np.empty(len(wide), np.int64), np.empty(len(wide)), np.empty(len(wide))
+    rows, values, scores = np.empty(len(wide), np.int64), np.empty(len(wide)), np.empty(len(wide))
     for b in range(len(context)):
         first, stop = offsets[b], offsets[b + 1]
         widen(
-            rules, context[b], candidates[first:stop], feasible[first:stop],
-            scores[first:stop], wide[first:stop], able, values,
-        )  # fmt: skip
+            rules,
+            context[b],
+            candidates[first:stop],
+            feasible[first:stop],
+            scores[first:stop],
+            RuleBuffers(wide[first:stop], rows, values),
+        )
 
 
 @cache
@@ -329,8 +358,11 @@ def rule_columns(
     wide = np.zeros((len(candidates), candidates.shape[1] + rules.width))
     wide[:, : candidates.shape[1]] = candidates
     _widen_all(
-        rules.scores, np.array(context, np.float64, order="C"),
-        np.array(candidates, np.float64, order="C"), np.array(offsets, np.int64, order="C"),
-        np.array(feasible, np.bool_, order="C"), wide,
-    )  # fmt: skip
+        rules.scores,
+        np.array(context, np.float64, order="C"),
+        np.array(candidates, np.float64, order="C"),
+        np.array(offsets, np.int64, order="C"),
+        np.array(feasible, np.bool_, order="C"),
+        wide,
+    )
     return wide

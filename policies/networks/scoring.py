@@ -1,47 +1,60 @@
-"""Compiled scores of one observation, for every loop that plays a candidate scorer."""
+"""Compiled scores of one observation, for every loop that plays a rule or a candidate scorer."""
 
-from typing import Any
+from typing import Final, NamedTuple
 
 import numpy as np
-from numba import types
 
-from hindcast.pipeline.simulation.arrays import EPISODE
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, ROWS, compiled
-from hindcast.policies.networks.forward import NETWORK, score_sets
-from hindcast.policies.networks.row_table import TABLE, score_alone, score_ruled
-from hindcast.policies.networks.rules import RULES, fill_rule_columns, widen
+from hindcast.pipeline.simulation.arrays import EpisodeArrays
+from hindcast.pipeline.simulation.functions import ScoreCell
+from hindcast.pipeline.simulation.kernel import Floats, compiled, compiled_type
+from hindcast.policies.networks.forward import NetworkArrays, score_sets
+from hindcast.policies.networks.row_table import Table, score_rows_apart, score_ruled_rows
+from hindcast.policies.networks.rules import RuleBuffers, RuleList, fill_rule_columns, widen
 
 
-@compiled(
-    types.void(
-        types.int64, EPISODE, NETWORK, RULES, types.boolean, TABLE, ROWS, INTS, FLOATS, FLOATS
-    ),
-    forceinline=True,
-)
+class DeciderArrays(NamedTuple):
+    """A network that decides, or if `guided` a rule with these parameters instead."""
+
+    guided: bool
+    parameters: Floats
+    apart: bool  # whether a score depends only on its row; if not, the table is unused
+    network: NetworkArrays
+    table: Table
+
+
+DECIDER: Final = compiled_type(DeciderArrays)
+
+
+@compiled(forceinline=True)
 def score_candidates(
-    n: Any, episode: Any, network: Any, rules: Any, alone: Any, table: Any,
-    wide: Any, able: Any, values: Any, scores: Any,
-) -> None:  # fmt: skip
+    rule: ScoreCell,
+    decider: DeciderArrays,
+    rules: RuleList,
+    n: int,
+    episode: EpisodeArrays,
+    buffers: RuleBuffers,
+    scores: Floats,
+) -> None:
     """Fill scores[:n] for the last observation of an episode, which has n candidates.
 
-    The network reads the columns of `rules`. `alone` says whether it scores every candidate on its
-    own, see `hindcast.policies.networks.row_table.looks_alone`. In that case, the scores of
-    infeasible candidates are left as they are. `wide`, `able` and `values` are the buffers of
-    `hindcast.policies.networks.rules.rule_buffers`.
+    A network reads the columns of `rules`. If it scores every row apart, the scores of infeasible
+    candidates are left as they are.
     """
     context, candidates, feasible = episode.context, episode.candidates, episode.feasible
     shown, allowed = scores[:n], feasible[:n]
-    ruled = len(rules) > 0
-    if alone and ruled:
-        many = fill_rule_columns(rules, context, candidates[:n], allowed, shown, wide, able, values)
-        score_ruled(candidates, wide, able[:many], network, table, shown)
-    elif alone:
-        score_alone(candidates, allowed, network, table, shown)
+    network, table, ruled = decider.network, decider.table, len(rules) > 0
+    if decider.guided:
+        rule[0](context, candidates, feasible, decider.parameters, shown)
+    elif decider.apart and ruled:
+        count = fill_rule_columns(rules, context, candidates[:n], allowed, shown, buffers)
+        score_ruled_rows(candidates, buffers.widened, buffers.rows[:count], network, table, shown)
+    elif decider.apart:
+        score_rows_apart(candidates, allowed, network, table, shown)
     else:
         rows = candidates
         if ruled:
-            widen(rules, context, candidates[:n], allowed, shown, wide, able, values)
-            rows = wide
+            widen(rules, context, candidates[:n], allowed, shown, buffers)
+            rows = buffers.widened
         moment = context.reshape((1, len(context)))
         picture = episode.image.reshape((1, len(episode.image)))
         span = np.empty(2, np.int64)

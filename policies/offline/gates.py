@@ -5,7 +5,7 @@ from functools import partial
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import DatasetError, TraceError
-from hindcast.pipeline.recipes.workload_source import RECORDED
+from hindcast.pipeline.recipes.workload_source import RECORDED, load_source
 from hindcast.policies.delivery import agreement, folds, played
 from hindcast.policies.delivery.checkpoints import Decide
 from hindcast.policies.delivery.folds import Without
@@ -50,6 +50,6 @@ def _windows_of(opened: ds.Dataset, seed: int) -> played.Windows | None:
     if opened.recipe.trace.format == RECORDED:
         return None
     try:
-        return played.windows_of(opened.recipe, seed)
+        return played.windows_of(opened.recipe, load_source(opened.recipe), seed)
     except (TraceError, DatasetError):
         return None

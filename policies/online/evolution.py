@@ -235,7 +235,7 @@ def weights_of_best_rule(problem: Problem, network: Network) -> Weights:
     column was constant.
     """
     names = list(network.rules.names)
-    best = best_rule(problem.to_play(), names)
+    best = best_rule(problem, names)
     columns = network.candidates.columns
     place = len(columns) - network.rules.width + COLUMNS_PER_RULE * names.index(best) + RANK
     if network.candidates.inverse[place] == 0.0:

@@ -26,7 +26,7 @@ def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
     def decide(candidates: Mapping[str, Trained]) -> tuple[Trained, Verdict] | None:
         some = {k: v for k, v in candidates.items() if problem.guard is None or k == SELECTED}
         if gate == "folds":
-            judged = folds.decide(problem.to_play(), rules_of(problem), without, some)
+            judged = folds.decide(problem, rules_of(problem), without, some)
         else:
             judged = judge_each(list(some.values()), judge)
         if judged is None and (verdict := judge(None)) is not None:
@@ -41,7 +41,7 @@ def judge_of(problem: Problem) -> Callable[[LearnedPolicy | None], Verdict | Non
 
     Its policy is None if the guard refused every checkpoint of the training.
     """
-    return played.judge_of(problem.to_play(), rules_of(problem))
+    return played.judge_of(problem, rules_of(problem))
 
 
 def rules_of(problem: Problem) -> list[str]:

@@ -9,7 +9,7 @@ iteration. The random draws of a trajectory depend only on the seed, the iterati
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,9 +19,7 @@ from torch import nn
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.rollout import Episode
-from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.delivery.played import Windows
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.policy import LearnedPolicy
@@ -79,49 +77,17 @@ class TrajectoryAdvantages:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A scenario and the windows for training and validation.
+class Problem(Windows):
+    """Windows of which an agent plays those for training.
 
     Attributes:
-        scenario: Scenario that is played.
-        spec: Spec of the scenario setting.
-        instance: Function from a window to its instance; called once per window.
-        train: Windows for training.
-        validation: Windows for validation; may be empty.
-        seed: Seed of all random draws.
-        workers: Threads that play; results do not depend on the number.
         guard: Episodes on which the selected checkpoint must keep up, if there are any.
-        further: Windows for the comparison of the finished agent with a rule, beside `validation`.
         sources: Names and SHA-256 of the files that the workload was read from; empty if it was
             drawn.
-        stretch_of: Function from a window to its stretch of a trace, see Windows.stretch_of.
     """
 
-    scenario: Scenario
-    spec: Spec
-    instance: Callable[[int], Instance]
-    train: Sequence[int]
-    validation: Sequence[int] = ()
-    seed: int = 0
-    workers: int = 1
     guard: GuardEpisodes | None = None
-    further: Sequence[int] = ()
     sources: Sequence[tuple[str, str]] = ()
-    stretch_of: Callable[[int], tuple[int, int]] | None = None
-    _known: dict[int, Instance] = field(default_factory=dict)
-
-    def instance_of(self, window: int) -> Instance:
-        """Return the instance of a window; make it on the first call."""
-        if window not in self._known:
-            self._known[window] = self.instance(window)
-        return self._known[window]
-
-    def to_play(self) -> Windows:
-        """Return the windows as rules and finished agents play them."""
-        return Windows(
-            self.scenario, self.spec, self.instance_of, self.train, self.validation, self.further,
-            self.seed, self.workers, self.stretch_of,
-        )  # fmt: skip
 
     def windows_of(self, iteration: int, sampling: Sampling) -> list[int]:
         """Return the windows of an iteration, counted from 1."""

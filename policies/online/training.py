@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, unknown_name
-from hindcast.pipeline.recipes.problem import further_windows, make_instance
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import INGESTED, load_source, opens_trace, trace_path
 from hindcast.pipeline.scenarios import load_scenario
@@ -227,28 +226,17 @@ def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
     """Return the problem of a recipe: its train and validation windows."""
     if "train" not in recipe.split:
         raise RecipeError(f"{recipe.id}: [split] has no train windows to play")
-    scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
-    known = scenario.windows(recipe.config, workload)
-    train = recipe.windows("train")
-    validation = recipe.windows("validation") if "validation" in recipe.split else []
-    if max([*train, *validation]) >= known:
+    workload = load_source(recipe)
+    known = load_scenario(recipe.scenario).windows(recipe.config, workload)
+    splits = [split for split in ("train", "validation") if split in recipe.split]
+    last = max(window for split in splits for window in recipe.windows(split))
+    if last >= known:
         raise RecipeError(
-            f"{recipe.id}: [split] names window {max([*train, *validation])}, but the workload has "
-            f"{known} windows"
+            f"{recipe.id}: [split] names window {last}, but the workload has {known} windows"
         )
-    return Problem(
-        scenario,
-        scenario.spec(recipe.config, recipe.objective),
-        lambda window: make_instance(recipe, scenario, workload, window),
-        train,
-        validation,
-        seed,
-        workers,
-        guard_of(recipe, workload, seed, workers),
-        further_windows(recipe, known, played.FURTHER),
-        _sources(recipe, workload),
-        played.stretches_of(recipe),
-    )
+    windows = played.windows_of(recipe, workload, seed, workers)
+    guard, sources = guard_of(recipe, workload, seed, workers), _sources(recipe, workload)
+    return Problem(**vars(windows), guard=guard, sources=sources)
 
 
 def _sources(recipe: Recipe, workload: Workload) -> list[tuple[str, str]]:

@@ -1,37 +1,53 @@
 """Compiled counterfactual rollouts: one rollout from every candidate of a decision.
 
-    played      s0 --c0-- s1 --c1-- s2 --c2-- s3 ...            `play_on`, choices kept
+    played      s0 --c0-- s1 --c1-- s2 --c2-- s3 ...            `play`, choices kept
     branched              |-- a -- . -- . -- . | Q(s1, a)       `branch`: a copy of s1, the
-                          |-- b -- . -- . -- . | Q(s1, b)       candidate, then `play_on`
+                          |-- b -- . -- . -- . | Q(s1, b)       candidate, then `play`
 
 A copy of the two arrays of an episode is a copy of the episode
 (hindcast.pipeline.simulation.kernel). All candidates of a decision therefore meet the same future,
 and their returns differ only because of the candidate. A rule or a network decides, in the episode
-and in the rollouts. No Python runs between two decisions, and the GIL is released.
+and in the rollouts (hindcast.policies.networks.player).
 
 Candidates of a decision that are equal in the columns that the network reads count as one
 candidate; only the first of them is tried.
 """
 
-from typing import Any, Final
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
 from hindcast.pipeline.simulation import kernel as k
-from hindcast.pipeline.simulation.arrays import EPISODE, STEPS
-from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL
-from hindcast.pipeline.simulation.policy import GENERATOR, best_feasible
-from hindcast.policies.networks.features import COLUMNS
-from hindcast.policies.networks.rules import RULES, rule_buffers, widen
-from hindcast.policies.rollouts.compiled import C_CANDIDATES, C_DECISIONS, C_ROWS, DECIDER, LOOKED
-from hindcast.policies.rollouts.play_on import play_on, score_decision
+from hindcast.pipeline.simulation.arrays import EpisodeArrays, StepArrays
+from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell
+from hindcast.pipeline.simulation.kernel import Floats, Generator, Ints, Mask, Rows
+from hindcast.pipeline.simulation.policy import best_feasible
+from hindcast.policies.networks.player import DECISIONS, KeptArrays, play
+from hindcast.policies.networks.row_table import Columns
+from hindcast.policies.networks.rules import RuleList, rule_buffers, widen
+from hindcast.policies.networks.scoring import DeciderArrays, score_candidates
+from hindcast.policies.rollouts.gather import (
+    C_CANDIDATES,
+    C_DECISIONS,
+    C_PLAYED,
+    C_ROWS,
+    InputArrays,
+)
 
-C_PLAYED: Final = 3  # member of the cursor, beside those of `gather`: decisions of the rollouts
+
+class Branching(NamedTuple):
+    """The decisions at which every candidate is tried, and what follows each candidate."""
+
+    decisions: Ints  # ascending
+    horizon_s: float  # greedy choices follow for this time, or to the end
+    certain: float  # probability of the greedy choice above which a decision is left out
+    of_certain: float  # share of the certain decisions that are not left out
+    value: Floats  # (U,) written, see `branch`
+    kept: KeptArrays  # scratch
 
 
-@k.compiled(types.int64(k.ROWS, types.int64, types.int64, k.ROWS, types.int64, COLUMNS))
-def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: Any) -> Any:
+@k.compiled()
+def _find(rows: Rows, first: int, stop: int, candidates: Rows, i: int, columns: Columns) -> int:
     """Return the first of rows[first:stop] equal to candidate i in these columns, else `stop`."""
     for row in range(first, stop):
         same = True
@@ -44,8 +60,8 @@ def _find(rows: Any, first: Any, stop: Any, candidates: Any, i: Any, columns: An
     return stop
 
 
-@k.compiled(types.float64(k.FLOATS, k.MASK, types.int64, types.int64))
-def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
+@k.compiled()
+def _chance(scores: Floats, feasible: Mask, n: int, chosen: int) -> float:
     """Return the probability of a candidate by the softmax over the feasible candidates."""
     total = 0.0
     for i in range(n):
@@ -54,91 +70,98 @@ def _chance(scores: Any, feasible: Any, n: Any, chosen: Any) -> Any:
     return 1.0 / total
 
 
-@k.compiled(
-    types.float64(
-        OBSERVE_CELL, STEP_CELL, SCORE_CELL, DECIDER, RULES, EPISODE, EPISODE,
-        STEPS, GENERATOR, types.int64, types.float64, k.INTS, k.INTS,
-    ))  # fmt: skip
+@k.compiled()
 def try_candidate(
-    observe: Any, step: Any, rule: Any, decider: Any, rules: Any, episode: Any, own: Any,
-    arrays: Any, rng: Any, candidate: Any, until: Any, choices: Any, cursor: Any,
-) -> Any:  # fmt: skip
+    observe: ObserveCell,
+    step: StepCell,
+    rule: ScoreCell,
+    decider: DeciderArrays,
+    rules: RuleList,
+    episode: EpisodeArrays,
+    copy: EpisodeArrays,
+    arrays: StepArrays,
+    rng: Generator,
+    candidate: int,
+    until: float,
+    kept: KeptArrays,
+) -> float:
     """Return the sum of rewards of a candidate and its rollout; NaN for a forbidden choice.
 
-    The rollout ends at the time `until`, and after as many decisions as `choices` (scratch) has
-    places, unless it has none.
+    It is tried in `copy`. The rollout ends at the time `until`, and as soon as `kept` is full; the
+    cursor then has the number of its decisions.
     """
-    act = step[0]
-    own.ints[:] = episode.ints
-    own.floats[:] = episode.floats
-    own.ints[k.FRESH] = 0  # the rollouts' buffers show another episode
-    status = act(own.ints, own.floats, candidate, arrays.step_outputs)
+    cursor = kept.cursor
+    copy.ints[:] = episode.ints
+    copy.floats[:] = episode.floats
+    copy.ints[k.FRESH] = 0  # the rollouts' buffers show another episode
+    cursor[:] = 0
+    status = step[0](copy.ints, copy.floats, candidate, arrays.step_outputs)
     if status == k.INFEASIBLE:
         return np.nan
     value = arrays.step_outputs[k.REWARD]
-    cursor[C_PLAYED] += 1
     if status == k.RUNNING:
         arrays.totals[:] = 0.0
-        code = play_on(
-            observe, step, rule, decider, rules, own, arrays, rng, 0.0, until, choices, 0
-        )
-        if code == k.INFEASIBLE:
+        status = play(observe, step, rule, decider, rules, copy, arrays, rng, 0.0, 0.0, until, kept)
+        if status < 0:
             return np.nan
         value += arrays.totals[k.REWARD]
-        cursor[C_PLAYED] += code // 4
-    return value
+    return value  # type: ignore[no-any-return]
 
 
-@k.compiled(
-    types.boolean(
-        OBSERVE_CELL, STEP_CELL, SCORE_CELL, DECIDER, RULES, EPISODE, EPISODE,
-        STEPS, GENERATOR, k.INTS, k.INTS, types.float64, types.float64, types.float64, LOOKED,
-        k.FLOATS, k.INTS,
-    ))  # fmt: skip
+@k.compiled()
 def branch(
-    observe: Any, step: Any, rule: Any, decider: Any, rules: Any, episode: Any, own: Any,
-    arrays: Any, rng: Any, choices: Any, asked: Any, horizon_s: Any, certain: Any, of_certain: Any,
-    looked: Any, value: Any, cursor: Any,
-) -> Any:  # fmt: skip
-    """Play the choices again; at the decisions `asked`, ascending, try every feasible candidate.
+    observe: ObserveCell,
+    step: StepCell,
+    rule: ScoreCell,
+    decider: DeciderArrays,
+    rules: RuleList,
+    episode: EpisodeArrays,
+    copy: EpisodeArrays,
+    arrays: StepArrays,
+    rng: Generator,
+    choices: Ints,
+    branching: Branching,
+    inputs: InputArrays,
+) -> bool:
+    """Play the choices again; at some decisions, try every feasible candidate.
 
-    value[u] is the sum of rewards after unique row u: of the candidate, then of greedy choices for
-    `horizon_s` seconds or to the end. Two kinds of decisions are left out: those whose candidates
-    are all equal, and those in which a softmax over the network's scores gives the greedy choice
-    more than `certain`, except for a share `of_certain` drawn from `rng`. A rule's scores are no
-    log-probabilities, so `certain` does not apply to a rule. The layout of `looked` is that of
-    `hindcast.policies.rollouts.trajectories.NetworkInputs`, with the greedy choice as `chosen`. The
-    rollouts are played in `own`. Returns False for a forbidden choice.
+    value[u] is the sum of rewards after unique row u: of the candidate, then of greedy choices.
+    Two kinds of decisions are left out: those whose candidates are all equal, and those in which a
+    softmax over the network's scores is `certain` of the greedy choice, except for a share drawn
+    from `rng`. A rule's scores are no log-probabilities, so this does not apply to a rule. The
+    layout of `inputs` is that of `hindcast.policies.rollouts.trajectories.NetworkInputs`, with the
+    greedy choice as `chosen`. The rollouts are played in `copy`. Returns False for a forbidden
+    choice.
     """
     look, act = observe[0], step[0]
-    columns, scores = decider.network.columns, arrays.scores
+    columns, scores = decider.network.candidates.columns, arrays.scores
     ints, floats, context, image, candidates, feasible = episode
-    rows, row_of, contexts, images, index, starts, chosen, which = looked
-    wide, able, values = rule_buffers(rules, candidates)
+    rows, row_of, contexts, images, index, starts, chosen, decision, cursor = inputs
+    buffers = rule_buffers(rules, candidates)
     ruled = len(rules) > 0
-    seen = wide if ruled else candidates
-    speaks = np.empty(len(feasible), np.int64)  # the candidate that is tried for a unique row
-    unlimited = np.empty(0, np.int64)
-    t = m = u = next_asked = 0
-    for at in range(asked[-1] + 1 if len(asked) > 0 else 0):
+    seen = buffers.widened if ruled else candidates
+    value = branching.value
+    tried = np.empty(len(feasible), np.int64)  # the candidate that is tried for a unique row
+    t = m = u = following = 0
+    for at in range(branching.decisions[-1] + 1 if len(branching.decisions) > 0 else 0):
         n = look(ints, floats, context, image, candidates, feasible)
-        if at == asked[next_asked]:
-            next_asked += 1
+        if at == branching.decisions[following]:
+            following += 1
             if ruled:
-                widen(rules, context, candidates[:n], feasible[:n], scores[:n], wide, able, values)
-            score_decision(rule, decider, rules, n, episode, wide, able, values, scores)
+                widen(rules, context, candidates[:n], feasible[:n], scores[:n], buffers)
+            score_candidates(rule, decider, rules, n, episode, buffers, scores)
             best = best_feasible(scores[:n], feasible[:n])
             stop, last = u, m
             passed_over = False
-            if certain < 1.0 and not decider.guided:
+            if branching.certain < 1.0 and not decider.guided:
                 likely = _chance(scores, feasible, n, best)
-                passed_over = likely > certain and rng.random() >= of_certain
+                passed_over = likely > branching.certain and rng.random() >= branching.of_certain
             for i in range(n):
                 if passed_over or not feasible[i]:
                     continue
                 row = _find(rows, u, stop, seen, i, columns)
                 if row == stop:
-                    speaks[stop - u] = i
+                    tried[stop - u] = i
                     rows[stop] = seen[i]
                     row_of[stop] = t
                     stop += 1
@@ -147,17 +170,28 @@ def branch(
                 index[last] = row
                 last += 1
             if stop - u > 1:
-                until = floats[k.TIME] + horizon_s
+                until = floats[k.TIME] + branching.horizon_s
                 for row in range(u, stop):
                     value[row] = try_candidate(
-                        observe, step, rule, decider, rules, episode, own, arrays, rng,
-                        speaks[row - u], until, unlimited, cursor,
-                    )  # fmt: skip
+                        observe,
+                        step,
+                        rule,
+                        decider,
+                        rules,
+                        episode,
+                        copy,
+                        arrays,
+                        rng,
+                        tried[row - u],
+                        until,
+                        branching.kept,
+                    )
                     if np.isnan(value[row]):
                         return False
+                    cursor[C_PLAYED] += 1 + branching.kept.cursor[DECISIONS]
                 contexts[t] = context[: contexts.shape[1]]
                 images[t] = image[: images.shape[1]]
-                starts[t], which[t] = m, at
+                starts[t], decision[t] = m, at
                 t, m, u = t + 1, last, stop
         if act(ints, floats, choices[at], arrays.step_outputs) == k.INFEASIBLE:
             return False

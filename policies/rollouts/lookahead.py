@@ -1,46 +1,74 @@
-"""Rollouts at decision time: of several policies, the one with the best simulated return acts.
+"""Looking ahead: policies that play copies of the episode before they decide.
 
-    members     a policy and variants of it, deterministic rules, or both
-    simulate    the scenario removes future arrivals from a copy of the episode; every member
-                plays such a copy to its end
-    act         the member with the highest sum of rewards, the first of equals, acts until the next
-                arrival
+A copy must not show what the episode has not shown, so a future replaces it
+(hindcast.pipeline.simulation.scenario.Future). There are two kinds:
 
-A copy has only the jobs that have been submitted, their durations and the end times of running
-jobs. It does not show whether more jobs will come, and no member may wait for them on an idle
-cluster. Once no more jobs arrive, the acting member does at least as well as every other member.
+    no arrivals   the scenario forgets the jobs to come. Of several members, the one with the
+                  highest return in the copy acts until the next arrival (RolloutPolicy)
+    drawn         an instance draws the jobs to come. The candidate with the best mean return in
+                  such copies acts, and a base policy continues (ImaginedRollouts)
+
+RolloutPolicy. The members are a policy and variants of it, deterministic rules, or both. A copy has
+only the jobs that have been submitted, their durations and the end times of running jobs. It does
+not show whether more jobs will come, and no member may wait for them on an idle cluster. Once no
+more jobs arrive, the acting member does at least as well as every other member.
+
+ImaginedRollouts. Every candidate is chosen in SCREENED copies, and the base policy continues for
+HORIZON decisions. The KEPT candidates with the highest sums of rewards and the base policy's own
+choice meet the other futures. The candidate with the highest mean difference from the base policy's
+choice, less its standard error, acts if that is above 0; otherwise the base policy's choice. All
+candidates meet the same futures, so differences are paired. The standard error keeps the noise of a
+few futures from overruling the base policy.
 
 Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
 Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms
-for Stochastic Scheduling Problems", Journal of Heuristics 1999.
+for Stochastic Scheduling Problems", Journal of Heuristics 1999; Tesauro & Galperin, "On-line Policy
+Improvement using Monte-Carlo Search", NIPS 1996.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import (
     EpisodeArrays,
     StepArrays,
     begin_episode,
     make_step_arrays,
 )
-from hindcast.pipeline.simulation.functions import cell
-from hindcast.pipeline.simulation.kernel import FRESH, INFEASIBLE, REWARD, RUNNING, TRUNCATED
-from hindcast.pipeline.simulation.policy import Heuristic
+from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
+from hindcast.pipeline.simulation.kernel import Compiled, Floats, Generator, Ints
+from hindcast.pipeline.simulation.policy import Heuristic, best_feasible
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
-from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.player import (
+    DECISIONS,
+    NOT_DRAWN_FROM,
+    Decider,
+    KeptArrays,
+    keep,
+    play,
+    require_played,
+)
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.rollouts.play_on import Decider, decider_of_rule, play_on, require_scorer
+from hindcast.policies.networks.rules import RuleList, rule_buffers
+from hindcast.policies.networks.scoring import DeciderArrays, score_candidates
+from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.rollouts.branches import try_candidate
 
 VARIANTS: Final = 8
 SPREAD: Final = 0.3  # distance of a variant from the policy, per norm of each weight tensor
-_NONE_KEPT: Final = np.empty(0, np.int64)
+FUTURES: Final = 8
+SCREENED: Final = 2
+KEPT: Final = 4
+HORIZON: Final = 40
 
 
 @dataclass(frozen=True)
@@ -52,7 +80,33 @@ class RolloutPolicy:
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
         """Play one episode; raise HindcastError without `forget` or for a forbidden choice."""
-        return _Play(scenario, spec, instance, self).play()
+        return _Members(scenario, spec, instance, self).play()
+
+
+@dataclass(frozen=True)
+class ImaginedRollouts:
+    """A policy that looks ahead in drawn futures; a `pipeline.simulation.rollout.Planner`.
+
+    Its futures are drawn from the memory of the instance, so an episode is the same in every call.
+    """
+
+    name: str
+    base: Decider
+
+    def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
+        """Play one episode.
+
+        Raises InputError for an instance without futures, HindcastError for a forbidden choice.
+        """
+        if instance.futures is None:
+            raise InputError(
+                f"{self.name}: lookahead draws the jobs to come from the settings of a recipe, but "
+                f"these windows of {scenario.name} are not drawn from its settings"
+            )
+        seed = int(np.abs(instance.ints).sum() % (1 << 31))
+        rng = generator(seed, "imagined futures")
+        futures = [instance.futures(rng) for _ in range(FUTURES)]
+        return _Candidates(scenario, spec, instance, self, futures).play()
 
 
 def rollouts_of(policy: LearnedPolicy, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
@@ -73,8 +127,37 @@ def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> Roll
     return RolloutPolicy(name, _deciders(rules, spec))
 
 
+def imagined_rollouts_of(policy: LearnedPolicy) -> ImaginedRollouts:
+    """Return lookahead in drawn futures with a candidate scorer as the base policy.
+
+    Raises InputError for a network of another architecture.
+    """
+    require_scorer(policy)
+    return ImaginedRollouts(policy.name, Decider(policy))
+
+
+def imagined_rollouts_of_rule(name: str, rule: Heuristic, spec: Spec) -> ImaginedRollouts:
+    """Return lookahead in drawn futures with a deterministic rule as the base policy."""
+    return ImaginedRollouts(name, *_deciders([rule], spec))
+
+
+def require_scorer(policy: LearnedPolicy) -> None:
+    """Raise InputError for a network that is no candidate scorer: compiled loops cannot play it."""
+    if type(policy) is not LearnedPolicy:
+        kind = policy.network.settings.kind
+        raise InputError(f"{policy.name}: rollouts need a candidate scorer, not kind {kind!r}")
+
+
 def _deciders(rules: Iterable[Heuristic], spec: Spec) -> tuple[Decider, ...]:
-    return tuple(decider_of_rule(rule, spec) for rule in rules)
+    """Return the deciders of rules. They have a network, which scores nothing."""
+    settings = NetworkSettings(quadratic=False, logs=False)
+    network = make_network(spec.context, spec.candidates, settings)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
+
+    def unasked(name: str) -> LearnedPolicy:
+        return LearnedPolicy(name, network, weights, spec.context, spec.candidates)
+
+    return tuple(Decider(unasked(rule.name), rule) for rule in rules)
 
 
 def _variant(policy: LearnedPolicy, rng: np.random.Generator) -> LearnedPolicy:
@@ -89,8 +172,75 @@ def _variant(policy: LearnedPolicy, rng: np.random.Generator) -> LearnedPolicy:
     )
 
 
-class _Play:
-    """An episode, and the copy of it in which the members look ahead."""
+class _Copied:
+    """An episode, and a copy of it with a future in place of what it has not shown."""
+
+    def __init__(
+        self,
+        name: str,
+        scenario: Scenario,
+        spec: Spec,
+        instance: Instance,
+        futures: Sequence[Future],
+    ) -> None:
+        self.name, self.scenario, self.spec = name, scenario, spec
+        room, float_room = (max(getattr(f, r) for f in futures) for r in ("room", "float_room"))
+        self.larger = Instance(
+            np.concatenate([instance.ints, np.zeros(room, np.int64)]),
+            np.concatenate([instance.floats, np.zeros(float_room)]),
+            max(instance.capacity, *(one.capacity for one in futures)),
+        )
+        self.memory, self.arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
+        self.copy = begin_episode(spec, self.larger)
+        self.copy_arrays = make_step_arrays(spec, self.larger)
+        self.steps, self.status = 0, k.RUNNING
+
+    def imagine(self, future: Future) -> None:
+        """Make the copy one of the present moment with this future."""
+        memory, copy = self.memory, self.copy
+        copy.ints[: len(memory.ints)] = memory.ints
+        copy.floats[: len(memory.floats)] = memory.floats
+        copy.ints[k.FRESH] = 0  # the buffers hold another episode
+        future.replace(copy.ints, copy.floats)
+
+    def finished(self) -> Episode:
+        """Return the summary of the episode."""
+        memory = self.memory
+        return finished_episode(
+            self.scenario.outcome,
+            self.spec,
+            memory.ints,
+            memory.floats,
+            self.arrays.totals,
+            self.steps,
+            truncated=self.status == k.TRUNCATED,
+            blocks=self.scenario.blocks,
+        )
+
+
+@dataclass
+class _NoArrivals:
+    """The future in which no job arrives.
+
+    Attributes:
+        forget: Function of the scenario.
+        capacity: Largest number of candidates of the instance.
+        until: Time of the arrival that was forgotten first.
+    """
+
+    forget: Compiled
+    capacity: int
+    room: int = 0
+    float_room: int = 0
+    until: float = field(default=np.inf)
+
+    def replace(self, ints: NDArray[np.int64], floats: NDArray[np.float64]) -> None:
+        """Forget the jobs to come."""
+        self.until = self.forget(ints, floats)
+
+
+class _Members(_Copied):
+    """An episode of a RolloutPolicy."""
 
     def __init__(
         self, scenario: Scenario, spec: Spec, instance: Instance, policy: RolloutPolicy
@@ -99,43 +249,160 @@ class _Play:
             raise HindcastError(
                 f"{policy.name}: scenario {scenario.name} cannot hide future arrivals"
             )
-        self.scenario, self.spec, self.forget = scenario, spec, scenario.forget
-        self.name = policy.name
-        self.rng = np.random.default_rng(0)  # for the signature: members are deterministic
-        self.deciders = [member.arrays(spec, self.rng) for member in policy.members]
-        self.memory, self.own_memory = (begin_episode(spec, instance) for _ in range(2))
-        self.arrays, self.own_arrays = (make_step_arrays(spec, instance) for _ in range(2))
+        self.future = _NoArrivals(scenario.forget, instance.capacity)
+        super().__init__(policy.name, scenario, spec, instance, [self.future])
+        self.deciders = [member.arrays(spec, NOT_DRAWN_FROM) for member in policy.members]
 
     def play(self) -> Episode:
         """Play the episode to its end."""
-        memory, own, totals = self.memory, self.own_memory, self.own_arrays.totals
-        steps, status = 0, RUNNING
-        while status == RUNNING:
-            best, highest, until = 0, -np.inf, np.inf
+        totals = self.copy_arrays.totals
+        while self.status == k.RUNNING:
+            best, highest = 0, -np.inf
             for number, decider in enumerate(self.deciders):
-                own.ints[:] = memory.ints
-                own.floats[:] = memory.floats
-                own.ints[FRESH] = 0  # the buffers hold another episode
-                until = self.forget(own.ints, own.floats)
+                self.imagine(self.future)
                 totals[:] = 0.0
-                self._play_on(decider, own, self.own_arrays, np.inf)
-                if totals[REWARD] > highest:
-                    best, highest = number, totals[REWARD]
-            played, status = self._play_on(self.deciders[best], memory, self.arrays, until)
-            steps += played
-        return finished_episode(
-            self.scenario.outcome, self.spec, memory.ints, memory.floats, self.arrays.totals, steps,
-            truncated=status == TRUNCATED, blocks=self.scenario.blocks,
-        )  # fmt: skip
+                self._play_on(decider, self.copy, self.copy_arrays, np.inf)
+                if totals[k.REWARD] > highest:
+                    best, highest = number, totals[k.REWARD]
+            played, self.status = self._play_on(
+                self.deciders[best], self.memory, self.arrays, self.future.until
+            )
+            self.steps += played
+        return self.finished()
 
     def _play_on(
-        self, decider: tuple[Any, ...], memory: EpisodeArrays, arrays: StepArrays, until: float
+        self,
+        decider: tuple[Any, DeciderArrays, Any],
+        memory: EpisodeArrays,
+        arrays: StepArrays,
+        until: float,
     ) -> tuple[int, int]:
-        """Continue the episode; return the number of decisions and the status."""
-        code = play_on(
-            cell(self.scenario.observe), cell(self.scenario.step), *decider, memory, arrays,
-            self.rng, 0.0, until, _NONE_KEPT, 0,
-        )  # fmt: skip
-        if code == INFEASIBLE:
+        """Continue an episode; return the number of decisions and the status."""
+        kept = keep()
+        status = play(
+            cell(self.scenario.observe),
+            cell(self.scenario.step),
+            *decider,
+            memory,
+            arrays,
+            NOT_DRAWN_FROM,
+            0.0,
+            0.0,
+            until,
+            kept,
+        )
+        require_played(status, self.name, self.scenario)
+        return int(kept.cursor[DECISIONS]), status
+
+
+@k.compiled()
+def _try_all(
+    observe: ObserveCell,
+    step: StepCell,
+    rule: ScoreCell,
+    decider: DeciderArrays,
+    rules: RuleList,
+    episode: EpisodeArrays,
+    copy: EpisodeArrays,
+    arrays: StepArrays,
+    rng: Generator,
+    candidates: Ints,
+    kept: KeptArrays,
+    sums: Floats,
+) -> None:
+    """Fill `sums` (T,) for T candidates, see `try_candidate`.
+
+    One call per future and not per candidate: numba takes as long to recognise the arguments of a
+    call from Python as to play ten decisions.
+    """
+    for t in range(len(candidates)):
+        sums[t] = try_candidate(
+            observe,
+            step,
+            rule,
+            decider,
+            rules,
+            episode,
+            copy,
+            arrays,
+            rng,
+            candidates[t],
+            np.inf,
+            kept,
+        )
+
+
+class _Candidates(_Copied):
+    """An episode of ImaginedRollouts."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        spec: Spec,
+        instance: Instance,
+        policy: ImaginedRollouts,
+        futures: Sequence[Future],
+    ) -> None:
+        super().__init__(policy.name, scenario, spec, instance, futures)
+        self.futures = futures
+        self.decider = policy.base.arrays(spec, NOT_DRAWN_FROM)
+        self.trying = policy.base.arrays(spec, NOT_DRAWN_FROM)
+        self.tried = begin_episode(spec, self.larger)  # the copy in which a candidate is tried
+        self.kept = keep(HORIZON)  # scratch
+
+    def play(self) -> Episode:
+        """Play the episode to its end."""
+        memory, arrays, scenario = self.memory, self.arrays, self.scenario
+        while self.status == k.RUNNING:
+            n = scenario.observe(*memory)
+            choice = self._choice(self._scored(n), memory.feasible[:n])
+            self.status = scenario.step(memory.ints, memory.floats, choice, arrays.step_outputs)
+            require_played(self.status, self.name, scenario)
+            arrays.totals[:] += arrays.step_outputs
+            self.steps += 1
+        return self.finished()
+
+    def _scored(self, n: int) -> NDArray[np.float64]:
+        """Return the base policy's scores of the n candidates of the last observation."""
+        memory, scores, (rule, decider, rules) = self.memory, self.arrays.scores, self.decider
+        buffers = rule_buffers(rules, memory.candidates)
+        score_candidates(rule, decider, rules, n, memory, buffers, scores)
+        return scores[:n]
+
+    def _choice(self, scores: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:
+        """Return the row of the candidate that acts."""
+        own = int(best_feasible(scores, feasible))
+        rows = np.array([own, *(i for i in np.flatnonzero(feasible) if i != own)])
+        if len(rows) == 1:
+            return own
+        values = np.full((len(self.futures), len(rows)), np.nan)
+        tried = np.arange(len(rows))
+        for number, future in enumerate(self.futures):
+            self.imagine(future)
+            values[number, tried] = self._try(rows[tried])
+            if number + 1 == SCREENED:
+                means = values[:SCREENED].mean(axis=0)
+                best = np.argsort(-means, kind="stable")[:KEPT]
+                tried = np.array([0, *(column for column in best if column > 0)])
+        better = values[:, tried] - values[:, :1]
+        error = better.std(axis=0, ddof=1) / np.sqrt(len(values))
+        return int(rows[tried[np.argmax(better.mean(axis=0) - error)]])
+
+    def _try(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return sums of rewards (T,) of T candidates, each with HORIZON decisions of the base."""
+        sums = np.empty(len(rows))
+        _try_all(
+            cell(self.scenario.observe),
+            cell(self.scenario.step),
+            *self.trying,
+            self.copy,
+            self.tried,
+            self.copy_arrays,
+            NOT_DRAWN_FROM,
+            rows,
+            self.kept,
+            sums,
+        )
+        if np.isnan(sums).any():
             raise HindcastError(f"{self.name}: infeasible choice in {self.scenario.name}")
-        return divmod(int(code), 4)
+        return sums

@@ -15,15 +15,24 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
 from hindcast.pipeline.simulation.functions import cell
-from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
-from hindcast.pipeline.simulation.policy import NO_PARAMETERS
-from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.kernel import INFEASIBLE
+from hindcast.pipeline.simulation.rollout import Episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks import player as play
+from hindcast.policies.networks.player import Decider, NetworkRunner
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.row_table import looks_alone, make_table
+from hindcast.policies.networks.row_table import make_table, scores_rows_apart
 from hindcast.policies.networks.settings import Network
-from hindcast.policies.rollouts import compiled as play
+from hindcast.policies.rollouts.gather import (
+    C_CANDIDATES,
+    C_DECISIONS,
+    C_NEXT,
+    C_ROWS,
+    InputArrays,
+    UniqueRows,
+    gather,
+)
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 PIECE: Final = 1 << 20  # largest number of candidates of a piece of NetworkInputs
@@ -80,29 +89,38 @@ class NetworkInputs:
     decision: NDArray[np.int64]
 
 
-def make_looked_arrays(
-    spec: Spec, network: Network, decisions: int, most: int
-) -> play.LookedArrays:
+def make_input_arrays(spec: Spec, network: Network, decisions: int, most: int) -> InputArrays:
     """Return buffers for the inputs at `decisions` decisions with at most `most` candidates."""
     contexts = len(spec.context) if network.settings.context else 0
     width = len(spec.candidates) + network.rules.width
     index, row_of = np.empty((2, most), np.int64)
     chosen, decision = np.empty((2, decisions), np.int64)
-    return play.LookedArrays(
-        np.empty((most, width)), row_of, np.empty((decisions, contexts)),
-        np.empty((decisions, network.pixels), np.uint8), index, np.empty(decisions + 1, np.int64),
-        chosen, decision,
-    )  # fmt: skip
+    return InputArrays(
+        np.empty((most, width)),
+        row_of,
+        np.empty((decisions, contexts)),
+        np.empty((decisions, network.pixels), np.uint8),
+        index,
+        np.empty(decisions + 1, np.int64),
+        chosen,
+        decision,
+        np.zeros(4, np.int64),
+    )
 
 
-def looked_of(arrays: play.LookedArrays, cursor: NDArray[np.int64]) -> NetworkInputs:
+def inputs_of(arrays: InputArrays) -> NetworkInputs:
     """Return the decisions, candidates and rows that were written to the buffers."""
-    t, m, u = cursor[play.C_DECISIONS], cursor[play.C_CANDIDATES], cursor[play.C_ROWS]
+    t, m, u = arrays.cursor[C_DECISIONS], arrays.cursor[C_CANDIDATES], arrays.cursor[C_ROWS]
     return NetworkInputs(
-        arrays.rows[:u].copy(), arrays.row_of[:u].copy(), arrays.context[:t], arrays.image[:t],
-        arrays.row_numbers[:m].copy(), arrays.starts[: t + 1], arrays.chosen[:t],
+        arrays.rows[:u].copy(),
+        arrays.row_of[:u].copy(),
+        arrays.context[:t],
+        arrays.image[:t],
+        arrays.row_numbers[:m].copy(),
+        arrays.starts[: t + 1],
+        arrays.chosen[:t],
         arrays.decision[:t],
-    )  # fmt: skip
+    )
 
 
 def sample_trajectory(
@@ -117,37 +135,20 @@ def sample_trajectory(
     """Play one episode with choices drawn from softmax(scores / temperature).
 
     Temperature 0 takes the best candidate. With probability `epsilon` a choice is uniform. Raises
-    HindcastError for an infeasible choice.
+    HindcastError for an infeasible choice, and for a score that is not a number.
     """
-    memory, arrays = begin_episode(spec, instance), make_step_arrays(spec, instance)
-    alone = looks_alone(policy.network)
-    table = make_table(policy.network, used=alone)
-    decider = play.DeciderArrays(
-        guided=False, parameters=NO_PARAMETERS, alone=alone, network=policy.arrays, table=table,
-    )  # fmt: skip
-    choices = np.empty(_FIRST_ROOM, np.int64)
-    numbers = np.empty((play.NUMBERS, _FIRST_ROOM))
-    at, status = 0, RUNNING
-    while status == RUNNING:
-        code = play.sample(
-            cell(scenario.observe), cell(scenario.step), memory, arrays, decider,
-            policy.network.rules.scores, temperature, epsilon, rng, choices, numbers, at,
-        )  # fmt: skip
-        if code == INFEASIBLE:
-            raise HindcastError(f"{policy.name}: infeasible choice in {scenario.name}")
-        at, status = divmod(int(code), 4)
-        if status == RUNNING:
-            choices = np.concatenate([choices, np.empty_like(choices)])
-            numbers = np.concatenate([numbers, np.empty_like(numbers)], axis=1)
-    episode = finished_episode(
-        scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, at,
-        truncated=status == TRUNCATED,
-    )  # fmt: skip
-    kept = numbers[:, :at].copy()
+    runner = NetworkRunner(Decider(policy), scenario, spec, instance, temperature, epsilon)
+    kept, episode = runner.to_the_end(rng, play.keep(_FIRST_ROOM, numbers=True))
+    numbers = kept.numbers[:, : episode.steps].copy()
     return Trajectory(
-        instance, episode, choices[:at].copy(), kept[play.N_LOG_PROBABILITY],
-        kept[play.N_REWARD], kept[play.N_ELAPSED], kept[play.N_TIME],
-    )  # fmt: skip
+        instance,
+        episode,
+        kept.choices[: episode.steps].copy(),
+        numbers[play.N_LOG_PROBABILITY],
+        numbers[play.N_REWARD],
+        numbers[play.N_ELAPSED],
+        numbers[play.N_TIME],
+    )
 
 
 def sample_trajectories(
@@ -191,22 +192,30 @@ def network_inputs(
     """
     memory = begin_episode(spec, trajectory.instance)
     steps = make_step_arrays(spec, trajectory.instance)
-    alone, capacity, rules = looks_alone(network), trajectory.instance.capacity, network.rules
-    table = make_table(network, used=alone)
+    apart, capacity = scores_rows_apart(network), trajectory.instance.capacity
+    table = make_table(network, used=apart)
+    unique = UniqueRows(apart, network.candidates.columns, table)
     decisions = min(len(trajectory.choices), max(piece // 4, 1))
     most = max(capacity, min(piece, decisions * capacity))
-    cursor = np.zeros(4, np.int64)
-    done = 0
+    done = following = 0
     while not done:
-        looked = make_looked_arrays(spec, network, decisions, most)
-        cursor[: play.C_NEXT] = 0
+        arrays = make_input_arrays(spec, network, decisions, most)
+        arrays.cursor[C_NEXT] = following
         table.held[:] = -1  # this piece has no rows of an earlier one
-        done = play.gather(
-            cell(scenario.observe), cell(scenario.step), memory, steps, alone,
-            network.candidates.columns, table, rules.scores, trajectory.choices,
-            every, offset, looked, cursor,
-        )  # fmt: skip
+        done = gather(
+            cell(scenario.observe),
+            cell(scenario.step),
+            network.rules.scores,
+            memory,
+            steps,
+            unique,
+            trajectory.choices,
+            every,
+            offset,
+            arrays,
+        )
         if done == INFEASIBLE:
             raise HindcastError(f"{scenario.name}: a trajectory cannot be played again")
-        if cursor[play.C_DECISIONS]:
-            yield looked_of(looked, cursor)
+        following = arrays.cursor[C_NEXT]
+        if arrays.cursor[C_DECISIONS]:
+            yield inputs_of(arrays)

@@ -46,10 +46,10 @@ def measure() -> list[Row]:
 
 def _slots() -> list[Row]:
     from hindcast.policies.networks.candidate_scorer import CandidateScorer
+    from hindcast.policies.networks.player import Decider
     from hindcast.policies.online.counterfactual.rollouts import Rollouts, ask_episodes
     from hindcast.policies.online.problem import Sampling, fit_network
     from hindcast.policies.online.training import problem_of, settings_of
-    from hindcast.policies.rollouts.play_on import Decider
 
     def network_of(sets: tuple[str, ...]) -> tuple["Problem", LearnedPolicy]:
         recipe = load_recipe("slots-deeprm-online", sets)

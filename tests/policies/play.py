@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.workload_source import load_source
-from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
+from hindcast.policies.delivery.played import windows_of
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.policy import LearnedPolicy
@@ -106,16 +105,8 @@ def play_problem():
     """Return the Problem of a recipe."""
 
     def make(recipe, workers=1, seed=0):
-        scenario, workload = load_scenario(recipe.scenario), load_source(recipe)
-        return Problem(
-            scenario,
-            scenario.spec(recipe.config, recipe.objective),
-            lambda window: make_instance(recipe, scenario, workload, window),
-            recipe.windows("train"),
-            recipe.windows("validation"),
-            seed,
-            workers,
-        )
+        windows = windows_of(recipe, load_source(recipe), seed, workers)
+        return Problem(**{**vars(windows), "further": ()})
 
     return make
 

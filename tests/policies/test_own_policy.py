@@ -183,6 +183,7 @@ def test_a_function_is_the_rule_of_its_formula(scenario, rule, own, file, queue,
         episode.step(np.array([int(seen.feasible.argmax())]))
 
 
+@pytest.mark.slow
 def test_batched_scores_are_those_of_single_decisions(file, tiny_recipe, tmp_path):
     """Episodes of different sizes that are played together end as they do one by one."""
     found = entrants(tiny_recipe, [f"{file}:longest", f"{file}:many", "longest_first"])

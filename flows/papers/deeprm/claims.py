@@ -42,8 +42,8 @@ from hindcast.flows.papers.deeprm.files import (
     trained_text,
 )
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
-from hindcast.pipeline.statistics.numbers import count_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 

@@ -22,8 +22,8 @@ from hindcast.flows.papers.deeprm.commands import (
 from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.pairing import Pairing
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.statistics.intervals import Array, Interval, bootstrap_interval
-from hindcast.pipeline.statistics.numbers import count_of
 from hindcast.pipeline.storage.files import read_parquet
 
 AGENT: Final = "reinforce-best"

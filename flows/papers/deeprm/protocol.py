@@ -67,8 +67,8 @@ from hindcast.flows.papers.publishing import protocol_of
 from hindcast.flows.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 from hindcast.flows.protocols import Setting
 from hindcast.pipeline.evaluation.summary.pairing import Pairing
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
-from hindcast.pipeline.statistics.numbers import count_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from hindcast.flows.papers.osdec.network import (
     HIGH,
@@ -24,10 +23,10 @@ from hindcast.flows.papers.osdec.network import (
     SlotScoresNetwork,
     SlotScoresSettings,
 )
-from hindcast.pipeline.simulation.arrays import named
-from hindcast.pipeline.simulation.kernel import FLOATS, compiled
+from hindcast.pipeline.simulation.kernel import FLOATS, Floats, Singles, compiled, compiled_type
+from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.networks.arithmetic import tanh32
-from hindcast.policies.networks.features import INPUTS, MAP_MEMBERS, ROWS, expand_row
+from hindcast.policies.networks.features import INPUTS, ROWS, FeatureMap, expand_row
 from hindcast.policies.networks.forward import add_product, normalise
 from hindcast.policies.networks.settings import Weights
 
@@ -43,9 +42,9 @@ _MATRIX: Final = types.Array(types.float32, 2, "C")
 class SlotArrays(NamedTuple):
     """An OSDEC network with its weights, as compiled code reads it.
 
-    The first ten members are the FeatureMaps of the context (c_) and of the jobs.
-
     Attributes:
+        context: Map of the context.
+        jobs: Map of the jobs.
         h_mean: (HISTORY,) subtracted from the history.
         h_inverse: (HISTORY,) factor of it.
         kind: MLP, POINTER or ATTENTION.
@@ -57,31 +56,20 @@ class SlotArrays(NamedTuple):
         flat: The weights, in the order of reading.
     """
 
-    c_columns: NDArray[np.int64]
-    c_heavy: NDArray[np.bool_]
-    c_products: int
-    c_mean: NDArray[np.float64]
-    c_inverse: NDArray[np.float64]
-    columns: NDArray[np.int64]
-    heavy: NDArray[np.bool_]
-    products: int
-    mean: NDArray[np.float64]
-    inverse: NDArray[np.float64]
-    h_mean: NDArray[np.float64]
-    h_inverse: NDArray[np.float64]
+    context: FeatureMap
+    jobs: FeatureMap
+    h_mean: Floats
+    h_inverse: Floats
     kind: int
     width: int
     layers: int
     most: int
     low: float
     high: float
-    flat: NDArray[np.float32]
+    flat: Singles
 
 
-_SLOT: Final = named(
-    SlotArrays, *MAP_MEMBERS, *MAP_MEMBERS, FLOATS, FLOATS, types.int64, types.int64, types.int64,
-    types.int64, types.float64, types.float64, INPUTS,
-)  # fmt: skip
+_SLOT: Final = compiled_type(SlotArrays)
 
 
 def slot_arrays(network: SlotScoresNetwork, weights: Weights) -> SlotArrays:
@@ -90,7 +78,7 @@ def slot_arrays(network: SlotScoresNetwork, weights: Weights) -> SlotArrays:
     names = [f"{layer}.{part}" for layer in _read(s) for part in ("bias", "weight")]
     flat = np.concatenate([np.ascontiguousarray(weights[name].T).ravel() for name in names])
     return SlotArrays(
-        *network.context, *network.candidates, *network.scale_of_history(), _KINDS[s.encoder],
+        network.context, network.candidates, *network.scale_of_history(), _KINDS[s.encoder],
         s.width * (4 if s.encoder == "mlp" else 1), s.layers, s.rows,
         s.low_coefficient if s.auxiliary in {"low", "both"} else 0.0,
         s.high_coefficient if s.auxiliary in {"high", "both"} else 0.0, flat.astype(np.float32),
@@ -226,20 +214,18 @@ def slot_means(
     beginning of the slot, J is at most the number of rows that the network reads.
     """
     (
-        c_columns, c_heavy, c_products, c_mean, c_inverse,
-        columns, heavy, products, mean, inverse, h_mean, h_inverse,
-        kind, width, layers, most, low, high, flat,
-    ) = network  # fmt: skip
-    jobs, each, lags = len(rows), len(mean), len(history)
-    wide = len(c_mean) + (LOW if low > 0.0 else 0) + (HIGH if high > 0.0 else 0)
+        context_map, job_map, h_mean, h_inverse, kind, width, layers, most, low, high, flat,
+    ) = uncounted(network)  # fmt: skip
+    jobs, each, lags = len(rows), len(job_map.mean), len(history)
+    wide = len(context_map.mean) + (LOW if low > 0.0 else 0) + (HIGH if high > 0.0 else 0)
     flatly = kind == MLP
     read = most * each + wide if flatly else each + wide
     x = np.zeros(max(read, 2 * width, RECURRENT), np.float32)
     y = np.empty(max(3 * width, 3 * RECURRENT, most), np.float32)
     z = np.empty(max(3 * width, 3 * RECURRENT, most), np.float32)
-    base = np.empty(max(len(columns), len(c_columns)))
+    base = np.empty(max(len(job_map.columns), len(context_map.columns)))
     more = np.empty(wide, np.float32)
-    expand_row(moment, c_columns, c_heavy, c_products, c_mean, c_inverse, base, more)
+    expand_row(moment, context_map, base, more)
     at = 0
     if low > 0.0 or high > 0.0:
         told = np.empty((lags, len(h_mean)), np.float32)
@@ -252,7 +238,7 @@ def slot_means(
         for j in range(LOW):
             x[j] = tanh32(y[j])
         at = _dense(x, LOW, flat, at, y, HIGH)
-        place = len(c_mean)
+        place = len(context_map.mean)
         if low > 0.0:
             for j in range(LOW):
                 more[place + j] = x[j] * np.float32(low)
@@ -263,10 +249,7 @@ def slot_means(
     if flatly:
         x[:] = np.float32(0.0)
         for i in range(jobs):
-            expand_row(
-                rows[i], columns, heavy, products, mean, inverse, base,
-                x[i * each : (i + 1) * each],
-            )  # fmt: skip
+            expand_row(rows[i], job_map, base, x[i * each : (i + 1) * each])
         x[most * each : read] = more
         n = read
         for _layer in range(2):
@@ -281,7 +264,7 @@ def slot_means(
     encoded = np.empty((jobs, width), np.float32)
     after = at
     for i in range(jobs):
-        expand_row(rows[i], columns, heavy, products, mean, inverse, base, x)
+        expand_row(rows[i], job_map, base, x)
         x[each:read] = more
         own = jobs - 1 - i if kind == POINTER else i  # the GRU reads the last job first
         after = _dense(x, read, flat, at, encoded[own], width)

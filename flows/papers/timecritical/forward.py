@@ -15,12 +15,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from hindcast.pipeline.simulation.arrays import named
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, Ints, Singles, compiled, compiled_type
+from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.networks.arithmetic import dot4, fma
-from hindcast.policies.networks.features import COLUMNS, INPUTS, MAP_MEMBERS, ROWS, expand_row
+from hindcast.policies.networks.features import COLUMNS, INPUTS, ROWS, FeatureMap, expand_row
 from hindcast.policies.networks.forward import add_product
 
 _FUSED: Final = {"contract"}  # fused multiply-add; nothing is reordered
@@ -29,27 +28,18 @@ _FUSED: Final = {"contract"}  # fused multiply-add; nothing is reordered
 class ClustersArrays(NamedTuple):
     """Network with its weights, as compiled code reads it; `place` is the column of the cluster."""
 
-    c_columns: NDArray[np.int64]
-    c_heavy: NDArray[np.bool_]
-    c_products: int
-    c_mean: NDArray[np.float64]
-    c_inverse: NDArray[np.float64]
-    columns: NDArray[np.int64]
-    heavy: NDArray[np.bool_]
-    products: int
-    mean: NDArray[np.float64]
-    inverse: NDArray[np.float64]
+    context: FeatureMap
+    candidates: FeatureMap
     place: int
-    widths: NDArray[np.int64]
-    flat: NDArray[np.float32]
+    widths: Ints
+    flat: Singles
 
 
-CLUSTERS: Final = named(ClustersArrays, *MAP_MEMBERS, *MAP_MEMBERS, types.int64, INTS, INPUTS)
+CLUSTERS: Final = compiled_type(ClustersArrays)
 
 
 @compiled(
-    types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64, INTS),
-    fastmath=_FUSED,
+    types.void(INPUTS, types.int64, INPUTS, types.int64, INPUTS, types.int64, INTS), fastmath=_FUSED
 )
 def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active: Any) -> None:
     """Add max(x[:n], 0) @ W to out[:width]; W (n, width) is flat[at:], `active` (n,) is scratch."""
@@ -78,27 +68,25 @@ def _add_active(x: Any, n: Any, flat: Any, at: Any, out: Any, width: Any, active
 @compiled(types.void(ROWS, ROWS, COLUMNS, CLUSTERS, FLOATS), fastmath=_FUSED)
 def score_pairs(context: Any, candidates: Any, offsets: Any, network: Any, scores: Any) -> None:
     """Fill scores (M,) with the value of each row's application at the cluster in `place`."""
-    (
-        c_columns, c_heavy, c_products, c_mean, c_inverse,
-        columns, heavy, products, mean, inverse, place, widths, flat,
-    ) = network  # fmt: skip
-    n, g = len(mean), len(c_mean)
+    context_map, candidate_map, place, widths, flat = uncounted(network)
+    columns = candidate_map.columns
+    n, g = len(candidate_map.mean), len(context_map.mean)
     first, last = widths[0], len(widths) - 1
     widest = max(widths.max(), n, g)
     x, h = np.empty(widest, np.float32), np.empty(widest, np.float32)
     start = np.empty(first, np.float32)  # of layer 0: bias and the moment's part
     active = np.empty(widest, np.int64)
-    base = np.empty(max(len(columns), len(c_columns)))
+    base = np.empty(max(len(columns), len(context_map.columns)))
     for b in range(len(offsets) - 1):
         start[:] = flat[:first]
-        expand_row(context[b], c_columns, c_heavy, c_products, c_mean, c_inverse, base, x)
+        expand_row(context[b], context_map, base, x)
         add_product(x, g, flat, first * (1 + n), start, first)
         for i in range(offsets[b], offsets[b + 1]):
             same = i > offsets[b]
             for j in range(len(columns)):
                 same = same and candidates[i, columns[j]] == candidates[i - 1, columns[j]]
             if not same:
-                expand_row(candidates[i], columns, heavy, products, mean, inverse, base, x)
+                expand_row(candidates[i], candidate_map, base, x)
                 h[:first] = start
                 add_product(x, n, flat, first, h, first)
                 at = first * (1 + n + g)

@@ -37,8 +37,12 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Weights, dense
 
 APPLICATION: Final = (
-    "category", *(f"profile_{b}" for b in range(10)), "execution", "deadline", "duration",
-)  # fmt: skip
+    "category",
+    *(f"profile_{b}" for b in range(10)),
+    "execution",
+    "deadline",
+    "duration",
+)
 CLUSTER: Final = "cluster"
 _WAITING: Final = (*APPLICATION, "tasks", "age")  # features that identify an application of a pool
 _OTHERS: Final = -1e9  # below every value
@@ -138,9 +142,13 @@ class ClustersPolicy(LearnedPolicy):
     def led_by(self, rule: Heuristic) -> "ClustersPolicy":
         """Return a policy in which `rule` chooses the application and the network its cluster."""
         return ClustersPolicy(
-            self.name, self.network, self.weights, self.features_context, self.features_candidates,
+            self.name,
+            self.network,
+            self.weights,
+            self.features_context,
+            self.features_candidates,
             rule,
-        )  # fmt: skip
+        )
 
     @cached_property
     def arrays(self) -> ClustersArrays:  # type: ignore[override]
@@ -152,9 +160,12 @@ class ClustersPolicy(LearnedPolicy):
             for part in ("bias", "weight")
         ]
         return ClustersArrays(
-            *self.network.context, *self.network.candidates, self._number, widths,
+            self.network.context,
+            self.network.candidates,
+            self._number,
+            widths,
             np.concatenate(flat),
-        )  # fmt: skip
+        )
 
     def batch_scores(
         self,

@@ -11,19 +11,24 @@ as layer 0 reads them: [application | moment], standardised. A guide is a compil
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from hindcast.flows.papers.timecritical.forward import CLUSTERS, score_pairs
+from hindcast.flows.papers.timecritical.forward import ClustersArrays, score_pairs
 from hindcast.flows.papers.timecritical.network import ClustersPolicy
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.simulation import kernel
-from hindcast.pipeline.simulation.arrays import EPISODE, STEPS, begin_episode, make_step_arrays
-from hindcast.pipeline.simulation.functions import OBSERVE_CELL, SCORE_CELL, STEP_CELL, cell
-from hindcast.pipeline.simulation.policy import GENERATOR, Heuristic, best_feasible
+from hindcast.pipeline.simulation.arrays import (
+    EpisodeArrays,
+    StepArrays,
+    begin_episode,
+    make_step_arrays,
+)
+from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
+from hindcast.pipeline.simulation.kernel import Floats, Generator, Ints, Singles2
+from hindcast.pipeline.simulation.policy import Heuristic, best_feasible
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode, values_of
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
@@ -34,8 +39,6 @@ GREEDY: Final = 0  # kinds of choices
 RANDOM: Final = 1
 GUIDED: Final = 2
 GIVEN: Final = 3
-
-_INPUTS: Final = types.Array(types.float32, 2, "C")
 
 
 @dataclass(frozen=True)
@@ -74,39 +77,57 @@ class Valued:
     values: NDArray[np.float64]
 
 
-@kernel.compiled(
-    types.int64(
-        OBSERVE_CELL, STEP_CELL,
-        SCORE_CELL, EPISODE, STEPS, CLUSTERS, kernel.FLOATS, types.float64,
-        types.float64, GENERATOR, types.int64, kernel.INTS, kernel.INTS, _INPUTS, kernel.INTS,
-    ))  # fmt: skip
+class ExploringArrays(NamedTuple):
+    """Exploration of an episode, as compiled code reads it."""
+
+    parameters: Floats  # of the guide
+    explore: float
+    random_share: float
+
+
+class KeptArrays(NamedTuple):
+    """What an episode of T decisions keeps; the members are those of `Valued`."""
+
+    choices: Ints  # (T,) the first ones may be given
+    source: Ints  # (T,)
+    inputs: Singles2  # (T, I) or (0, I)
+    clusters: Ints  # (T,)
+
+
+@kernel.compiled()
 def _play(
-    observe: Any, step: Any, guide: Any, episode: Any, arrays: Any, network: Any, parameters: Any,
-    explore: Any, random_share: Any, rng: Any, given: Any,
-    choices: Any, source: Any, inputs: Any, clusters: Any,
-) -> Any:  # fmt: skip
+    observe: ObserveCell,
+    step: StepCell,
+    guide: ScoreCell,
+    episode: EpisodeArrays,
+    arrays: StepArrays,
+    network: ClustersArrays,
+    exploring: ExploringArrays,
+    rng: Generator,
+    given: int,
+    kept: KeptArrays,
+) -> int:
     """Play one episode, whose first `given` choices are read from `choices`.
 
     Returns 2 * decisions + truncated, or INFEASIBLE if a choice is infeasible or there are more
     decisions than rows for them.
     """
-    observe, step, guide = observe[0], step[0], guide[0]
+    look, act, lead = observe[0], step[0], guide[0]
     ints, floats, context, image, candidates, feasible = uncounted(episode)
     scores, _probabilities, step_outputs, totals = uncounted(arrays)
-    (
-        c_columns, c_heavy, c_products, c_mean, c_inverse,
-        columns, heavy, products, mean, inverse, place, _widths, _flat,
-    ) = uncounted(network)  # fmt: skip
-    n, g = len(mean), len(c_mean)
+    context_map, candidate_map, place, _widths, _flat = uncounted(network)
+    parameters, explore, random_share = uncounted(exploring)
+    choices, source, inputs, clusters = uncounted(kept)
+    n, g = len(candidate_map.mean), len(context_map.mean)
     moment = context.reshape((1, len(context)))
     span = np.zeros(2, np.int64)
-    base = np.empty(max(len(columns), len(c_columns)))
+    base = np.empty(max(len(candidate_map.columns), len(context_map.columns)))
     seen = np.empty(max(n, g), np.float32)
     at, status = 0, kernel.RUNNING
     while status == kernel.RUNNING:
         if at == len(choices):
             return kernel.INFEASIBLE
-        span[1] = observe(ints, floats, context, image, candidates, feasible)
+        span[1] = look(ints, floats, context, image, candidates, feasible)
         shown, allowed = scores[: span[1]], feasible[: span[1]]
         if at < given:
             source[at] = GIVEN
@@ -128,7 +149,7 @@ def _play(
                         choice = i
                     left -= 1
         elif source[at] == GUIDED:
-            guide(context, candidates[: span[1]], allowed, parameters, shown)
+            lead(context, candidates[: span[1]], allowed, parameters, shown)
             choice = best_feasible(shown, allowed)
         else:
             score_pairs(moment, candidates[: span[1]], span, network, shown)
@@ -136,13 +157,13 @@ def _play(
         if choice < 0 or choice >= span[1]:
             return kernel.INFEASIBLE
         if at < len(inputs):
-            expand_row(candidates[choice], columns, heavy, products, mean, inverse, base, seen)
+            expand_row(candidates[choice], candidate_map, base, seen)
             inputs[at, :n] = seen[:n]
-            expand_row(context, c_columns, c_heavy, c_products, c_mean, c_inverse, base, seen)
+            expand_row(context, context_map, base, seen)
             inputs[at, n:] = seen[:g]
         clusters[at] = np.int64(candidates[choice, place])
         choices[at] = choice
-        status = step(ints, floats, choice, step_outputs)
+        status = act(ints, floats, choice, step_outputs)
         if status == kernel.INFEASIBLE:
             return kernel.INFEASIBLE
         for k in range(len(step_outputs)):
@@ -174,11 +195,21 @@ def play_valued(
     if given is not None:
         choices[:known] = given
     guide = exploring.guide
+    explored = ExploringArrays(
+        guide.parameters(spec, rng), float(exploring.explore), float(exploring.random_share)
+    )
     code = _play(
-        cell(scenario.observe), cell(scenario.step), cell(guide.score), memory, arrays,
-        policy.arrays, guide.parameters(spec, rng), exploring.explore,
-        exploring.random_share, rng, known, choices, source, read, clusters,
-    )  # fmt: skip
+        cell(scenario.observe),
+        cell(scenario.step),
+        cell(guide.score),
+        memory,
+        arrays,
+        policy.arrays,
+        explored,
+        rng,
+        known,
+        KeptArrays(choices, source, read, clusters),
+    )
     if code == kernel.INFEASIBLE:
         raise HindcastError(
             f"{policy.name}: a choice in {scenario.name} is infeasible, or the episode has more "
@@ -186,10 +217,19 @@ def play_valued(
         )
     steps = int(code) // 2
     episode = finished_episode(
-        scenario.outcome, spec, memory.ints, memory.floats, arrays.totals, steps,
+        scenario.outcome,
+        spec,
+        memory.ints,
+        memory.floats,
+        arrays.totals,
+        steps,
         truncated=bool(code % 2),
-    )  # fmt: skip
+    )
     return Valued(
-        episode, choices[:steps], source[:steps], read[:steps], clusters[:steps],
+        episode,
+        choices[:steps],
+        source[:steps],
+        read[:steps],
+        clusters[:steps],
         values_of(scenario, memory.ints, memory.floats, steps),
-    )  # fmt: skip
+    )

@@ -17,12 +17,12 @@ from hindcast.pipeline.documents.card.header import (
 )
 from hindcast.pipeline.documents.card.returns import behaviour_returns, histogram
 from hindcast.pipeline.errors import printable
+from hindcast.pipeline.pages.numbers import decimals_for
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.recipes.recipe import LEVELS
 from hindcast.pipeline.recipes.toml import recipe_toml
 from hindcast.pipeline.recipes.workload_source import ELSEWHERE
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.statistics.numbers import decimals_for
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.workloads.caveats import Caveat
 

@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.pages.numbers import decimals_for, write_number
 from hindcast.pipeline.simulation.spec import Outcome
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals
-from hindcast.pipeline.statistics.numbers import decimals_for, write_number
 
 RESAMPLES: Final = 2000
 _BINS: Final = 12

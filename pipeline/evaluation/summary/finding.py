@@ -8,7 +8,7 @@ import polars as pl
 
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.summarise import Summary
-from hindcast.pipeline.statistics.numbers import (
+from hindcast.pipeline.pages.numbers import (
     count_of,
     decimals_for,
     decimals_telling,

@@ -9,8 +9,8 @@ from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rules import described
 from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.pages.numbers import decimals_for, decimals_telling, with_unit
 from hindcast.pipeline.pages.templates import render
-from hindcast.pipeline.statistics.numbers import decimals_for, decimals_telling, with_unit
 
 _TEMPLATE: Final = Path(__file__).with_name("summary.md.jinja")
 

@@ -21,18 +21,18 @@ from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from hindcast.pipeline.evaluation.summary.rows import best_first, tie_tolerance
 from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.pages.markdown import plain_text, text_table
+from hindcast.pipeline.pages.numbers import (
+    count_of,
+    decimals_for,
+    write_interval,
+    write_number,
+)
 from hindcast.pipeline.statistics.intervals import (
     RESAMPLES,
     bootstrap_intervals,
     difference_cells,
     mean_cells,
     win_tie_loss,
-)
-from hindcast.pipeline.statistics.numbers import (
-    count_of,
-    decimals_for,
-    write_interval,
-    write_number,
 )
 from hindcast.pipeline.storage.provenance import NOT_RECORDED
 

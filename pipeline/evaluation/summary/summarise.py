@@ -20,8 +20,8 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import Metric
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
 from hindcast.pipeline.evaluation.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.statistics.intervals import LEVEL, RESAMPLES, Array
-from hindcast.pipeline.statistics.numbers import count_of
 
 FEW_SEEDS: Final = 5
 FEW_WINDOWS: Final = 20

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table
 from hindcast.pipeline.report.whatif import numbers as n
 from hindcast.pipeline.report.whatif.fidelity import Fidelity
@@ -11,7 +12,6 @@ from hindcast.pipeline.report.whatif.nearness import LIMITS
 from hindcast.pipeline.report.whatif.story import Story
 from hindcast.pipeline.report.whatif.words import WaitUnit, percent, plain, verdict_of
 from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.numbers import count_of
 
 _OTHER_MACHINE: Final = (
     ", but for those to the log's scheduler: they are mostly of the machines, not of the policies."

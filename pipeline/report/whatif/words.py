@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import polars as pl
 
+from hindcast.pipeline.pages.numbers import count_of, write_number
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope, pair_of
-from hindcast.pipeline.statistics.numbers import count_of, write_number
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.schema import Workload
 

@@ -46,13 +46,13 @@ from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.player import Decider
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
 from hindcast.policies.online.choices import PolicyBatch, entropy, join, log_softmax, policy_batch
 from hindcast.policies.online.counterfactual.recent_buffer import RecentBuffer
 from hindcast.policies.online.counterfactual.rollouts import Counterfactuals, Rollouts, ask_episodes
 from hindcast.policies.online.decision_batches import places, subset
 from hindcast.policies.online.problem import Problem, Sampling, make_scorer
-from hindcast.policies.rollouts.play_on import Decider
 from hindcast.policies.training.learner import Info, Learner, descend, means
 
 Floats = NDArray[np.float64]

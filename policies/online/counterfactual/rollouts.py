@@ -19,16 +19,15 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
-from hindcast.pipeline.simulation.functions import cell
-from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TRUNCATED
-from hindcast.pipeline.simulation.rollout import Episode, finished_episode
+from hindcast.pipeline.simulation.rollout import Episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks.player import Decider, NetworkRunner, keep
 from hindcast.policies.online.problem import Problem, Sampling
-from hindcast.policies.rollouts.branches import C_PLAYED, branch
-from hindcast.policies.rollouts.play_on import Decider, play_on
-from hindcast.policies.rollouts.trajectories import NetworkInputs, looked_of, make_looked_arrays
+from hindcast.policies.rollouts.branches import Branching, branch
+from hindcast.policies.rollouts.gather import C_PLAYED
+from hindcast.policies.rollouts.trajectories import NetworkInputs, inputs_of, make_input_arrays
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 
@@ -109,65 +108,32 @@ def ask_episode(
     rng: np.random.Generator,
 ) -> Counterfactuals:
     """Play an episode and roll out some decisions; HindcastError for an infeasible choice."""
-    memory = _Memory(scenario, spec, instance, decider, rng)
-    choices, episode = memory.play(rollouts.epsilon)
-    count = min(rng.binomial(len(choices), rollouts.share), rollouts.most)
-    numbers = np.sort(rng.choice(len(choices), count, replace=False))
-    return Counterfactuals(episode, *memory.evaluate_decisions(choices, numbers, rollouts))
-
-
-class _Memory:
-    """An episode and its rollouts."""
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        spec: Spec,
-        instance: Instance,
-        decider: Decider,
-        rng: np.random.Generator,
-    ) -> None:
-        self.scenario, self.spec, self.instance, self.rng = scenario, spec, instance, rng
-        self.network = decider.policy.network
-        functions = cell(scenario.observe), cell(scenario.step)
-        self.compiled = (*functions, *decider.arrays(spec, rng))
-
-    def play(self, epsilon: float) -> tuple[NDArray[np.int64], Episode]:
-        """Play an episode; return its choices and its result."""
-        memory = begin_episode(self.spec, self.instance)
-        arrays = make_step_arrays(self.spec, self.instance)
-        choices = np.empty(_FIRST_ROOM, np.int64)
-        at, status = 0, RUNNING
-        while True:
-            code = play_on(*self.compiled, memory, arrays, self.rng, epsilon, np.inf, choices, at)
-            self._require(code != INFEASIBLE)
-            at, status = divmod(int(code), 4)
-            if status != RUNNING:
-                break
-            choices = np.concatenate([choices, np.empty_like(choices)])
-        episode = finished_episode(
-            self.scenario.outcome, self.spec, memory.ints, memory.floats, arrays.totals, at,
-            truncated=status == TRUNCATED,
-        )  # fmt: skip
-        return choices[:at].copy(), episode
-
-    def evaluate_decisions(
-        self, choices: NDArray[np.int64], numbers: NDArray[np.int64], rollouts: Rollouts
-    ) -> tuple[NetworkInputs, NDArray[np.float64], int]:
-        """Roll out decisions `numbers`; return network inputs, values (M,) and decisions played."""
-        rows = len(numbers) * self.instance.capacity
-        arrays = make_looked_arrays(self.spec, self.network, len(numbers), rows)
-        value, cursor = np.empty(rows), np.zeros(4, np.int64)
-        played, copy = (begin_episode(self.spec, self.instance) for _ in range(2))
-        self._require(branch(
-            *self.compiled, played, copy,
-            make_step_arrays(self.spec, self.instance), self.rng, choices, numbers,
-            rollouts.horizon_s or np.inf, rollouts.certain, rollouts.of_certain,
-            arrays, value, cursor,
-        ))  # fmt: skip
-        inputs = looked_of(arrays, cursor)
-        return inputs, value[inputs.index], int(cursor[C_PLAYED])
-
-    def _require(self, feasible: bool) -> None:
-        if not feasible:
-            raise HindcastError(f"counterfactual: infeasible choice in {self.scenario.name}")
+    runner = NetworkRunner(decider, scenario, spec, instance, 0.0, rollouts.epsilon, rng)
+    kept, episode = runner.to_the_end(rng, keep(_FIRST_ROOM))
+    count = min(rng.binomial(episode.steps, rollouts.share), rollouts.most)
+    numbers = np.sort(rng.choice(episode.steps, count, replace=False))
+    most = count * instance.capacity
+    arrays = make_input_arrays(spec, decider.policy.network, count, most)
+    branching = Branching(
+        numbers,
+        rollouts.horizon_s or np.inf,
+        rollouts.certain,
+        rollouts.of_certain,
+        np.empty(most),
+        keep(),
+    )
+    made = branch(
+        *runner.compiled,
+        begin_episode(spec, instance),
+        begin_episode(spec, instance),
+        make_step_arrays(spec, instance),
+        rng,
+        kept.choices,
+        branching,
+        arrays,
+    )
+    if not made:
+        raise HindcastError(f"{decider.policy.name}: infeasible choice in {scenario.name}")
+    inputs = inputs_of(arrays)
+    rolled_out = int(arrays.cursor[C_PLAYED])
+    return Counterfactuals(episode, inputs, branching.value[inputs.index], rolled_out)

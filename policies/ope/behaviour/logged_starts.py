@@ -5,17 +5,15 @@ the candidates are the waiting jobs whose processors are free; the started job i
 where the log exceeds its machine. Predictions come from jobs that ended in the log before.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.instances import Log
-from hindcast.pipeline.simulation.kernel import INTS, ROWS, compiled
+from hindcast.pipeline.simulation.kernel import Ints, Rows, compiled
 
 Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 NEW_S: Final = 60  # seconds that a job counts as new
 _NEVER_S: Final = 7 * 86_400  # since a user's last start, if there is none
@@ -26,17 +24,34 @@ FEATURES: Final = (
 )  # fmt: skip
 
 
-@compiled(
-    types.int64(
-        INTS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, types.int64,
-        ROWS, INTS, INTS, INTS,
-    )
-)  # fmt: skip
-def _pass(  # type: ignore[no-untyped-def]
-    submit, cpu, run, requested, user, queue, start, by_start, by_end, wanted, processors,
-    rows, offsets, chosen, place,
-):  # fmt: skip
+class LogArrays(NamedTuple):
+    """The jobs of a log, as compiled code reads them."""
+
+    submit: Ints
+    cpu: Ints
+    run: Ints
+    requested: Ints
+    user: Ints
+    queue: Ints
+    start: Ints
+    by_start: Ints  # jobs in order of their start
+    by_end: Ints  # jobs in order of their end
+
+
+class StartArrays(NamedTuple):
+    """The candidates of S starts."""
+
+    rows: Rows  # (V, F), or (0, F) to count them
+    offsets: Ints  # (S + 1,)
+    chosen: Ints  # (S,) row of the started job
+    place: Ints  # (S,) number of the start
+
+
+@compiled()
+def _pass(log: LogArrays, processors: int, wanted: Ints, starts: StartArrays) -> int:
     """Fill in the candidates of wanted starts, if there are rows; return the number of choices."""
+    submit, cpu, run, requested, user, queue, start, by_start, by_end = log
+    rows, offsets, chosen, place = starts
     fill = len(rows) > 0
     size = len(submit)
     users = 0
@@ -165,15 +180,15 @@ def read_starts(log: Log, wanted: Ints) -> tuple[Array, Ints, Ints, Ints, Ints]:
         least two candidates.
     """
     by_start = np.argsort(log.start, kind="stable")
-    given = (
+    jobs = LogArrays(
         log.submit, log.cpu, log.run, log.requested, log.user, log.queue, log.start, by_start,
-        log.by_end, np.ascontiguousarray(wanted, np.int64), log.processors,
+        log.by_end,
     )  # fmt: skip
+    given = jobs, log.processors, np.ascontiguousarray(wanted, np.int64)
     offsets = np.zeros(len(wanted) + 1, np.int64)
     chosen, place = np.zeros((2, len(wanted)), np.int64)
-    nothing = np.zeros((0, len(FEATURES)))
-    found = int(_pass(*given, nothing, offsets, chosen, place))
+    found = _pass(*given, StartArrays(np.zeros((0, len(FEATURES))), offsets, chosen, place))
     rows = np.zeros((int(offsets[found]), len(FEATURES)))
-    _pass(*given, rows, offsets, chosen, place)
+    _pass(*given, StartArrays(rows, offsets, chosen, place))
     offsets, chosen, place = offsets[: found + 1], chosen[:found], place[:found]
     return rows, offsets, chosen, place, log.start[by_start[place]]

@@ -15,7 +15,7 @@ def test_pages_are_generated_for_what_is_committed():
     assert {f"papers/{name}.md" for name in committed()} <= set(pages)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pictures_and_published_numbers_are_those_of_the_tables():
     for name, folder in committed().items():
         _, results = read_results(folder)

@@ -267,6 +267,7 @@ def test_an_interrupted_build_of_another_trace_is_not_continued(tmp_path):
     verify(out, behaviours(recipe), trace=tmp_path / "log.swf")
 
 
+@pytest.mark.slow
 def test_windows_that_the_settings_do_not_list_are_no_part_of_the_dataset(tmp_path):
     starts = ("config.starts=[0, 40, 80, 120]", 'split.validation="2..9"')
     recipe = load_recipe(write_log(tmp_path), starts)

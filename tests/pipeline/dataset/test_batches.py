@@ -153,6 +153,7 @@ def test_a_larger_split_is_mixed_by_row_groups(cut_dataset):
     assert mixed > 3 * in_order
 
 
+@pytest.mark.slow
 def test_other_splits_stay_out(cut_dataset):
     dataset = ds.open(cut_dataset)
     found = keys(dataset.batches(64, np.random.default_rng(0), split="validation", k=2))

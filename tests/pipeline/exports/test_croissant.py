@@ -83,7 +83,7 @@ def test_it_is_valid_and_all_records_are_equal(short, tmp_path):
     assert without_nan(found).equals(without_nan(short.episodes))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_long_episode_is_whole(long, tmp_path):
     """Only some fields are read, as mlcroissant takes a millisecond for all fields of a record."""
     export(long.folder, "croissant", tmp_path / "x")
@@ -110,6 +110,7 @@ def test_every_file_has_its_own_object(short):
         assert file["encodingFormat"] == "application/x-parquet"
 
 
+@pytest.mark.slow
 def test_every_column_is_described(short):
     metadata = croissant(short.dataset.manifest)
     sets = {r["name"]: r for r in metadata["recordSet"]}

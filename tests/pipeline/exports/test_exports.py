@@ -249,6 +249,7 @@ def test_the_size_of_the_pieces_changes_nothing(name, long, tmp_path, monkeypatc
         np.testing.assert_array_equal(values, other[key], err_msg=key)
 
 
+@pytest.mark.slow
 def test_draws_follow_from_the_recipe_s_seed(long):
     from hindcast.pipeline.exports import _padding as padding
 

@@ -122,6 +122,7 @@ def rows_of(folder: Path, split: str) -> pl.DataFrame:
     return rows.join(episodes, on="episode", how="semi", maintain_order="left")
 
 
+@pytest.mark.slow
 def test_rows_are_nested_as_the_standard_says(images, tmp_path, datasets):
     export(images.folder, "huggingface", tmp_path / "x")
     row = datasets.load_dataset(str(tmp_path / "x"), split="train")[0]

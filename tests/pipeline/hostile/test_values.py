@@ -40,7 +40,7 @@ def test_a_wrong_value_in_a_manifest_harms_no_reader(folder):
     assert 0 < found["accepted"] < found["cases"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_wrong_value_in_a_workload_manifest_is_found(folder):
     found = tried(folder / "workload" / "manifest.json", [lambda: verify(folder)], each=len(VALUES))
     assert found["accepted"] == 0

@@ -4,16 +4,17 @@ import importlib.util
 import os
 import subprocess
 import sys
+from typing import NamedTuple
 
 import numba
 import pytest
+from numba import types
+
+from hindcast.pipeline.simulation.kernel import INTS, ROWS, Ints, Rows, signature_of
 
 MODULE = """
 from typing import NamedTuple
 
-from numba import types
-
-from hindcast.pipeline.simulation.arrays import named
 from hindcast.pipeline.simulation.kernel import compiled
 
 
@@ -22,8 +23,8 @@ class NAME(NamedTuple):
     share: float
 
 
-@compiled(types.float64(named(NAME, types.int64, types.float64)))
-def product(group):
+@compiled()
+def product(group: NAME) -> float:
     return group.count * group.share
 
 
@@ -49,6 +50,26 @@ def test_a_named_tuple_is_kept_and_one_that_was_renamed_is_compiled_again(tmp_pa
         (tmp_path / "grouped.py").write_text(MODULE.replace("NAME", name))
         found.append(run(tmp_path, "grouped"))
     assert found == [["3.0", "0"], ["3.0", "1"], ["3.0", "0"], ["3.0", "1"]]
+
+
+class Mixed(NamedTuple):
+    count: int
+    rows: Rows
+
+
+class Inner(NamedTuple):
+    first: Mixed
+    second: Mixed
+
+
+def annotated(chosen: bool, group: Inner, ints: Ints) -> float:
+    raise NotImplementedError
+
+
+def test_annotations_state_the_signature():
+    mixed = types.NamedTuple([types.int64, ROWS], Mixed)
+    expected = types.float64(types.boolean, types.NamedUniTuple(mixed, 2, Inner), INTS)
+    assert signature_of(annotated) == expected
 
 
 TOLD = """

@@ -35,6 +35,7 @@ def test_temperature_is_a_softmax():
     assert found == pytest.approx([0.3, 0.7])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(-50, 50), st.booleans()), min_size=1, max_size=12),
     st.sampled_from([0.0, 0.5, 2.0]),

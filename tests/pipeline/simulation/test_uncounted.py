@@ -52,6 +52,7 @@ def test_references_to_uncounted_arrays_are_not_counted():
     assert of_array(np.arange(3.0)) == (True, False)
 
 
+@pytest.mark.slow
 def test_arrays_in_nested_named_tuples_are_uncounted_and_other_members_stay():
     pair = Pair(np.arange(3.0), 7)
     assert of_groups(pair, (pair, np.zeros((2, 2)))) == (False, False, False, 7)

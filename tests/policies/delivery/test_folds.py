@@ -10,6 +10,7 @@ import pytest
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.notes import telling
+from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.storage.run_files import FOLDS
 from hindcast.policies.delivery import folds, played
 from hindcast.policies.delivery import training as delivery
@@ -96,7 +97,7 @@ def test_a_dataset_without_windows_has_their_episodes_in_no_split(log):
 def test_the_difference_is_over_all_windows(log):
     """Each fold's windows are played by the policy that was trained without them."""
     opened = ds.open(log)
-    windows = played.windows_of(opened.recipe, 0)
+    windows = played.windows_of(opened.recipe, load_source(opened.recipe), 0)
     asked = []
 
     def without(number, left_out):

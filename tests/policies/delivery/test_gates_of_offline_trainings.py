@@ -8,6 +8,7 @@ import pytest
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.storage.provenance import PROVENANCE
@@ -34,7 +35,7 @@ def mean_slowdown(windows, name, of):
 def test_rules_of_the_log_play_train_and_validation_windows(log):
     """A rule that the log does not contain is not delivered, even if it is better."""
     opened = ds.open(log)
-    windows = played.windows_of(opened.recipe, 0)
+    windows = played.windows_of(opened.recipe, load_source(opened.recipe), 0)
     assert (len(windows.train), len(windows.validation)) == (4, 6)
     both = [*windows.train, *windows.validation]
     means = {n: mean_slowdown(windows, n, both) for n in ("sjf_now", "packer_now", "hold_5")}
@@ -46,7 +47,7 @@ def test_rules_of_the_log_play_train_and_validation_windows(log):
 
 def test_the_difference_is_that_of_the_validation_windows(log):
     opened = ds.open(log)
-    windows = played.windows_of(opened.recipe, 0)
+    windows = played.windows_of(opened.recipe, load_source(opened.recipe), 0)
     verdict = gate_of(opened, 0, "simulator")(rule_policy(opened.spec, "packer_now"))
     expected = mean_slowdown(windows, verdict.rule, windows.validation) - mean_slowdown(
         windows, "packer_now", windows.validation
@@ -67,7 +68,7 @@ def test_an_agent_better_than_every_logged_rule_is_delivered(log, monkeypatch):
 
 
 def test_without_its_workload_a_log_is_judged_by_itself(log, monkeypatch):
-    def missing(_recipe, _seed):
+    def missing(*_):
         raise TraceError("no such file")
 
     monkeypatch.setattr(played, "windows_of", missing)

@@ -47,7 +47,7 @@ def test_the_best_rule_has_the_highest_mean_over_train_and_validation_windows(cl
     names = ["sf_p", "urgent_first", "least_slack", "lf_e"]
     windows = [*clusters.train, *clusters.validation]
     means = {name: np.mean(returns_of_rule(clusters, name, windows)) for name in names}
-    assert best_rule(clusters.to_play(), names) == max(names, key=means.get)
+    assert best_rule(clusters, names) == max(names, key=means.get)
 
 
 def test_many_train_windows_are_thinned(clusters, monkeypatch):
@@ -57,7 +57,7 @@ def test_many_train_windows_are_thinned(clusters, monkeypatch):
     monkeypatch.setattr(
         played, "values_of", lambda _p, _r, windows, _v: np.array(found.append(windows) or 0)
     )
-    assert best_rule(clusters.to_play(), ["sf_p"]) == "sf_p"
+    assert best_rule(clusters, ["sf_p"]) == "sf_p"
     assert found == [[*(clusters.train[i] for i in (0, 3, 7)), *clusters.validation]]
 
 
@@ -169,7 +169,7 @@ def test_evolution_starts_from_the_best_of_its_rules(clusters):
     learner = evolution.learner(clusters, settings, network, None, CPU)
     acting = clusters.acting(network, learner.weights())
     expected = returns_of_rule(clusters, "urgent_first", clusters.validation)
-    assert values_of(clusters.to_play(), acting, clusters.validation).tolist() == expected
+    assert values_of(clusters, acting, clusters.validation).tolist() == expected
 
 
 def test_evolution_starts_from_a_rule_only_if_it_has_one(clusters):

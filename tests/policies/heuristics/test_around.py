@@ -60,6 +60,7 @@ def test_scores_are_ranks_and_the_drawn_priority(seen):
         np.testing.assert_allclose(scores_of(near, parameters, one)[able], expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_rows_behind_the_observation_are_not_read(seen):
     """Compiled loops pass buffers that are longer than an observation, with rows of others."""
     spec, observations = seen
@@ -87,6 +88,7 @@ def test_without_weights_it_is_the_rule(seen):
         assert found == scores_of(rule, parameters[:0], one)[able].argmax()
 
 
+@pytest.mark.slow
 def test_every_deterministic_rule_over_rows_has_one():
     assert find_rule("slots", "around_hold_5").needs == heuristics("slots")["hold_5"].needs
     assert find_rule("binpack", "around_random") is None

@@ -10,6 +10,7 @@ from hindcast.flows import parser
 from hindcast.flows.commands import train_online as train_online_command
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.policies.delivery.played import headline_value, values_of, windows_of
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
@@ -122,7 +123,8 @@ def test_one_member_is_returned_as_it_is():
 
 def test_a_loaded_ensemble_plays_the_same_episodes(tmp_path):
     """A checkpoint of an ensemble is an ordinary checkpoint."""
-    windows = windows_of(load_recipe("slots-online-rate10", SMALL), 0)
+    recipe = load_recipe("slots-online-rate10", SMALL)
+    windows = windows_of(recipe, load_source(recipe), 0)
     ensemble = mean_of_scores([scorer(seed, windows.spec) for seed in range(2)])
     trained = Trained(
         "counterfactual", windows.spec, ensemble.network, ensemble.weights, {}, 1, 0, ()
@@ -166,6 +168,7 @@ def started(tmp_path, names, iterations, settings):
     return train_online(recipe, out=out, start=[tmp_path / n for n in names], iterations=iterations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [None, 1])
 def test_a_training_starts_from_the_mean_of_several_checkpoints(iterations, tmp_path):
     """By default, or with a step size that moves nothing, it delivers the ensemble."""

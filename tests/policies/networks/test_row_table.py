@@ -7,7 +7,12 @@ import pytest
 
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.row_table import Table, make_table, score_alone, score_ruled
+from hindcast.policies.networks.row_table import (
+    Table,
+    make_table,
+    score_rows_apart,
+    score_ruled_rows,
+)
 from hindcast.policies.networks.settings import NetworkSettings, make_network
 
 COLUMNS = tuple(Feature(name, "1", -np.inf, np.inf, "") for name in "abcdef")
@@ -37,9 +42,9 @@ def asked(policy, table: Table, rows, allowed):
     """Return the scores of one decision."""
     shown, own = np.full(len(rows), np.nan), np.ascontiguousarray(rows[:, : len(COLUMNS)])
     if policy.arrays.form.ruled:
-        score_ruled(own, rows, np.flatnonzero(allowed), policy.arrays, table, shown)
+        score_ruled_rows(own, rows, np.flatnonzero(allowed), policy.arrays, table, shown)
     else:
-        score_alone(own, allowed, policy.arrays, table, shown)
+        score_rows_apart(own, allowed, policy.arrays, table, shown)
     return shown
 
 

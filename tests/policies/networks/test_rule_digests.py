@@ -36,6 +36,7 @@ def test_every_rule_of_a_scenario_has_a_digest_of_its_own():
         assert len(plain) == sum(not r.needs for r in rankable(scenario).values()), scenario
 
 
+@pytest.mark.slow
 def test_digests_are_those_of_the_table():
     """The table would not help a checkpoint if rules or observations had changed since."""
     known = set(_of_sources().values())
@@ -115,11 +116,12 @@ def with_other_names(text: str) -> str:
 @pytest.mark.slow
 def test_rules_that_are_renamed_moved_and_annotated_load_every_released_checkpoint(tmp_path):
     """In a copy, every local of the rules has another name, and a module of rules has moved."""
-    for package in ("pipeline", "policies"):
+    for package in ("pipeline", "policies", "flows"):
         shutil.copytree(
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
         )
-    shutil.copy(ROOT / "hindcast.py", tmp_path)
+    for file in ("hindcast.py", "pyproject.toml"):
+        shutil.copy(ROOT / file, tmp_path)
     rules = tmp_path / "policies" / "heuristics"
     changed = 0
     for path in sorted(rules.glob("*.py")):

@@ -30,13 +30,13 @@ from hindcast.policies.networks import rules
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.networks.checkpoint import Trained, load_policy, save
 from hindcast.policies.networks.limits import limits_of
+from hindcast.policies.networks.player import Decider
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import find_rules, rankable, rule_columns
 from hindcast.policies.networks.settings import NetworkSettings, make_network
 from hindcast.policies.offline import read_config
 from hindcast.policies.offline.sample_cache import columns_of_rules
 from hindcast.policies.registry import behaviours
-from hindcast.policies.rollouts.play_on import Decider
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 from tests.conftest import require_traces
 from tests.policies.trainings import train, train_agent
@@ -278,6 +278,7 @@ def test_ranges_are_those_of_the_scenario_whatever_a_manifest_states(small_log):
             )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rules_are_given_the_context_that_they_read():
     """A network may leave the context out, but the rules whose columns it reads do not."""
     _scenario, spec, _instance = problem("queue")

@@ -68,6 +68,7 @@ def test_arrays_are_those_of_the_dataset(kind, exported):
         np.testing.assert_array_equal(arrays.last_images, rows["image"][closing])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_buffer_has_every_episode_whole(kind, exported):
     folder, dataset = exported(kind)

@@ -156,7 +156,7 @@ ELSEWHERE = {"dqn_online", "evolution", "counterfactual"}  # this is tested on s
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "agent", nightly_but({"ppo"}, [name for name in ANYWHERE if name not in ELSEWHERE])
+    "agent", nightly_but({"natural_gradient"}, [name for name in ANYWHERE if name not in ELSEWHERE])
 )
 def test_an_agent_learns_slots(agent, tmp_path):
     """The agent starts above shortest-job-first (4.8) and gets far below it quickly."""

@@ -286,7 +286,7 @@ def test_a_logged_rule_is_estimated_well(result):
     assert value == pytest.approx(truth, rel=0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_interrupted_call_goes_on_and_ends_the_same(folder, result, tmp_path, monkeypatch):
     """Finished policies are not estimated again, and the result is the same."""
     expected, _out = result

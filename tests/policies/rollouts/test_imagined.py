@@ -18,9 +18,9 @@ from hindcast.policies.delivery.verdict import rule_policy, rule_weights
 from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import Trained, save
-from hindcast.policies.rollouts import imagined
-from hindcast.policies.rollouts.imagined import ImaginedRollouts, imagined_rollouts_of
-from hindcast.policies.rollouts.play_on import Decider
+from hindcast.policies.networks.player import Decider
+from hindcast.policies.rollouts import lookahead
+from hindcast.policies.rollouts.lookahead import ImaginedRollouts, imagined_rollouts_of
 from hindcast.policies.rollouts.trajectories import sample_trajectory
 
 SMALL = ("config.applications=40", "config.clusters=[300,500]", 'split.test="30..33"')
@@ -65,7 +65,7 @@ def test_a_rule_and_its_network_look_ahead_alike(clusters):
 def test_with_one_candidate_or_without_advantage_the_base_policy_acts(clusters, monkeypatch):
     """If all candidates are worth the same, the base policy's choice is the first of equals."""
     scenario, spec, instances = clusters
-    monkeypatch.setattr(imagined._Play, "_try", lambda _play, rows: np.ones(len(rows)))
+    monkeypatch.setattr(lookahead._Candidates, "_try", lambda _play, rows: np.ones(len(rows)))
     rule = heuristics("multicluster")["urgent_first"]
     alone = [
         run_episode(scenario, spec, i, Behaviour("u", rule), np.random.default_rng(0)).total
@@ -80,7 +80,7 @@ def test_the_candidate_with_the_highest_value_acts(clusters, monkeypatch, values
     scenario, spec, instances = clusters
     policy = imagined_rollouts_of(rule_policy(spec, "sf_p"))
     futures = [instances[0].futures(np.random.default_rng(i)) for i in range(3)]
-    play = imagined._Play(scenario, spec, instances[0], policy, futures)
+    play = lookahead._Candidates(scenario, spec, instances[0], policy, futures)
     monkeypatch.setattr(play, "_try", lambda rows: np.array(values)[rows])
     scores, feasible = np.array([0.9, 0.5, 0.1]), np.ones(3, np.bool_)
     play.scenario.observe(*play.memory)

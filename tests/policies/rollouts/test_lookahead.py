@@ -23,6 +23,7 @@ from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics.binpack import HEURISTICS
 from hindcast.policies.networks.checkpoint import Trained, save
 from hindcast.policies.networks.features import unscaled_map
+from hindcast.policies.networks.player import Decider
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, make_network
 from hindcast.policies.ope.ope import evaluate_offline
@@ -30,11 +31,10 @@ from hindcast.policies.rollouts.lookahead import (
     SPREAD,
     VARIANTS,
     RolloutPolicy,
-    _Play,
+    _Members,
     rollouts_of,
     rollouts_of_rules,
 )
-from hindcast.policies.rollouts.play_on import Decider
 from tests.pipeline.scenarios.binpack.test_binpack import workload
 from tests.policies.play import some_weights
 from tests.policies.trainings import train_online
@@ -84,7 +84,7 @@ def scorer():
 
 def planned(policy, instance, scenario=SCENARIO):
     """Return the seconds at which each task began, (T,), and the makespan."""
-    play = _Play(scenario, SPEC, instance, policy)
+    play = _Members(scenario, SPEC, instance, policy)
     episode = play.play()
     at = play.memory.ints[FIRST_START_AT]
     return play.memory.ints[at : play.memory.ints[FIRST_START_AT + 1]].copy(), episode.outcomes[0]

@@ -26,7 +26,7 @@ IMAGE = NetworkSettings(hidden=(8,), image=5, quadratic=False)
 
 def drawn(problem, policy, windows=2, workers=1, temperature=1.0, epsilon=0.0):
     """Return two trajectories of each of the first windows."""
-    instances = [problem.instance(w) for w in problem.train[:windows] for _ in range(2)]
+    instances = [problem.instance_of(w) for w in problem.train[:windows] for _ in range(2)]
     rngs = [np.random.default_rng([7, i]) for i in range(len(instances))]
     return sample_trajectories(
         problem.scenario, problem.spec, instances, policy, rngs,

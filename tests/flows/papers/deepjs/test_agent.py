@@ -37,7 +37,7 @@ def test_two_hundred_chunks_ten_iterations_each_twelve_trajectories():
     assert not sampling.normalise
     scenario = load_scenario("binpack")
     spec = scenario.spec(RECIPE.config, RECIPE.objective)
-    problem = Problem(scenario, spec, lambda _: None, RECIPE.windows("train"))
+    problem = Problem(scenario, spec, lambda _: None, RECIPE.windows("train"), [])
     played = [problem.windows_of(i, sampling) for i in range(1, RECIPE.online.iterations + 1)]
     assert played == [[chunk] for chunk in range(200) for _ in range(10)]
     assert min(RECIPE.windows("test")) == 200

@@ -12,18 +12,17 @@ from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.policy import choose
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
+from hindcast.policies.networks.player import Decider, NetworkRunner, keep
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.online.choices import join, log_softmax, policy_batch
 from hindcast.policies.online.counterfactual.recent_buffer import RecentBuffer
 from hindcast.policies.online.counterfactual.rollouts import (
     Rollouts,
-    _Memory,
     ask_episode,
     ask_episodes,
 )
 from hindcast.policies.online.decision_batches import places, subset
 from hindcast.policies.online.problem import Sampling
-from hindcast.policies.rollouts.play_on import Decider
 from tests.policies.play import CPU
 
 NETWORKS = {
@@ -90,7 +89,10 @@ def compare(recipe, problem, decider, rollouts):
     by_hand = ByHand(recipe, problem, decider)
     given = (problem.scenario, problem.spec, by_hand.instance, decider)
     found = ask_episode(*given, rollouts, np.random.default_rng(4))
-    choices, episode = _Memory(*given, np.random.default_rng(4)).play(rollouts.epsilon)
+    rng = np.random.default_rng(4)
+    runner = NetworkRunner(decider, *given[:3], 0.0, rollouts.epsilon, rng)
+    kept, episode = runner.to_the_end(rng, keep(1))
+    choices = kept.choices
     assert (found.episode.total, found.episode.steps) == (episode.total, episode.steps)
     looked, columns = found.inputs, decider.policy.network.candidates.columns
     for t, number in enumerate(looked.decision):

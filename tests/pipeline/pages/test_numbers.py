@@ -1,6 +1,6 @@
 """Tests of numbers as tables and reports write them."""
 
-from hindcast.pipeline.statistics.numbers import write_estimate, write_interval
+from hindcast.pipeline.pages.numbers import write_estimate, write_interval
 
 
 def test_an_interval_begins_with_its_low_end():
