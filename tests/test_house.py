@@ -18,6 +18,8 @@ from tests.conftest import pytest_terminal_summary, require_traces
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("pipeline", "policies", "flows")
 SOURCES = [p for package in PACKAGES for p in sorted((ROOT / package).rglob("*.py"))]
+OTHERS = [ROOT / "hindcast.py"]
+OTHERS += [p for folder in ("tests", "docs", "examples") for p in (ROOT / folder).rglob("*.py")]
 # libraries that may never be imported from a package, at any depth
 FORBIDDEN = {
     "pipeline": {"torch", "d3rlpy", "prefect"}, "policies": {"prefect"},
@@ -91,6 +93,13 @@ def nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.Attribute, ...]
     return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _read() -> None:
+    """Read all files once, for all tests."""
+    for path in [*SOURCES, *OTHERS]:
+        nodes(path)
+
+
 def imports(path: Path) -> set[str]:
     """Return top-level names that a file imports, anywhere in it."""
     found = set()
@@ -117,9 +126,7 @@ def test_only_policies_and_papers_import_torch_and_only_flows_prefect():
 
 def test_modules_are_imported_from_the_package():
     """`import pipeline` works in a checkout, and would load everything a second time."""
-    files = [ROOT / "hindcast.py", *SOURCES]
-    files += [p for folder in ("tests", "docs", "examples") for p in (ROOT / folder).rglob("*.py")]
-    for path in files:
+    for path in [*SOURCES, *OTHERS]:
         assert not imports(path) & set(PACKAGES), path
 
 
