@@ -120,7 +120,8 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
             metadata.EntryPoint(name=name, value=value, group=group)
             for name, value in groups.get(group, {}).items()
         ]
-    return {entry.name: entry for entry in [*filter(_is_here, own), *strangers]}
+    found = {entry.name: entry for entry in [*filter(_is_here, own), *strangers]}
+    return dict(sorted(found.items()))  # in a wheel as in a checkout
 
 
 def _is_here(entry: "EntryPoint") -> bool:
