@@ -74,7 +74,7 @@ def slots() -> tuple[Any, Instance]:
     config = SlotsConfig(steps=2, arrival_rate=1.0, queue=2, backlog=0)
     jobs = SlotsJobs(
         arrive=np.array([0, 1]), length=np.array([6, 1]), cpu=np.array([10, 5]),
-        memory=np.array([2, 1]), last_step=1, span=2, expected_load=1.0,
+        memory=np.array([2, 1]), last_step=1, expected_load=1.0,
     )  # fmt: skip
     return config, slots_instance(config, sizes_of(config), "slowdown", jobs)
 
