@@ -485,8 +485,10 @@ class _PartCheck:
             drawing = behaviour.drawing(self._parameters)
         rule_score = cell(rule.score if rule else no_score)
         functions = cell(self._scenario.observe), cell(self._scenario.step), rule_score
-        episode = self._memory, self._arrays, drawing, self._rng
-        fault, bad = replays.replay(*functions, *episode, compared, log, state, at, stop)
+        memory, arrays = self._memory, self._arrays
+        fault, bad = replays.replay(
+            *functions, memory, arrays, drawing, self._rng, compared, log, state, at, stop
+        )
         if fault != replays.FINE:
             raise VerificationFailed(
                 f"{self._path}: episode {row['episode']}, step {block.step[bad]}: "
