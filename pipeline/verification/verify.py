@@ -66,24 +66,9 @@ from hindcast.pipeline.simulation.rollout import values_of
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec, added_outcomes
+from hindcast.pipeline.verification import replay as replays
 from hindcast.pipeline.verification.documents import check_documents
 from hindcast.pipeline.verification.files import check_files
-from hindcast.pipeline.verification.replay import (
-    FAULTS,
-    FINE,
-    FIRST_NOT_DRAWN,
-    ITS_DRAWS,
-    ITS_PROBABILITIES,
-    LEAST,
-    NOT_DRAWN,
-    NOTHING,
-    PROBABILITIES,
-    STATUS,
-    TOLERANCE,
-    TOTAL,
-    LoggedColumns,
-    replay,
-)
 from hindcast.pipeline.verification.replayed import Elsewhere, Replayed
 from hindcast.pipeline.verification.workload import check_recorded, check_source, check_workload
 from hindcast.pipeline.workloads.folder import load_workload
@@ -487,36 +472,31 @@ class _PartCheck:
             stop += 1
         self._check_order(block, at, stop, row["episode"])
         state = np.array([float(self._status), self._total, 0.0, 0.0])
-        log = LoggedColumns(*(getattr(block, name) for name in LoggedColumns._fields))
+        log = replays.LoggedColumns(
+            *(getattr(block, name) for name in replays.LoggedColumns._fields)
+        )
         if block.image is None:
             log = log._replace(image=np.zeros((len(block), 0), np.uint8))
-        compared = NOTHING
+        compared = replays.NOTHING
         if rule is not None:
-            compared = ITS_PROBABILITIES if self._drawn.quick else ITS_DRAWS
+            compared = replays.ITS_PROBABILITIES if self._drawn.quick else replays.ITS_DRAWS
         drawing = Drawing(self._parameters, 0.0, 0.0)
         if behaviour is not None:
             drawing = behaviour.drawing(self._parameters)
-        fault, bad = replay(
-            cell(self._scenario.observe),
-            cell(self._scenario.step),
-            cell(rule.score if rule else no_score),
-            self._memory,
-            self._arrays,
-            drawing,
-            self._rng,
-            compared,
-            log,
-            state,
-            at,
-            stop,
+        rule_score = cell(rule.score if rule else no_score)
+        functions = cell(self._scenario.observe), cell(self._scenario.step), rule_score
+        memory, arrays = self._memory, self._arrays
+        fault, bad = replays.replay(
+            *functions, memory, arrays, drawing, self._rng, compared, log, state, at, stop
         )
-        if fault != FINE:
+        if fault != replays.FINE:
             raise VerificationFailed(
-                f"{self._path}: episode {row['episode']}, step {block.step[bad]}: {FAULTS[fault]}"
+                f"{self._path}: episode {row['episode']}, step {block.step[bad]}: "
+                f"{replays.FAULTS[fault]}"
             )
-        if state[NOT_DRAWN]:
-            self._not_drawn_choice(block, int(state[FIRST_NOT_DRAWN]))
-        self._status, self._total = int(state[STATUS]), float(state[TOTAL])
+        if state[replays.NOT_DRAWN]:
+            self._not_drawn_choice(block, int(state[replays.FIRST_NOT_DRAWN]))
+        self._status, self._total = int(state[replays.STATUS]), float(state[replays.TOTAL])
         self._elapsed_s = float(np.cumsum([self._elapsed_s, *block.elapsed_s[at:stop]])[-1])
         if block.value is not None:
             self._values.append(block.value[at:stop][block.choice[at:stop] != NO_CHOICE])
@@ -564,10 +544,12 @@ class _PartCheck:
         else:
             expected = network.follow(choices)
         one, other = expected.astype(np.float64), logged.astype(np.float64)
-        near = np.abs(one - other) <= TOLERANCE * np.maximum(one, other) + LEAST
+        near = np.abs(one - other) <= replays.TOLERANCE * np.maximum(one, other) + replays.LEAST
         if not near.all():
             episode = int(block.episode[at])
-            raise VerificationFailed(f"{self._path}: episode {episode}: {FAULTS[PROBABILITIES]}")
+            raise VerificationFailed(
+                f"{self._path}: episode {episode}: {replays.FAULTS[replays.PROBABILITIES]}"
+            )
 
     def _check_order(self, block: Block, at: int, stop: int, episode: int) -> None:
         """Check that steps count up, and that only the last row of an episode is a closing row."""

@@ -11,7 +11,7 @@ No Python runs between two decisions, and the GIL is released.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +38,11 @@ from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
-from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.forward import NetworkArrays
 from hindcast.policies.networks.row_table import make_table, scores_rows_apart
 from hindcast.policies.networks.rules import RuleList, rule_buffers
 from hindcast.policies.networks.scoring import DeciderArrays, score_candidates
+from hindcast.policies.networks.settings import Network
 
 _FIRST_ROOM: Final = 2048  # decisions; doubled for longer episodes
 NOT_DRAWN_FROM: Final = np.random.default_rng(0)  # a generator where nothing is drawn
@@ -165,11 +166,22 @@ def keep(
     )
 
 
+class Scorer(Protocol):
+    """What a decider reads of a LearnedPolicy: its network, with weights as arrays."""
+
+    name: str
+    network: Network
+
+    @property
+    def arrays(self) -> NetworkArrays:
+        """The weights."""
+
+
 @dataclass(frozen=True)
 class Decider:
     """A network that plays and continues episodes, or a compiled rule in its place."""
 
-    policy: LearnedPolicy
+    policy: Scorer
     rule: Heuristic | None = None
 
     def arrays(self, spec: Spec, rng: np.random.Generator) -> tuple[Any, DeciderArrays, Any]:
