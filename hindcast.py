@@ -66,13 +66,6 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
 # A checkout has the folders beside this file; a wheel has all in one folder.
 __path__ = [str(Path(__file__).resolve().parent)]
 
-try:
-    import fcntl  # noqa: F401
-except ImportError:
-    from hindcast.pipeline.storage.extras import UNSUPPORTED
-
-    raise ImportError(UNSUPPORTED) from None
-
 Place: TypeAlias = Path | str  # of a file or folder; a URL is given as text
 
 __all__ = [

@@ -30,7 +30,7 @@ from hindcast.flows.process_setup import (
 )
 from hindcast.flows.runners import asks_for_runner, refuse_direct
 from hindcast.pipeline.errors import HindcastError, InputError, printable
-from hindcast.pipeline.storage.extras import EXTRAS, installed, missing
+from hindcast.pipeline.storage.extras import EXTRAS, UNSUPPORTED, installed, missing
 
 
 class Terminated(BaseException):
@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_streams()
     try:
         with _terminable():
+            if not installed("fcntl"):
+                raise InputError(UNSUPPORTED)
             check_names(argv)
             return _run(argv)
     except InputError as error:

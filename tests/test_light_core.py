@@ -180,12 +180,18 @@ def test_every_optional_module_is_in_its_extra():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hindcast", "hindcast.flows.cli"])
-def test_a_system_without_file_locks_is_told_so(name, tmp_path):
+def test_a_system_without_file_locks_is_told_so(tmp_path):
     said = "Hindcast runs on Linux and macOS; this Python has no module fcntl"
-    imported = run(f"import {name}", {"fcntl"}, tmp_path)
-    assert imported.returncode == 1
-    assert imported.stderr.splitlines()[-1].startswith(f"ImportError: {said}")
+    script = "import hindcast; hindcast.build('binpack-synthetic-v1', 'data')"
+    called = run(script, {"fcntl"}, tmp_path)
+    assert called.returncode == 1
+    assert called.stderr.splitlines()[-1].startswith(f"ImportError: {said}")
+    command = run(
+        "from hindcast.flows.cli import main; sys.exit(main(['list']))", {"fcntl"}, tmp_path
+    )
+    assert command.returncode == 2
+    assert command.stderr.startswith(f"hindcast: {said}")
+    assert command.stderr.count("\n") == 1
 
 
 def test_a_server_that_cannot_be_used_without_prefect_is_named(tmp_path, monkeypatch, capsys):

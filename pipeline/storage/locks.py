@@ -29,8 +29,12 @@ from typing import Final, ParamSpec, TypeVar
 from hindcast.pipeline.errors import FolderBusy, InputError
 from hindcast.pipeline.notes import Tell, teller
 from hindcast.pipeline.storage import files, heartbeat
+from hindcast.pipeline.storage.extras import UNSUPPORTED, installed
 from hindcast.pipeline.storage.heartbeat import Holder
 from hindcast.pipeline.storage.location import is_remote, location
+
+if not installed("fcntl"):
+    raise ImportError(UNSUPPORTED)
 
 WAIT_S: Final = 600.0
 VARIABLE: Final = "HINDCAST_WAIT"
