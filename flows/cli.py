@@ -41,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
     open_streams()
+    if not installed("fcntl"):
+        return _fail(2, UNSUPPORTED)
     try:
         with _terminable():
-            if not installed("fcntl"):
-                raise InputError(UNSUPPORTED)
             check_names(argv)
             return _run(argv)
     except InputError as error:

@@ -111,9 +111,11 @@ def test_a_rule_of_the_log_is_estimated_near_its_own_returns(opened):
 
 def test_an_unknown_behaviour_leaves_the_estimator_out(opened, monkeypatch):
     """Without the probabilities of a behaviour, its distances are not known."""
-    real = ope._known
+    real = ope._observable_behaviours
     monkeypatch.setattr(
-        ope, "_known", lambda r: {k: v for k, v in real(r).items() if "packer" not in k}
+        ope,
+        "_observable_behaviours",
+        lambda r: {k: v for k, v in real(r).items() if "packer" not in k},
     )
     settings = ope.OPESettings(estimators=("gp", "snis"), truth_seeds=0)
     found = ope.evaluate_offline(opened.folder, ["sjf_now"], settings)
