@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from hindcast.flows.papers.thermal_report.history.importing import ingest
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.padding import Padded
 from hindcast.pipeline.exports import export
@@ -64,6 +63,8 @@ def build_valued(folder: Path) -> Path:
 
 def build_recorded(folder: Path) -> Path:
     """Build a dataset from a history file: episodes are cut off, and propensities are not known."""
+    from hindcast.flows.papers.thermal_report.history.importing import ingest
+
     export(build_thermal(folder), "history", folder / "history.json")
     return ingest(folder / "history.json", folder / "recorded-v1").folder
 

@@ -36,8 +36,6 @@ def copy(tmp_path_factory):
     for name in ("hindcast.py", "pyproject.toml"):
         shutil.copy2(ROOT / name, place / name)
     shutil.rmtree(place / "flows" / "papers")
-    for folder in (place / "datasets").glob("*rlscheduler*"):  # recipes of the paper's scenario
-        shutil.rmtree(folder)
     return place
 
 
@@ -70,6 +68,10 @@ def test_the_core_is_whole_without_the_papers(copy, tmp_path):
     answers = dict(zip(lines, json.loads(done.stdout.splitlines()[-1]), strict=True))
     for name in ("agents", "rules", "recipes", "build", "verify", "train"):
         assert answers[name][0] == 0, answers[name]
+    [line] = [
+        x for x in answers["recipes"][1].splitlines() if x.startswith("rlscheduler-lublin1-v1")
+    ]
+    assert "unknown scenario 'rlscheduler'" in line
     assert "iql" in answers["agents"][1]
     assert "report_dqn" not in answers["agents"][1]
     for name, text in (("reproduce", "unknown paper"), ("calibrate", "unknown calibration")):

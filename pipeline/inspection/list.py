@@ -85,10 +85,18 @@ def entry_of(folder: Path) -> Entry | None:
 
 
 def recipes() -> list[dict[str, Any]]:
-    """Return the recipes that come with Hindcast, as JSON values."""
+    """Return the recipes that come with Hindcast, as JSON values.
+
+    A recipe of a scenario that is not installed has no more than its name and the reason.
+    """
     found = []
     for name in known_recipes():
-        recipe = load_recipe(name)
+        try:
+            recipe = load_recipe(name)
+        except InputError as error:
+            empty = {"scenario": "", "level": "", "episodes": ""}
+            found.append({"kind": "recipe", "name": name, **empty, "description": str(error)})
+            continue
         windows = sum(len(recipe.windows(s)) for s in recipe.dataset_splits)
         found.append(
             {
