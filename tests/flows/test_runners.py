@@ -1,5 +1,6 @@
 """Runners: how items are handed out, what is refused, and a build whose worker is killed."""
 
+import importlib.util
 import os
 import signal
 from dataclasses import replace
@@ -135,7 +136,9 @@ def test_options_that_do_not_go_together(capsys, tmp_path, monkeypatch):
     assert "--runner is for several trainings: --sweep or --seeds" in line
     line = refusal(capsys, *train, "--seeds", "0", "--address", "tcp://127.0.0.1:1")
     assert "the runner is local, which has none; give --runner dask or --runner ray too" in line
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    find = importlib.util.find_spec
+    absent = {"prefect_dask", "prefect_ray"}
+    monkeypatch.setattr("importlib.util.find_spec", lambda n: None if n in absent else find(n))
     for name in ("dask", "ray"):
         line = refusal(capsys, *BUILD, *out, "--runner", name)
         assert f"--runner {name} needs prefect-{name}, which is not installed; " in line
