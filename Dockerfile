@@ -17,7 +17,7 @@ ENV PATH=/opt/hindcast/bin:$PATH
 ARG TORCH_INDEX=
 # Operators need Prefect and training; EXTRAS are more, such as s3,dask.
 ARG EXTRAS=s3
-COPY constraints.txt pyproject.toml ./
+COPY constraints.txt pyproject.toml hatch_build.py ./
 RUN pip install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt torch
 # Without the sources, what is installed of Hindcast is an empty package with its requirements.
 RUN mkdir pipeline policies flows datasets && touch README.md LICENSE hindcast.py py.typed \

@@ -1,5 +1,6 @@
 """Tests of the Dockerfile without a container engine: what its lines name exists."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -25,7 +26,9 @@ def in_wheel() -> set[str]:
     """Return the files and folders that the wheel is made of."""
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
     target = wheel["targets"]["wheel"]
-    folders = {*target["only-include"], *target["force-include"], *target["shared-data"]}
+    hook = ast.parse((ROOT / "hatch_build.py").read_text("utf-8"))
+    [files] = [ast.literal_eval(n.value) for n in hook.body if isinstance(n, ast.Assign)]
+    folders = {*target["only-include"], *target["shared-data"], *files}
     return {*folders, *PROJECT["license-files"], "README.md"}
 
 
@@ -38,7 +41,7 @@ def test_what_is_copied_exists_and_reaches_the_builder():
 
 
 def test_the_sources_of_the_wheel_are_copied():
-    assert in_wheel() <= set(copied())
+    assert {*in_wheel(), "hatch_build.py"} <= set(copied())
 
 
 def test_the_image_has_what_operators_need():
