@@ -48,10 +48,14 @@ def wheel(tmp_path_factory):
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
     """Return an interpreter with the wheel, and with all other packages of this one."""
-    folder = tmp_path_factory.mktemp("environment")
+    return installed(tmp_path_factory.mktemp("environment"), wheel)
+
+
+def installed(folder: Path, *what: object) -> Path:
+    """Make an environment with something that pip installs; return its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
-    call = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", wheel]
+    call = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", *what]
     subprocess.run(call, check=True)
     [packages] = folder.glob("lib/*/site-packages")
     # Files .pth of that folder, the checkout's among them, are not read.
@@ -92,6 +96,15 @@ def test_a_user_may_have_modules_of_the_same_names(python, tmp_path):
     assert run(python, script, cwd=tmp_path).split()[-3:] == ["1", "1", "1"]
     where = run(python, "-c", "import hindcast; print(hindcast.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(python.parent.parent)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_an_editable_installation_is_the_checkout(tmp_path):
+    python = installed(tmp_path / "environment", "-e", ROOT)
+    where = run(python, "-c", "import hindcast.flows; print(hindcast.__file__)", cwd=tmp_path)
+    assert Path(where.strip()) == ROOT / "hindcast.py"
+    assert "iql" in run(python.parent / "hindcast", "list", "--agents", cwd=tmp_path)
 
 
 @pytest.mark.slow
