@@ -115,7 +115,7 @@ def recipe() -> Any:
 
 
 def overrides() -> Any:
-    """Return the field `overrides`."""
+    """Return the field of a request for the option --set, which replaces values of a recipe."""
     text = "value of the recipe to replace (TOML); may be repeated, enters digest and id"
     return option(text, default=(), flag="--set", action="append")
 

@@ -246,16 +246,16 @@ def load_decider(
     _check_guard(guard)
     if type(rows) is not int or rows < 0:
         raise InputError(f"rows is {rows!r}, expected a whole number of at least 0")
-    known = load_scenario(scenario)
+    loaded = load_scenario(scenario)
     if not isinstance(policy, str) and hasattr(policy, "scores"):
         behaviour = Behaviour(policy.name, policy)
-        config = config or _settings_of(known, behaviour.policy)
-        spec = known.spec(config, known.objectives[0])
+        config = config or _settings_of(loaded, behaviour.policy)
+        spec = loaded.spec(config, loaded.objectives[0])
         require_columns(behaviour.name, getattr(policy, "needs", ()), spec)
         if isinstance(policy, LearnedPolicy):
             policy.check(spec)
     else:
-        behaviour, config = _resolved(str(policy), known, config)
+        behaviour, config = _resolved(str(policy), loaded, config)
     _require_certain(str(getattr(policy, "name", policy)), behaviour)
     return Decider(behaviour, scenario, config, guard, rows)
 

@@ -60,8 +60,8 @@ def bound(folder: Path) -> Interval | None:
     setting = read_settings([folder])[0]
     if not setting.first.bound:
         return None
-    found = setting.pair(setting.first.bound).policies[0]
-    return bootstrap_interval(found.values[:1])
+    policy = setting.pair(setting.first.bound).policies[0]
+    return bootstrap_interval(policy.values[:1])
 
 
 def strongest_rule(scores: Pairing) -> str:

@@ -164,7 +164,7 @@ def _id_of(path: Path) -> str:
 
 
 def _refuse_another(out: Path, texts: dict[str, str]) -> None:
-    """Raise InputError if the folder holds the page of another log or of other settings."""
+    """Raise InputError if a recipe in the folder differs from its text in `texts`, by file name."""
     for file, text in texts.items():
         path = out / file
         if path.exists() and path.read_text(encoding="utf-8") != text:

@@ -123,7 +123,7 @@ def _write(group: Any, rows: Rows, spec: Spec) -> None:
 
 
 def _label(file: Any, dataset: Dataset) -> None:
-    """Set the attributes of every episode."""
+    """Set the attributes of every episode: id, steps, and its columns in the episode table."""
     left_out = {"episode", "steps", "first_part", "last_part", "behaviour_parameters"}
     for row in dataset.episodes().iter_rows(named=True):
         values = {name: value for name, value in row.items() if name not in left_out}

@@ -89,7 +89,7 @@ def recipes() -> list[dict[str, Any]]:
 
     A recipe of a scenario that is not installed has no more than its name and the reason.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for name in known_recipes():
         try:
             recipe = load_recipe(name)

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
+from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe, Recipe
@@ -98,7 +98,11 @@ def _levels(loaded: Recipe, name: str, values: Sequence[str]) -> dict[str, str]:
     """Return the behaviours of the recipes with the same problem and windows, by level."""
     own = load_recipe(name)
     family: dict[str, Recipe] = {own.level: own} if own.level else {}
-    for other in map(load_recipe, known_recipes()):
+    for shipped in known_recipes():
+        try:
+            other = load_recipe(shipped)
+        except InputError:  # of a scenario that is not installed
+            continue
         if other.level and _problem(other) == _problem(own):
             family.setdefault(other.level, other)
     for value in values:
@@ -115,6 +119,7 @@ def _levels(loaded: Recipe, name: str, values: Sequence[str]) -> dict[str, str]:
 
 
 def _problem(recipe: Recipe) -> tuple[Any, ...]:
+    """Return what two recipes have in common that differ in their behaviours alone."""
     return (
         recipe.scenario, recipe.config, recipe.objective, recipe.trace, dict(recipe.split),
         recipe.seed,
@@ -122,6 +127,7 @@ def _problem(recipe: Recipe) -> tuple[Any, ...]:
 
 
 def _windows(loaded: Recipe, value: str) -> str:
+    """Return the override that leaves this number of train windows, the first ones."""
     there = loaded.split.get("train", range(0))
     if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= len(there):
         raise RecipeError(
@@ -131,6 +137,7 @@ def _windows(loaded: Recipe, value: str) -> str:
 
 
 def _epsilon(loaded: Recipe, value: str) -> str:
+    """Return the override that gives every behaviour but the uniform one this epsilon."""
     try:
         epsilon = float(value)
     except ValueError:
@@ -146,6 +153,7 @@ def _epsilon(loaded: Recipe, value: str) -> str:
 
 
 def _behaviours(behaviours: Sequence[BehaviourRecipe], code: Mapping[str, str]) -> str:
+    """Return behaviours as one line of TOML."""
     return _toml(
         [
             {"policy": code.get(b.policy, b.policy), "epsilon": b.epsilon,

@@ -109,17 +109,23 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
     DatasetError if the dataset has other features than the network or no decisions to imitate;
     InputError if the agent does not support imitation.
     """
-    i, provenance, steps = imitator.identity, imitation.provenance(), imitation.steps
+    identity, provenance = imitator.identity, imitation.provenance()
+    steps = imitation.steps
     data = {**provenance, "network": network_digest(imitator.network)}
-    named = f"{i.agent} {FOLDER}"
-    key = replace(i, agent=named, steps=steps, data=data, gate="simulator").key
+    named = f"{identity.agent} {FOLDER}"
+    key = replace(identity, agent=named, steps=steps, data=data, gate="simulator").key
     if not finished(out, key, None):
         make_folder(out)
         remove_partials(out)
         resume = ResumeFile(out, key, interval_s=resume_s)
         learner = _learner(imitation, imitator)
         begun = untrained(
-            learner, f"{i.agent}_{FOLDER}", i.config, imitator.spec, steps=steps, seed=i.seed
+            learner,
+            f"{identity.agent}_{FOLDER}",
+            identity.config,
+            imitator.spec,
+            steps=steps,
+            seed=identity.seed,
         )
         save(
             fit(learner, begun, Callbacks(resume=resume)), out, {"dataset": provenance, "key": key}

@@ -108,6 +108,10 @@ class Folder:
         return self.path / TRUTH
 
     def _begin(self, dataset: Dataset, settings: Any) -> None:
+        """Claim the folder for a dataset and settings, or go on with an interrupted call of them.
+
+        Raises as `open` does.
+        """
         names = {ESTIMATES, DESCRIPTION, WORKING, TRUTH}
         if self.path.exists() and not self.path.is_dir():
             raise StorageError(f"{self.path} is a file, expected a folder")

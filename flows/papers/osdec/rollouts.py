@@ -118,7 +118,7 @@ def play_slots(
         parts.append((scores, scored.log_probability(scores), history))
         value.append(scored.value.cpu().numpy().astype(np.float64))
         reward.append(slots.paid.copy())
-        told.append(_told(network, spec, slots))
+        told.append(_auxiliary_targets(network, spec, slots))
     e, t = len(instances), slots.horizon
     scores, log_probability, history = map(_stacked, zip(*parts, strict=True))
     return SlotTraces(
@@ -134,7 +134,7 @@ def play_slots(
     )
 
 
-def _told(network: SlotScoresNetwork, spec: Spec, slots: Slots) -> Floats:
+def _auxiliary_targets(network: SlotScoresNetwork, spec: Spec, slots: Slots) -> Floats:
     """Return the quantities (E, TASKS) of a played slot that the auxiliary module predicts."""
     names = [f.name for f in spec.context]
     cores, duration = (names.index(f"startable_mean_{what}") for what in ("cores", "duration"))

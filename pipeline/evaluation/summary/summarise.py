@@ -185,7 +185,7 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
     if evaluation.bound is not None and bound is None:
         found.append(f"The bound {evaluation.bound} is missing on some windows and is not shown.")
     if bound is not None:
-        found += _beyond(headline, bound, evaluation.bound_kind == "lower")
+        found += _violations_of_bound(headline, bound, evaluation.bound_kind == "lower")
     few = [p for p in headline.policies if p.trained and 1 < len(p.runs) < FEW_SEEDS]
     if few:
         who = ", ".join(f"{policy.name} ({len(policy.runs)})" for policy in few)
@@ -201,17 +201,17 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
     return found
 
 
-def _beyond(headline: Pairing, bound: Array, lower: bool) -> list[str]:
-    """Return a sentence per policy beyond a bound: the bound or the simulator is wrong there."""
+def _violations_of_bound(headline: Pairing, bound: Array, lower: bool) -> list[str]:
+    """Return a sentence for every policy that is better than a bound allows in some window."""
     slack = 1e-6 * np.abs(bound)
-    found = []
+    sentences = []
     for policy in headline.policies:
         excess = bound - policy.values if lower else policy.values - bound
         count = int((excess > slack).any(axis=0).sum())
         if count:
             side = "below the lower" if lower else "above the upper"
-            found.append(
+            sentences.append(
                 f"{policy.name} is {side} bound on {count_of(count, 'window')}: the bound or the "
                 "outcome is wrong there."
             )
-    return found
+    return sentences

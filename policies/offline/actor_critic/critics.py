@@ -90,7 +90,7 @@ class Critics(nn.Module):
 
     @torch.no_grad()
     def least_logged(self, now: Minibatch) -> Tensor:
-        """Return the least of the target critics at the logged choices, (B,)."""
+        """Return the least of the target critics' values of the logged choices, (B,)."""
         return torch.stack([logged_value(q, now) for q in _scorers(self.target)]).amin(dim=0)
 
     def follow(self, rate: float) -> None:
