@@ -80,13 +80,14 @@ def test_an_unknown_setting_is_named_and_nothing_is_written(tiny_dataset, tmp_pa
 KILLED = """
 import sys
 from pathlib import Path
+from tests.policies.trainings import train
 train(Path(sys.argv[1]), "trajectory_preference", steps=150, seed=4, out=Path(sys.argv[2]),
       checkpoint_every=40, resume_s=0.0)
 """
 
 
 @pytest.mark.nightly
-def test_a_run_killed_at_any_moment_ends_in_the_samecontent(tiny_dataset, tmp_path):
+def test_a_run_killed_at_any_moment_ends_in_the_same_content(tiny_dataset, tmp_path):
     """After repeated SIGKILLs at saved states and a final full run, every file is equal."""
     whole = train(tiny_dataset, "trajectory_preference", steps=150, seed=4, out=tmp_path / "whole",
                   checkpoint_every=40)  # fmt: skip
