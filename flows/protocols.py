@@ -48,7 +48,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the numbers of a paper are measured again.
+    """Commands that measure the numbers of a paper again, and the page made from them.
 
     Attributes:
         title: Title of the page.

@@ -34,7 +34,6 @@ import os
 import re
 import sys
 import threading
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,14 +113,26 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
     own: list[EntryPoint] = []
     for entry in metadata.entry_points(group=group):
         (own if entry.module.startswith("hindcast.") else strangers).append(entry)
-    if (project := _ROOT / "pyproject.toml").is_file():  # a checkout, installed when it was older
-        groups = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
+    if (groups := _groups_of_checkout()) is not None:
         own = [
             metadata.EntryPoint(name=name, value=value, group=group)
             for name, value in groups.get(group, {}).items()
         ]
     found = {entry.name: entry for entry in [*filter(_is_here, own), *strangers]}
     return dict(sorted(found.items()))  # in a wheel as in a checkout
+
+
+@functools.cache
+def _groups_of_checkout() -> Mapping[str, Mapping[str, str]] | None:
+    """Return the entry points of a checkout, which may be newer than its installation."""
+    import tomllib
+
+    project = _ROOT / "pyproject.toml"
+    if not project.is_file():
+        return None
+    groups: Mapping[str, Mapping[str, str]]
+    groups = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
+    return groups
 
 
 def _is_here(entry: "EntryPoint") -> bool:

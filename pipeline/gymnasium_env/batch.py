@@ -26,7 +26,7 @@ Singles3: TypeAlias = Annotated[NDArray[np.float32], types.Array(types.float32, 
 
 
 class ShownArrays(NamedTuple):
-    """What a learner gets of E observations with K candidates."""
+    """E observations with K candidates, as a learner gets them."""
 
     context: k.Singles2  # (E, C)
     candidates: Singles3  # (E, K, F)
@@ -39,7 +39,7 @@ class ShownArrays(NamedTuple):
 
 
 class ResultArrays(NamedTuple):
-    """What the last call did to E episodes; `begins` is read."""
+    """Results of the last call for E episodes. The call reads `begins` and writes the others."""
 
     begins: k.Mask  # whether the memory is new
     step_outputs: k.Rows  # (E, 2 + K)

@@ -53,7 +53,7 @@ class PackedArrays(NamedTuple):
 
 
 class StepTotals(NamedTuple):
-    """What the steps of E episodes gave."""
+    """Results of one step in each of E episodes."""
 
     step_outputs: Rows  # (E, 2 + K) of the last step
     totals: Rows  # (E, 2 + K) their sums

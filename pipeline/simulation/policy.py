@@ -25,7 +25,7 @@ NO_PARAMETERS: Final = np.zeros(0)
 
 
 class Drawing(NamedTuple):
-    """How a rule draws its choices: its parameters and its exploration, see `draw_choice`."""
+    """Parameters and exploration of a rule that draws its choices, see `draw_choice`."""
 
     parameters: Floats
     temperature: float

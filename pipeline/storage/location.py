@@ -23,7 +23,7 @@ from hindcast.pipeline.storage.extras import require
 if TYPE_CHECKING:
 
     class StoredPath(Path):
-        """What is told of hindcast.pipeline.storage.remote.RemotePath: it can be used as a Path."""
+        """Type of hindcast.pipeline.storage.remote.RemotePath for type checkers: a kind of Path."""
 
         def upload(self, local: Path) -> None: ...  # noqa: D102
         def download(self, local: Path) -> None: ...  # noqa: D102

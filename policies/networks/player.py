@@ -63,7 +63,7 @@ GIVEN: Final = 3  # decisions whose choices are given
 
 
 class KeptArrays(NamedTuple):
-    """What an episode keeps of T decisions. Nothing is written to an array of length 0."""
+    """Arrays that an episode of T decisions fills. An array of length 0 stays as it is."""
 
     choices: Ints  # (T,) rows of the choices; the first ones may be given
     numbers: Rows  # (NUMBERS, T)
@@ -167,7 +167,7 @@ def keep(
 
 
 class Scorer(Protocol):
-    """What a decider reads of a LearnedPolicy: its network, with weights as arrays."""
+    """The part of a LearnedPolicy that a decider reads: its network, with weights as arrays."""
 
     name: str
     network: Network

@@ -30,7 +30,7 @@ _OWN: Final = "hindcast."
 
 @dataclass(frozen=True)
 class Identity:
-    """What the weights of a training depend on, and what decides its delivery.
+    """Everything that the weights and the delivery of a training depend on.
 
     Attributes:
         agent: Name of the agent.

@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Reporting:
-    """What a training reports and keeps while it runs; it changes no result.
+    """Reports and checkpoints of a training while it runs. They change no result.
 
     Attributes:
         progress: Called with (done, steps) about fifty times.

@@ -86,7 +86,7 @@ class ExploringArrays(NamedTuple):
 
 
 class KeptArrays(NamedTuple):
-    """What an episode of T decisions keeps; the members are those of `Valued`."""
+    """Arrays that an episode of T decisions fills; the members are those of `Valued`."""
 
     choices: Ints  # (T,) the first ones may be given
     source: Ints  # (T,)

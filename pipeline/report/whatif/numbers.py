@@ -115,12 +115,12 @@ class Pair:
 
     @property
     def has_interval(self) -> bool:
-        """Whether there are two or more blocks."""
+        """True if there are two or more blocks."""
         return math.isfinite(self.difference.low)
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval excludes 0."""
         return self.has_interval and (self.difference.low > 0 or self.difference.high < 0)
 
 

@@ -57,7 +57,7 @@ class Log:
 
     @property
     def has_starts(self) -> bool:
-        """Whether the log says when jobs started."""
+        """True if the log says when jobs started."""
         return len(self.ends) > 0
 
 

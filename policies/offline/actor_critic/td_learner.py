@@ -18,7 +18,7 @@ _VALIDATED = 1024  # transitions
 
 @dataclass(frozen=True)
 class TDRun:
-    """What agents with values have in common before their loss.
+    """Shared parts of agents with values, before their loss.
 
     Attributes:
         task: Input of the run.
