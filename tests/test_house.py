@@ -40,7 +40,7 @@ FLOORS = (
     ("pipeline.evaluation",),
     (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
-        "pipeline.estimators", "pipeline.gymnasium_env",
+        "pipeline.estimators", "pipeline.gymnasium_env", "pipeline.whatif",
     ),
     ("pipeline.report", "pipeline.testing"),
     ("policies.heuristics",),

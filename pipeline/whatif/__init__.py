@@ -1,0 +1,1 @@
+"""Counterfactual runs of a recorded log: replay, grade, changed worlds, shakes, other priorities."""

@@ -1,0 +1,93 @@
+"""The record: what a log says about its jobs and their starts."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from hindcast.pipeline.scenarios.queue.instances import read_log, usable
+from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.workloads.schema import Workload
+
+Array = NDArray[np.int64]
+BEGINS: Final = 0.7  # share of the jobs before the run
+
+
+@dataclass(frozen=True)
+class Record:
+    """The N usable jobs of a log in order of arrival; ties keep the order of submission.
+
+    Attributes:
+        processors: Processors of the machine.
+        row: Number of each job in order of submission, (N,): its place in the usable tasks.
+        submit: Submission by the user in s, (N,).
+        arrive: Moment in s at which the scheduler may start the job, (N,): when it was eligible,
+            and the submission where that is unknown or earlier.
+        cpu: Processors of each job, (N,).
+        run: Run time in s, at least 1, (N,).
+        requested: Requested time in s, at least 1, (N,).
+        user: Number of the user, -1 if unknown, (N,).
+        key: Number of the triple (user, cpu, requested), -1 if the user is unknown, (N,).
+        queue, partition, qos, account: Numbers, -1 if unknown, (N,).
+        nodes: Nodes of each job, -1 if unknown, (N,).
+        start: Recorded start in s, NEVER if it is unknown, (N,).
+    """
+
+    processors: int
+    row: Array
+    submit: Array
+    arrive: Array
+    cpu: Array
+    run: Array
+    requested: Array
+    user: Array
+    key: Array
+    queue: Array
+    partition: Array
+    qos: Array
+    account: Array
+    nodes: Array
+    start: Array
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Whether the start of each job is known, (N,)."""
+        return self.start != NEVER
+
+    @property
+    def first(self) -> int:
+        """The first job of the run."""
+        return int(BEGINS * len(self.submit))
+
+
+def read_record(workload: Workload) -> Record:
+    """Return the record of a workload, which must be usable by scenario `queue`."""
+    log, tasks = read_log(workload), workload.tasks.filter(usable(workload))
+    arrive, start = log.submit.copy(), log.start.copy()
+    if "eligible_s" in tasks.columns:
+        eligible = np.ceil(tasks["eligible_s"].fill_null(-np.inf).fill_nan(-np.inf).to_numpy())
+        arrive = np.maximum(arrive, np.maximum(eligible, log.submit).astype(np.int64))
+    if log.has_starts:
+        start[tasks["wait_s"].is_null().to_numpy()] = NEVER
+        # A wait is whole seconds rounded up; a start before the moment of eligibility is noise.
+        arrive = np.where(start == NEVER, arrive, np.minimum(arrive, np.maximum(start, log.submit)))
+    order = np.argsort(arrive, kind="stable")
+    numbers = {name: _numbers(tasks, name)[order] for name in _NUMBERED}
+    return Record(
+        processors=log.processors, row=order, submit=log.submit[order], arrive=arrive[order],
+        cpu=log.cpu[order], run=log.run[order], requested=log.requested[order],
+        user=log.user[order], key=log.key[order], start=start[order], **numbers,
+    )  # fmt: skip
+
+
+_NUMBERED: Final = ("queue", "partition", "qos", "account", "nodes")
+
+
+def _numbers(tasks: pl.DataFrame, name: str) -> Array:
+    """Return a column of whole numbers, -1 where it is unknown or the log lacks it."""
+    if name not in tasks.columns:
+        return np.full(tasks.height, -1)
+    values: Array = tasks[name].cast(pl.Float64).fill_null(-1).to_numpy().astype(np.int64)
+    return values
