@@ -56,10 +56,9 @@ class Desk(NamedTuple):
 
 def empty_desk(jobs: int) -> Desk:
     """Return a desk for so many jobs."""
-    return Desk(
-        *(np.zeros(jobs, np.int64) for _ in range(3)),
-        *(np.zeros(3 * jobs + 4, np.int64) for _ in range(2)), np.zeros(STATE, np.int64),
-    )  # fmt: skip
+    chosen, ends, cpus = np.zeros((3, jobs), np.int64)
+    time, free = np.zeros((2, 3 * jobs + 4), np.int64)
+    return Desk(chosen, ends, cpus, time, free, np.zeros(STATE, np.int64))
 
 
 @compiled()
@@ -75,7 +74,7 @@ def _may_take(desk: Desk, cpu: int, request: int) -> bool:
 def _rebound(waiting: Waiting, block: int) -> None:
     """Set the bound of a block to its greatest score."""
     begin, bound = block * SLOTS, -np.inf
-    for slot in range(begin, begin + waiting.count[block]):
+    for slot in range(begin, begin + waiting.used[block]):
         bound = max(bound, waiting.score[slot])
     waiting.bound[block] = bound
 
@@ -86,7 +85,7 @@ def _evaluate(
 ) -> None:
     """Compute the scores of a block; behind a reservation, of the jobs that may start beside it."""
     begin, seen = block * SLOTS, desk.state[NOW] // scheme[REFRESH] * scheme[REFRESH]
-    for slot in range(begin, begin + waiting.count[block]):
+    for slot in range(begin, begin + waiting.used[block]):
         if behind and not _may_take(desk, waiting.cpu[slot], waiting.request[slot]):
             waiting.score[slot] = -np.inf
         elif behind and scheme[BEHIND] >= 0:
@@ -172,7 +171,7 @@ def _number(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, taken: int) 
         begin = block * SLOTS
         if bound_of(scheme, waiting, block, seen) < score:
             continue
-        for slot in range(begin, begin + waiting.count[block]):
+        for slot in range(begin, begin + waiting.used[block]):
             other = score_of(scheme, jobs, waiting, slot, seen)
             before += other > score or (other == score and slot < taken)
         desk.state[WORK] += SLOTS
@@ -183,7 +182,7 @@ def _number(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, taken: int) 
 def _restrict(waiting: Waiting, desk: Desk, block: int) -> None:
     """Leave out jobs of a block that may no longer start."""
     begin = block * SLOTS
-    for slot in range(begin, begin + waiting.count[block]):
+    for slot in range(begin, begin + waiting.used[block]):
         if not _may_take(desk, waiting.cpu[slot], waiting.request[slot]):
             waiting.score[slot] = -np.inf
     _rebound(waiting, block)
@@ -298,7 +297,7 @@ def _witness(waiting: Waiting, desk: Desk) -> int:
         if waiting.least_cpu[block] > desk.state[FREE]:
             continue
         begin = block * SLOTS
-        for slot in range(begin, begin + waiting.count[block]):
+        for slot in range(begin, begin + waiting.used[block]):
             taken = waiting.known[block] == 1 and waiting.score[slot] == -np.inf
             if not taken and _fits_whole(desk, waiting.cpu[slot], waiting.request[slot]):
                 return slot

@@ -94,7 +94,7 @@ def by_week(run: Run, starts: Array) -> Mapping[str, NDArray[np.float64]]:
 
 
 def _mean(values: NDArray[np.generic]) -> float:
-    return float(values.mean()) if len(values) else 0.0  # type: ignore[attr-defined]
+    return float(values.mean()) if len(values) else 0.0
 
 
 def _quantile(ascending: Array, percent: int) -> float:

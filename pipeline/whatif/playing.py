@@ -57,8 +57,8 @@ NOW, FREE, NEXT, LEFT, RUNNING, BEGUN, WORK = range(7)  # places in `state`
 _STATE: Final = 7
 _DONE, _GOING, _ASKING, _STUCK = range(4)  # what the loop returns
 
-FillCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(FILL))]  # type: ignore[no-untyped-call]
-ChangeCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(CHANGE))]  # type: ignore[no-untyped-call]
+FillCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(FILL))]
+ChangeCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(CHANGE))]
 
 
 class Ends(NamedTuple):
@@ -300,9 +300,11 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
     starts = np.full(size, NEVER)
     starts[: run.running] = run.start[: run.running]
     must = _must(run)
-    orders = [np.zeros(size, np.int64) for _ in range(4)]
-    ends = Ends(*orders[:3], np.ascontiguousarray(run.run), np.ascontiguousarray(run.row),
-                np.ascontiguousarray(run.chain), must, starts, orders[3])  # fmt: skip
+    end, job, estimated, coming = np.zeros((4, size), np.int64)
+    ends = Ends(
+        end, job, estimated, np.ascontiguousarray(run.run), np.ascontiguousarray(run.row),
+        np.ascontiguousarray(run.chain), must, starts, coming,
+    )  # fmt: skip
     ints, floats = np.zeros(1, np.int64), np.zeros(1)
     fill, change = _fill_nothing, _change_nothing
     if order.priorities is not None:

@@ -23,6 +23,7 @@ from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.whatif.orders import AGED, AGES, FIXED, GIVEN, HANDICAP, PREDICTING
 
 SLOTS: Final = 64  # of a block
+_LONG: Final = 2.0**20  # s, a wait at which w + a outweighs the constant
 _SLACK: Final = 1.0 + 1e-9  # a bound is computed with other roundings than a priority
 
 # Places in `scheme`: what orders the jobs.
@@ -59,7 +60,7 @@ class Waiting(NamedTuple):
     request: Ints  # (S,)
     value: Floats  # (S,) see the module
     score: Floats  # (S,) priority at this moment; -inf for a job that is not to be taken
-    count: Ints  # (B,) jobs of the block
+    used: Ints  # (B,) slots in use
     first: Ints  # (B,) arrival of its first job
     least_cpu: Ints  # (B,)
     least_request: Ints  # (B,)
@@ -77,14 +78,13 @@ def empty_queue(jobs: int, users: int) -> Waiting:
     """Return a queue for so many jobs of so many users."""
     blocks = 2 * (jobs // SLOTS) + 4
     slots = blocks * SLOTS
-    whole = [np.zeros(slots, np.int64) for _ in range(3)]
-    numbers = [np.zeros(slots) for _ in range(2)]
-    of_blocks = [np.zeros(blocks, np.int64) for _ in range(4)]
-    bounds = [np.zeros(blocks) for _ in range(2)]
-    links = [np.full(jobs, -1) for _ in range(3)]
+    of_blocks = np.zeros((5, blocks), np.int64)
+    of_slots, links = np.zeros((3, slots), np.int64), np.full((3, jobs), -1)
+    used, first, least_cpu, least_request, known = of_blocks
     return Waiting(
-        *whole, *numbers, *of_blocks, *bounds, np.zeros(blocks, np.int64), *links,
-        np.full(users, -1), np.zeros(2, np.int64),
+        of_slots[0], of_slots[1], of_slots[2], np.zeros(slots), np.zeros(slots), used, first,
+        least_cpu, least_request, np.zeros(blocks), np.zeros(blocks), known, links[0], links[1],
+        links[2], np.full(users, -1), np.zeros(2, np.int64),
     )  # fmt: skip
 
 
@@ -127,8 +127,9 @@ def value_of(scheme: Ints, jobs: Jobs, job: int) -> float:
     kind, rule = scheme[KIND], scheme[RULE]
     if kind == FIXED:
         return of_rule(scheme, jobs, job, 0.0)
-    if kind == AGED:  # (w + a)^e is 1 at this wait
-        return of_rule(scheme, jobs, job, 1.0 - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
+    if kind == AGED:
+        grown = of_rule(scheme, jobs, job, _LONG - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
+        return grown / _LONG ** AGE_POWER[rule]  # type: ignore[no-any-return]
     if kind == GIVEN:
         return jobs.number[job]  # type: ignore[no-any-return]
     if kind == HANDICAP:
@@ -148,7 +149,7 @@ def score_of(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int, seen: int) -
 @compiled()
 def bound_of(scheme: Ints, waiting: Waiting, block: int, seen: int) -> float:
     """Return a number that no priority of a block exceeds at a time; -inf for an empty block."""
-    if waiting.count[block] == 0 or scheme[KIND] != AGED:
+    if waiting.used[block] == 0 or scheme[KIND] != AGED:
         return waiting.highest[block]  # type: ignore[no-any-return]
     rule = scheme[RULE]
     age = max(seen - waiting.first[block] + AGE_OFFSET[rule], 0.0)
@@ -163,13 +164,13 @@ def _summarise(jobs: Jobs, waiting: Waiting, block: int) -> None:
     """Update what a block knows about its jobs."""
     begin = block * SLOTS
     cpu, request, highest = LATER, LATER, -np.inf
-    for slot in range(begin, begin + waiting.count[block]):
+    for slot in range(begin, begin + waiting.used[block]):
         cpu = min(cpu, waiting.cpu[slot])
         request = min(request, waiting.request[slot])
         highest = max(highest, waiting.value[slot])
     waiting.least_cpu[block], waiting.least_request[block] = cpu, request
     waiting.highest[block] = highest
-    if waiting.count[block] > 0:
+    if waiting.used[block] > 0:
         waiting.first[block] = jobs.arrive[waiting.job[begin]]
 
 
@@ -177,16 +178,16 @@ def _summarise(jobs: Jobs, waiting: Waiting, block: int) -> None:
 def _append(jobs: Jobs, waiting: Waiting, job: int, value: float) -> None:
     """Put a job into the slot behind the last one."""
     block = waiting.size[BLOCKS] - 1
-    if block < 0 or waiting.count[block] == SLOTS:
+    if block < 0 or waiting.used[block] == SLOTS:
         block += 1
         waiting.size[BLOCKS] += 1
-        waiting.count[block] = 0
+        waiting.used[block] = 0
         waiting.least_cpu[block] = waiting.least_request[block] = LATER
         waiting.highest[block] = -np.inf
-    if waiting.count[block] == 0:
+    if waiting.used[block] == 0:
         waiting.first[block] = jobs.arrive[job]
-    slot = block * SLOTS + waiting.count[block]
-    waiting.count[block] += 1
+    slot = block * SLOTS + waiting.used[block]
+    waiting.used[block] += 1
     waiting.job[slot], waiting.place[job] = job, slot
     waiting.cpu[slot], waiting.request[slot] = jobs.cpu[job], jobs.request[job]
     waiting.value[slot] = value
@@ -203,7 +204,7 @@ def close_gaps(jobs: Jobs, waiting: Waiting) -> None:
         return
     waiting.size[BLOCKS] = 0
     for block in range(blocks):
-        begin, count = block * SLOTS, waiting.count[block]
+        begin, count = block * SLOTS, waiting.used[block]
         for slot in range(begin, begin + count):  # never before the slot that is written
             _append(jobs, waiting, waiting.job[slot], waiting.value[slot])
 
@@ -227,8 +228,8 @@ def leave(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
     """Remove a job from the queue."""
     slot = waiting.place[job]
     block = slot // SLOTS
-    waiting.count[block] -= 1
-    for at in range(slot, block * SLOTS + waiting.count[block]):
+    waiting.used[block] -= 1
+    for at in range(slot, block * SLOTS + waiting.used[block]):
         waiting.job[at] = waiting.job[at + 1]
         waiting.cpu[at], waiting.request[at] = waiting.cpu[at + 1], waiting.request[at + 1]
         waiting.value[at] = waiting.value[at + 1]
@@ -275,7 +276,7 @@ def set_values(jobs: Jobs, waiting: Waiting, values: Floats) -> None:
     i = 0
     for block in range(waiting.size[BLOCKS]):
         begin = block * SLOTS
-        for slot in range(begin, begin + waiting.count[block]):
+        for slot in range(begin, begin + waiting.used[block]):
             waiting.value[slot] = values[i]
             i += 1
         _summarise(jobs, waiting, block)
@@ -287,7 +288,7 @@ def list_waiting(waiting: Waiting, found: Ints) -> int:
     i = 0
     for block in range(waiting.size[BLOCKS]):
         begin = block * SLOTS
-        for slot in range(begin, begin + waiting.count[block]):
+        for slot in range(begin, begin + waiting.used[block]):
             found[i] = waiting.job[slot]
             i += 1
     return i

@@ -88,6 +88,6 @@ def means_by_week(
     week = np.maximum(submit, 0) // _WEEK_S
     share = (int(week.max()) + 1) / len(submit)
     return {
-        name: np.bincount(week, of_jobs).astype(np.float64) * share  # type: ignore[arg-type]
+        name: np.bincount(week, of_jobs).astype(np.float64) * share
         for name, of_jobs in values.items()
     }
