@@ -209,11 +209,11 @@ def _requests(change: Change) -> Requests:
         factor = Fraction(found[1])
         if factor <= 0:
             raise _wrong(change, "requests")
-        top, bottom = factor.numerator, factor.denominator
+        top, bottom, capped = factor.numerator, factor.denominator, bool(found[2])
 
         def times(run: Array, requested: Array) -> Array:
             longer = np.maximum(-(-run * top // bottom), 1)
-            return np.minimum(longer, requested) if found[2] else longer
+            return np.minimum(longer, requested) if capped else longer
 
         return times
     if found := re.fullmatch("error-" + _NUMBER + "%", value):
