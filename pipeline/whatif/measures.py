@@ -17,6 +17,7 @@ Events of one second are ends, then submissions, then starts. Integrals run from
 the last start, over the state after the starts. Jobs of unknown wait are left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -113,6 +114,21 @@ def measure(record: Record) -> Measures:
         waiting=int(sums[_WAITING]), odd=int(sums[_ODD]), starts=int(sums[_STARTS]),
         passed=passed, twins=twins, alone=came_alone, delta=delta,
         stretches=stretches[:, :count].copy(),
+    )  # fmt: skip
+
+
+def pooled(measures: Sequence[Measures]) -> Measures:
+    """Return the sums over pools, D by the reaction of all of them."""
+    alone = np.concatenate([one.alone for one in measures])
+
+    def total(name: str) -> int:
+        return sum(getattr(one, name) for one in measures)
+
+    return Measures(
+        over=total("over"), held=total("held"), open=total("open"), waiting=total("waiting"),
+        odd=total("odd"), starts=total("starts"), passed=total("passed"), twins=total("twins"),
+        alone=alone, delta=delta_of(alone),
+        stretches=np.concatenate([one.stretches for one in measures], axis=1),
     )  # fmt: skip
 
 
