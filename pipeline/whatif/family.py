@@ -44,7 +44,7 @@ from hindcast.pipeline.whatif.playing import (
     jobs_of,
     scheme_of,
 )
-from hindcast.pipeline.whatif.record import Record
+from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.run import Run, run_of
 from hindcast.pipeline.whatif.waiting import (
     KIND,
@@ -154,7 +154,7 @@ def explain(
         schedulers: The schedulers.
         most: Number of moments of each machine at which a scheduler is asked.
     """
-    runs = [_run_of(one) for one in machines if one.known.any()]
+    runs = [_past(one) for one in machines if one.known.any()]
     found = {one: _sums(runs, one, most, 0) for one in schedulers}
     best = max(one.share for one in found.values())
     for one, explained in found.items():
@@ -164,35 +164,53 @@ def explain(
     return tuple(sorted(found.values(), key=lambda one: (-one.share, one.idle)))
 
 
-def _run_of(record: Record) -> Run:
-    """Return the whole record as a run, without the jobs of unknown start."""
+@dataclass(frozen=True)
+class _Past:
+    """A whole record as a run, without the jobs of unknown start.
+
+    Attributes:
+        run: The run.
+        by_start: Its jobs in order of their recorded starts, (N,).
+        starting: Number of moments with starts.
+        moments: Number of moments with an end, an arrival or a start.
+    """
+
+    run: Run
+    by_start: Array
+    starting: int
+    moments: int
+
+
+def _past(record: Record) -> _Past:
     known = record if record.known.all() else record.take(np.flatnonzero(record.known))
-    return run_of(known, 0, warm=False)
+    run = run_of(known, 0, warm=False)
+    events = np.concatenate([run.arrive, run.start, run.start + run.run])
+    return _Past(
+        run, np.argsort(run.start, kind="stable"), len(np.unique(run.start)), len(np.unique(events))
+    )
 
 
-def _sums(runs: Sequence[Run], one: Member, before: int, after: int) -> Explained:
-    sums = sum((_walk_of(run, one, before, after) for run in runs), np.zeros(4, np.int64))
+def _sums(pasts: Sequence[_Past], one: Member, before: int, after: int) -> Explained:
+    sums = sum((_walk_of(past, one, before, after) for past in pasts), np.zeros(4, np.int64))
     return Explained(one.name, *map(int, sums))
 
 
-def _spread(moments: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _spread(moments: int, most: int) -> Array:
     """Return 1 for at most so many evenly spread ones of the moments."""
-    asked = np.arange(moments + 1) * min(most, moments) // max(moments, 1)
-    return np.diff(asked)
+    return np.diff(np.arange(moments + 1) * min(most, moments) // moments)
 
 
-def _walk_of(run: Run, one: Member, before: int, after: int) -> Ints:
+def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
     """Return the sums of a scheduler that is asked at so many moments of a record."""
-    size, order = len(run.arrive), one.order
+    run, order = past.run, one.order
+    size = len(run.arrive)
     scheme, jobs = scheme_of(run, order, one.mode), jobs_of(run, order)
-    moments = len(np.unique(np.concatenate([run.arrive, run.start, run.start + run.run])))
     recorded = _Recorded(
-        np.ascontiguousarray(run.start), np.argsort(run.start, kind="stable"),
-        _spread(len(np.unique(run.start)), before), _spread(moments, after),
+        run.start, past.by_start, _spread(past.starting, before), _spread(past.moments, after),
         np.zeros(size, np.int64), np.zeros(4, np.int64),
     )  # fmt: skip
     empty = [np.zeros(size, np.int64) for _ in range(7)]
-    ends = Ends(*empty[:3], np.ascontiguousarray(run.run), run.row, run.chain, *empty[3:6])
+    ends = Ends(*empty[:3], run.run, run.row, run.chain, *empty[3:6])
     running = Running(np.zeros(size, np.int64), np.zeros(size, np.int64))
     ints, floats, fill, change = np.zeros(1, np.int64), np.zeros(1), _fill_nothing, _change_nothing
     if order.priorities is not None:
