@@ -359,9 +359,9 @@ def _amounts(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str])
                 f"{name}: all values of {proposal.columns[name]!r} are multiples of 100; is 100 "
                 f'one core? Then add {name} = "percent" to [units]'
             )
-    for name in [name for name in COUNTS if name in proposal.columns]:
-        if _share(_values(sample, proposal.columns[name]), processors(pl.col("x"))) < _GOOD:
-            _drop(proposal, name, "numbers")
+    for count in [name for name in COUNTS if name in proposal.columns]:
+        if _share(_values(sample, proposal.columns[count]), processors(pl.col("x"))) < _GOOD:
+            _drop(proposal, count, "numbers")
     if MEMORY in proposal.columns:
         label = proposal.columns[MEMORY]
         values = _values(sample, label)

@@ -256,7 +256,7 @@ def _with_state(
     )
     is_header = pl.col("text").str.strip_chars() == header.strip()
     is_step = ids.str.contains(".", literal=True)
-    left_out = (
+    left_out: pl.Expr = (
         pl.when(is_header)
         .then(pl.lit("the header again"))
         .when(is_step & pl.col("reason").is_null())

@@ -49,7 +49,9 @@ FORMAT: Final = "swf"
 _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
 _WHAT: Final = "a job of an SWF log"
 _QUOTED: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
-_WIDER: Final = 0.01  # of the jobs may be wider than MaxNodes, if these are processors
+# Jobs that may be wider than MaxNodes if these are processors: a share, and a number.
+_WIDER: Final = 0.01
+_FEW_WIDER: Final = 10
 _CLOCK: Final = ("UnixStartTime", "TimeZoneString")
 
 # Largest plausible values. A row with a larger one is bad if a task needs the field; else the value
@@ -101,8 +103,8 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     processors = _processors(path, header)
     nodes = None
     if processors is not None and not _has_processors(header):
-        wide = collect(scan_fields(path).select(_width() > processors).mean(), path).item()
-        if wide is not None and wide > _WIDER:
+        wide = collect(scan_fields(path).select(wide=_width() > processors), path)["wide"]
+        if wide.sum() > max(_WIDER * len(wide), _FEW_WIDER):
             processors, nodes = None, processors
     sifted = sift(path, _with_checks(scan_fields(path), processors), _WHAT)
     distinct, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id",))

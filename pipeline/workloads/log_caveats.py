@@ -98,7 +98,8 @@ class _Log:
             return self.tasks["request_unknown"].to_numpy()
         if not self.workload.provenance.counts.get(_DERIVED):
             return np.zeros(len(self.run), bool)
-        return self.requested == self.run
+        same: NDArray[np.bool_] = self.requested == self.run
+        return same
 
     @property
     def n_derived(self) -> int:
