@@ -23,7 +23,7 @@ from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
 from hindcast.pipeline.report.whatif.story import Material, Story, tell
 from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage.files import write_json, write_text
-from hindcast.pipeline.workloads.caveats import of_provenance
+from hindcast.pipeline.workloads.log_caveats import log_caveats
 
 PAGE: Final = "whatif.html"
 _SCHEDULES: Final = {  # what only the section about the simulated machine names
@@ -40,7 +40,7 @@ def write_page(material: Material, out: Path) -> dict[str, Any]:
     write_json(out / "whatif.json", _as_json(material, story))
     write_text(out / PAGE, _html(material, story))
     lines = [f"grade of the simulated machine: {story.near.grade or 'none'}", story.conclusion]
-    warnings = [caveat.text for caveat in of_provenance(material.workload.provenance)]
+    warnings = [caveat.text for caveat in log_caveats(material.workload)]
     return {
         "page": str(out / PAGE), "lines": lines, "warnings": warnings,
         "grade": story.near.grade, "rule": story.cast.rule, "agent": story.cast.agent,
