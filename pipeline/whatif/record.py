@@ -1,6 +1,6 @@
 """The record: what a log says about its jobs and their starts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -60,6 +60,15 @@ class Record:
     def first(self) -> int:
         """The first job of the run."""
         return int(BEGINS * len(self.submit))
+
+    def take(self, jobs: Array) -> "Record":
+        """Return the record of some of the jobs, or of all in another order."""
+        arrays = {
+            field.name: getattr(self, field.name)[jobs]
+            for field in fields(self)
+            if field.name != "processors"
+        }
+        return replace(self, **arrays)
 
 
 def read_record(workload: Workload) -> Record:
