@@ -7,14 +7,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
+from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.run import Run
 
 LARGEST_USERS: Final = 5
 _LARGEST: Final = 8  # of other kinds of groups
 _LEAST_IN_GROUP: Final = 10
 _WEEK_S: Final = 7 * 86_400
-_SHORTEST_S: Final = 10.0  # run time of the bounded slowdown
 NAMED: Final[Mapping[str, str]] = {  # column -> its name in a group
     "partition": "partition", "qos": "QOS", "account": "account", "queue": "queue", "user": "user",
 }  # fmt: skip
@@ -26,12 +26,12 @@ def counted_jobs(run: Run) -> pl.DataFrame:
     Columns: job (row of the record), submit_s and arrive_s on the clock of the log, carried (whether
     it waited when the run began), week (of the run), processors, run_s, requested_s, partition, qos,
     account, queue and user (null if unknown), work (processor-seconds), held_s (time before it was
-    eligible), recorded_wait_s (of the scheduler, null if unknown).
+    eligible), recorded_wait_s (of the user, held_s included; null if unknown).
     """
     of = np.flatnonzero(run.counted)
-    since = np.maximum(run.arrive[of], run.now)
+    since = np.maximum(run.submit[of], run.now)
     known = run.start[of] != NEVER
-    waits = np.where(known, run.start[of] - since, -1)
+    waits = np.where(known, run.start[of] - since, 0)
     return pl.DataFrame({
         "job": run.row[of],
         "submit_s": run.submit[of],
@@ -43,8 +43,8 @@ def counted_jobs(run: Run) -> pl.DataFrame:
         "requested_s": run.requested[of],
         **{name: getattr(run, name)[of] for name in NAMED},
         "work": (run.cpu[of] * run.run[of]).astype(np.float64),
-        "held_s": since - np.maximum(run.submit[of], run.now),
-        "recorded_wait_s": np.maximum(waits, -1).astype(np.float64),
+        "held_s": np.maximum(run.arrive[of], run.now) - since,
+        "recorded_wait_s": waits.astype(np.float64),
     }).with_columns(
         *(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in NAMED),
         pl.when(pl.Series(known)).then("recorded_wait_s").alias("recorded_wait_s"),
@@ -53,21 +53,14 @@ def counted_jobs(run: Run) -> pl.DataFrame:
 
 def played(run: Run, starts: NDArray[np.int64]) -> pl.DataFrame:
     """Return wait_s and bounded_slowdown of the J counted jobs of a run from the starts of all."""
-    of = np.flatnonzero(run.counted)
-    return outcomes_of(starts[of] - np.maximum(run.arrive[of], run.now), run.run[of])
-
-
-def outcomes_of(waits: NDArray[np.int64], runs: NDArray[np.int64]) -> pl.DataFrame:
-    """Return wait_s and bounded_slowdown of jobs from their waits and run times in s."""
-    wait, run = waits.astype(np.float64), runs.astype(np.float64)
-    slowdown = np.maximum((wait + run) / np.maximum(run, _SHORTEST_S), 1.0)
-    return pl.DataFrame({"wait_s": wait, "bounded_slowdown": slowdown})
+    jobs = counted(run, starts)
+    return pl.DataFrame({"wait_s": jobs.wait.astype(np.float64), "bounded_slowdown": jobs.slowdown})
 
 
 def recorded(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return wait_s and bounded_slowdown of the J jobs by the record, null where unknown."""
     wait, run = pl.col("recorded_wait_s"), pl.col("run_s")
-    slowdown = pl.max_horizontal((wait + run) / pl.max_horizontal(run, _SHORTEST_S), 1.0)
+    slowdown = pl.max_horizontal((wait + run) / pl.max_horizontal(run, TAU), 1.0)
     return jobs.select(
         wait.alias("wait_s"),
         pl.when(wait.is_not_null()).then(slowdown).alias("bounded_slowdown"),

@@ -58,7 +58,7 @@ class Material:
         windows: Values on the windows, or None.
         before: Values on the log before the run, by which the candidate is chosen, or None.
         jobs: The J counted jobs of the run, see `hindcast.pipeline.report.whatif.jobs`.
-        played: wait_s and bounded_slowdown of these jobs by policy, as the scheduler counts them.
+        played: wait_s (of the user) and bounded_slowdown of these jobs by policy.
         grade: Grade of the machine; None without record.
         replay: Replay of the record; None without record.
         shaken: Values of the run by shake, for every policy that was shaken.
@@ -252,7 +252,7 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         for scope, name in ((run, "run"), (windows, "windows"))
     ]
     assert differences[0] is not None
-    waits = material.jobs["recorded_wait_s"]
+    waits = material.jobs["recorded_wait_s"] - material.jobs["held_s"]
     ratios = {}
     for metric in v.PRICES:
         theirs = run.value(opponent, metric)

@@ -160,8 +160,8 @@ def record(material: Material, unit: TimeUnit) -> Iterator[str]:
         waits = mean_of(jobs["recorded_wait_s"])
         yield (
             f"{share(held(material))} of the jobs became eligible after their submission: the "
-            f"scheduler's mean wait is {unit.text(waits)}, the user's "
-            f"{unit.text(waits + mean_of(jobs['held_s']))}. Only the first is the scheduler's."
+            f"user's mean wait is {unit.text(waits)}, the scheduler's "
+            f"{unit.text(mean_of(jobs['recorded_wait_s'] - jobs['held_s']))}."
         )
 
 
