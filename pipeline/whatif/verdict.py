@@ -129,8 +129,8 @@ class Evidence:
         known: Rule by which the log is served; "" if no known order explains it.
         ratios: Values of the metrics of `PRICES` in the run, over those of the opponent.
         jobs: Counted jobs of the run.
-        without_wait: Share of them that start at once, by the record.
-        mean_wait_s: Their mean wait, by the record.
+        without_wait: Share of the jobs of the log that start at once.
+        mean_wait_s: Mean wait of the jobs of the log.
         replay_error: Largest relative error of the mean wait and slowdown of the replay.
         changed: Whether the two play in different worlds.
         before: Whether the candidate was chosen before the run, not after the fact.
@@ -279,7 +279,7 @@ def _disqualifiers(of: Evidence) -> tuple[Caveat, ...]:
         found.append(
             Caveat("knows_run_times", f"{of.policy} is given run times, which no scheduler knows.")
         )
-    if not of.letter and of.opponent == RECORDED:
+    if not of.letter:
         found.append(
             Caveat("no_record", "The log does not say when jobs started; add their start times.")
         )
@@ -335,17 +335,18 @@ def _sentence(text: str) -> str:
 def _unjudged(of: Evidence, first: Caveat) -> str:
     if of.kind == "refused agent":
         return f"Nothing can be judged: {first.text[0].lower()}{first.text[1:]}"
+    theirs = _name(of.opponent if of.letter else RECORDED)
     return (
-        f"Whether {of.policy} would serve these jobs with less slowdown than {_name(of.opponent)} "
-        f"cannot be judged: {first.text}"
+        f"Whether {of.policy} would serve these jobs with less slowdown than {theirs} cannot be "
+        f"judged: {first.text}"
     )
 
 
 def _nobody_waits(of: Evidence) -> str:
     wait = time_unit(of.mean_wait_s).text(of.mean_wait_s)
     return (
-        f"{percent(of.without_wait, signed=False)} of the jobs start without a wait, and the mean "
-        f"wait is {wait}: there is next to nothing that another order could change."
+        f"{percent(of.without_wait, signed=False)} of the log's jobs start without a wait, and the "
+        f"mean wait is {wait}: there is next to nothing that another order could change."
     )
 
 

@@ -110,7 +110,7 @@ class Material:
     @property
     def known(self) -> str:
         """The policy by which the log is served, "" if no known order explains it."""
-        return self.grade.known if self.grade else ""
+        return policy_of(self.grade.known or "") if self.grade else ""
 
     @property
     def letter(self) -> str:
@@ -205,6 +205,14 @@ class Cast:
         return list(dict.fromkeys(name for name in names if name and name in played))
 
 
+def policy_of(name: str) -> str:
+    """Return the policy that plays an order and a mode: `saf easy` is saf_easy."""
+    order, _, mode = name.partition(" ")
+    if (order, mode) == ("fcfs", "all"):
+        return "conservative"
+    return order if order == "mine" or not mode or mode == "none" else f"{order}_{mode}"
+
+
 def kind_of(material: Material, name: str) -> v.Kind:
     """Return the kind of a policy as the verdict knows it."""
     if material.kinds[name] == KNOWING:
@@ -252,7 +260,6 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         for scope, name in ((run, "run"), (windows, "windows"))
     ]
     assert differences[0] is not None
-    waits = material.jobs["recorded_wait_s"] - material.jobs["held_s"]
     ratios = {}
     for metric in v.PRICES:
         theirs = run.value(opponent, metric)
@@ -274,8 +281,8 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         known=material.known,
         ratios=ratios,
         jobs=material.jobs.height,
-        without_wait=mean_of(waits == 0),
-        mean_wait_s=mean_of(waits),
+        without_wait=material.grade.at_once if material.grade else 0.0,
+        mean_wait_s=material.grade.mean_wait_s if material.grade else 0.0,
         replay_error=_replay_error(material),
         before=cast.before,
         aside=difference_of(run, "run", cast.candidate, cast.aside),

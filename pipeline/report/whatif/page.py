@@ -19,9 +19,9 @@ command:
     reasons          everything that kept the badge from a better one, and prices
     cautions         what limits every number of the page
     nearness         grade ("A" to "D", "-", "" without record), letters by measurement, numbers
-                     (over, open, passed, twins, odd, reaction, delta, explained, idle), known (the
-                     policy by which the log is served, "" if none is known), closed (begin, end,
-                     jobs, share of each closed time)
+                     (over, open, passed, twins, odd, reaction, delta, explained, idle), known
+                     (order and mode by which the log is served, null if none is known), nearest,
+                     closed (from, to, jobs, share of each closed time), rest (numbers without them)
     replay           late, compared, mean_delay_s, ks; null without record
     record           mean_bounded_slowdown, mean_wait_s of the jobs of the run, as the log has them
     policies         recorded, plain, candidate, aside, agent, best_run, best_windows, kinds
@@ -158,12 +158,7 @@ def _as_json(
     material: Material, evidence: v.Evidence, told: v.Verdict, facts: dict[str, list[str]]
 ) -> dict[str, Any]:
     plan, grade, cast = material.plan, material.grade, material.cast
-    nearness: dict[str, Any] = {"grade": "", "letters": {}, "numbers": {}, "known": "", "closed": []}
-    if grade is not None:
-        nearness = {
-            "grade": grade.letter, "letters": dict(grade.letters), "numbers": dict(grade.numbers),
-            "known": grade.known, "closed": [asdict(time) for time in grade.closed],
-        }  # fmt: skip
+    nothing = {"grade": "", "letters": {}, "numbers": {}, "known": None, "closed": []}
     numbers = {k: of for k, of in asdict(evidence).items() if k != "disqualifiers"}
     found = {
         "log": material.name,
@@ -175,7 +170,7 @@ def _as_json(
         "badge": told.badge,
         "colour": told.colour,
         "disqualifiers": to_json(told.disqualifiers),
-        "nearness": nearness,
+        "nearness": grade.json if grade is not None else nothing,
         "replay": None if material.replay is None else asdict(material.replay),
         "record": log_means(material) if cast.recorded else None,
         "jobs": {

@@ -53,13 +53,20 @@ def grade_table(material: Material) -> Table:
         if name not in grade.letters or value is None:
             continue
         write: Callable[[float], str] = _seconds if name == "reaction" else _small_share
-        limits = (Cell(write(limit), limit) for limit in LIMITS[name])
-        body.append(Row([Cell(text), Cell(write(value), value), Cell(grade.letters[name]), *limits]))
+        cells = [Cell(text), Cell(write(value), value), Cell(grade.letters[name])]
+        if grade.rest is not None:
+            rest = grade.rest[name]
+            cells += [Cell(write(rest), rest), Cell(grade.rest_letters.get(name, NOTHING))]
+        body.append(Row([*cells, *(Cell(write(limit), limit) for limit in LIMITS[name])]))
     text = (
         ". The letter is that of the worst. None of them but the last knows an order of the scheduler; "
         "the first four are 0 for every scheduler that keeps an order on exactly this machine."
     )
-    head = ["measured over the whole record", "value", "letter", "A up to", "B up to", "C up to"]
+    head = ["measured over the whole record", "value", "letter"]
+    if grade.rest is not None:
+        head += ["without the closed times", "letter"]
+        text += " With closed times it is that of the rest, at best B."
+    head += ["A up to", "B up to", "C up to"]
     return Table(f"Grade {grade.letter}", text, head, body)
 
 

@@ -25,7 +25,7 @@ _ORDERS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _MODES: Final[Mapping[str, str]] = {
     "easy": "with EASY backfilling", "all": "with a reservation for every job",
-    "": "without backfilling",
+    "none": "without backfilling",
 }  # fmt: skip
 
 
@@ -36,35 +36,38 @@ def share(value: float) -> str:
 
 
 def scheduler(name: str) -> str:
-    """Return a policy of the family of schedulers in words."""
-    if name == "conservative":
-        name = "fcfs_all"
-    order, _, mode = name.replace(" ", "_").partition("_")
-    if order not in _ORDERS or mode not in _MODES:
+    """Return an order and a mode of the family of schedulers in words: `saf easy`."""
+    order, _, mode = name.partition(" ")
+    if order not in _ORDERS or mode not in {"", *_MODES}:
         return name
-    return _ORDERS[order] if order == "mine" else f"{_ORDERS[order]} {_MODES[mode]}"
+    return f"{_ORDERS[order]} {_MODES.get(mode, '')}".rstrip()
 
 
 def served(material: Material) -> str:
     """Return by whom the log is served, as far as its starts say."""
     grade = material.grade
-    if grade is None:
+    if grade is None or not grade.nearest:
         return ""
-    explained = grade.numbers.get("explained", 0.0)
+    numbers = grade.numbers if grade.rest is None else grade.rest
+    explained = share(numbers["explained"])
     if grade.known:
-        return (
-            f"Your log's starts are those of {scheduler(grade.known)} in {share(explained)} of the "
-            "moments at which jobs start."
-        )
-    return f"No known order explains more than {share(explained)} of your log's starts."
+        return f"Your log's starts are those of {scheduler(grade.known)} in {explained}."
+    return (
+        f"No known order explains more than {explained} of your log's starts; the nearest is "
+        f"{scheduler(grade.nearest)}."
+    )
 
 
 def measurements(material: Material) -> dict[str, str]:
-    """Return a sentence for every measurement of the grade that is below A, the worst first."""
+    """Return a sentence for every measurement of the grade that is below A, the worst first.
+
+    With closed times, they are those of the record without them.
+    """
     grade = material.grade
     if grade is None:
         return {}
-    n = {name: float(value) for name, value in grade.numbers.items() if value is not None}
+    n = grade.numbers if grade.rest is None else grade.rest
+    letters = grade.letters if grade.rest is None else grade.rest_letters
     kept = "a limit, a reservation or closed nodes keep a part of the machine from them"
     if material.partitions > 1:
         kept = (
@@ -72,38 +75,37 @@ def measurements(material: Material) -> dict[str, str]:
             f"{count_of(material.partitions, 'partition')} are in the log"
         )
     texts = {
-        "over": lambda: (
+        "over": (
             f"your jobs hold more processors than the machine has in {share(n['over'])} of what "
             f"they hold; is the machine larger than {material.processors:,}?"
         ),
-        "open": lambda: (
+        "open": (
             f"jobs wait while every waiting job fits ({share(n['open'])} of the waiting): {kept}"
         ),
-        "passed": lambda: (
+        "passed": (
             f"of {n['twins']:,.0f} pairs of equal jobs of one user, in {share(n['passed'])} the "
             "later one started first: holds, dependencies or arrays in reverse"
         ),
-        "odd": lambda: (
-            f"{share(n['odd'])} of the starts come out of nothing: holds or begin times"
-        ),
-        "reaction": lambda: (
+        "odd": f"{share(n['odd'])} of the starts come out of nothing: holds or begin times",
+        "reaction": (
             f"a job that comes when nobody waits, and that fits, waits {n['reaction']:,.0f} s"
         ),
-        "idle": lambda: (
-            f"jobs wait while {scheduler(grade.known)} would have started them "
+        "idle": (
+            f"jobs wait while {scheduler(grade.nearest)} would have started them "
             f"({share(n['idle'])} of the waiting)"
         ),
     }
-    below = [name for name, letter in grade.letters.items() if letter > "A" and name in texts]
-    return {name: texts[name]() for name in sorted(below, key=grade.letters.get, reverse=True)}  # type: ignore[arg-type]
+    below = [name for name in texts if letters.get(name, "A") > "A"]
+    return {name: texts[name] for name in sorted(below, key=letters.__getitem__, reverse=True)}
 
 
 def failing(material: Material) -> str:
     """Return the measurements that make a grade of C or D, in words."""
     if material.grade is None or material.letter not in {"C", "D"}:
         return ""
-    letters, texts = material.grade.letters, measurements(material)
-    return "; ".join(text for name, text in texts.items() if letters[name] >= "C")
+    grade = material.grade
+    letters = grade.letters if grade.rest is None else grade.rest_letters
+    return "; ".join(of for name, of in measurements(material).items() if letters[name] >= "C")
 
 
 def moment(material: Material, second: float) -> str:

@@ -76,7 +76,7 @@ def test_a_price_stands_in_the_same_sentence():
         ({"changed": True}, "Cannot be judged", "different worlds"),
         ({"letter": ""}, "Cannot be judged", "does not say when jobs started"),
         ({"letter": "-", "without_wait": 0.97, "mean_wait_s": 20.0}, "Nearly nobody waits",
-         "97 % of the jobs start without a wait, and the mean wait is 20.0 s"),
+         "97 % of the log's jobs start without a wait, and the mean wait is 20.0 s"),
         ({"letter": "C", "failing": "jobs hold more"}, "Not about your scheduler", "jobs hold"),
         ({"letter": "D", "failing": "jobs hold more"}, "Not about your scheduler", "grade D"),
         ({"opponent": "lxf_easy"}, "Not about your scheduler", "On the simulated machine"),
