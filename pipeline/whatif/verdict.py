@@ -34,9 +34,15 @@ from hindcast.pipeline.pages.numbers import (
 from hindcast.pipeline.workloads.caveats import Caveat
 
 Badge: TypeAlias = Literal[
-    "Cannot be judged", "Nearly nobody waits", "Not about your scheduler", "Depends on the view",
-    "No clear difference", "Gain", "Gain with a price", "Worse",
-]  # fmt: skip
+    "Cannot be judged",
+    "Nearly nobody waits",
+    "Not about your scheduler",
+    "Depends on the view",
+    "No clear difference",
+    "Gain",
+    "Gain with a price",
+    "Worse",
+]
 Colour: TypeAlias = Literal["grey", "green", "yellow", "red"]
 Kind: TypeAlias = Literal["rule", "agent", "refused agent", "knows run times"]
 
@@ -47,8 +53,10 @@ SHAKES: Final = 2.0  # standard deviations within which a difference is one of c
 PRICE: Final = 1.2  # times the opponent's value that are a price
 REPLAY: Final = 0.01  # largest relative error of the means of a replay
 _COLOURS: Final[Mapping[Badge, Colour]] = {
-    "Gain": "green", "Gain with a price": "yellow", "Worse": "red",
-}  # fmt: skip
+    "Gain": "green",
+    "Gain with a price": "yellow",
+    "Worse": "red",
+}
 PRICES: Final[Mapping[str, str]] = {  # metric -> what is `1.5 times as long`
     "mean_wait_s": "the mean wait is {} times as long",
     "p99_wait_s": "the p99 wait is {} times as long",
@@ -107,7 +115,8 @@ class Difference:
         text = f"{three_digits(self.policy)} for {three_digits(self.opponent)}"
         if self.blocks < FEWEST_BLOCKS or not math.isfinite(self.low):
             return text
-        ends = write_interval(self.low, self.high, 1, signed=True)
+        decimals = 2 if max(abs(self.low), abs(self.high)) < 10 else 1
+        ends = write_interval(self.low, self.high, decimals, signed=True)
         return f"{text}, 95 % interval of the difference {ends}"
 
 

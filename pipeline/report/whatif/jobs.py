@@ -16,15 +16,19 @@ _LARGEST: Final = 8  # of other kinds of groups
 _LEAST_IN_GROUP: Final = 10
 _WEEK_S: Final = 7 * 86_400
 NAMED: Final[Mapping[str, str]] = {  # column -> its name in a group
-    "partition": "partition", "qos": "QOS", "account": "account", "queue": "queue", "user": "user",
-}  # fmt: skip
+    "partition": "partition",
+    "qos": "QOS",
+    "account": "account",
+    "queue": "queue",
+    "user": "user",
+}
 
 
 def counted_jobs(run: Run) -> pl.DataFrame:
     """Return the J counted jobs of a run in order: what the log says about them.
 
-    Columns: job (row of the record), submit_s and arrive_s on the clock of the log, carried (whether
-    it waited when the run began), week (of the run), processors, run_s, requested_s, partition, qos,
+    Columns: job (row of the record), submit_s and arrive_s on the clock of the log, carried (it
+    waited when the run began), week (of the run), processors, run_s, requested_s, partition, qos,
     account, queue and user (null if unknown), work (processor-seconds), held_s (time before it was
     eligible), recorded_wait_s (of the user, held_s included; null if unknown).
     """
@@ -32,23 +36,25 @@ def counted_jobs(run: Run) -> pl.DataFrame:
     since = np.maximum(run.submit[of], run.now)
     known = run.start[of] != NEVER
     waits = np.where(known, run.start[of] - since, 0)
-    return pl.DataFrame({
-        "job": run.row[of],
-        "submit_s": run.submit[of],
-        "arrive_s": run.arrive[of],
-        "carried": run.arrive[of] < run.now,
-        "week": np.maximum(run.submit[of] - run.now, 0) // _WEEK_S,
-        "processors": run.cpu[of],
-        "run_s": run.run[of],
-        "requested_s": run.requested[of],
-        **{name: getattr(run, name)[of] for name in NAMED},
-        "work": (run.cpu[of] * run.run[of]).astype(np.float64),
-        "held_s": np.maximum(run.arrive[of], run.now) - since,
-        "recorded_wait_s": waits.astype(np.float64),
-    }).with_columns(
+    return pl.DataFrame(
+        {
+            "job": run.row[of],
+            "submit_s": run.submit[of],
+            "arrive_s": run.arrive[of],
+            "carried": run.arrive[of] < run.now,
+            "week": np.maximum(run.submit[of] - run.now, 0) // _WEEK_S,
+            "processors": run.cpu[of],
+            "run_s": run.run[of],
+            "requested_s": run.requested[of],
+            **{name: getattr(run, name)[of] for name in NAMED},
+            "work": (run.cpu[of] * run.run[of]).astype(np.float64),
+            "held_s": np.maximum(run.arrive[of], run.now) - since,
+            "recorded_wait_s": waits.astype(np.float64),
+        }
+    ).with_columns(
         *(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in NAMED),
         pl.when(pl.Series(known)).then("recorded_wait_s").alias("recorded_wait_s"),
-    )  # fmt: skip
+    )
 
 
 def played(run: Run, starts: NDArray[np.int64]) -> pl.DataFrame:
@@ -80,15 +86,22 @@ def groups(jobs: pl.DataFrame, processors: int) -> dict[str, pl.Series]:
     }
     share = pl.col("processors") / processors
     found["size"] = jobs.select(
-        pl.when(pl.col("processors") == 1).then(pl.lit("1 processor"))
-        .when(share < 0.25).then(pl.lit("2 to a quarter of the machine"))
-        .otherwise(pl.lit("wide: a quarter or more")).alias("size")
-    )["size"]  # fmt: skip
+        pl.when(pl.col("processors") == 1)
+        .then(pl.lit("1 processor"))
+        .when(share < 0.25)
+        .then(pl.lit("2 to a quarter of the machine"))
+        .otherwise(pl.lit("wide: a quarter or more"))
+        .alias("size")
+    )["size"]
     hours = pl.col("requested_s") / 3600
     found["request"] = jobs.select(
-        pl.when(hours <= 1).then(pl.lit("up to 1 h")).when(hours < 4).then(pl.lit("1 to 4 h"))
-        .otherwise(pl.lit("long: 4 h or more")).alias("request")
-    )["request"]  # fmt: skip
+        pl.when(hours <= 1)
+        .then(pl.lit("up to 1 h"))
+        .when(hours < 4)
+        .then(pl.lit("1 to 4 h"))
+        .otherwise(pl.lit("long: 4 h or more"))
+        .alias("request")
+    )["request"]
     return found
 
 
@@ -141,9 +154,14 @@ def by_group(
                 sizes.join(means, on="group", how="left")
                 .sort("place")
                 .select(
-                    pl.lit(kind).alias("kind"), "group", "jobs", "work_share",
-                    pl.lit(policy).alias("policy"), "mean_wait_s", "p95_wait_s",
+                    pl.lit(kind).alias("kind"),
+                    "group",
+                    "jobs",
+                    "work_share",
+                    pl.lit(policy).alias("policy"),
+                    "mean_wait_s",
+                    "p95_wait_s",
                     "mean_bounded_slowdown",
                 )
-            )  # fmt: skip
+            )
     return pl.concat(found)

@@ -19,6 +19,7 @@ from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Provenance
 
 RECORDED: Final = v.RECORDED
+THE_LOG: Final = "the log"  # what was recorded, in tables and plots
 KNOWING: Final = "knows run times"
 LEARNED: Final = "learned"
 COLUMNS: Final = {HEADLINE: "bounded_slowdown", WAIT: "wait_s"}  # of frames of jobs
@@ -145,8 +146,8 @@ class Material:
     @property
     def span_s(self) -> float:
         """Seconds from the beginning of the run to its last submission."""
-        submit = self.jobs.filter(~pl.col("carried"))["submit_s"]
-        return float(submit.max() - submit.min()) if submit.len() else 0.0  # type: ignore[operator]
+        submit = self.jobs.filter(~pl.col("carried"))["submit_s"].to_numpy()
+        return float(submit.max() - submit.min()) if len(submit) else 0.0
 
     @cached_property
     def cast(self) -> "Cast":
@@ -242,10 +243,12 @@ def _cast_of(material: Material) -> Cast:
         aside=aside,
         agent=min(agents, key=agents.__getitem__, default=None),
         best_run=min(rules, key=run.value),
-        best_windows=None if windows is None else min(
+        best_windows=None
+        if windows is None
+        else min(
             (name for name in rules if name in windows.values), key=windows.value, default=None
         ),
-    )  # fmt: skip
+    )
 
 
 def evidence_of(material: Material, failing: str) -> v.Evidence:
@@ -273,7 +276,9 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         windows=differences[1],
         shake_sd=v.difference_sd(
             {name: of.slowdowns for name, of in material.shaken.items()},
-            cast.candidate, opponent, material.known,
+            cast.candidate,
+            opponent,
+            material.known,
         ),
         letter=material.letter,
         failing=failing,
@@ -287,7 +292,7 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         before=cast.before,
         aside=difference_of(run, "run", cast.candidate, cast.aside),
         aside_name=cast.aside,
-    )  # fmt: skip
+    )
 
 
 def _replay_error(material: Material) -> float:

@@ -1,8 +1,8 @@
 """Numbers of the page of `hindcast whatif`: scopes, means, paired differences and the ranking.
 
-    before     40 to 70 % of the log as one run, on which the candidate is chosen
-    run        the last 30 % as one run, whose blocks are weeks
-    windows    windows of the last 30 %, each from the state that the log was in
+before     40 to 70 % of the log as one run, on which the candidate is chosen
+run        the last 30 % as one run, whose blocks are weeks
+windows    windows of the last 30 %, each from the state that the log was in
 """
 
 import math
@@ -27,10 +27,16 @@ from hindcast.pipeline.whatif import verdict as v
 HEADLINE: Final = "mean_bounded_slowdown"
 WAIT: Final = "mean_wait_s"
 UNITS: Final[Mapping[str, str]] = {
-    HEADLINE: "1", WAIT: "s", "p95_wait_s": "s", "p99_wait_s": "s", "max_wait_s": "s",
-    "starved_share": "1", "user_fairness": "1", "mean_slowdown_wide": "1",
+    HEADLINE: "1",
+    WAIT: "s",
+    "p95_wait_s": "s",
+    "p99_wait_s": "s",
+    "max_wait_s": "s",
+    "starved_share": "1",
+    "user_fairness": "1",
+    "mean_slowdown_wide": "1",
     "mean_slowdown_long": "1",
-}  # fmt: skip
+}
 
 Array = NDArray[np.float64]
 
@@ -132,9 +138,13 @@ def difference_of(
         return None
     of = pair_of(scope, policy, reference).difference
     return v.Difference(
-        "run" if name == "run" else "windows", scope.value(policy), scope.value(reference),
-        len(scope.values[policy][HEADLINE]), of.low, of.high,
-    )  # fmt: skip
+        "run" if name == "run" else "windows",
+        scope.value(policy),
+        scope.value(reference),
+        len(scope.values[policy][HEADLINE]),
+        of.low,
+        of.high,
+    )
 
 
 @dataclass(frozen=True)
@@ -188,9 +198,11 @@ def _within(shaken: Mapping[str, Shaken], policy: str, other: str) -> bool:
 
 
 def rows(
-    scopes: Mapping[str, Scope], kinds: Mapping[str, str], references: Sequence[str],
+    scopes: Mapping[str, Scope],
+    kinds: Mapping[str, str],
+    references: Sequence[str],
     shaken: Mapping[str, Shaken],
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     """Return a row per scope, policy, metric and reference.
 
     Columns: scope (windows or run), policy, kind, metric, unit, mean, low, high, blocks, reference,
@@ -208,15 +220,24 @@ def rows(
             for (policy, reference), difference in zip(pairs, differences, strict=True):
                 mean = scope.means[policy][metric]
                 shakes = spread(shaken, policy, metric) if name == "run" else None
-                found.append({
-                    "scope": name, "policy": policy, "kind": kinds.get(policy, ""),
-                    "metric": metric, "unit": unit, "mean": mean.value,
-                    "low": _finite(mean.low), "high": _finite(mean.high),
-                    "blocks": len(values[policy]), "reference": reference,
-                    "difference": difference.value, "difference_low": _finite(difference.low),
-                    "difference_high": _finite(difference.high),
-                    "shake_sd": None if shakes is None else shakes[1],
-                })  # fmt: skip
+                found.append(
+                    {
+                        "scope": name,
+                        "policy": policy,
+                        "kind": kinds.get(policy, ""),
+                        "metric": metric,
+                        "unit": unit,
+                        "mean": mean.value,
+                        "low": _finite(mean.low),
+                        "high": _finite(mean.high),
+                        "blocks": len(values[policy]),
+                        "reference": reference,
+                        "difference": difference.value,
+                        "difference_low": _finite(difference.low),
+                        "difference_high": _finite(difference.high),
+                        "shake_sd": None if shakes is None else shakes[1],
+                    }
+                )
     return pl.DataFrame(found, infer_schema_length=None)
 
 

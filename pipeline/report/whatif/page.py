@@ -45,7 +45,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.pages.numbers import percent, three_digits
+from hindcast.pipeline.pages.numbers import TimeUnit, percent, three_digits
+from hindcast.pipeline.pages.tables import Table
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.whatif import numbers as n
@@ -53,6 +54,7 @@ from hindcast.pipeline.report.whatif import tables, words
 from hindcast.pipeline.report.whatif.jobs import by_group, groups, recorded
 from hindcast.pipeline.report.whatif.material import (
     RECORDED,
+    THE_LOG,
     Cast,
     Material,
     evidence_of,
@@ -88,8 +90,11 @@ def write_page(material: Material, out: Path) -> dict[str, Any]:
         "page": str(out / PAGE),
         "lines": [f"grade of the machine: {material.letter or 'none'}", told.badge, told.sentence],
         "warnings": [caveat.text for caveat in material.caveats],
-        "grade": material.letter, "badge": told.badge, "rule": cast.candidate, "agent": cast.agent,
-    }  # fmt: skip
+        "grade": material.letter,
+        "badge": told.badge,
+        "rule": cast.candidate,
+        "agent": cast.agent,
+    }
 
 
 def _known(material: Material, frame: pl.DataFrame) -> pl.DataFrame:
@@ -103,18 +108,24 @@ def _write_tables(material: Material, grouped: pl.DataFrame, out: Path) -> None:
     parts = (cast.recorded, cast.plain, cast.candidate, cast.aside, cast.best_run)
     scopes = {"windows": material.windows, "run": material.run}
     table = n.rows(
-        {name: scope for name, scope in scopes.items() if scope is not None}, material.kinds,
-        list(dict.fromkeys(filter(None, parts))), material.shaken,
-    )  # fmt: skip
+        {name: scope for name, scope in scopes.items() if scope is not None},
+        material.kinds,
+        list(dict.fromkeys(filter(None, parts))),
+        material.shaken,
+    )
     write_text(out / "whatif.csv", table.write_csv())
     write_text(out / "groups.csv", grouped.write_csv())
     shaken = [
-        pl.DataFrame({
-            "policy": name, "draw": range(len(of.slowdowns)),
-            n.HEADLINE: of.slowdowns, n.WAIT: of.waits_s,
-        })
+        pl.DataFrame(
+            {
+                "policy": name,
+                "draw": range(len(of.slowdowns)),
+                n.HEADLINE: of.slowdowns,
+                n.WAIT: of.waits_s,
+            }
+        )
         for name, of in material.shaken.items()
-    ]  # fmt: skip
+    ]
     others = {
         "shake.csv": pl.concat(shaken) if shaken else None,
         "changes.csv": material.changes,
@@ -128,7 +139,7 @@ def _write_tables(material: Material, grouped: pl.DataFrame, out: Path) -> None:
 
 
 def _sentences(
-    material: Material, told: v.Verdict, grouped: pl.DataFrame, unit: words.TimeUnit
+    material: Material, told: v.Verdict, grouped: pl.DataFrame, unit: TimeUnit
 ) -> dict[str, list[str]]:
     """Return the sentences of the page by the key under which whatif.json has them."""
     return {
@@ -158,7 +169,13 @@ def _as_json(
     material: Material, evidence: v.Evidence, told: v.Verdict, facts: dict[str, list[str]]
 ) -> dict[str, Any]:
     plan, grade, cast = material.plan, material.grade, material.cast
-    nothing = {"grade": "", "letters": {}, "numbers": {}, "known": None, "closed": []}
+    nothing: dict[str, Any] = {
+        "grade": "",
+        "letters": {},
+        "numbers": {},
+        "known": None,
+        "closed": [],
+    }
     numbers = {k: of for k, of in asdict(evidence).items() if k != "disqualifiers"}
     found = {
         "log": material.name,
@@ -174,14 +191,20 @@ def _as_json(
         "replay": None if material.replay is None else asdict(material.replay),
         "record": log_means(material) if cast.recorded else None,
         "jobs": {
-            "used": plan.log_jobs, "train": plan.validation_first, "run": material.jobs.height,
+            "used": plan.log_jobs,
+            "train": plan.validation_first,
+            "run": material.jobs.height,
             "carried": int(material.jobs["carried"].sum()),
             "unknown waits": material.jobs["recorded_wait_s"].null_count(),
             **{f"left out: {k}": of for k, of in material.provenance.left_out.items()},
         },
         "windows": {
-            "train": len(plan.train), "validation": len(plan.validation), "test": len(plan.test),
-            "jobs": plan.jobs, "follow": plan.follow, "warm": plan.warm,
+            "train": len(plan.train),
+            "validation": len(plan.validation),
+            "test": len(plan.test),
+            "jobs": plan.jobs,
+            "follow": plan.follow,
+            "warm": plan.warm,
         },
         "policies": {**asdict(cast), "kinds": dict(material.kinds)},
         "evidence": numbers,
@@ -189,23 +212,25 @@ def _as_json(
         "training": None if material.training is None else dict(material.training),
         "commands": dict(material.commands),
         "command": material.command,
-    }  # fmt: skip
+    }
     return dict(_finite(found))
 
 
-def _tiles(material: Material, unit: words.TimeUnit) -> list[tuple[str, str, str]]:
+def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
     """Return the four numbers of the first screen, all of the run: title, number, small text."""
     cast, found = material.cast, []
     rows: list[tuple[str, str, dict[str, float]]] = []
-    if cast.recorded:
-        rows.append(("The log", "recorded", log_means(material)))
+    # On a machine that is not the log's, a rule beside the record would say nothing of the rule.
+    if cast.recorded and material.letter not in {"C", "D"}:
+        rows.append(("The log", "what it says", log_means(material)))
     else:
-        rows.append((cast.aside, "simulated", _values(material, cast.aside)))
+        rows.append((cast.aside, "simulated, in the run", _values(material, cast.aside)))
     rows.append((cast.candidate, "simulated, in the run", _values(material, cast.candidate)))
     for name, small, values in rows:
         for metric, what, told in (
-            (n.WAIT, "mean wait", unit.text), (n.HEADLINE, "mean slowdown", three_digits),
-        ):  # fmt: skip
+            (n.WAIT, "mean wait", unit.text),
+            (n.HEADLINE, "mean slowdown", three_digits),
+        ):
             shakes = n.spread(material.shaken, name, metric)
             text = small
             if shakes is not None:
@@ -231,19 +256,23 @@ def _described(material: Material) -> dict[str, str]:
 
 
 def _html(
-    material: Material, told: v.Verdict, facts: dict[str, list[str]], grouped: pl.DataFrame,
-    frames: dict[str, pl.DataFrame], unit: words.TimeUnit,
-) -> str:  # fmt: skip
+    material: Material,
+    told: v.Verdict,
+    facts: dict[str, list[str]],
+    grouped: pl.DataFrame,
+    frames: dict[str, pl.DataFrame],
+    unit: TimeUnit,
+) -> str:
     cast: Cast = material.cast
     left_out = dict(material.provenance.left_out)
     counted_tasks = material.provenance.counts.get("tasks")
     if counted_tasks is not None and (unused := counted_tasks - material.plan.log_jobs):
         left_out["wider than the machine, or without a run time"] = unused
     order = tables.best_first(material, material.run)
-    beside = ()
+    beside: tuple[Table, ...] = ()
     if cast.recorded and RECORDED in material.played:
         beside = tuple(tables.beside_tables(material, unit))
-    weeks = {**({tables.THE_LOG: recorded(material.jobs)} if cast.recorded else {})}
+    weeks = {**({THE_LOG: recorded(material.jobs)} if cast.recorded else {})}
     weeks |= {name: frame for name, frame in frames.items() if name != RECORDED}
     return render(
         Path(__file__).with_name(f"{PAGE}.jinja"),
@@ -268,7 +297,7 @@ def _html(
         changes=tables.changes_table(material, unit),
         advice=tables.advice_table(material, unit),
         lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
-        groups=tables.groups_tables(material, grouped, unit),
+        groups=tables.groups_tables(grouped, unit),
         policies_plot=policies_plot(material, order, unit),
         weeks_plot=weeks_plot(material, weeks, unit),
         **explaining(_described(material)),

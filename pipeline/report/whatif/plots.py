@@ -8,7 +8,7 @@ import polars as pl
 
 from hindcast.pipeline.pages.numbers import TimeUnit
 from hindcast.pipeline.report import svg
-from hindcast.pipeline.report.whatif.material import KNOWING, LEARNED, RECORDED, Material
+from hindcast.pipeline.report.whatif.material import KNOWING, LEARNED, RECORDED, THE_LOG, Material
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT
 
 _WIDE: Final = 10.4  # inches
@@ -41,17 +41,16 @@ def policies_plot(material: Material, order: Sequence[str], unit: TimeUnit) -> s
             axes.set_xlabel(label)
             axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
             axes.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
-            axes.tick_params(which="minor", colors=svg.MUTED, labelcolor=svg.MUTED, length=0,
-                             labelsize=8)  # fmt: skip
+            axes.tick_params(
+                which="minor", colors=svg.MUTED, labelcolor=svg.MUTED, length=0, labelsize=8
+            )
         left.set_yticks(range(len(order)), order)
         left.invert_yaxis()
         described = ", ".join(f"{n} {scope.means[n][HEADLINE].value:.4g}" for n in order)
         return svg.to_svg(figure, "whatif policies", f"Mean bounded slowdown: {described}")
 
 
-def weeks_plot(
-    material: Material, frames: Mapping[str, pl.DataFrame], unit: TimeUnit
-) -> str:  # fmt: skip
+def weeks_plot(material: Material, frames: Mapping[str, pl.DataFrame], unit: TimeUnit) -> str:
     """Plot the mean wait of the jobs of each week under some policies."""
     week, series = material.jobs["week"].to_numpy(), {}
     for name, frame in frames.items():
@@ -65,10 +64,17 @@ def weeks_plot(
         axes = figure.add_subplot()
         svg.style_axes(axes, grid="y")
         for number, (name, waits) in enumerate(series.items()):
-            color = svg.STRONGEST if name == RECORDED else svg.LINES[(0, 2, 3, 4)[number % 4]]
-            style = "-" if name == RECORDED else ("-", (0, (5, 2)), (0, (1, 1.5)))[number % 3]
-            axes.plot(np.arange(1, len(waits) + 1), waits, color=color, linestyle=style,
-                      linewidth=1.6, label=name)  # fmt: skip
+            color = svg.STRONGEST if name == THE_LOG else svg.LINES[(0, 2, 3, 4)[number % 4]]
+            style = "-" if name == THE_LOG else ("-", (0, (5, 2)), (0, (1, 1.5)))[number % 3]
+            axes.plot(
+                np.arange(1, len(waits) + 1),
+                waits,
+                color=color,
+                linestyle=style,
+                linewidth=1.6,
+                label=name,
+            )
+        axes.margins(y=0.2)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("week of submission, from the beginning of the run")
         axes.set_ylabel(f"mean wait [{unit.name}]")

@@ -1,7 +1,7 @@
 """Tables of the page of `hindcast whatif`. Every column has one unit."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -9,22 +9,31 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.estimators.selection import rank_correlation
-from hindcast.pipeline.pages.numbers import TimeUnit, count_of, percent, three_digits, write_interval
+from hindcast.pipeline.pages.numbers import (
+    TimeUnit,
+    count_of,
+    percent,
+    three_digits,
+    write_interval,
+)
 from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table
 from hindcast.pipeline.report.whatif import words
 from hindcast.pipeline.report.whatif.jobs import recorded
-from hindcast.pipeline.report.whatif.material import LEARNED, RECORDED, Material, log_means
+from hindcast.pipeline.report.whatif.material import LEARNED, RECORDED, THE_LOG, Material
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, pair_of, ranking, spread
-from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.whatif.grade import LIMITS
 from hindcast.pipeline.whatif.replay import distance
 from hindcast.pipeline.whatif.verdict import FEWEST_BLOCKS
 
-THE_LOG: Final = "the log"
 _KINDS: Final = {
-    "partition": "By partition", "qos": "By QOS", "account": "By account", "queue": "By queue",
-    "user": "By user", "size": "By size", "request": "By request",
-}  # fmt: skip
+    "partition": "By partition",
+    "qos": "By QOS",
+    "account": "By account",
+    "queue": "By queue",
+    "user": "By user",
+    "size": "By size",
+    "request": "By request",
+}
 _MEASURED: Final[Mapping[str, str]] = {
     "over": "processor-seconds beyond the machine, of those held",
     "open": "waiting while every waiting job fits",
@@ -34,8 +43,8 @@ _MEASURED: Final[Mapping[str, str]] = {
     "idle": "waiting in which the known scheduler would have started the job",
 }
 _JAIN: Final = (
-    " Fairness is Jain's index of the mean slowdowns of users: 1 if all are equal, 1 / users if one "
-    "user has it all."
+    " Fairness is Jain's index of the mean slowdowns of users: 1 if all are equal, 1 / users if "
+    "one user has it all."
 )
 _KS: Final = (
     " KS is the Kolmogorov-Smirnov distance of two distributions: the largest difference of their "
@@ -59,8 +68,8 @@ def grade_table(material: Material) -> Table:
             cells += [Cell(write(rest), rest), Cell(grade.rest_letters.get(name, NOTHING))]
         body.append(Row([*cells, *(Cell(write(limit), limit) for limit in LIMITS[name])]))
     text = (
-        ". The letter is that of the worst. None of them but the last knows an order of the scheduler; "
-        "the first four are 0 for every scheduler that keeps an order on exactly this machine."
+        ". The letter is that of the worst. None of them but the last knows an order of the "
+        "scheduler; the first four are 0 for every scheduler that keeps an order on this machine."
     )
     head = ["measured over the whole record", "value", "letter"]
     if grade.rest is not None:
@@ -72,15 +81,15 @@ def grade_table(material: Material) -> Table:
 
 def beside_tables(material: Material, unit: TimeUnit) -> Iterator[Table]:
     """Yield the tables of the log beside its replay and simulated schedulers."""
-    cast, jobs = material.cast, material.jobs
+    jobs = material.jobs
     log = recorded(jobs)
     names = [material.known, "fcfs", "conservative", "fcfs_easy"]
     frames = {THE_LOG: log, "replay": material.played[RECORDED]}
     frames |= {name: material.played[name] for name in names if name in material.played}
     text = (
         f": means over the {count_of(jobs.height, 'counted job')} of the run whose wait is known. "
-        "The log is what was recorded; the replay starts every job at its recorded start; the others "
-        "are simulated." + _KS
+        "The log is what was recorded; the replay starts every job at its recorded start; the "
+        "others are simulated." + _KS
     )
     rows = [
         Row([Cell(name), *(Cell(_number(value), value) for value in values)])
@@ -94,8 +103,9 @@ def _measures(
 ) -> dict[str, list[float]]:
     known = jobs["recorded_wait_s"].is_not_null()
     week = jobs.filter(known)["week"].to_numpy()
-    waits = {name: of.filter(known)["wait_s"].to_numpy() for name, of in frames.items()}
-    slowdowns = {name: of.filter(known)["bounded_slowdown"].to_numpy() for name, of in frames.items()}
+    frames = {name: of.filter(known) for name, of in frames.items()}
+    waits = {name: of["wait_s"].to_numpy() for name, of in frames.items()}
+    slowdowns = {name: of["bounded_slowdown"].to_numpy() for name, of in frames.items()}
     weekly = {name: _weekly(week, wait) for name, wait in waits.items()}
     if not known.any():
         return {}
@@ -160,9 +170,7 @@ def windows_table(material: Material, unit: TimeUnit) -> Table | None:
     return _policies(material, material.windows, "Windows", text, unit)
 
 
-def _policies(
-    material: Material, scope: Scope, title: str, text: str, unit: TimeUnit
-) -> Table:  # fmt: skip
+def _policies(material: Material, scope: Scope, title: str, text: str, unit: TimeUnit) -> Table:
     cast, is_run = material.cast, scope is material.run
     best = cast.best_run if is_run else cast.best_windows
     references = [name for name in (cast.recorded, best) if name in scope.values]
@@ -170,8 +178,8 @@ def _policies(
     fair = material.jobs["user"].drop_nulls().len() > 0
     order = best_first(material, scope)
     ranked = [name for name in order if name not in {RECORDED, *material.knowing}]
-    ranks = ranking(scope, material.shaken if is_run else {}, ranked)
-    head = ["policy", "rank", "mean bounded slowdown"]
+    ranks = ranking(scope, material.shaken, ranked)
+    head = ["policy", *(["rank"] if is_run else []), "mean bounded slowdown"]
     head += [f"beside {name} [%]" for name in references]
     head += [f"mean wait [{unit.name}]"]
     head += [f"scheduler's mean wait [{unit.name}]"] if both else []
@@ -180,11 +188,11 @@ def _policies(
     head += ["slowdown of wide jobs", "slowdown of long jobs"]
     body = []
     for name in order:
-        cells = [
-            _name(material, name),
-            Cell(NOTHING) if name not in ranks else Cell(str(ranks[name]), ranks[name]),
-            _estimate(material, scope, name, HEADLINE, three_digits),
-        ]
+        cells = [_name(material, name)]
+        if is_run:
+            rank = ranks.get(name)
+            cells.append(Cell(NOTHING) if rank is None else Cell(str(rank), rank))
+        cells.append(_estimate(material, scope, name, HEADLINE, three_digits))
         cells += [_beside(material, scope, name, str(other)) for other in references]
         cells.append(_estimate(material, scope, name, WAIT, unit.number))
         if both:
@@ -194,9 +202,10 @@ def _policies(
             cells.append(_one(scope, name, metric, unit.number))
         cells.append(_one(scope, name, "starved_share", lambda value: f"{100 * value:.1f}"))
         cells.append(
-            _one(scope, name, "user_fairness", lambda value: f"{value:.2f}") if fair
+            _one(scope, name, "user_fairness", lambda value: f"{value:.2f}")
+            if fair
             else Cell(NOTHING)
-        )  # fmt: skip
+        )
         for metric in ("mean_slowdown_wide", "mean_slowdown_long"):
             # 0 if there is no such job
             cells.append(_one(scope, name, metric, lambda v: three_digits(v) if v else NOTHING))
@@ -255,7 +264,7 @@ def _beside(material: Material, scope: Scope, name: str, reference: str) -> Cell
     side = "same"
     if pair.clear:
         side = "better" if pair.difference.value < 0 else "worse"
-    if RECORDED in {name, reference} and not material.near or name in material.knowing:
+    if (RECORDED in {name, reference} and not material.near) or name in material.knowing:
         side = "same"
     small = ""
     if pair.has_interval:
@@ -268,10 +277,17 @@ def changes_table(material: Material, unit: TimeUnit) -> Table | None:
     if material.changes is None or material.changes.is_empty():
         return None
     head = [
-        "change", "policy", "jobs", "removed", "cut into parts", "mean bounded slowdown",
-        "unchanged, same jobs", "difference", f"mean wait [{unit.name}]",
+        "change",
+        "policy",
+        "jobs",
+        "removed",
+        "cut into parts",
+        "mean bounded slowdown",
+        "unchanged, same jobs",
+        "difference",
+        f"mean wait [{unit.name}]",
         f"unchanged, same jobs [{unit.name}]",
-    ]  # fmt: skip
+    ]
     body = []
     for row in material.changes.iter_rows(named=True):
         interval = ""
@@ -285,16 +301,20 @@ def changes_table(material: Material, unit: TimeUnit) -> Table | None:
         cells += [
             Cell(three_digits(row[HEADLINE]), row[HEADLINE]),
             Cell(three_digits(row["same_jobs_slowdown"]), row["same_jobs_slowdown"]),
-            Cell(three_digits(row["difference"], signed=True), row["difference"], interval,
-                 more=shakes),
+            Cell(
+                three_digits(row["difference"], signed=True),
+                row["difference"],
+                interval,
+                more=shakes,
+            ),
             Cell(unit.number(row[WAIT]), row[WAIT]),
             Cell(unit.number(row["same_jobs_wait_s"]), row["same_jobs_wait_s"]),
-        ]  # fmt: skip
+        ]
         body.append(Row(cells))
     text = (
-        ": the same policy from the same moment, with the same running and waiting jobs, in another "
-        "world. Both sides are simulated, so that nothing here is compared with the record. "
-        "Differences are those of the slowdown, with 95 % intervals over weeks where there are four."
+        ": the same policy from the same moment, with the same running and waiting jobs, in "
+        "another world. Both sides are simulated: nothing here is compared with the record. "
+        "Differences are those of the slowdown, with 95 % intervals over weeks if there are four."
     )
     return Table("Changed worlds", text, head, body, words=2)
 
@@ -305,10 +325,17 @@ def advice_table(material: Material, unit: TimeUnit) -> Table | None:
         return None
     today = material.known or material.cast.plain
     head = [
-        "rule", "scheduler", "the same order?", "jobs that reserve", "mean bounded slowdown",
-        "the rule itself", f"today: {today}", f"mean wait [{unit.name}]",
-        f"the rule itself [{unit.name}]", f"today: {today} [{unit.name}]",
-    ]  # fmt: skip
+        "rule",
+        "scheduler",
+        "the same order?",
+        "jobs that reserve",
+        "mean bounded slowdown",
+        "the rule itself",
+        f"today: {today}",
+        f"mean wait [{unit.name}]",
+        f"the rule itself [{unit.name}]",
+        f"today: {today} [{unit.name}]",
+    ]
     body = []
     for row in material.advice.iter_rows(named=True):
         cells = [Cell(str(row[name])) for name in ("rule", "scheduler", "exact", "reservations")]
@@ -317,13 +344,13 @@ def advice_table(material: Material, unit: TimeUnit) -> Table | None:
             cells += [_one(material.run, name, metric, told) for name in (row["rule"], today)]
         body.append(Row(cells))
     text = (
-        ": what each setting does with these jobs, simulated as a policy of its own in the run: with "
-        "its rounding, its period and its reservations."
+        ": what each setting does with these jobs, simulated as a policy of its own in the run, "
+        "with its rounding, its period and its reservations."
     )
     return Table("Simulated values of the settings", text, head, body, words=4)
 
 
-def groups_tables(material: Material, table: pl.DataFrame, unit: TimeUnit) -> Iterator[Table]:
+def groups_tables(table: pl.DataFrame, unit: TimeUnit) -> Iterator[Table]:
     """Yield mean waits by partition, QOS, account, queue, user, size and request of the jobs."""
     shown = list(dict.fromkeys(table["policy"]))
     for (kind,), rows in table.group_by("kind", maintain_order=True):
@@ -332,21 +359,21 @@ def groups_tables(material: Material, table: pl.DataFrame, unit: TimeUnit) -> It
             by_policy = {row["policy"]: row for row in found.iter_rows(named=True)}
             first = by_policy[shown[0]]
             cells = [
-                Cell(str(group)), Cell(f"{first['jobs']:,}", first["jobs"]),
+                Cell(str(group)),
+                Cell(f"{first['jobs']:,}", first["jobs"]),
                 Cell(f"{100 * first['work_share']:.1f}", first["work_share"]),
-            ]  # fmt: skip
+            ]
             body.append(Row([*cells, *(_group(by_policy[name], unit) for name in shown)]))
         head = ["jobs of the run", "jobs", "share of the work [%]"]
         head += [f"{name} [{unit.name}]" for name in shown]
-        text = ": mean wait, and mean bounded slowdown in small letters, in the run. No intervals."
+        text = ": mean waits in the run, without intervals. groups.csv has slowdowns and p95 waits."
         yield Table(_KINDS[str(kind)], text, head, body)
 
 
 def _group(row: Mapping[str, Any], unit: TimeUnit) -> Cell:
     if row["mean_wait_s"] is None:
         return Cell(NOTHING)
-    small = f"slowdown {three_digits(row['mean_bounded_slowdown'])}"
-    return Cell(unit.number(row["mean_wait_s"]), row["mean_wait_s"], small)
+    return Cell(unit.number(row["mean_wait_s"]), row["mean_wait_s"])
 
 
 def _number(value: float) -> str:

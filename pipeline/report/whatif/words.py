@@ -18,15 +18,19 @@ _IDLE: Final = 1.1  # mean bounded slowdown below which a log has next to no wai
 _SMALL: Final = 0.005  # share of the work of a group that is worth a sentence
 _HELD: Final = 0.01  # share of jobs that become eligible later, from which both waits are shown
 _ORDERS: Final[Mapping[str, str]] = {
-    "fcfs": "order of arrival", "sjf": "shortest request first",
+    "fcfs": "order of arrival",
+    "sjf": "shortest request first",
     "saf": "smallest area (requested time x processors) first",
-    "lxf": "largest slowdown first", "wfp3": "WFP3", "unicef": "UNICEF",
+    "lxf": "largest slowdown first",
+    "wfp3": "WFP3",
+    "unicef": "UNICEF",
     "mine": "the scheduler of --mine",
-}  # fmt: skip
+}
 _MODES: Final[Mapping[str, str]] = {
-    "easy": "with EASY backfilling", "all": "with a reservation for every job",
+    "easy": "with EASY backfilling",
+    "all": "with a reservation for every job",
     "none": "without backfilling",
-}  # fmt: skip
+}
 
 
 def share(value: float) -> str:
@@ -122,8 +126,9 @@ def closed_times(material: Material) -> Iterator[str]:
     for time in material.grade.closed if material.grade else ():
         yield (
             f"From {moment(material, time.begin)} to {moment(material, time.end)} nothing started "
-            f"although every waiting job fitted: a reservation or a stop. {count_of(time.jobs, 'job')} "
-            f"waited in it, {share(time.share)} of all such waiting; the grade is that of the rest."
+            "although every waiting job fitted: a reservation or a stop. "
+            f"{count_of(time.jobs, 'job')} waited in it, {share(time.share)} of all such waiting; "
+            "the grade is that of the rest."
         )
 
 
@@ -145,19 +150,21 @@ def record(material: Material, unit: TimeUnit) -> Iterator[str]:
     jobs, replay = material.jobs, material.replay
     unknown = jobs["recorded_wait_s"].null_count()
     if unknown:
-        work = jobs.filter(pl.col("recorded_wait_s").is_null())["work"].sum() / jobs["work"].sum()
+        work = jobs["work"].to_numpy()
+        left_out = work[jobs["recorded_wait_s"].is_null().to_numpy()].sum() / work.sum()
         yield (
             f"The waits of {unknown:,} of {count_of(jobs.height, 'job')} are unknown, "
-            f"{share(work)} of the work; they are left out of every recorded mean."
+            f"{share(left_out)} of the work; they are left out of every recorded mean."
         )
     if replay is not None and replay.late:
+        delay = time_unit(replay.mean_delay_s).text(replay.mean_delay_s)
         yield (
             f"The replay starts {replay.late:,} of {count_of(replay.compared, 'job')} "
-            f"({share(replay.late / max(replay.compared, 1))}) later than recorded, since they did "
-            f"not fit; the mean delay is {time_unit(replay.mean_delay_s).text(replay.mean_delay_s)}."
+            f"({share(replay.late / max(replay.compared, 1))}) later than the log, since they did "
+            f"not fit; the mean delay is {delay}."
         )
     elif replay is not None:
-        yield f"The replay starts every one of {count_of(replay.compared, 'job')} when the log does."
+        yield f"The replay starts each of {count_of(replay.compared, 'job')} when the log does."
     if shows_both_waits(material):
         waits = mean_of(jobs["recorded_wait_s"])
         yield (
@@ -190,23 +197,24 @@ def cautions(material: Material, told: v.Verdict, unit: TimeUnit) -> list[str]:
     found += closed_times(material)
     found += [f"{text[0].upper()}{text[1:]}." for text in measurements(material).values()]
     found += idle(material)
-    return [text for text in dict.fromkeys(found) if text not in told.sentence]
+    said = told.sentence.lower()
+    return [text for text in dict.fromkeys(found) if text.rstrip(".").lower() not in said]
 
 
 def equal_policies(material: Material) -> Iterator[str]:
     """Yield sentences about policies that do the same, and about those that chance may order."""
-    for names in material.identical:
-        listed = " and ".join(names)
+    for same in material.identical:
+        listed = " and ".join(same)
         yield f"{listed} start every job of the run in the same second."
-    names = [name for name in material.run.values if name != RECORDED]
+    names = [name for name in material.run.values if name not in {RECORDED, *material.knowing}]
     ranks: dict[int, list[str]] = {}
     for name, rank in ranking(material.run, material.shaken, names).items():
         ranks.setdefault(rank, []).append(name)
     for rank, members in ranks.items():
         if len(members) > 1 and not any(set(members) <= set(of) for of in material.identical):
             yield (
-                f"Equal at rank {rank}: {', '.join(members)}. Their differences to {members[0]} are "
-                "within two standard deviations over the shakes."
+                f"Equal at rank {rank}: {', '.join(members)}. Their differences to {members[0]} "
+                "are within two standard deviations over the shakes."
             )
 
 
@@ -223,7 +231,8 @@ def agents(material: Material) -> Iterator[str]:
             pair = pair_of(scope, cast.agent, rule)
             yield (
                 f"{'In the run' if name == 'run' else 'On the windows'}, the delivered agent "
-                f"{cast.agent} has {measured(pair)} than {rule}, the best rule there after the fact."
+                f"{cast.agent} has {measured(pair)} than {rule}, the best rule there after the "
+                "fact."
             )
     refused = [name for name, what in material.delivered.items() if what == "rule"]
     if refused:

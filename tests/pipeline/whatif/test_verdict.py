@@ -36,14 +36,20 @@ def test_worked_badges():
     for row in table.iter_rows(named=True):
         ends = (row["windows"], row["difference_low"], row["difference_high"])
         evidence = Evidence(
-            row["rule"], "rule", "recorded", Difference("run", row["run_rule"], row["run_log"]),
+            row["rule"],
+            "rule",
+            "recorded",
+            Difference("run", row["run_rule"], row["run_log"]),
             Difference("windows", row["windows_rule"], row["windows_log"], *ends),
-            row["shake_sd_known"], "A",
+            row["shake_sd_known"],
+            "A",
             ratios={
-                "p99_wait_s": row["p99"], "max_wait_s": row["longest"],
-                "mean_slowdown_wide": row["wide"], "mean_slowdown_long": row["long"],
+                "p99_wait_s": row["p99"],
+                "max_wait_s": row["longest"],
+                "mean_slowdown_wide": row["wide"],
+                "mean_slowdown_long": row["long"],
             },
-        )  # fmt: skip
+        )
         assert verdict(evidence).badge == row["badge"], row["case"]
         assert verdict(replace(evidence, letter="D")).colour == "grey"
         assert verdict(replace(evidence, disqualifiers=(BAD,))).badge == "Cannot be judged"
@@ -75,21 +81,30 @@ def test_a_price_stands_in_the_same_sentence():
         ({"kind": "knows run times"}, "Cannot be judged", "no scheduler knows"),
         ({"changed": True}, "Cannot be judged", "different worlds"),
         ({"letter": ""}, "Cannot be judged", "does not say when jobs started"),
-        ({"letter": "-", "without_wait": 0.97, "mean_wait_s": 20.0}, "Nearly nobody waits",
-         "97 % of the log's jobs start without a wait, and the mean wait is 20.0 s"),
+        (
+            {"letter": "-", "without_wait": 0.97, "mean_wait_s": 20.0},
+            "Nearly nobody waits",
+            "97 % of the log's jobs start without a wait, and the mean wait is 20.0 s",
+        ),
         ({"letter": "C", "failing": "jobs hold more"}, "Not about your scheduler", "jobs hold"),
         ({"letter": "D", "failing": "jobs hold more"}, "Not about your scheduler", "grade D"),
         ({"opponent": "lxf_easy"}, "Not about your scheduler", "On the simulated machine"),
         ({"run": Difference("run", 60.0, 50.0)}, "Depends on the view", "60.0 for 50.0"),
-        ({"windows": Difference("windows", 12.0, 40.0, 20, -60.0, 1.0)}, "No clear difference",
-         "-60.0 .. +1.0"),
-        ({"windows": Difference("windows", 12.0, 40.0, 3, -35.0, -20.0)}, "No clear difference",
-         "no difference is certain"),
+        (
+            {"windows": Difference("windows", 12.0, 40.0, 20, -60.0, 1.0)},
+            "No clear difference",
+            "-60.0 .. +1.0",
+        ),
+        (
+            {"windows": Difference("windows", 12.0, 40.0, 3, -35.0, -20.0)},
+            "No clear difference",
+            "no difference is certain",
+        ),
         ({"windows": None}, "No clear difference", "no difference is certain"),
         ({"shake_sd": 20.0}, "No clear difference", "standard deviation of 20.0"),
         ({"shake_sd": None}, "No clear difference", "no difference is certain"),
     ],
-)  # fmt: skip
+)
 def test_one_fault_takes_the_colour(changes, badge, says):
     told = verdict(clear_gain(**changes))
     assert (told.badge, told.colour) == (badge, "grey")
@@ -123,8 +138,14 @@ def test_a_poor_machine_is_told_with_two_simulated_policies_and_not_with_the_rec
 
 def test_the_candidate_is_the_best_rule_or_delivered_agent_of_the_log_before():
     means = {"recorded": 1.0, "a": 3.0, "b": 2.0, "c": 2.0, "agent": 1.5, "oracle": 0.5}
-    kinds = {"recorded": "rule", "a": "rule", "b": "rule", "c": "rule",
-             "agent": "refused agent", "oracle": "knows run times"}  # fmt: skip
+    kinds = {
+        "recorded": "rule",
+        "a": "rule",
+        "b": "rule",
+        "c": "rule",
+        "agent": "refused agent",
+        "oracle": "knows run times",
+    }
     assert choose(means, kinds) == "b"
     assert choose(means, {**kinds, "agent": "agent"}) == "agent"
     assert choose({"oracle": 0.5}, kinds) is None
@@ -132,9 +153,10 @@ def test_the_candidate_is_the_best_rule_or_delivered_agent_of_the_log_before():
 
 def test_the_known_scheduler_stands_for_the_record_in_shakes():
     shaken = {
-        "a_easy": np.array([1.0, 2.0, 3.0]), "b_easy": np.array([2.0, 2.0, 5.0]),
+        "a_easy": np.array([1.0, 2.0, 3.0]),
+        "b_easy": np.array([2.0, 2.0, 5.0]),
         "c": np.array([0.0, 9.0, 0.0]),
-    }  # fmt: skip
+    }
     alone, other = np.std([1, 2, 3], ddof=1), np.std([2, 2, 5], ddof=1)
     assert difference_sd(shaken, "a_easy", "b_easy", "") == pytest.approx(np.std([1, 0, 2], ddof=1))
     assert difference_sd(shaken, "a_easy", "recorded", "b_easy") == pytest.approx(1.0)
@@ -156,19 +178,28 @@ def any_evidence(rng):
         theirs = rng.uniform(5, 100)
         mine = theirs * (1 - sign * rng.uniform(-0.1, 0.9))
         half = rng.uniform(0.2, 1.4) * abs(theirs - mine)
-        scopes.append(Difference(scope, mine, theirs, blocks, mine - theirs - half,
-                                 mine - theirs + half))  # fmt: skip
+        scopes.append(
+            Difference(scope, mine, theirs, blocks, mine - theirs - half, mine - theirs + half)
+        )
     run, windows = scopes
     return Evidence(
-        policy="candidate", run=run, windows=pick(windows, None, usual=0.95),
+        policy="candidate",
+        run=run,
+        windows=pick(windows, None, usual=0.95),
         kind=pick("rule", "agent", "refused agent", "knows run times"),
-        opponent=pick("recorded", "lxf_easy"), shake_sd=pick(rng.uniform(0, 30), None, 0.0),
-        letter=pick("A", "B", "C", "D", "-", ""), failing="the measurement",
+        opponent=pick("recorded", "lxf_easy"),
+        shake_sd=pick(rng.uniform(0, 30), None, 0.0),
+        letter=pick("A", "B", "C", "D", "-", ""),
+        failing="the measurement",
         disqualifiers=pick((), (BAD,)),
         ratios={"p99_wait_s": rng.uniform(0.5, 1.5), "mean_slowdown_wide": rng.uniform(0.5, 1.5)},
-        jobs=pick(2000, 100), replay_error=pick(0.0, 0.2), changed=rng.random() < 0.1,
-        before=rng.random() < 0.8, aside=pick(run, None), aside_name="other",
-    )  # fmt: skip
+        jobs=pick(2000, 100),
+        replay_error=pick(0.0, 0.2),
+        changed=rng.random() < 0.1,
+        before=rng.random() < 0.8,
+        aside=pick(run, None),
+        aside_name="other",
+    )
 
 
 def allowed(of):
