@@ -19,6 +19,7 @@ from hindcast.pipeline.errors import InputError, printable, unknown_name
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, ScenarioPlan, Start
 from hindcast.pipeline.workloads.caveats import of_provenance
+from hindcast.pipeline.workloads.log_caveats import log_caveats
 from hindcast.pipeline.workloads.schema import Workload
 
 _FOLDER: Final = "hindcast.pipeline.recipes.proposals"
@@ -93,7 +94,9 @@ def propose_recipe(
     plan: ScenarioPlan = modules[chosen].plan(workload, start)
     text = _toml(plan, chosen, path, name)
     parse_recipe(tomllib.loads(text), f"the proposal for {path}")
-    trace_caveats = [caveat.text for caveat in of_provenance(workload.provenance)]
+    is_log = chosen == "queue"
+    found = log_caveats(workload) if is_log else of_provenance(workload.provenance)
+    trace_caveats = [caveat.text for caveat in found]
     return RecipeProposal(
         scenario=chosen,
         toml=text,

@@ -12,8 +12,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS, slurm
-from hindcast.pipeline.traces.job_logs import JobLogSettings
-from hindcast.pipeline.traces.slurm import read
+from hindcast.pipeline.traces.slurm import SlurmSettings, read
 from tests.conftest import require_traces
 from tests.pipeline.traces import test_swf
 
@@ -223,7 +222,7 @@ def test_local_times_need_the_zone_of_the_cluster(tmp_path):
     naive, _ = read(path)
     assert naive.tasks["wait_s"].to_list() == [7200, 3600, 3600]
     assert any("are read as UTC" in note for note in naive.provenance.notes)
-    load, quarantine = read(path, JobLogSettings(time_zone="Europe/Berlin"))
+    load, quarantine = read(path, SlurmSettings(time_zone="Europe/Berlin"))
     assert load.tasks["wait_s"].to_list() == [3600, 7200]
     assert "UnixStartTime: 1711845000" in load.provenance.notes
     assert quarantine["reason"].to_list() == ["Submit is '2024-03-31T02:30:00', expected a time"]
@@ -232,7 +231,7 @@ def test_local_times_need_the_zone_of_the_cluster(tmp_path):
         == 1
     )
     with pytest.raises(TraceError, match="did you mean 'Europe/Berlin'"):
-        read(path, JobLogSettings(time_zone="Europe/Berln"))
+        read(path, SlurmSettings(time_zone="Europe/Berln"))
 
 
 def test_times_with_an_offset_and_times_since_1970_need_no_zone(tmp_path):
@@ -241,7 +240,7 @@ def test_times_with_an_offset_and_times_since_1970_need_no_zone(tmp_path):
         row("1", Submit="2024-03-01T09:00:00+0100", Start="2024-03-01T08:01:00Z"),
         row("2", Submit=FIRST, Start=FIRST + 60),
     )
-    for settings in (JobLogSettings(), JobLogSettings(time_zone="Asia/Tokyo")):
+    for settings in (SlurmSettings(), SlurmSettings(time_zone="Asia/Tokyo")):
         tasks = read(path, settings)[0].tasks
         assert tasks["submit_s"].to_list() == [0, 0]
         assert tasks["wait_s"].to_list() == [60, 60]
@@ -263,7 +262,7 @@ def test_the_size_of_the_cluster_is_a_setting_or_the_most_in_use(tmp_path):
     load, _ = read(path)
     assert load.machines["cores"].to_list() == [12]
     assert any(note.startswith("caution: the log does not say") for note in load.provenance.notes)
-    load, quarantine = read(path, JobLogSettings(processors=7))
+    load, quarantine = read(path, SlurmSettings(processors=7))
     assert load.machines["cores"].to_list() == [7]
     assert quarantine["reason"].to_list() == ["8 processors, but the cluster has 7"]
     assert not any(note.startswith("caution") for note in load.provenance.notes)
