@@ -31,7 +31,8 @@ from hindcast.pipeline.pages.numbers import (
     time_unit,
     write_interval,
 )
-from hindcast.pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.workloads.caveats import NO_WAIT_TIMES, Caveat
+from hindcast.pipeline.workloads.log_caveats import FEW_JOBS
 
 Badge: TypeAlias = Literal[
     "Cannot be judged",
@@ -48,7 +49,7 @@ Kind: TypeAlias = Literal["rule", "agent", "refused agent", "knows run times"]
 
 RECORDED: Final = "recorded"
 FEWEST_BLOCKS: Final = 4  # weeks or windows of an interval
-FEWEST_JOBS: Final = 400  # of the run
+FEWEST_JOBS: Final = 400  # of a log
 SHAKES: Final = 2.0  # standard deviations within which a difference is one of chance
 PRICE: Final = 1.2  # times the opponent's value that are a price
 REPLAY: Final = 0.01  # largest relative error of the means of a replay
@@ -137,7 +138,7 @@ class Evidence:
         disqualifiers: Facts about the log, the machine or its replay that forbid a conclusion.
         known: Rule by which the log is served; "" if no known order explains it.
         ratios: Values of the metrics of `PRICES` in the run, over those of the opponent.
-        jobs: Counted jobs of the run.
+        jobs: Usable jobs of the log.
         without_wait: Share of the jobs of the log that start at once.
         mean_wait_s: Mean wait of the jobs of the log.
         replay_error: Largest relative error of the mean wait and slowdown of the replay.
@@ -240,7 +241,7 @@ def verdict(evidence: Evidence) -> Verdict:
     name = of.policy if of.before else f"{of.policy}, chosen after the fact,"
     theirs = _name(of.opponent)
     measured = f"{name} has {clear.share} mean bounded slowdown than {theirs} ({clear.numbers})"
-    claim = _sentence(f"{clear.place}, {measured}")
+    claim = sentence_of(f"{clear.place}, {measured}")
     badge: Badge
     if found:
         badge, text = "Cannot be judged", _unjudged(of, found[0])
@@ -263,11 +264,11 @@ def verdict(evidence: Evidence) -> Verdict:
         badge = "Gain with a price"
     else:
         badge, text = "Gain", claim
-    reasons = [caveat.text for caveat in found]
+    reasons = [sentence_of(caveat.text) for caveat in found]
     if of.letter == "-" and not found:
         reasons.append(text)
     if of.letter in {"C", "D"}:
-        reasons.append(_sentence(f"grade {of.letter}: {of.failing or 'the machine is another'}"))
+        reasons.append(sentence_of(f"grade {of.letter}: {of.failing or 'the machine is another'}"))
     if of.opponent != RECORDED:
         reasons.append(f"{of.opponent} is a rule on the simulated machine, not your scheduler.")
     if differ and windows is not None:
@@ -276,37 +277,35 @@ def verdict(evidence: Evidence) -> Verdict:
         )
     reasons += doubts
     if price and clear.value < 0 and of.kind != "refused agent":
-        reasons.append(_sentence(f"in the run, under {of.policy}, {' and '.join(price)}"))
+        reasons.append(sentence_of(f"in the run, under {of.policy}, {' and '.join(price)}"))
     return Verdict(badge, _COLOURS.get(badge, "grey"), text, tuple(reasons), found)
 
 
 def _disqualifiers(of: Evidence) -> tuple[Caveat, ...]:
+    """Return the facts that forbid a conclusion, each code once."""
     found = list(of.disqualifiers)
     if of.kind == "refused agent":
-        found.append(Caveat("refused", "The gate of its training did not deliver the agent."))
+        found.append(Caveat("refused", "the gate of its training did not deliver the agent"))
     if of.kind == "knows run times":
-        found.append(
-            Caveat("knows_run_times", f"{of.policy} is given run times, which no scheduler knows.")
-        )
+        text = f"{of.policy} is given run times, which no scheduler knows"
+        found.append(Caveat("knows_run_times", text))
     if not of.letter:
-        found.append(
-            Caveat("no_record", "The log does not say when jobs started; add their start times.")
-        )
+        text = "the log does not say when jobs started; what would mend it: their starts"
+        found.append(Caveat(NO_WAIT_TIMES, text))
     if of.jobs < FEWEST_JOBS:
-        text = f"{count_of(of.jobs, 'job')} in the run, fewer than {FEWEST_JOBS}; take a longer log"
-        found.append(Caveat("few_jobs", f"{text}.", {"jobs": of.jobs}))
+        text = f"the log has {count_of(of.jobs, 'job')}, fewer than {FEWEST_JOBS}"
+        text += "; what would mend it: a longer log"
+        found.append(Caveat(FEW_JOBS, text, {"jobs": of.jobs}))
     if of.replay_error > REPLAY:
         text = (
-            f"The replay of the record is {percent(of.replay_error, signed=False)} off in its mean "
-            "wait or slowdown, since jobs did not fit when they started; give the true number of "
-            "processors."
+            f"the replay of the record is {percent(of.replay_error, signed=False)} off in its mean "
+            "wait or slowdown, since jobs did not fit when they started; what would mend it: the "
+            "true number of processors"
         )
         found.append(Caveat("replay", text, {"error": of.replay_error}))
     if of.changed:
-        found.append(
-            Caveat("changed_world", "The two play in different worlds; compare within one world.")
-        )
-    return tuple(found)
+        found.append(Caveat("changed_world", "the two are played in different worlds"))
+    return tuple({caveat.code: caveat for caveat in reversed(found)}.values())[::-1]
 
 
 def _doubts(of: Evidence, scopes: Sequence[Difference]) -> list[str]:
@@ -319,7 +318,7 @@ def _doubts(of: Evidence, scopes: Sequence[Difference]) -> list[str]:
     elif not any(scope.clear for scope in scopes):
         with_interval = [scope for scope in scopes if scope.blocks >= FEWEST_BLOCKS]
         doubts += [
-            _sentence(f"{scope.place}, the difference can be 0: {scope.numbers}")
+            sentence_of(f"{scope.place}, the difference can be 0: {scope.numbers}")
             for scope in with_interval
         ] or [f"Fewer than {FEWEST_BLOCKS} weeks or windows give no interval."]
     if of.shake_sd is None:
@@ -336,18 +335,18 @@ def _name(opponent: str) -> str:
     return "your scheduler" if opponent == RECORDED else opponent
 
 
-def _sentence(text: str) -> str:
+def sentence_of(text: str) -> str:
     """Return text that begins with a capital and ends with a full stop."""
     return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
 def _unjudged(of: Evidence, first: Caveat) -> str:
     if of.kind == "refused agent":
-        return f"Nothing can be judged: {first.text[0].lower()}{first.text[1:]}"
+        return f"Nothing can be judged: {first.text}."
     theirs = _name(of.opponent if of.letter else RECORDED)
     return (
         f"Whether {of.policy} would serve these jobs with less slowdown than {theirs} cannot be "
-        f"judged: {first.text}"
+        f"judged: {first.text.rstrip('.')}."
     )
 
 
@@ -371,7 +370,7 @@ def _not_about(of: Evidence, clear: Difference) -> str:
         why = f"The simulated machine is not yours (grade {of.letter})"
         why += f": {of.failing.rstrip('.')}" if of.failing else ""
         text = f"{why}; {text}" if text else why
-    return _sentence(text or f"nothing here was compared with the record of {of.policy}")
+    return sentence_of(text or f"nothing here was compared with the record of {of.policy}")
 
 
 def _unclear(of: Evidence, name: str) -> str:

@@ -5,10 +5,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
-from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.run import Run
 
 LARGEST_USERS: Final = 5
@@ -57,12 +55,6 @@ def counted_jobs(run: Run) -> pl.DataFrame:
     )
 
 
-def played(run: Run, starts: NDArray[np.int64]) -> pl.DataFrame:
-    """Return wait_s and bounded_slowdown of the J counted jobs of a run from the starts of all."""
-    jobs = counted(run, starts)
-    return pl.DataFrame({"wait_s": jobs.wait.astype(np.float64), "bounded_slowdown": jobs.slowdown})
-
-
 def recorded(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return wait_s and bounded_slowdown of the J jobs by the record, null where unknown."""
     wait, run = pl.col("recorded_wait_s"), pl.col("run_s")
@@ -73,14 +65,16 @@ def recorded(jobs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def groups(jobs: pl.DataFrame, processors: int) -> dict[str, pl.Series]:
+def groups(
+    jobs: pl.DataFrame, processors: int, names: Mapping[str, Mapping[int, str]]
+) -> dict[str, pl.Series]:
     """Return the group of every job, (J,) strings, by kind of group.
 
     Kinds are partition, qos, account, queue, user, size and request. One is left out if the log
     does not have two of it. Small groups are one.
     """
     found = {
-        name: _largest(jobs, name, LARGEST_USERS if name == "user" else _LARGEST)
+        name: _largest(jobs, name, names.get(name, {}))
         for name in NAMED
         if jobs[name].drop_nulls().n_unique() > 1
     }
@@ -105,8 +99,9 @@ def groups(jobs: pl.DataFrame, processors: int) -> dict[str, pl.Series]:
     return found
 
 
-def _largest(jobs: pl.DataFrame, column: str, count: int) -> pl.Series:
+def _largest(jobs: pl.DataFrame, column: str, names: Mapping[int, str]) -> pl.Series:
     """Return the names of the groups with the most work, and `rest` for the others."""
+    count = LARGEST_USERS if column == "user" else _LARGEST
     by_work = (
         jobs.drop_nulls(column)
         .group_by(column)
@@ -114,9 +109,17 @@ def _largest(jobs: pl.DataFrame, column: str, count: int) -> pl.Series:
         .filter(pl.col("len") >= _LEAST_IN_GROUP)
         .sort("work", column, descending=[True, False])
     )
-    kept = pl.col(column).is_in(by_work[column].head(count).to_list())
-    text = pl.format(f"{NAMED[column]} {{}}", pl.col(column))
-    named = pl.when(pl.col(column).is_null()).then(pl.lit("unknown")).when(kept).then(text)
+    shown = {n: names.get(n, str(n)) for n in by_work[column].head(count).to_list()}
+    text = pl.format(
+        f"{NAMED[column]} {{}}",
+        pl.col(column).replace_strict(shown, default=None, return_dtype=pl.String),
+    )
+    named = (
+        pl.when(pl.col(column).is_null())
+        .then(pl.lit("unknown"))
+        .when(pl.col(column).is_in(list(shown)))
+        .then(text)
+    )
     return jobs.select(named.otherwise(pl.lit("rest")).alias(column))[column]
 
 

@@ -4,7 +4,7 @@ Everything that a command did not compute is None or empty, and the page goes wi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -15,7 +15,9 @@ from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, Shake
 from hindcast.pipeline.report.whatif.plan import Plan
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.grade import Grade
-from hindcast.pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.whatif.replay import Replay
+from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
+from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING
 from hindcast.pipeline.workloads.schema import Provenance
 
 RECORDED: Final = v.RECORDED
@@ -23,23 +25,6 @@ THE_LOG: Final = "the log"  # what was recorded, in tables and plots
 KNOWING: Final = "knows run times"
 LEARNED: Final = "learned"
 COLUMNS: Final = {HEADLINE: "bounded_slowdown", WAIT: "wait_s"}  # of frames of jobs
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """What became of the recorded starts in the simulation of the run.
-
-    Attributes:
-        late: Jobs that started later than recorded.
-        compared: Jobs with a recorded start.
-        mean_delay_s: Mean delay over these jobs.
-        ks: Kolmogorov-Smirnov distance of their waits from the recorded ones.
-    """
-
-    late: int
-    compared: int
-    mean_delay_s: float
-    ks: float
 
 
 @dataclass(frozen=True)
@@ -67,12 +52,11 @@ class Material:
         advice: What to change: rule, scheduler, lines, exact, reservations, mean_bounded_slowdown,
             mean_wait_s; or None.
         caveats: Facts about the log that limit every conclusion.
-        disqualifying: Codes of those of them that forbid one.
         missing: Sentences about fields that the log lacks.
         delivered: What the gate of each agent's training delivered: "agent" or "rule"; "" for an
             agent without a gate.
         training: What a training did, or None.
-        pools: Machines that the partitions were played on.
+        names: Names of partitions, QOS, accounts, queues and users by column and number.
         epoch_s: Unix time of second 0 of the log's clock, or None.
         mine: What the scheduler of --mine is, in words; "" without one.
         commands: Command that gives each table, by its name.
@@ -93,16 +77,15 @@ class Material:
     jobs: pl.DataFrame
     played: Mapping[str, pl.DataFrame]
     grade: Grade | None = None
-    replay: Replayed | None = None
+    replay: Replay | None = None
     shaken: Mapping[str, Shaken] = field(default_factory=dict)
     changes: pl.DataFrame | None = None
     advice: pl.DataFrame | None = None
     caveats: tuple[Caveat, ...] = ()
-    disqualifying: frozenset[str] = frozenset()
     missing: tuple[str, ...] = ()
     delivered: Mapping[str, str] = field(default_factory=dict)
     training: Mapping[str, Any] | None = None
-    pools: int = 1
+    names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     epoch_s: float | None = None
     mine: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -126,16 +109,15 @@ class Material:
     @property
     def disqualifiers(self) -> tuple[Caveat, ...]:
         """Caveats that forbid a conclusion, also about the jobs of the run."""
-        found = [caveat for caveat in self.caveats if caveat.code in self.disqualifying]
+        found = [
+            replace(of, text=f"{of.text}; what would mend it: {DISQUALIFYING[of.code]}")
+            for of in self.caveats
+            if of.code in DISQUALIFYING
+        ]
         if self.span_s <= 0:
-            text = "The jobs of the run came within 0 s, which is no time to compare schedulers in."
-            found.append(Caveat("no_span", f"{text} Take a log of weeks.", {"span_s": 0.0}))
-        if self.partitions > 1 == self.pools and all(of.code != POOLED for of in found):
-            text = (
-                f"{self.partitions} partitions are played as one machine, which they may not be; "
-                "give their processors with --pools."
-            )
-            found.append(Caveat(POOLED, text, {"partitions": self.partitions}))
+            text = "the jobs of the run came within 0 s, which is no time to compare schedulers in"
+            text += "; what would mend it: a log of weeks"
+            found.append(Caveat("no_span", text, {"span_s": 0.0}))
         return tuple(found)
 
     @property
@@ -167,13 +149,9 @@ class Material:
         """Policies that know run times: by their kind, or since the log lacks requested times."""
         kinds = self.kinds.items()
         found = {name for name, kind in kinds if kind == KNOWING}
-        if any(caveat.code == DERIVED for caveat in self.disqualifiers):
+        if any(caveat.code == NO_LIMITS for caveat in self.disqualifiers):
             found |= {name for name, kind in kinds if kind != RECORDED and name != "fcfs"}
         return frozenset(found)
-
-
-DERIVED: Final = "requests_from_runs"  # code of the caveat that requests are run times
-POOLED: Final = "partitions"  # code of the caveat that partitions are played as one machine
 
 
 @dataclass(frozen=True)
@@ -275,7 +253,7 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         run=differences[0],
         windows=differences[1],
         shake_sd=v.difference_sd(
-            {name: of.slowdowns for name, of in material.shaken.items()},
+            {name: of.slowdown for name, of in material.shaken.items()},
             cast.candidate,
             opponent,
             material.known,
@@ -285,7 +263,7 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         disqualifiers=material.disqualifiers,
         known=material.known,
         ratios=ratios,
-        jobs=material.jobs.height,
+        jobs=material.plan.log_jobs,
         without_wait=material.grade.at_once if material.grade else 0.0,
         mean_wait_s=material.grade.mean_wait_s if material.grade else 0.0,
         replay_error=_replay_error(material),

@@ -152,24 +152,20 @@ class Shaken:
     """Values of one policy in the run, with all submissions shifted by up to a minute.
 
     Attributes:
-        slowdowns: Mean bounded slowdown of each draw, (K,).
-        waits_s: Mean wait of each draw, (K,).
+        slowdown: Mean bounded slowdown of each draw, (K,).
+        wait: Mean wait of each draw in s, (K,).
     """
 
-    slowdowns: Array
-    waits_s: Array
-
-    def of(self, metric: str) -> Array:
-        """Return the values of the headline or of the wait."""
-        return self.slowdowns if metric == HEADLINE else self.waits_s
+    slowdown: Array
+    wait: Array
 
 
 def spread(shaken: Mapping[str, Shaken], policy: str, metric: str) -> tuple[float, float] | None:
     """Return mean and standard deviation over the shakes; None without two draws."""
     of = shaken.get(policy)
-    if of is None or metric not in {HEADLINE, WAIT} or len(of.slowdowns) < 2:
+    if of is None or metric not in {HEADLINE, WAIT} or len(of.slowdown) < 2:
         return None
-    values = of.of(metric)
+    values = of.slowdown if metric == HEADLINE else of.wait
     return float(values.mean()), float(values.std(ddof=1))
 
 
@@ -193,7 +189,7 @@ def ranking(scope: Scope, shaken: Mapping[str, Shaken], names: Sequence[str]) ->
 def _within(shaken: Mapping[str, Shaken], policy: str, other: str) -> bool:
     if spread(shaken, policy, HEADLINE) is None or spread(shaken, other, HEADLINE) is None:
         return False
-    differences = shaken[policy].slowdowns - shaken[other].slowdowns
+    differences = shaken[policy].slowdown - shaken[other].slowdown
     return bool(abs(differences.mean()) <= v.SHAKES * differences.std(ddof=1))
 
 

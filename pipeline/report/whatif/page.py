@@ -67,6 +67,7 @@ from hindcast.pipeline.workloads.caveats import to_json
 
 PAGE: Final = "whatif.html"
 _CLASSES: Final = {"green": "win", "yellow": "unclear", "red": "loss", "grey": ""}  # of page.css
+_REPLAY: Final = ("late", "compared", "mean_delay_s", "ks")
 _CAUTIONS: Final = 3  # of the first screen
 _NO_AREA: Final = "; no area is in it, in spite of its name"  # of steady_area
 
@@ -80,7 +81,9 @@ def write_page(material: Material, out: Path) -> dict[str, Any]:
     frames = {name: material.played[name] for name in shown}
     if RECORDED in frames:
         frames[RECORDED] = _known(material, frames[RECORDED])
-    grouped = by_group(material.jobs, frames, groups(material.jobs, material.processors))
+    grouped = by_group(
+        material.jobs, frames, groups(material.jobs, material.processors, material.names)
+    )
     unit = words.typical_wait(material, shown)
     facts = _sentences(material, told, grouped, unit)
     _write_tables(material, grouped, out)
@@ -119,9 +122,9 @@ def _write_tables(material: Material, grouped: pl.DataFrame, out: Path) -> None:
         pl.DataFrame(
             {
                 "policy": name,
-                "draw": range(len(of.slowdowns)),
-                n.HEADLINE: of.slowdowns,
-                n.WAIT: of.waits_s,
+                "draw": range(len(of.slowdown)),
+                n.HEADLINE: of.slowdown,
+                n.WAIT: of.wait,
             }
         )
         for name, of in material.shaken.items()
@@ -169,6 +172,7 @@ def _as_json(
     material: Material, evidence: v.Evidence, told: v.Verdict, facts: dict[str, list[str]]
 ) -> dict[str, Any]:
     plan, grade, cast = material.plan, material.grade, material.cast
+    replay = material.replay
     nothing: dict[str, Any] = {
         "grade": "",
         "letters": {},
@@ -188,7 +192,7 @@ def _as_json(
         "colour": told.colour,
         "disqualifiers": to_json(told.disqualifiers),
         "nearness": grade.json if grade is not None else nothing,
-        "replay": None if material.replay is None else asdict(material.replay),
+        "replay": None if replay is None else {name: getattr(replay, name) for name in _REPLAY},
         "record": log_means(material) if cast.recorded else None,
         "jobs": {
             "used": plan.log_jobs,

@@ -141,7 +141,7 @@ def run_table(material: Material, unit: TimeUnit) -> Table:
     if carried:
         text += f", of which {carried:,} waited when the run began"
     if material.shaken:
-        draws = len(next(iter(material.shaken.values())).slowdowns)
+        draws = len(next(iter(material.shaken.values())).slowdown)
         text += (
             f". Shaken: mean and standard deviation over {draws} draws that shift every submission "
             "by up to a minute"

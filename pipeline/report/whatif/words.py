@@ -189,13 +189,15 @@ def idle(material: Material) -> Iterator[str]:
 def cautions(material: Material, told: v.Verdict, unit: TimeUnit) -> list[str]:
     """Return what limits every number of the page, the facts that forbid a conclusion first."""
     replay = material.replay
-    found = [caveat.text for caveat in told.disqualifiers]
+    found = [v.sentence_of(caveat.text) for caveat in told.disqualifiers]
+    disqualified = {caveat.code for caveat in told.disqualifiers}
     if material.cast.recorded and (replay is None or replay.late):
         found += [text for text in record(material, unit) if text.startswith("The replay")]
     found += [text for text in record(material, unit) if "unknown" in text]
-    found += [caveat.text for caveat in material.caveats]
+    others = (caveat for caveat in material.caveats if caveat.code not in disqualified)
+    found += [v.sentence_of(caveat.text) for caveat in others]
     found += closed_times(material)
-    found += [f"{text[0].upper()}{text[1:]}." for text in measurements(material).values()]
+    found += [v.sentence_of(text) for text in measurements(material).values()]
     found += idle(material)
     said = told.sentence.lower()
     return [text for text in dict.fromkeys(found) if text.rstrip(".").lower() not in said]
@@ -305,7 +307,7 @@ def surer(material: Material) -> Iterator[str]:
         yield "A time in which jobs wait: here nearly none does, whatever its length."
         return
     for caveat in material.disqualifiers:
-        yield caveat.text
+        yield v.sentence_of(caveat.text)
     weekly = material.jobs.height / max(material.span_s / (7 * 86_400), 1.0)
     for scope, unit in ((material.run, "week"), (material.windows, "window")):
         opponent = cast.recorded or cast.aside

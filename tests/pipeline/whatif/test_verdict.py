@@ -19,7 +19,9 @@ from hindcast.pipeline.workloads.caveats import Caveat
 from tests.conftest import require_traces
 
 WORDS = {"Gain": "green", "Gain with a price": "yellow", "Worse": "red"}
-BAD = Caveat("unknown_waits", "The waits of 9 % of the work are unknown; add their starts.")
+BAD = Caveat(
+    "unknown_waits", "the waits of 9 % of the work are unknown; what would mend it: their starts"
+)
 
 
 def clear_gain(**changes):
@@ -75,7 +77,7 @@ def test_a_price_stands_in_the_same_sentence():
 @pytest.mark.parametrize(
     ("changes", "badge", "says"),
     [
-        ({"disqualifiers": (BAD,)}, "Cannot be judged", "add their starts"),
+        ({"disqualifiers": (BAD,)}, "Cannot be judged", "mend it: their starts"),
         ({"jobs": 399}, "Cannot be judged", "399 jobs"),
         ({"replay_error": 0.011}, "Cannot be judged", "1.1 % off"),
         ({"kind": "knows run times"}, "Cannot be judged", "no scheduler knows"),
