@@ -32,7 +32,7 @@ from hindcast.pipeline.storage.files import (
     table_writer,
     write_atomically,
 )
-from hindcast.pipeline.storage.provenance import package_versions
+from hindcast.pipeline.storage.versions import version
 from hindcast.pipeline.whatif.orders import Mode, Order, policy_of
 from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes
 from hindcast.pipeline.whatif.playing import play
@@ -252,7 +252,7 @@ def values_of(scope: Scope, starts: Sequence[Sequence[Array]]) -> dict[str, NDAr
 
 def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:
     """Return what the starts depend on: content of the log, its selection, and the version."""
-    return {"log": list(content), **what, "version": package_versions()["hindcast"]}
+    return {"log": list(content), **what, "version": version()}
 
 
 def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
@@ -278,13 +278,18 @@ def write_jobs(out: Path, record: Record, part: Part, name: str, starts: Sequenc
     of = np.flatnonzero(run.counted)
     start = np.concatenate(starts)[place][of]
     named = {name: getattr(run, name)[of] for name in ("user", "queue", "partition")}
-    frame = pl.DataFrame({
-        "job": record.row[run.row[of]], "submit_s": run.submit[of], "eligible_s": run.arrive[of],
-        "start_s": start, "end_s": start + run.run[of], "processors": run.cpu[of],
-        "requested_s": run.requested[of], **named,
-    }).with_columns(  # fmt: skip
-        pl.when(pl.col(name) >= 0).then(name).alias(name) for name in named
-    )
+    frame = pl.DataFrame(
+        {
+            "job": record.row[run.row[of]],
+            "submit_s": run.submit[of],
+            "eligible_s": run.arrive[of],
+            "start_s": start,
+            "end_s": start + run.run[of],
+            "processors": run.cpu[of],
+            "requested_s": run.requested[of],
+            **named,
+        }
+    ).with_columns(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in named)
     values = counted_frame(part, starts).select("wait_s", "bounded_slowdown")
     make_folder(out / "jobs")
     write_atomically(

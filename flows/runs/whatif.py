@@ -36,7 +36,7 @@ from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.workload_source import INGESTED, load_source
 from hindcast.pipeline.report.whatif import plan as planning
 from hindcast.pipeline.report.whatif.jobs import counted_jobs
-from hindcast.pipeline.report.whatif.material import Material, Replayed
+from hindcast.pipeline.report.whatif.material import Material
 from hindcast.pipeline.report.whatif.material import policy_of as policy_name
 from hindcast.pipeline.report.whatif.numbers import UNITS
 from hindcast.pipeline.report.whatif.numbers import Scope as Values
@@ -56,11 +56,11 @@ from hindcast.pipeline.whatif.multifactor import Clock
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Array, Record, read_record
-from hindcast.pipeline.whatif.replay import distance
+from hindcast.pipeline.whatif.replay import Replay, beside_record
 from hindcast.pipeline.whatif.run import Run, joined
 from hindcast.pipeline.whatif.shakes import shaken
 from hindcast.pipeline.whatif.worlds import World, changed, compare, read_change
-from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING, log_caveats, missing_fields
+from hindcast.pipeline.workloads.log_caveats import log_caveats, missing_fields
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.entrants import entrants
 
@@ -332,8 +332,6 @@ def _material(
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
     for name, starts in of_run.items():
         plays.write_jobs(session.out, session.record, run, name, starts)
-    fitting = graded.fitting if graded is not None else None
-    waited = graded.waited if graded is not None else None
     return Material(
         name=Path(session.source.path).name,
         format=session.source.format,
@@ -350,15 +348,14 @@ def _material(
         played=frames,
         grade=graded,
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
-        shaken={name: Spread(*zip(*found, strict=True)) for name, found in shakes.items()},
+        shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
         advice=None,
-        caveats=log_caveats(workload, pools=bool(session.pools), waited=waited, fitting=fitting),
-        disqualifying=frozenset(DISQUALIFYING),
+        caveats=log_caveats(workload, pools=bool(session.pools)),
         missing=missing_fields(workload),
         delivered={} if training is None else training["delivered"],
         training=training,
-        pools=len(session.machines),
+        names=session.record.names,
         epoch_s=None if session.second_zero is None else session.second_zero.timestamp(),
         mine="" if mine is None else mine.label,
         commands=_commands(session, recipes, policies),
@@ -387,18 +384,10 @@ def _shares(title: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: tell(int(1000 * share), 1000)
 
 
-def _replayed(run: Part, starts: Sequence[Array]) -> Replayed:
-    """Return what became of the recorded starts of a run."""
+def _replayed(run: Part, starts: Sequence[Array]) -> Replay:
+    """Return what became of the recorded starts of a run on all machines."""
     of, place = joined(run.runs)
-    known = of.counted & (of.start != NEVER)
-    late = (np.concatenate(starts)[place] - of.start)[known]
-    waits = (of.start - np.maximum(of.arrive, of.now))[known]
-    return Replayed(
-        late=int((late > 0).sum()),
-        compared=len(late),
-        mean_delay_s=float(late.mean()) if len(late) else 0.0,
-        ks=distance(waits, waits + late) if len(late) else 0.0,
-    )
+    return beside_record(of, np.concatenate(starts)[place])
 
 
 Drawn = Sequence[tuple[float, float]]  # mean bounded slowdown and wait in s, by draw
