@@ -54,7 +54,7 @@ class Record:
     @property
     def known(self) -> NDArray[np.bool_]:
         """Whether the start of each job is known, (N,)."""
-        return self.start != NEVER
+        return np.asarray(self.start != NEVER)
 
     @property
     def first(self) -> int:
