@@ -43,10 +43,13 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 CHANGING: Final = ("eligible_time", "fairshare_factor", "fairshare_tree_usage")  # while a job waits
 FAIR: Final = ("fairshare_factor", "fairshare_tree_usage")
-HALF_LIFE_S: Final = 86_400.0  # of PBS's fair share: fairshare_decay_time and _factor of its defaults
+HALF_LIFE_S: Final = (
+    86_400.0  # of PBS's fair share: fairshare_decay_time and _factor of its defaults
+)
 _OLD_NAMES: Final = {"fair_share_perc": "fairshare_perc"}
 _LONGEST: Final = 10_000  # characters of a formula
 _DEEPEST: Final = 100  # levels of a formula
+_GREATEST: Final = 1e300  # number in a formula
 
 _OPERATORS: Final[Mapping[type[ast.AST], Callable[..., Any]]] = {
     ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.true_divide,
@@ -55,11 +58,17 @@ _OPERATORS: Final[Mapping[type[ast.AST], Callable[..., Any]]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
-_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {  # and their arguments
+
+
+def _log(x: Any, base: Any = math.e) -> Any:
+    return np.log(x) if base is math.e else np.log(x) / np.log(base)
+
+
+_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {  # and number of arguments
     "acos": (np.arccos, 1), "asin": (np.arcsin, 1), "atan": (np.arctan, 1),
     "atan2": (np.arctan2, 2), "ceil": (np.ceil, 1), "cos": (np.cos, 1), "cosh": (np.cosh, 1),
     "degrees": (np.degrees, 1), "exp": (np.exp, 1), "fabs": (np.fabs, 1), "floor": (np.floor, 1),
-    "fmod": (np.fmod, 2), "hypot": (np.hypot, 2), "log": (np.log, 1), "log10": (np.log10, 1),
+    "fmod": (np.fmod, 2), "hypot": (np.hypot, 2), "log": (_log, 1), "log10": (np.log10, 1),
     "log1p": (np.log1p, 1), "log2": (np.log2, 1), "pow": (np.power, 2), "radians": (np.radians, 1),
     "sin": (np.sin, 1), "sinh": (np.sinh, 1), "sqrt": (np.sqrt, 1), "tan": (np.tan, 1),
     "tanh": (np.tanh, 1), "trunc": (np.trunc, 1),
@@ -95,7 +104,9 @@ class Formula:
 def parse_formula(text: str, where: str) -> Formula:
     """Return a formula; raise InputError that names what PBS or a log does not have."""
     if len(text) > _LONGEST:
-        raise InputError(f"{where}: the formula has {len(text):,} characters, more than {_LONGEST:,}")
+        raise InputError(
+            f"{where}: the formula has {len(text):,} characters, more than {_LONGEST:,}"
+        )
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -111,7 +122,9 @@ def _check(node: ast.expr, where: str, names: set[str], depth: int) -> None:
     if depth > _DEEPEST:
         raise InputError(f"{where}: the formula is nested more than {_DEEPEST} levels deep")
     match node:
-        case ast.Constant(value=value) if type(value) in {int, float} and abs(value) < 1e300:
+        case ast.Constant(value=int() | float() as value) if type(value) is not bool:
+            if abs(value) > _GREATEST:
+                raise InputError(f"{where}: the formula has the number {value:g}")
             return
         case ast.Name(id=name):
             if name in VARIABLES or name in _OLD_NAMES:
@@ -128,12 +141,14 @@ def _check(node: ast.expr, where: str, names: set[str], depth: int) -> None:
             below = [left, right]
         case ast.BoolOp(values=below):
             pass
-        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {*_OPERATORS}:
+        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {
+            *_OPERATORS
+        }:
             below = [left, *rest]
         case ast.IfExp(test=test, body=body, orelse=other):
             below = [test, body, other]
         case ast.Call(func=ast.Name(id=name), args=below, keywords=[]) if name in _FUNCTIONS:
-            if len(below) != _FUNCTIONS[name][1]:
+            if len(below) != _FUNCTIONS[name][1] and (name, len(below)) != ("log", 2):
                 raise InputError(
                     f"{where}: {name} takes {_FUNCTIONS[name][1]} numbers, the formula gives it "
                     f"{len(below)}"
@@ -170,11 +185,15 @@ def _value(node: ast.expr, variables: Mapping[str, Real]) -> Any:
             found = _value(members[0], variables)
             for member in members[1:]:
                 other, true = _value(member, variables), np.not_equal(found, 0.0)
-                found = np.where(true, *((other, found) if isinstance(op, ast.And) else (found, other)))
+                found = np.where(
+                    true, *((other, found) if isinstance(op, ast.And) else (found, other))
+                )
             return found
         case ast.Compare(left=left, ops=ops, comparators=rest):
             sides = [_value(one, variables) for one in (left, *rest)]
-            held = [_OPERATORS[type(op)](a, b) for op, a, b in zip(ops, sides, sides[1:], strict=False)]
+            held = [
+                _OPERATORS[type(op)](a, b) for op, a, b in zip(ops, sides, sides[1:], strict=False)
+            ]
             return np.logical_and.reduce(np.broadcast_arrays(*held)) * 1.0
         case ast.IfExp(test=test, body=body, orelse=other):
             chosen = np.not_equal(_value(test, variables), 0.0)
@@ -192,6 +211,7 @@ class PbsConf:
         path: The file.
         formula: The formula; None if jobs start in order of arrival.
         depth: backfill_depth: jobs that get a reservation; 0 is no backfilling, unset is 1.
+        strict: strict_ordering; without it nobody gets a reservation and whoever fits starts.
         queues: Priority of each queue that a line sets.
         not_modelled: Lines of the file, or defaults of PBS, that a simulation does not obey.
     """
@@ -199,6 +219,7 @@ class PbsConf:
     path: Path
     formula: Formula | None = None
     depth: int = 1
+    strict: bool = True
     queues: Mapping[str, int] = field(default_factory=dict)
     not_modelled: tuple[str, ...] = ()
 
@@ -260,18 +281,18 @@ def parse_pbs_conf(text: str, path: Path) -> PbsConf:
     needs_time = formula is not None and "eligible_time" in formula.names
     if needs_time and not _flag("eligible_time_enable", values, default=True):
         where = values["eligible_time_enable"][1]
-        raise InputError(f"{where}: the formula has eligible_time, which eligible_time_enable needs")
+        raise InputError(
+            f"{where}: the formula has eligible_time, which eligible_time_enable needs"
+        )
     if needs_time and "eligible_time_enable" not in values:
         aside.append("eligible_time is counted only with `set server eligible_time_enable = true`")
-    if not _flag("strict_ordering", values, default=True):
-        raise InputError(
-            f"{values['strict_ordering'][1]}: without strict_ordering PBS reserves for nobody; only "
-            "strict_ordering = true is simulated"
-        )
+    if "strict_ordering" not in values:
+        aside.append("strict_ordering: true is taken for granted; the default of PBS is false")
     depth = 1
     if "backfill_depth" in values:
         depth = _number(*values["backfill_depth"], "backfill_depth", (0, 1_000_000))
-    return PbsConf(path, formula, depth, queues, tuple(aside))
+    strict = _flag("strict_ordering", values, default=True)
+    return PbsConf(path, formula, depth, strict, queues, tuple(aside))
 
 
 def _number(text: str, where: str, name: str, limits: tuple[int, int]) -> int:

@@ -260,7 +260,9 @@ def is_slurm_conf(text: str) -> bool:
     """Return whether a text has a line of slurm.conf that this module reads."""
     known = {key.lower() for key in (*_KEYS, *_ASIDE, "SchedulerParameters", "PartitionName")}
     return any(
-        found[1].lower() in known for line in text.splitlines() if (found := _PAIR.match(line.strip()))
+        found[1].lower() in known
+        for line in text.splitlines()
+        if (found := _PAIR.match(line.strip()))
     )
 
 
