@@ -170,7 +170,7 @@ def _advance(
     fill_of, change_of = fill[0], change[0]
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
     ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
-    filled = scheme[KIND] == FILLED
+    filled = scheme[KIND] >= FILLED
     state[WORK] = 0
     while state[LEFT] > 0 and state[WORK] < _SLICE:
         if state[BEGUN] < 2:
@@ -240,7 +240,7 @@ def _begin(
     """Start the jobs that run at the beginning."""
     for job in range(first):
         _start(jobs, running, ends, state, job, ends.start[job])
-        if scheme[KIND] == FILLED:
+        if scheme[KIND] >= FILLED:
             change[0](memory.ints, memory.floats, state[NOW], job, 1)
     state[NEXT] = first
 
@@ -309,6 +309,7 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
     if order.priorities is not None:
         ints, floats = order.priorities.begin(run)
         fill, change = order.priorities.fill, order.priorities.change
+    ask = order.ask(run, ints, floats) if order.ask is not None else None
     fill, change = _cell(fill), _cell(change)
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
     state = np.zeros(_STATE, np.int64)
@@ -322,8 +323,8 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         assert status != _STUCK, "a counted job can never start"
         if status == _ASKING:
             asked = memory.jobs[: waiting.size[WAITING]]
-            assert order.ask is not None
-            memory.values[: len(asked)] = order.ask(int(state[NOW]), asked, jobs.arrive)
+            assert ask is not None
+            memory.values[: len(asked)] = ask(int(state[NOW]), asked, jobs.arrive)
         elif tell is not None:
             tell(1.0 - int(state[LEFT]) / whole)
     return starts
