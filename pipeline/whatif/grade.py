@@ -16,7 +16,14 @@ import numpy as np
 
 from hindcast.pipeline.whatif.closed import Closed, closed, closed_times, without
 from hindcast.pipeline.whatif.family import Explained, explain, members
-from hindcast.pipeline.whatif.measures import LEAST_ALONE, MOST_DELTA, Measures, cycle_of, measure, pooled
+from hindcast.pipeline.whatif.measures import (
+    LEAST_ALONE,
+    MOST_DELTA,
+    Measures,
+    cycle_of,
+    measure,
+    pooled,
+)
 from hindcast.pipeline.whatif.orders import Mode, Order
 from hindcast.pipeline.whatif.record import Record
 
@@ -120,9 +127,7 @@ def grade(
         for record, one in zip(machines, measured, strict=True)
     ]
     if not stops and whole.letter not in ("A", NO_GRADE):
-        times = [
-            closed_times(record, one) for record, one in zip(machines, measured, strict=True)
-        ]
+        times = [closed_times(record, one) for record, one in zip(machines, measured, strict=True)]
     letter, rest = whole.letter, None
     if any(times):
         left = [without(record, of) for record, of in zip(machines, times, strict=True)]

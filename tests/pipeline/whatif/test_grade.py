@@ -11,7 +11,12 @@ from hindcast.pipeline.whatif.orders import ASKED, EASY, Order
 from hindcast.pipeline.whatif.pools import labels, parse_pools, split
 from tests.pipeline.whatif.records import by_hand, golden, record, workload
 from tests.pipeline.whatif.schedulers import (
-    ALL, ORDERS, Multifactor, Scheduler, served, slice_of,
+    ALL,
+    ORDERS,
+    Multifactor,
+    Scheduler,
+    served,
+    slice_of,
 )  # fmt: skip
 
 CASES = (
@@ -111,9 +116,7 @@ def random_record(rng, size, logs):
     weights = tuple(10.0 ** rng.uniform(1, 5, 3))
     reservations = int([0, 1, ALL, rng.integers(2, 30)][rng.integers(4)])
     cycle = int([1, 30, 60, 300, rng.integers(1, 301)][rng.integers(5)])
-    scheduler = Scheduler(
-        order or Multifactor(jobs, jobs.processors, weights), reservations, cycle
-    )
+    scheduler = Scheduler(order or Multifactor(jobs, jobs.processors, weights), reservations, cycle)
     told = (order or weights, reservations, cycle)
     return served(jobs, scheduler.starts(jobs, jobs.processors)), told
 
@@ -170,7 +173,7 @@ def spoilt(log: str, first: int, size: int, order: str, reservations: int):
 
 @pytest.mark.nightly
 def test_nearly_all_spoilt_machines_have_no_a():
-    """A machine that is larger by 5 % may pass; 40 of 41 may not."""
+    """Holds of 2 % of the jobs lie at the limits of A and may pass, no other fault."""
     found = {}
     for log, first, size, order, reservations in (
         (LOGS[0], 3000, 3000, "saf", 1), (LOGS[1], 6000, 3000, "fcfs", 1),
@@ -180,7 +183,8 @@ def test_nearly_all_spoilt_machines_have_no_a():
             found[log, first, name] = grade([jobs]).letter
     good = [name for name, letter in found.items() if letter == "A"]
     assert len(found) == 48
-    assert len(good) <= 1, good
+    assert {name for *_, name in good} <= {"held 0.02"}
+    assert len(good) <= 2
 
 
 @pytest.mark.parametrize("name", ["held 0.25", "two pools"])
