@@ -56,6 +56,7 @@ from hindcast.pipeline.storage.provenance import (
 )
 from hindcast.pipeline.storage.run_files import EVALUATING, EVALUATION, SCORES
 from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads.log_caveats import log_caveats
 from hindcast.pipeline.workloads.schema import Workload
 
 _PLAN: Final = "plan.json"
@@ -477,8 +478,12 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     outcomes: dict[str, dict[str, float]] = {}
     for name, metric, mean in means.iter_rows():
         outcomes.setdefault(name, {})[metric] = mean
+    of_trace = trace_caveats(job.recipe, job.workload)
+    if job.recipe.scenario == "queue":
+        facts = log_caveats(job.workload)
+        of_trace = (*facts, *(c for c in of_trace if c.code not in {f.code for f in facts}))
     return (
-        *trace_caveats(job.recipe, job.workload),
+        *of_trace,
         *cv.ties(values, higher=headline.better == "higher"),
         *cv.unfinished(list(outcomes.items())),
     )
