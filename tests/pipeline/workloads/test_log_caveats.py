@@ -89,10 +89,16 @@ def test_of_requests_that_are_only_counted_the_share_of_the_work_is_a_bound():
 
 
 def test_a_log_of_requests_that_are_all_run_times_says_so_once():
-    for notes in ((), (f"{cv.CAUTION}{cv.NO_REQUESTS}",)):
-        workload = log(notes=notes, requested_s=np.full(1000, HOUR))
-        assert found(workload)[cv.NO_LIMITS].text == cv.NO_REQUESTS
-        assert not lc.requests_known(workload)
+    runs = {"requested_s": np.full(1000, HOUR)}
+    noted = log(
+        notes=[f"{cv.CAUTION}{cv.NO_REQUESTS}"],
+        counts={"requested_s from duration_s": 1000},
+        **runs,
+    )
+    assert found(noted)[cv.NO_LIMITS].text == cv.NO_REQUESTS
+    assert not lc.requests_known(noted)
+    assert found(log(**runs))[cv.NO_LIMITS].text.startswith("every time limit is the run time")
+    assert not lc.requests_known(log(**runs))
 
 
 @pytest.mark.parametrize(("unit", "size"), [("minutes", 60), ("hours", 3600)])
