@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.errors import InputError, TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads import log_caveats as lc
-from hindcast.pipeline.workloads.log_names import names_note, names_of
+from hindcast.pipeline.workloads.log_names import names_note, names_of, number_of
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from tests.conftest import traces_folder
 
@@ -190,6 +190,17 @@ def test_names_are_kept_in_a_note():
     assert names_of(workload, "partition") == {1: "a: b", 2: 'c "d"'}
     assert names_of(workload, "queue") == {}
     assert "too many" in names_note("queue", [str(i) for i in range(201)])
+
+
+def test_a_partition_is_found_by_its_name_or_by_the_number_of_the_log():
+    partition = np.where(first(500), 1, 2)
+    workload = log(partition=partition, notes=[names_note("partition", ["batch", "debug"])])
+    assert number_of(workload, "partition", "debug") == 2
+    assert number_of(log(partition=partition), "partition", "2") == 2
+    with pytest.raises(InputError, match="did you mean 'batch'"):
+        number_of(workload, "partition", "bacth")
+    with pytest.raises(InputError, match="does not say the qos of its jobs"):
+        number_of(workload, "qos", "high")
 
 
 def missing(workload):
