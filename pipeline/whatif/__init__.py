@@ -1,1 +1,1 @@
-"""Counterfactual runs of a recorded log: replay, grade, changed worlds, shakes, other priorities."""
+"""Counterfactual runs of a recorded log: replay, grade, changed worlds, shakes, priorities."""

@@ -1,7 +1,7 @@
 """The record: what a log says about its jobs and their starts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -58,13 +58,21 @@ class Record:
     @property
     def known(self) -> NDArray[np.bool_]:
         """Whether the start of each job is known, (N,)."""
-        known: NDArray[np.bool_] = self.start != NEVER
-        return known
+        return np.asarray(self.start != NEVER)
 
     @property
     def first(self) -> int:
         """The first job of the run."""
         return int(BEGINS * len(self.submit))
+
+    def take(self, jobs: Array) -> "Record":
+        """Return the record of some of the jobs, or of all in another order."""
+        arrays = {
+            field.name: getattr(self, field.name)[jobs]
+            for field in fields(self)
+            if field.name not in {"processors", "names"}
+        }
+        return replace(self, **arrays)
 
 
 def read_record(workload: Workload) -> Record:

@@ -25,8 +25,14 @@ LIMITS_EXCEEDED: Final = "limits_exceeded"
 UNKNOWN_WAITS: Final = "unknown_waits"
 CLUSTERS_POOLED: Final = "clusters_pooled"
 PARTITIONS_POOLED: Final = "partitions_pooled"
+OVERLOADED: Final = "overloaded"
+QUARANTINED: Final = "quarantined"
+GPUS: Final = "gpus"
+HARDLY_ANY_WAITS: Final = "hardly_any_waits"
+WAITS_WHILE_FITTING: Final = "waits_while_fitting"
 # Code of a caveat that rules out a word of gain -> what would mend it.
 DISQUALIFYING: Final[Mapping[str, str]] = {
+    cv.NO_CLUSTER_SIZE: "the processors of the machine (--set processors=N)",
     cv.NO_LIMITS: "the time limits with which the jobs were submitted",
     cv.NO_WAIT_TIMES: "the times at which the jobs started",
     UNKNOWN_WAITS: "the starts of these jobs",
@@ -34,6 +40,11 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     LIMITS_EXCEEDED: "the unit of the time limits",
     CLUSTERS_POOLED: "the log of one cluster alone",
     PARTITIONS_POOLED: "the processors of each partition (--pools NAME=PROCESSORS,...)",
+    OVERLOADED: "the processors of the machine (--set processors=N)",
+    QUARANTINED: "rows that can be read",
+    GPUS: "a log of jobs without GPUs",
+    HARDLY_ANY_WAITS: "a part of the log in which jobs wait",
+    WAITS_WHILE_FITTING: "the limits and reservations for which the jobs waited",
 }
 
 _SHARE: Final = 0.05  # of jobs or of work, above which an unknown value rules out a word of gain
@@ -167,13 +178,13 @@ def log_caveats(
         measured.append(Caveat(FEW_JOBS, text, {"jobs": log.tasks.height}))
     if waited is not None and waited < _WAITS:
         text = f"nearly nobody waits: {share_text(waited)} of the jobs waited for a minute or more"
-        measured.append(Caveat("hardly_any_waits", text, {"waited": waited}))
+        measured.append(Caveat(HARDLY_ANY_WAITS, text, {"waited": waited}))
     if fitting is not None and fitting > _FITTING:
         text = (
             f"jobs waited although they fitted for {share_text(fitting)} of the recorded waiting: "
             "limits, reservations or partitions that the simulated machine does not have"
         )
-        measured.append(Caveat("waits_while_fitting", text, {"share": fitting}))
+        measured.append(Caveat(WAITS_WHILE_FITTING, text, {"share": fitting}))
     codes = {caveat.code for caveat in measured}
     return (*(caveat for caveat in noted if caveat.code not in codes), *measured)
 
@@ -257,7 +268,7 @@ def _load(log: _Log) -> Iterator[Caveat]:
             f"the jobs are {load:.2f} times the work that {log.processors:,.0f} processors can do "
             f"in the {_span(span)} of the log: the machine is larger, or jobs share processors"
         )
-        yield Caveat("overloaded", text, {"load": load, "processors": log.processors})
+        yield Caveat(OVERLOADED, text, {"load": load, "processors": log.processors})
 
 
 def _wide(log: _Log) -> Iterator[Caveat]:
@@ -312,7 +323,7 @@ def _gpus(log: _Log) -> Iterator[Caveat]:
             "machine has none, so that these jobs do not compete for them"
         )
         numbers = {"jobs": n, "share": jobs, "work_share": work, "core_hours": hours}
-        yield Caveat("gpus", text, numbers)
+        yield Caveat(GPUS if work > _SHARE else "some_gpus", text, numbers)
 
 
 def _runaways(log: _Log) -> Iterator[Caveat]:
@@ -345,7 +356,7 @@ def _quarantined(log: _Log) -> Iterator[Caveat]:
             f"{bad:,} of {read:,} rows ({share_text(bad / read)}) could not be used and are not "
             "among the jobs: `hindcast ingest` writes each with its reason to quarantine.parquet"
         )
-        yield Caveat("quarantined", text, {"rows": bad, "share": bad / read})
+        yield Caveat(QUARANTINED, text, {"rows": bad, "share": bad / read})
 
 
 def _clock(log: _Log) -> Iterator[Caveat]:

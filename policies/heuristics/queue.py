@@ -31,7 +31,6 @@ can then not be recorded.
 """
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -44,6 +43,7 @@ from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
 from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.queue.priorities import NUMBER, RULES, priority
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
@@ -62,114 +62,6 @@ from hindcast.policies.heuristics.linear import RANDOM_LINEAR
 
 _LAST: Final = -1e300  # below every priority
 _EASY, _STRICT, _GREEDY = range(3)
-
-_RULES: Final[Mapping[str, tuple[str, str]]] = {
-    "fcfs": ("the job that arrived first", "-s"),
-    "sjf": ("the shortest requested time", "-r"),
-    "ljf": ("the longest requested time", "r"),
-    "smallest": ("the fewest processors", "-n"),
-    "largest": ("the most processors", "n"),
-    "saf": ("the smallest area, requested time x processors", "-r n"),
-    "laf": ("the largest area, requested time x processors", "r n"),
-    "lxf": (
-        "the largest slowdown if it started now, (wait + requested time) / requested time",
-        "(w + r) / r",
-    ),
-    "wfp3": ("the largest (wait / requested time)^3 x processors, WFP3", "(w / r)^3 n"),
-    "unicef": (
-        "the largest wait / (requested time x log2(processors)), UNICEF",
-        "w / (r log2(max(n, 2)))",
-    ),
-    "f1": (
-        "F1: the least log10(requested time) x processors + 870 log10(submission)",
-        "-(log10(r) n + 870 log10(s))",
-    ),
-    "f2": (
-        "F2: the least sqrt(requested time) x processors + 25600 log10(submission)",
-        "-(sqrt(r) n + 25600 log10(s))",
-    ),
-    "f3": (
-        "F3: the least requested time x processors + 6860000 log10(submission)",
-        "-(r n + 6860000 log10(s))",
-    ),
-    "f4": (
-        "F4: the least requested time x sqrt(processors) + 530000 log10(submission)",
-        "-(r sqrt(n) + 530000 log10(s))",
-    ),
-    "spf": ("the shortest predicted run time", "-p"),
-    "sapf": ("the smallest area, predicted run time x processors", "-p n"),
-    "similar_area": (
-        "the largest (wait + 1 min) / (requested time x processors x run time of similar jobs)",
-        "(w + 60) / (u r n)",
-    ),
-    "aged_area": (
-        "the largest (wait + 1 day) / (requested time x processors x sqrt(predicted run time))",
-        "(w + 86400) / (sqrt(p) r n)",
-    ),
-    "aged_similar": (
-        "the largest (wait + 1 day) / (requested time x processors x sqrt(run time of similar))",
-        "(w + 86400) / (sqrt(u) r n)",
-    ),
-    "steady_area": (
-        "the largest (wait + 1 h) / (requested time x sqrt(run time of similar jobs))",
-        "(w + 3600) / (sqrt(u) r)",
-    ),
-    "balanced_area": (
-        "the largest (wait + 1 h) / sqrt(requested time x processors x run time of similar jobs)",
-        "(w + 3600) / sqrt(u r n)",
-    ),
-}  # rule: what it prefers, priority
-_NUMBER: Final = {name: i for i, name in enumerate(_RULES)}
-
-
-@compiled(
-    types.float64(types.int64, types.float64, types.float64, types.float64, types.float64,
-                  types.float64, types.float64)
-)  # fmt: skip
-def priority(rule, w, r, n, s, p, u):  # type: ignore[no-untyped-def]
-    """Return the priority of a job under a rule, given by its place in the table of rules."""
-    if rule == 0:
-        return -s
-    if rule == 1:
-        return -r
-    if rule == 2:
-        return r
-    if rule == 3:
-        return -n
-    if rule == 4:
-        return n
-    if rule == 5:
-        return -(r * n)
-    if rule == 6:
-        return r * n
-    if rule == 7:
-        return (w + r) / r
-    if rule == 8:
-        ratio = w / r
-        return ratio * ratio * ratio * n
-    if rule == 9:
-        return w / (r * math.log2(max(n, 2.0)))
-    if rule == 10:
-        return -(math.log10(r) * n + 870.0 * math.log10(s))
-    if rule == 11:
-        return -(math.sqrt(r) * n + 25600.0 * math.log10(s))
-    if rule == 12:
-        return -(r * n + 6860000.0 * math.log10(s))
-    if rule == 13:
-        return -(r * math.sqrt(n) + 530000.0 * math.log10(s))
-    if rule == 14:
-        return -p
-    if rule == 15:
-        return -(p * n)
-    if rule == 16:
-        return (w + 60.0) / (u * r * n)
-    if rule == 17:
-        return (w + 86400.0) / (math.sqrt(p) * r * n)
-    if rule == 18:
-        return (w + 86400.0) / (math.sqrt(u) * r * n)
-    if rule == 19:
-        return (w + 3600.0) / (math.sqrt(u) * r)
-    return (w + 3600.0) / math.sqrt(u * r * n)
 
 
 @compiled(types.void(types.int64, types.int64, FLOATS, ROWS, FLOATS))
@@ -352,8 +244,8 @@ def _in_columns(formula: str) -> str:
 
 def _of_rule(name: str) -> tuple[Heuristic, ...]:
     """Return the three forms of a rule."""
-    number = _NUMBER[name]
-    chosen, formula = _RULES[name][0], _in_columns(_RULES[name][1])
+    number = NUMBER[name]
+    chosen, formula = RULES[name][0], _in_columns(RULES[name][1])
     return (
         Heuristic(
             name, _score(number, _STRICT), needs=("is_wait",),
@@ -396,7 +288,7 @@ _RANDOM_LOGS: Final = dataclasses.replace(
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
     rule.name: rule
-    for rule in (*(form for name in _RULES for form in _of_rule(name)), _SJBF, _RANDOM_LOGS)
+    for rule in (*(form for name in RULES for form in _of_rule(name)), _SJBF, _RANDOM_LOGS)
 }
 
 _MEMORY_RULES: Final = (
@@ -408,11 +300,11 @@ _MEMORY_RULES: Final = (
     ),
     *(
         MemoryRule(
-            f"{name}_clairvoyant", _clairvoyant(_NUMBER[name]), kind="knows run times",
+            f"{name}_clairvoyant", _clairvoyant(NUMBER[name]), kind="knows run times",
             needs=("is_wait",),
             description=f"{name}_easy with run times instead of requested times: no scheduler "
                 "knows them",
-            formula=f"{_RULES[name][1]} with r the run time",
+            formula=f"{RULES[name][1]} with r the run time",
         )
         for name in ("sjf", "saf", "lxf")
     ),

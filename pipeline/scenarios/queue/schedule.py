@@ -62,22 +62,32 @@ def read_schedule(ints: NDArray[np.int64]) -> Schedule:
 
 
 def by_week(ints: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
-    """Return the mean outcomes of a finished episode by week of submission, each (W,).
-
-    A week's value is the sum over its counted jobs times W / J, so that the mean of the weeks is
-    the mean over the J counted jobs. Empty for an episode of less than four weeks.
-    """
-    first, counted = int(ints[m.FIRST_COUNTED]), int(ints[m.COUNTED])
-    last = int(ints[ints[m.SUBMIT_AT] + first + counted - 1])
-    if last < (_LEAST_WEEKS - 1) * _WEEK_S:
-        return {}
+    """Return the mean outcomes of a finished episode by week, see `means_by_week`."""
     schedule = read_schedule(ints)
-    week = np.maximum(schedule.submit[schedule.counted], 0) // _WEEK_S
-    share = (int(week.max()) + 1) / counted
+    chosen = schedule.counted
+    return means_by_week(
+        schedule.submit[chosen],
+        {
+            "mean_bounded_slowdown": schedule.bounded_slowdowns[chosen],
+            "mean_wait_s": schedule.waits[chosen],
+        },
+    )
+
+
+def means_by_week(
+    submit: NDArray[np.int64], values: Mapping[str, NDArray[np.generic]]
+) -> Mapping[str, NDArray[np.float64]]:
+    """Return the means of values of J counted jobs by week of submission, each (W,).
+
+    A week's value is the sum over its jobs times W / J, so that the mean of the weeks is the mean
+    over the jobs. Empty for less than four weeks. Submissions (J,) are in seconds since the
+    beginning, in order.
+    """
+    if submit[-1] < (_LEAST_WEEKS - 1) * _WEEK_S:
+        return {}
+    week = np.maximum(submit, 0) // _WEEK_S
+    share = (int(week.max()) + 1) / len(submit)
     return {
-        name: np.bincount(week, values[schedule.counted]).astype(np.float64) * share
-        for name, values in (
-            ("mean_bounded_slowdown", schedule.bounded_slowdowns),
-            ("mean_wait_s", schedule.waits),
-        )
+        name: np.bincount(week, of_jobs).astype(np.float64) * share
+        for name, of_jobs in values.items()
     }

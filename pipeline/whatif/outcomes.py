@@ -1,0 +1,113 @@
+"""Outcomes of a run that has been played, with the names of scenario `queue`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
+from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
+from hindcast.pipeline.scenarios.queue.schedule import means_by_week
+from hindcast.pipeline.whatif.record import Array
+from hindcast.pipeline.whatif.run import Run
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The J counted jobs of a run that has been played, in order of arrival.
+
+    Attributes:
+        job: Index of each in the run, (J,).
+        wait: Wait in s since its submission or the beginning of the run, (J,). That of a chain is
+            its last end less its submission and its whole run.
+        run: Run time in s, that of the whole chain, (J,).
+    """
+
+    job: Array
+    wait: Array
+    run: Array
+
+    @property
+    def slowdown(self) -> NDArray[np.float64]:
+        """Bounded slowdown, (J,)."""
+        return np.maximum((self.wait + self.run) / np.maximum(self.run, TAU), 1.0)
+
+
+def counted(run: Run, starts: Array, *, since: str = "submit") -> Counted:
+    """Return the waits of the counted jobs.
+
+    Args:
+        run: The run.
+        starts: Start of each job in s, (N,).
+        since: "submit": the wait of the user; "arrive": that of the scheduler, from the moment
+            at which it could start the job.
+    """
+    job = np.flatnonzero(run.counted)
+    last, total = job.copy(), run.run[job]
+    while (going := run.chain[last] >= 0).any():
+        last[going] = run.chain[last[going]]
+        total[going] += run.run[last[going]]
+    end = starts[last] + run.run[last]
+    return Counted(job, end - total - np.maximum(getattr(run, since)[job], run.now), total)
+
+
+def outcomes(run: Run, starts: Array) -> dict[str, float]:
+    """Return the outcomes of a run in which all counted jobs have started.
+
+    They are those of scenario `queue` but for its lower bounds, and `counted`, the number of
+    counted jobs. Means over no job are 0.
+    """
+    jobs = counted(run, starts)
+    size, slowdown, waits = len(jobs.job), jobs.slowdown, np.sort(jobs.wait)
+    wide = run.cpu[jobs.job] >= WIDE * run.processors
+    long = run.requested[jobs.job] >= LONG_S
+    end = int(starts[jobs.job].max(initial=run.now))
+    began = (starts != NEVER) & (starts < end)
+    stop = np.minimum(starts + run.run, end)[began]
+    held = np.maximum(stop - np.maximum(starts[began], run.now), 0)
+    started = int((starts[run.running :] != NEVER).sum())
+    return {
+        "mean_bounded_slowdown": _mean(slowdown),
+        "mean_wait_s": _mean(waits),
+        "max_wait_s": _quantile(waits, 100),
+        "p95_wait_s": _quantile(waits, 95),
+        "p99_wait_s": _quantile(waits, 99),
+        "starved_share": _mean(waits > STARVED_S),
+        "user_fairness": _fairness(run.user[jobs.job], slowdown),
+        "mean_slowdown_wide": _mean(slowdown[wide]),
+        "mean_slowdown_long": _mean(slowdown[long]),
+        "utilisation": float((run.cpu[began] * held).sum())
+        / (run.processors * max(end - run.now, 1)),
+        "starts": started,
+        "follow_starts": started - size,
+        "carried": run.carried,
+        "counted": size,
+    }
+
+
+def by_week(run: Run, starts: Array) -> Mapping[str, NDArray[np.float64]]:
+    """Return the mean outcomes by week of submission, see `means_by_week`."""
+    jobs = counted(run, starts)
+    values = {"mean_bounded_slowdown": jobs.slowdown, "mean_wait_s": jobs.wait}
+    return means_by_week(run.submit[jobs.job] - run.now, values)
+
+
+def _mean(values: NDArray[np.generic]) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _quantile(ascending: Array, percent: int) -> float:
+    """Return the value that so many percent do not exceed."""
+    if not len(ascending):
+        return 0.0
+    return float(ascending[(percent * len(ascending) + 99) // 100 - 1])
+
+
+def _fairness(user: Array, slowdown: NDArray[np.float64]) -> float:
+    """Return Jain's index of the mean slowdowns of the users; 1 if no user is known."""
+    numbers, place = np.unique(user[user >= 0], return_inverse=True)
+    if not len(numbers):
+        return 1.0
+    mean = np.bincount(place, slowdown[user >= 0]) / np.bincount(place)
+    return float(mean.sum() ** 2 / (len(mean) * (mean**2).sum()))

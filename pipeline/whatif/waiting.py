@@ -1,0 +1,294 @@
+"""Compiled queue of waiting jobs that is read in the order of a priority.
+
+The waiting jobs stand in order of arrival, in blocks of 64::
+
+    block    0                     1                2
+    slots    0 1 2 3 .. 40 - - -   64 65 66 .. 127  128 129 - - - ..      - is not in use
+
+A block knows the fewest processors and the shortest request of its jobs, and a bound of their
+priorities. So the first job in order, or the first one that may start beside a reservation, is
+found by computing the priorities of a few blocks, not of all waiting jobs.
+
+Rules whose priority does not change while a job waits have it as the value of a slot. For the
+others the priority is c + (w + a)^e g, with the wait w of the job: g is the value.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hindcast.pipeline.scenarios.queue.layout import LATER
+from hindcast.pipeline.scenarios.queue.priorities import NUMBER, RULES, priority
+from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
+from hindcast.pipeline.whatif.orders import AGED, AGES, FIXED, GIVEN, HANDICAP, PREDICTING
+
+SLOTS: Final = 64  # of a block
+_LONG: Final = 2.0**20  # s, a wait at which w + a outweighs the constant
+_SLACK: Final = 1.0 + 1e-9  # a bound is computed with other roundings than a priority
+
+# Places in `scheme`: what orders the jobs.
+KIND, RULE, BEHIND, REFRESH, FIRST, PREDICTS, RESERVATIONS, DEPTH = range(8)
+SCHEME: Final = 8
+
+AGE_OFFSET: Final = np.array([AGES.get(name, (0.0, 1, 0.0))[0] for name in RULES])
+AGE_POWER: Final = np.array([AGES.get(name, (0.0, 1, 0.0))[1] for name in RULES])
+AGE_CONSTANT: Final = np.array([AGES.get(name, (0.0, 1, 0.0))[2] for name in RULES])
+PREDICTED: Final = {NUMBER[name] for name in PREDICTING}
+
+BLOCKS, WAITING = range(2)  # places in Waiting.size
+
+
+class Jobs(NamedTuple):
+    """What the scheduler knows about the N jobs of a run, and the histories of their users."""
+
+    arrive: Ints  # (N,) moment at which the job joins the queue
+    cpu: Ints  # (N,)
+    request: Ints  # (N,) seconds with which the scheduler reckons
+    user: Ints  # (N,)
+    key: Ints  # (N,)
+    number: Floats  # (N,) priority or handicap, else (0,)
+    last: Ints  # (U,) last completed run of the user, -1 if there is none
+    before: Ints  # (U,) the run before it
+    similar: Ints  # (K,) last completed run of the key
+
+
+class Waiting(NamedTuple):
+    """The waiting jobs in S slots, B blocks."""
+
+    job: Ints  # (S,)
+    cpu: Ints  # (S,)
+    request: Ints  # (S,)
+    value: Floats  # (S,) see the module
+    score: Floats  # (S,) priority at this moment; -inf for a job that is not to be taken
+    used: Ints  # (B,) slots in use
+    first: Ints  # (B,) arrival of its first job
+    least_cpu: Ints  # (B,)
+    least_request: Ints  # (B,)
+    highest: Floats  # (B,) greatest value
+    bound: Floats  # (B,) no job of the block that may be taken has a greater priority
+    known: Ints  # (B,) 1 if `score` is filled and the bound is the greatest score
+    place: Ints  # (N,) slot of each waiting job
+    after: Ints  # (N,) waiting job of the same user that came before it, -1 if none did
+    ahead: Ints  # (N,) the one that came after it
+    newest: Ints  # (U,) waiting job of the user that came last
+    size: Ints  # (2,)
+
+
+def empty_queue(jobs: int, users: int) -> Waiting:
+    """Return a queue for so many jobs of so many users."""
+    blocks = 2 * (jobs // SLOTS) + 4
+    slots = blocks * SLOTS
+    of_blocks = np.zeros((5, blocks), np.int64)
+    of_slots, links = np.zeros((3, slots), np.int64), np.full((3, jobs), -1)
+    used, first, least_cpu, least_request, known = of_blocks
+    return Waiting(
+        of_slots[0], of_slots[1], of_slots[2], np.zeros(slots), np.zeros(slots), used, first,
+        least_cpu, least_request, np.zeros(blocks), np.zeros(blocks), known, links[0], links[1],
+        links[2], np.full(users, -1), np.zeros(2, np.int64),
+    )  # fmt: skip
+
+
+@compiled()
+def predicted(jobs: Jobs, job: int) -> float:
+    """Return the predicted run time p of a job in s, at least 10."""
+    request, user = float(jobs.request[job]), jobs.user[job]
+    if user < 0 or jobs.last[user] < 0:
+        return max(request, 10.0)
+    mean = float(jobs.last[user])
+    if jobs.before[user] >= 0:
+        mean = (jobs.before[user] + jobs.last[user]) / 2.0
+    return max(min(mean, request), 10.0)
+
+
+@compiled()
+def similar_run(jobs: Jobs, job: int) -> float:
+    """Return the run time u of the last similar job in s, at least 10; p if there is none."""
+    key = jobs.key[job]
+    if key < 0 or jobs.similar[key] < 0:
+        return predicted(jobs, job)
+    return max(min(float(jobs.similar[key]), float(jobs.request[job])), 10.0)
+
+
+@compiled()
+def of_rule(scheme: Ints, jobs: Jobs, job: int, wait: float) -> float:
+    """Return the priority of a job under the rule of a scheme after a wait."""
+    p = u = 0.0
+    if scheme[PREDICTS] == 1:
+        p, u = predicted(jobs, job), similar_run(jobs, job)
+    return priority(  # type: ignore[no-any-return]
+        scheme[RULE], wait, float(jobs.request[job]), float(jobs.cpu[job]),
+        float(1 + jobs.arrive[job] - scheme[FIRST]), p, u,
+    )  # fmt: skip
+
+
+@compiled()
+def value_of(scheme: Ints, jobs: Jobs, job: int) -> float:
+    """Return the value of a slot with a job: its priority, or the g of an aged one."""
+    kind, rule = scheme[KIND], scheme[RULE]
+    if kind == FIXED:
+        return of_rule(scheme, jobs, job, 0.0)
+    if kind == AGED:
+        grown = of_rule(scheme, jobs, job, _LONG - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
+        return grown / _LONG ** AGE_POWER[rule]  # type: ignore[no-any-return]
+    if kind == GIVEN:
+        return jobs.number[job]  # type: ignore[no-any-return]
+    if kind == HANDICAP:
+        return -(jobs.arrive[job] + jobs.number[job])  # type: ignore[no-any-return]
+    return 0.0  # filled at every moment
+
+
+@compiled()
+def score_of(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int, seen: int) -> float:
+    """Return the priority of the job in a slot at a time."""
+    if scheme[KIND] == AGED:
+        job = waiting.job[slot]
+        return of_rule(scheme, jobs, job, float(seen - jobs.arrive[job]))
+    return waiting.value[slot]  # type: ignore[no-any-return]
+
+
+@compiled()
+def bound_of(scheme: Ints, waiting: Waiting, block: int, seen: int) -> float:
+    """Return a number that no priority of a block exceeds at a time; -inf for an empty block."""
+    if waiting.used[block] == 0 or scheme[KIND] != AGED:
+        return waiting.highest[block]  # type: ignore[no-any-return]
+    rule = scheme[RULE]
+    age = max(seen - waiting.first[block] + AGE_OFFSET[rule], 0.0)
+    grown = waiting.highest[block] * age
+    if AGE_POWER[rule] == 3:
+        grown = grown * age * age
+    return (AGE_CONSTANT[rule] + grown) * _SLACK  # type: ignore[no-any-return]
+
+
+@compiled()
+def _summarise(jobs: Jobs, waiting: Waiting, block: int) -> None:
+    """Update what a block knows about its jobs."""
+    begin = block * SLOTS
+    cpu, request, highest = LATER, LATER, -np.inf
+    for slot in range(begin, begin + waiting.used[block]):
+        cpu = min(cpu, waiting.cpu[slot])
+        request = min(request, waiting.request[slot])
+        highest = max(highest, waiting.value[slot])
+    waiting.least_cpu[block], waiting.least_request[block] = cpu, request
+    waiting.highest[block] = highest
+    if waiting.used[block] > 0:
+        waiting.first[block] = jobs.arrive[waiting.job[begin]]
+
+
+@compiled()
+def _append(jobs: Jobs, waiting: Waiting, job: int, value: float) -> None:
+    """Put a job into the slot behind the last one."""
+    block = waiting.size[BLOCKS] - 1
+    if block < 0 or waiting.used[block] == SLOTS:
+        block += 1
+        waiting.size[BLOCKS] += 1
+        waiting.used[block] = 0
+        waiting.least_cpu[block] = waiting.least_request[block] = LATER
+        waiting.highest[block] = -np.inf
+    if waiting.used[block] == 0:
+        waiting.first[block] = jobs.arrive[job]
+    slot = block * SLOTS + waiting.used[block]
+    waiting.used[block] += 1
+    waiting.job[slot], waiting.place[job] = job, slot
+    waiting.cpu[slot], waiting.request[slot] = jobs.cpu[job], jobs.request[job]
+    waiting.value[slot] = value
+    waiting.least_cpu[block] = min(waiting.least_cpu[block], jobs.cpu[job])
+    waiting.least_request[block] = min(waiting.least_request[block], jobs.request[job])
+    waiting.highest[block] = max(waiting.highest[block], value)
+
+
+@compiled()
+def close_gaps(jobs: Jobs, waiting: Waiting) -> None:
+    """Fill the blocks again if most of their slots are not in use."""
+    blocks = waiting.size[BLOCKS]
+    if blocks <= 2 * (waiting.size[WAITING] // SLOTS) + 2:
+        return
+    waiting.size[BLOCKS] = 0
+    for block in range(blocks):
+        begin, count = block * SLOTS, waiting.used[block]
+        for slot in range(begin, begin + count):  # never before the slot that is written
+            _append(jobs, waiting, waiting.job[slot], waiting.value[slot])
+
+
+@compiled()
+def join(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
+    """Put a job that arrives at the end of the queue."""
+    close_gaps(jobs, waiting)
+    _append(jobs, waiting, job, value_of(scheme, jobs, job))
+    waiting.size[WAITING] += 1
+    user = jobs.user[job]
+    if scheme[PREDICTS] == 1 and user >= 0:
+        other = waiting.newest[user]
+        waiting.after[job], waiting.ahead[job], waiting.newest[user] = other, -1, job
+        if other >= 0:
+            waiting.ahead[other] = job
+
+
+@compiled()
+def leave(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
+    """Remove a job from the queue."""
+    slot = waiting.place[job]
+    block = slot // SLOTS
+    waiting.used[block] -= 1
+    for at in range(slot, block * SLOTS + waiting.used[block]):
+        waiting.job[at] = waiting.job[at + 1]
+        waiting.cpu[at], waiting.request[at] = waiting.cpu[at + 1], waiting.request[at + 1]
+        waiting.value[at] = waiting.value[at + 1]
+        waiting.place[waiting.job[at]] = at
+    _summarise(jobs, waiting, block)
+    waiting.size[WAITING] -= 1
+    user = jobs.user[job]
+    if scheme[PREDICTS] == 1 and user >= 0:
+        after, ahead = waiting.after[job], waiting.ahead[job]
+        if after >= 0:
+            waiting.ahead[after] = ahead
+        if ahead >= 0:
+            waiting.after[ahead] = after
+        else:
+            waiting.newest[user] = after
+
+
+@compiled()
+def complete(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int) -> None:
+    """Enter a completed run into the histories; compute the values that depend on them again."""
+    user = jobs.user[job]
+    if user < 0:
+        return
+    jobs.before[user], jobs.last[user] = jobs.last[user], run
+    jobs.similar[jobs.key[job]] = run
+    if scheme[PREDICTS] == 0:
+        return
+    other = waiting.newest[user]
+    while other >= 0:
+        slot = waiting.place[other]
+        block = slot // SLOTS
+        value, old = value_of(scheme, jobs, other), waiting.value[slot]
+        waiting.value[slot] = value
+        if value >= waiting.highest[block]:
+            waiting.highest[block] = value
+        elif old == waiting.highest[block]:
+            _summarise(jobs, waiting, block)
+        other = waiting.after[other]
+
+
+@compiled()
+def set_values(jobs: Jobs, waiting: Waiting, values: Floats) -> None:
+    """Give every waiting job its value, (W,) in order of arrival."""
+    i = 0
+    for block in range(waiting.size[BLOCKS]):
+        begin = block * SLOTS
+        for slot in range(begin, begin + waiting.used[block]):
+            waiting.value[slot] = values[i]
+            i += 1
+        _summarise(jobs, waiting, block)
+
+
+@compiled()
+def list_waiting(waiting: Waiting, found: Ints) -> int:
+    """Fill `found` with the waiting jobs in order of arrival; return their number."""
+    i = 0
+    for block in range(waiting.size[BLOCKS]):
+        begin = block * SLOTS
+        for slot in range(begin, begin + waiting.used[block]):
+            found[i] = waiting.job[slot]
+            i += 1
+    return i
