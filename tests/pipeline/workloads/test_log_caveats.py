@@ -159,6 +159,7 @@ def test_clusters_and_partitions_are_not_one_pool():
 def test_gpus_quarantined_rows_and_few_jobs_are_counted():
     told = found(log(gpus=np.where(first(250), 4, 0)))["gpus"]
     assert told.numbers == {"jobs": 250, "share": 0.25, "work_share": 0.25, "core_hours": 250}
+    assert list(found(log(gpus=np.where(first(50), 4, 0)))) == ["some_gpus"]
     assert found(log(left_out={"quarantined": 50})) == {}
     assert found(log(left_out={"quarantined": 51}))["quarantined"].numbers["rows"] == 51
     assert list(found(log(399))) == [lc.FEW_JOBS]
