@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import polars as pl
+
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -46,8 +48,10 @@ def number_of(workload: Workload, column: str, name: str) -> int:
     Raises InputError, which names the nearest one, if the log has none of this name.
     """
     tasks, names = workload.tasks, names_of(workload, column)
-    numbers = tasks[column].drop_nulls().unique().sort() if column in tasks.columns else []
-    known = {names.get(int(number), str(int(number))): int(number) for number in numbers}
+    numbers: list[int] = []
+    if column in tasks.columns:
+        numbers = tasks[column].cast(pl.Int64).drop_nulls().unique().sort().to_list()
+    known = {names.get(number, str(number)): number for number in numbers}
     if not known:
         raise InputError(f"{column} {name!r}: the log does not say the {column} of its jobs")
     if name not in known:
