@@ -29,7 +29,7 @@ from hindcast.pipeline.whatif.orders import (
     Order,
 )
 from hindcast.pipeline.whatif.record import Array
-from hindcast.pipeline.whatif.run import Run
+from hindcast.pipeline.whatif.run import UNPLANNED, Run
 from hindcast.pipeline.whatif.waiting import (
     BEHIND,
     DEPTH,
@@ -53,8 +53,8 @@ from hindcast.pipeline.whatif.waiting import (
 )
 
 _SLICE: Final = 1 << 24  # slots, segments and moments that one call of the loop handles
-NOW, FREE, NEXT, LEFT, RUNNING, BEGUN, WORK = range(7)  # places in `state`
-_STATE: Final = 7
+NOW, FREE, NEXT, LEFT, RUNNING, BEGUN, WORK, PLANNED = range(8)  # places in `state`
+_STATE: Final = 8
 _DONE, _GOING, _ASKING, _STUCK = range(4)  # what the loop returns
 
 FillCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(FILL))]
@@ -143,7 +143,7 @@ def _end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
 def _next_moment(jobs: Jobs, ends: Ends, state: Ints) -> int:
     """Return the next end or arrival, LATER if there is none."""
     moment = LATER
-    if state[NEXT] < len(jobs.arrive):
+    if state[NEXT] < state[PLANNED]:
         moment = jobs.arrive[state[NEXT]]
     if state[RUNNING] > 0:
         moment = min(moment, ends.end[state[RUNNING] - 1])
@@ -189,7 +189,7 @@ def _advance(
                 if part >= 0:
                     jobs.arrive[part], ends.coming[coming] = now, part
                     coming += 1
-            while state[NEXT] < len(jobs.arrive) and jobs.arrive[state[NEXT]] <= now:
+            while state[NEXT] < state[PLANNED] and jobs.arrive[state[NEXT]] <= now:
                 join(scheme, jobs, waiting, state[NEXT])
                 state[NEXT] += 1
             _sort_coming(ends, coming)
@@ -314,6 +314,7 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
     state = np.zeros(_STATE, np.int64)
     state[NOW], state[FREE], state[LEFT] = run.now, run.processors, must.sum()
+    state[PLANNED] = (run.arrive != UNPLANNED).sum()
     _begin(scheme, jobs, running, ends, memory, change, state, run.running)
     whole = max(int(state[LEFT]), 1)
     while (

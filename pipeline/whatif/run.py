@@ -9,7 +9,7 @@ then those that arrive. Times are on the clock of the log.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,11 +176,16 @@ def _log_of(record: Record) -> Log:
     return log
 
 
-def _histories(log: Log, now: int, user: Array, key: Array) -> dict[str, Array]:
+def with_histories(record: Record, run: Run) -> Run:
+    """Return a run with the histories that a record gives the keys of its jobs."""
+    return replace(run, **_histories(_log_of(record), run.now, run.user, run.key))
+
+
+def _histories(log: Log, now: int, user: Array, key: Array) -> dict[str, Any]:
     """Return the completed runs of the users and keys of a run before it begins."""
     users, keys = np.unique(user[user >= 0]), np.unique(key[key >= 0])
     found = histories(log, now, users, keys)
     last, before = (np.full(int(log.user.max(initial=-1)) + 1, -1) for _ in range(2))
-    similar = np.full(int(log.key.max(initial=-1)) + 1, -1)
+    similar = np.full(int(max(log.key.max(initial=-1), key.max(initial=-1))) + 1, -1)
     last[users], before[users], similar[keys] = found
     return {"last": last, "before": before, "similar": similar}

@@ -292,7 +292,8 @@ def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, 
     if not log.has_starts:
         return tuple(np.full(len(block), -1) for block in (users, users, keys))  # type: ignore[return-value]
     last = np.full(int(log.user.max()) + 1, -3)
-    before, similar = last.copy(), np.full(int(log.key.max()) + 1, -3)
+    before = last.copy()
+    similar = np.full(int(max(log.key.max(), keys.max(initial=-1))) + 1, -3)
     last[users] = before[users] = -2
     similar[keys] = -2
     completed = int(np.searchsorted(log.ends, now))
