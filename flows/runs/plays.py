@@ -32,7 +32,7 @@ from hindcast.pipeline.storage.files import (
     table_writer,
     write_atomically,
 )
-from hindcast.pipeline.storage.provenance import package_versions
+from hindcast.pipeline.storage.versions import version
 from hindcast.pipeline.whatif.orders import Mode, Order, policy_of
 from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes
 from hindcast.pipeline.whatif.playing import play
@@ -127,7 +127,8 @@ def part_of(
         )  # fmt: skip
         kept = run.counted & counts[machine.position[run.row]]
         if kept.any():
-            runs.append(replace(run, counted=kept))
+            # Rows count through the jobs of all machines.
+            runs.append(replace(run, counted=kept, row=machine.position[run.row]))
     return Part(tuple(runs), window) if runs else None
 
 
@@ -251,7 +252,7 @@ def values_of(scope: Scope, starts: Sequence[Sequence[Array]]) -> dict[str, NDAr
 
 def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:
     """Return what the starts depend on: content of the log, its selection, and the version."""
-    return {"log": list(content), **what, "version": package_versions()["hindcast"]}
+    return {"log": list(content), **what, "version": version()}
 
 
 def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
@@ -264,3 +265,33 @@ def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
         "scheduler_wait_s": counted(run, merged, since="arrive").wait.astype(np.float64),
         "bounded_slowdown": jobs.slowdown,
     })  # fmt: skip
+
+
+def write_jobs(out: Path, record: Record, part: Part, name: str, starts: Sequence[Array]) -> None:
+    """Write OUT/jobs/POLICY.parquet: the counted jobs of a run under a policy.
+
+    Columns: job (number in order of submission), submit_s, eligible_s, start_s and end_s on the
+    clock of the log, processors, requested_s, user, queue, partition (numbers, null if unknown),
+    wait_s (of the user) and bounded_slowdown.
+    """
+    run, place = joined(part.runs)
+    of = np.flatnonzero(run.counted)
+    start = np.concatenate(starts)[place][of]
+    named = {name: getattr(run, name)[of] for name in ("user", "queue", "partition")}
+    frame = pl.DataFrame(
+        {
+            "job": record.row[run.row[of]],
+            "submit_s": run.submit[of],
+            "eligible_s": run.arrive[of],
+            "start_s": start,
+            "end_s": start + run.run[of],
+            "processors": run.cpu[of],
+            "requested_s": run.requested[of],
+            **named,
+        }
+    ).with_columns(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in named)
+    values = counted_frame(part, starts).select("wait_s", "bounded_slowdown")
+    make_folder(out / "jobs")
+    write_atomically(
+        out / "jobs" / f"{file_name(name)}.parquet", table_writer(frame.hstack(values))
+    )

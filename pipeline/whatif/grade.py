@@ -116,9 +116,7 @@ def grade(
         for record, one in zip(machines, measured, strict=True)
     ]
     if not stops and whole.letter not in ("A", NO_GRADE):
-        times = [
-            closed_times(record, one) for record, one in zip(machines, measured, strict=True)
-        ]
+        times = [closed_times(record, one) for record, one in zip(machines, measured, strict=True)]
     letter, rest = whole.letter, None
     if any(times):
         left = [without(record, of) for record, of in zip(machines, times, strict=True)]

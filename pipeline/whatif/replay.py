@@ -50,7 +50,12 @@ def replay(run: Run) -> Replay:
     starts = np.where(np.arange(len(due)) < run.running, run.start, NEVER)
     waits = np.argsort(due[run.running :], kind="stable") + run.running
     _play(run.processors, waits, due, place, run.cpu, run.run, starts)
-    known = run.counted & ~unknown
+    return beside_record(run, starts)
+
+
+def beside_record(run: Run, starts: NDArray[np.int64]) -> Replay:
+    """Return the starts of a replay beside the recorded ones."""
+    known = run.counted & (run.start != NEVER)
     recorded, since = run.start[known], np.maximum(run.arrive[known], run.now)
     delay = starts[known] - recorded
     return Replay(

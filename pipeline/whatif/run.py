@@ -168,7 +168,8 @@ def _log_of(record: Record) -> Log:
     ends = start + record.run
     by_end = np.argsort(ends, kind="stable") if has_starts else np.zeros(0, np.int64)
     log = Log(
-        processors=record.processors, submit=record.arrive, cpu=record.cpu, run=record.run,
+        processors=record.processors, row=np.arange(len(start)), submit=record.arrive,
+        arrive=record.arrive, known=record.known, cpu=record.cpu, run=record.run,
         requested=record.requested, user=record.user, key=record.key, queue=record.queue,
         start=start, by_end=by_end, ends=ends[by_end],
     )  # fmt: skip

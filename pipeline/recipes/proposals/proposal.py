@@ -108,8 +108,11 @@ def propose_recipe(
     )
 
 
-def start_of(workload: Workload, time_zone: str = "") -> Start:
-    """Return the moment of second 0 of a workload, from the notes that its reader left."""
+def second_zero(workload: Workload, time_zone: str = "") -> tuple[datetime | None, str]:
+    """Return the moment of second 0 of a workload and its time zone, from the reader's notes.
+
+    The moment is None and the zone "" where the log does not say. An unknown zone is UTC.
+    """
     noted: dict[str, str] = {}
     for note in workload.provenance.notes:
         key, colon, value = note.partition(": ")
@@ -127,8 +130,15 @@ def start_of(workload: Workload, time_zone: str = "") -> Start:
         zone, place = "", ZoneInfo("UTC")
     unix = noted.get("UnixStartTime", "")
     if not re.fullmatch(r"\d{1,11}", unix) or int(unix) == 0:
+        return None, zone
+    return datetime.fromtimestamp(int(unix), UTC).astimezone(place), zone
+
+
+def start_of(workload: Workload, time_zone: str = "") -> Start:
+    """Return the moment of second 0 of a workload, as a recipe has it."""
+    moment, zone = second_zero(workload, time_zone)
+    if moment is None:
         return Start()
-    moment = datetime.fromtimestamp(int(unix), UTC).astimezone(place)
     seconds = moment.weekday() * _DAY_S + moment.hour * 3600 + moment.minute * 60 + moment.second
     unknown = (
         "the time zone of the log is unknown, taken as UTC; give --time-zone for the hour of day"

@@ -13,6 +13,9 @@ from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS, slurm
 from hindcast.pipeline.traces.slurm import SlurmSettings, read
+from hindcast.pipeline.whatif.record import read_record
+from hindcast.pipeline.workloads.log_caveats import log_caveats
+from hindcast.pipeline.workloads.log_names import names_of
 from tests.conftest import require_traces
 from tests.pipeline.traces import test_swf
 
@@ -357,3 +360,51 @@ def test_the_sample_of_eagle_has_as_many_jobs_as_the_csv_module_counts():
     memory = load.tasks.select(pl.col("memory_kb") * pl.col("cores") / 1024).to_series()
     assert memory.sum() == pytest.approx(sum(float(row["mem_req"]) for row in rows))
     assert load.tasks["user"].n_unique() == len({row["user"] for row in rows})
+
+
+def test_partition_qos_account_and_nodes_are_columns_of_their_own(tmp_path):
+    """W5: the queue of a job is its partition, and the names are kept."""
+    load, _ = read(
+        log(
+            tmp_path,
+            row("1", QOS="high", AllocTRES="cpu=8,node=2"),
+            row("2", Partition="debug", Account="biology"),
+            row("3", Partition="debug", QOS="high", AllocTRES="", ReqNodes=3),
+        )
+    )
+    numbers = load.tasks.select("queue", "partition", "qos", "account", "nodes").rows()
+    assert numbers == [(1, 1, 1, 1, 2), (2, 2, 2, 2, 1), (2, 2, 1, 1, 3)]
+    assert names_of(load, "partition") == names_of(load, "queue") == {1: "batch", 2: "debug"}
+    assert names_of(load, "qos") == {1: "high", 2: "normal"}
+    assert names_of(load, "account") == {}
+    record = read_record(load)
+    assert record.names["partition"][record.partition[1]] == "debug"
+    assert record.nodes.tolist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpus"),
+    [("cpu=8,gres/gpu=4,gres/gpu:a100=4", 4), ("cpu=8,gres/gpu:a100=2,gres/gpu:v100=1", 3),
+     ("cpu=8,node=1", None)],
+)  # fmt: skip
+def test_gpus_of_a_job_are_counted(tmp_path, tres, gpus):
+    load, _ = read(log(tmp_path, row("1", AllocTRES=tres), row("2", AllocTRES="gres/gpu=1")))
+    assert load.tasks["gpus"].to_list() == [gpus, 1]
+    assert "gpus" not in read(log(tmp_path, row("1")))[0].tasks.columns
+
+
+def test_times_without_a_zone_are_said_if_clocks_change(tmp_path):
+    """W17: one of the two submissions is after the change of clocks."""
+
+    def times(day):
+        return dict.fromkeys(("Submit", "Eligible", "Start", "End"), f"2024-{day}T12:00:00")
+
+    path = log(tmp_path, row("1", **times("03-01")), row("2", **times("04-01")))
+    codes = {c.code: c.numbers for c in log_caveats(read(path)[0])}
+    assert codes["clock_change"] == {"jobs": 1}
+    known = read(path, SlurmSettings(time_zone="Europe/Berlin"))[0]
+    assert "clock_change" not in {c.code for c in log_caveats(known)}
+    zoned = [row(str(i), **{k: f"{v}+01:00" for k, v in times(day).items()})
+             for i, day in enumerate(("03-01", "04-01"))]  # fmt: skip
+    offsets, _ = read(log(tmp_path, *zoned))
+    assert not any("read as UTC" in note for note in offsets.provenance.notes)
