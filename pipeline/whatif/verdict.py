@@ -244,7 +244,7 @@ def verdict(evidence: Evidence) -> Verdict:
     claim = sentence_of(f"{clear.place}, {measured}")
     badge: Badge
     if found:
-        badge, text = "Cannot be judged", _unjudged(of, found[0])
+        badge, text = "Cannot be judged", _unjudged(of, found)
     elif of.letter == "-":
         badge, text = "Nearly nobody waits", _nobody_waits(of)
     elif about:
@@ -340,14 +340,19 @@ def sentence_of(text: str) -> str:
     return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
-def _unjudged(of: Evidence, first: Caveat) -> str:
+def _unjudged(of: Evidence, found: Sequence[Caveat]) -> str:
+    """Return which fact forbids a conclusion; without a record, rules can still be compared."""
+    why = found[0].text.rstrip(".")
     if of.kind == "refused agent":
-        return f"Nothing can be judged: {first.text}."
+        return f"Nothing can be judged: {why}."
     theirs = _name(of.opponent if of.letter else RECORDED)
-    return (
+    text = (
         f"Whether {of.policy} would serve these jobs with less slowdown than {theirs} cannot be "
-        f"judged: {first.text.rstrip('.')}."
+        f"judged: {why}"
     )
+    if [caveat.code for caveat in found] == [NO_WAIT_TIMES] and of.aside is not None:
+        text += f"; {_simulated(of.policy, of.aside, of.aside_name)}"
+    return f"{text}."
 
 
 def _nobody_waits(of: Evidence) -> str:
@@ -362,15 +367,19 @@ def _not_about(of: Evidence, clear: Difference) -> str:
     aside, name = (of.aside, of.aside_name) if of.opponent == RECORDED else (clear, of.opponent)
     text = ""
     if aside is not None and aside.value:
-        text = (
-            f"on the simulated machine, {aside.place}, {of.policy} has {aside.share} mean bounded "
-            f"slowdown than {name} ({aside.numbers})"
-        )
+        text = _simulated(of.policy, aside, name)
     if of.letter in {"C", "D"}:
         why = f"The simulated machine is not yours (grade {of.letter})"
         why += f": {of.failing.rstrip('.')}" if of.failing else ""
         text = f"{why}; {text}" if text else why
     return sentence_of(text or f"nothing here was compared with the record of {of.policy}")
+
+
+def _simulated(policy: str, aside: Difference, other: str) -> str:
+    return (
+        f"on the simulated machine, {aside.place}, {policy} has {aside.share} mean bounded "
+        f"slowdown than {other} ({aside.numbers})"
+    )
 
 
 def _unclear(of: Evidence, name: str) -> str:

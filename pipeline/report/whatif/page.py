@@ -67,7 +67,6 @@ from hindcast.pipeline.workloads.caveats import to_json
 
 PAGE: Final = "whatif.html"
 _CLASSES: Final = {"green": "win", "yellow": "unclear", "red": "loss", "grey": ""}  # of page.css
-_REPLAY: Final = ("late", "compared", "mean_delay_s", "ks")
 _CAUTIONS: Final = 3  # of the first screen
 _NO_AREA: Final = "; no area is in it, in spite of its name"  # of steady_area
 
@@ -172,7 +171,6 @@ def _as_json(
     material: Material, evidence: v.Evidence, told: v.Verdict, facts: dict[str, list[str]]
 ) -> dict[str, Any]:
     plan, grade, cast = material.plan, material.grade, material.cast
-    replay = material.replay
     nothing: dict[str, Any] = {
         "grade": "",
         "letters": {},
@@ -192,7 +190,7 @@ def _as_json(
         "colour": told.colour,
         "disqualifiers": to_json(told.disqualifiers),
         "nearness": grade.json if grade is not None else nothing,
-        "replay": None if replay is None else {name: getattr(replay, name) for name in _REPLAY},
+        "replay": None if material.replay is None else asdict(material.replay),
         "record": log_means(material) if cast.recorded else None,
         "jobs": {
             "used": plan.log_jobs,

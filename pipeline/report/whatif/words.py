@@ -73,7 +73,7 @@ def measurements(material: Material) -> dict[str, str]:
     n = grade.numbers if grade.rest is None else grade.rest
     letters = grade.letters if grade.rest is None else grade.rest_letters
     kept = "a limit, a reservation or closed nodes keep a part of the machine from them"
-    if material.partitions > 1:
+    if material.partitions > 1 == material.pools:
         kept = (
             "a part of the machine is kept from them; "
             f"{count_of(material.partitions, 'partition')} are in the log"

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.report.whatif.material import Material
+from hindcast.pipeline.report.whatif.material import Material, Replayed
 from hindcast.pipeline.report.whatif.numbers import Scope, Shaken
 from hindcast.pipeline.report.whatif.plan import Plan
 from hindcast.pipeline.whatif.closed import Closed
 from hindcast.pipeline.whatif.grade import LIMITS, Grade
-from hindcast.pipeline.whatif.replay import Replay
 from hindcast.pipeline.workloads.schema import Provenance, SourceFile
 
 DAY_S = 86_400
@@ -217,7 +216,7 @@ def material(
         played=frames,
         shaken=shaken,
         grade=grade() if starts else None,
-        replay=Replay(np.zeros(0), count - unknown, 0, 0.0, 0.0) if starts else None,
+        replay=Replayed(0, count - unknown, 0.0, 0.0) if starts else None,
         commands={"table One run": "hindcast whatif made.swf"},
         command="hindcast whatif made.swf",
     )
