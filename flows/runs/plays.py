@@ -276,6 +276,11 @@ def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, o
     return {"log": list(content), **what, "version": version()}
 
 
+def end_of(part: Part) -> int:
+    """Return the last recorded start of the counted jobs of a part, or the last arrival."""
+    return max(int(np.maximum(run.start, run.arrive)[run.counted].max()) for run in part.runs)
+
+
 def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
     """Return wait_s, scheduler_wait_s and bounded_slowdown of the J counted jobs of a part."""
     run, place = joined(part.runs)

@@ -44,12 +44,13 @@ from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.storage.files import make_folder, write_text
+from hindcast.pipeline.storage.files import make_folder, sha256_file, write_text
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif import pools as pooling
+from hindcast.pipeline.whatif.closed import stops_in_run
 from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.mine import Mine, read_mine
 from hindcast.pipeline.whatif.multifactor import Clock
@@ -287,7 +288,8 @@ def _policies(
     if mine is not None:
         rule = (mine.order, mine.mode)
         text = "; ".join((f"the scheduler of {mine.label}", *mine.not_modelled))
-        identity = f"mine|{mine.digest}"
+        path = session.request.mine.partition(".py:")[0] + ".py" * (".py:" in session.request.mine)
+        identity = f"mine|{session.request.mine}|{sha256_file(location(path))}"
         found.append(Policy("mine", "heuristic", identity, rule, description=text))
     if not [policy for policy in found if policy.kind == "heuristic"]:
         raise InputError("no rule is left to compare; name at least one with --policy")
@@ -307,7 +309,7 @@ def _material(
         "settings": dict(session.source.settings), "pools": request.pools,
         "where": list(request.where),
     })  # fmt: skip
-    of_run: dict[str, list[Array]] = {}
+    of_run: dict[str, list[Array]] = {}  # starts by machine
     for scope in scopes:
         of_scope: dict[str, dict[str, Any]] = {}
         for policy in policies:
@@ -348,7 +350,10 @@ def _material(
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
         advice=None,
-        caveats=log_caveats(workload, pools=bool(session.pools)),
+        caveats=(
+            *log_caveats(workload, pools=bool(session.pools)),
+            *stops_in_run(() if graded is None else graded.closed, together.now, plays.end_of(run)),
+        ),
         missing=missing_fields(workload),
         delivered={} if training is None else training["delivered"],
         training=training,
