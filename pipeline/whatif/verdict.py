@@ -52,6 +52,7 @@ FEWEST_BLOCKS: Final = 4  # weeks or windows of an interval
 FEWEST_JOBS: Final = 400  # of a log
 SHAKES: Final = 2.0  # standard deviations within which a difference is one of chance
 PRICE: Final = 1.2  # times the opponent's value that are a price
+_REPLAY: Final = "replay"  # code of a replay that is off
 REPLAY: Final = 0.01  # largest relative error of the means of a replay
 _COLOURS: Final[Mapping[Badge, Colour]] = {
     "Gain": "green",
@@ -302,7 +303,7 @@ def _disqualifiers(of: Evidence) -> tuple[Caveat, ...]:
             "wait or slowdown, since jobs did not fit when they started; what would mend it: the "
             "true number of processors"
         )
-        found.append(Caveat("replay", text, {"error": of.replay_error}))
+        found.append(Caveat(_REPLAY, text, {"error": of.replay_error}))
     if of.changed:
         found.append(Caveat("changed_world", "the two are played in different worlds"))
     return tuple({caveat.code: caveat for caveat in reversed(found)}.values())[::-1]
@@ -337,12 +338,15 @@ def _name(opponent: str) -> str:
 
 def sentence_of(text: str) -> str:
     """Return text that begins with a capital and ends with a full stop."""
-    return f"{text[0].upper()}{text[1:].rstrip('.')}."
+    text = text.rstrip(".")
+    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
 def _unjudged(of: Evidence, found: Sequence[Caveat]) -> str:
     """Return which fact forbids a conclusion; without a record, rules can still be compared."""
     why = found[0].text.rstrip(".")
+    if found[0].code == _REPLAY and of.failing:
+        why += f"; {of.failing}"
     if of.kind == "refused agent":
         return f"Nothing can be judged: {why}."
     theirs = _name(of.opponent if of.letter else RECORDED)
@@ -352,7 +356,7 @@ def _unjudged(of: Evidence, found: Sequence[Caveat]) -> str:
     )
     if [caveat.code for caveat in found] == [NO_WAIT_TIMES] and of.aside is not None:
         text += f"; {_simulated(of.policy, of.aside, of.aside_name)}"
-    return f"{text}."
+    return sentence_of(text)
 
 
 def _nobody_waits(of: Evidence) -> str:

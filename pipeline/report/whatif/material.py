@@ -14,7 +14,9 @@ from hindcast.pipeline.report.whatif.jobs import recorded
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, Shaken, difference_of
 from hindcast.pipeline.report.whatif.plan import Plan
 from hindcast.pipeline.whatif import verdict as v
-from hindcast.pipeline.whatif.grade import Grade
+from hindcast.pipeline.whatif.closed import Closed
+from hindcast.pipeline.whatif.grade import NO_GRADE, Grade
+from hindcast.pipeline.whatif.replay import Replay
 from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
 from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING
 from hindcast.pipeline.workloads.schema import Provenance
@@ -24,23 +26,6 @@ THE_LOG: Final = "the log"  # what was recorded, in tables and plots
 KNOWING: Final = "knows run times"
 LEARNED: Final = "learned"
 COLUMNS: Final = {HEADLINE: "bounded_slowdown", WAIT: "wait_s"}  # of frames of jobs
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """What became of the recorded starts of all machines in the run.
-
-    Attributes:
-        late: Jobs that started later than recorded.
-        compared: Jobs with a recorded start.
-        mean_delay_s: Mean delay over these jobs.
-        ks: Kolmogorov-Smirnov distance of their waits from the recorded ones.
-    """
-
-    late: int
-    compared: int
-    mean_delay_s: float
-    ks: float
 
 
 @dataclass(frozen=True)
@@ -68,12 +53,10 @@ class Material:
         advice: What to change: rule, scheduler, lines, exact, reservations, mean_bounded_slowdown,
             mean_wait_s; or None.
         caveats: Facts about the log that limit every conclusion.
-        disqualifying: Codes of those of them that forbid one.
         missing: Sentences about fields that the log lacks.
         delivered: What the gate of each agent's training delivered: "agent" or "rule"; "" for an
             agent without a gate.
         training: What a training did, or None.
-        pools: Machines on which the partitions were played.
         names: Names of partitions, QOS, accounts, queues and users by column and number.
         epoch_s: Unix time of second 0 of the log's clock, or None.
         mine: What the scheduler of --mine is, in words; "" without one.
@@ -95,16 +78,14 @@ class Material:
     jobs: pl.DataFrame
     played: Mapping[str, pl.DataFrame]
     grade: Grade | None = None
-    replay: Replayed | None = None
+    replay: Replay | None = None
     shaken: Mapping[str, Shaken] = field(default_factory=dict)
     changes: pl.DataFrame | None = None
     advice: pl.DataFrame | None = None
     caveats: tuple[Caveat, ...] = ()
-    disqualifying: frozenset[str] = frozenset(DISQUALIFYING)
     missing: tuple[str, ...] = ()
     delivered: Mapping[str, str] = field(default_factory=dict)
     training: Mapping[str, Any] | None = None
-    pools: int = 1
     names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     epoch_s: float | None = None
     mine: str = ""
@@ -122,9 +103,24 @@ class Material:
         return self.grade.letter if self.grade else ""
 
     @property
+    def closed(self) -> tuple[Closed, ...]:
+        """Closed times of the record within the run: the policies of a page start jobs in them."""
+        jobs = self.jobs.filter(~pl.col("carried"))
+        begin, end = jobs["arrive_s"].to_numpy().min(), jobs["submit_s"].to_numpy().max()
+        times = self.grade.closed if self.grade else ()
+        return tuple(time for time in times if time.end > begin and time.begin < end)
+
+    @property
+    def letter_of_run(self) -> str:
+        """The grade of what is compared: with closed times in the run, that of the whole record."""
+        if self.grade is None or not self.closed or self.letter == NO_GRADE:
+            return self.letter
+        return max(self.letter, *self.grade.letters.values())
+
+    @property
     def near(self) -> bool:
         """Whether differences to the record can be read as those to the log's scheduler."""
-        return self.letter in {"A", "B"} and not self.disqualifiers
+        return self.letter_of_run in {"A", "B"} and not self.disqualifiers
 
     @property
     def disqualifiers(self) -> tuple[Caveat, ...]:
@@ -132,7 +128,7 @@ class Material:
         found = [
             replace(of, text=f"{of.text.rstrip('.')}; what would mend it: {DISQUALIFYING[of.code]}")
             for of in self.caveats
-            if of.code in self.disqualifying
+            if of.code in DISQUALIFYING
         ]
         if self.span_s <= 0:
             text = "the jobs of the run came within 0 s, which is no time to compare schedulers in"
@@ -278,7 +274,7 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
             opponent,
             material.known,
         ),
-        letter=material.letter,
+        letter=material.letter_of_run,
         failing=failing,
         disqualifiers=material.disqualifiers,
         known=material.known,

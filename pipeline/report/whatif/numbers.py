@@ -159,11 +159,6 @@ class Shaken:
     slowdown: Array
     wait: Array
 
-    def __post_init__(self) -> None:
-        """Hold lists of numbers as arrays."""
-        object.__setattr__(self, "slowdown", np.asarray(self.slowdown, np.float64))
-        object.__setattr__(self, "wait", np.asarray(self.wait, np.float64))
-
 
 def spread(shaken: Mapping[str, Shaken], policy: str, metric: str) -> tuple[float, float] | None:
     """Return mean and standard deviation over the shakes; None without two draws."""

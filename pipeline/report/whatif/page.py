@@ -67,6 +67,7 @@ from hindcast.pipeline.workloads.caveats import to_json
 
 PAGE: Final = "whatif.html"
 _CLASSES: Final = {"green": "win", "yellow": "unclear", "red": "loss", "grey": ""}  # of page.css
+_REPLAY: Final = ("late", "compared", "mean_delay_s", "ks")
 _CAUTIONS: Final = 3  # of the first screen
 _NO_AREA: Final = "; no area is in it, in spite of its name"  # of steady_area
 
@@ -171,6 +172,7 @@ def _as_json(
     material: Material, evidence: v.Evidence, told: v.Verdict, facts: dict[str, list[str]]
 ) -> dict[str, Any]:
     plan, grade, cast = material.plan, material.grade, material.cast
+    replay = material.replay
     nothing: dict[str, Any] = {
         "grade": "",
         "letters": {},
@@ -190,7 +192,7 @@ def _as_json(
         "colour": told.colour,
         "disqualifiers": to_json(told.disqualifiers),
         "nearness": grade.json if grade is not None else nothing,
-        "replay": None if material.replay is None else asdict(material.replay),
+        "replay": None if replay is None else {name: getattr(replay, name) for name in _REPLAY},
         "record": log_means(material) if cast.recorded else None,
         "jobs": {
             "used": plan.log_jobs,
@@ -223,7 +225,7 @@ def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
     cast, found = material.cast, []
     rows: list[tuple[str, str, dict[str, float]]] = []
     # On a machine that is not the log's, a rule beside the record would say nothing of the rule.
-    if cast.recorded and material.letter not in {"C", "D"}:
+    if cast.recorded and material.letter_of_run not in {"C", "D"}:
         rows.append(("The log", "what it says", log_means(material)))
     else:
         rows.append((cast.aside, "simulated, in the run", _values(material, cast.aside)))

@@ -63,8 +63,8 @@ def test_numbers_in_words():
 
 
 OVER = (
-    "your jobs hold more processors than the machine has in 4.6 % of what they hold; is the machine "
-    "larger than 100?"
+    "your jobs hold more processors than the machine has in 4.6 % of what they hold; is the "
+    "machine larger than 100?"
 )
 OPEN = (
     "jobs wait while every waiting job fits (25 % of the waiting): a part of the machine is kept "

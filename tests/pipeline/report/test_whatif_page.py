@@ -8,8 +8,8 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from hindcast.pipeline.report.whatif.material import Replayed
 from hindcast.pipeline.report.whatif.page import write_page
+from hindcast.pipeline.whatif.replay import Replay
 from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
 from hindcast.pipeline.workloads.log_caveats import UNKNOWN_WAITS
 from tests.pipeline.report.made_whatif import advice, changes, closed_day, grade, material
@@ -35,6 +35,7 @@ def costly():
     return replace(made, run=replace(made.run, values=values))
 
 
+LATE = Replay(None, 900, 414, 521.0, 0.2)
 KINDS = {
     "gain": material,
     "whole": lambda: material(
@@ -45,8 +46,9 @@ KINDS = {
         factors={"fcfs_easy": 1.4, "sjf_easy": 1.5, "saf_easy": 1.3, "lxf_easy": 1.6,
                  "steady_area_easy": 1.7}
     ),
-    "poor": lambda: material(grade=grade("D", open=0.2494), replay=Replayed(414, 900, 521.0, 0.2)),
-    "closed": lambda: material(days=9, grade=closed_day()),
+    "poor": lambda: material(grade=grade("D", open=0.2494), replay=LATE),
+    "closed": lambda: material(days=9, grade=closed_day(), begin_s=3_000_000),
+    "closed in the run": lambda: material(days=42, grade=closed_day(), begin_s=2_000_000),
     "idle": lambda: material(grade=replace(grade("-"), at_once=0.97, mean_wait_s=20.0)),
     "unknown": lambda: material(unknown=100, held=0.1, caveats=(UNKNOWN,)),
     "requests": lambda: material(caveats=(PARTIAL,)),
@@ -58,7 +60,9 @@ KINDS = {
 }  # fmt: skip
 BADGES = {
     "gain": "Gain", "whole": "Gain", "price": "Gain with a price", "worse": "Worse",
-    "poor": "Not about your scheduler", "closed": "Gain", "idle": "Nearly nobody waits",
+    "poor": "Not about your scheduler", "closed": "Gain",
+    "closed in the run": "Not about your scheduler",
+    "idle": "Nearly nobody waits",
     "unknown": "Cannot be judged", "requests": "Cannot be judged", "no starts": "Cannot be judged",
     "no span": "Cannot be judged", "refused": "Gain", "delivered": "Gain",
     "bare": "No clear difference",
@@ -158,6 +162,11 @@ def test_a_poor_machine_is_named_and_the_record_stands_beside_no_rule(page):
 
 @pytest.mark.slow
 def test_closed_times_are_named_to_the_minute(page):
+    """A run that contains one is no comparison with the scheduler, which could start nothing."""
+    sentence = page("closed in the run").json["conclusion"]
+    assert "(grade D): from day 24, 22:04" in sentence
+    assert "and the run contains that time" in sentence
+    assert page("closed in the run").json["nearness"]["grade"] == "B"
     text = page("closed").text
     assert "From day 24, 22:04 (second 2,066,694) to day 26, 00:00 (second 2,160,000)" in text
     assert "119 jobs waited in it, 100 % of all such waiting" in text
