@@ -211,6 +211,7 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
     ends = Ends(end, job, estimated, run.run, run.row, run.chain, must, start, coming)
     running = Running(np.zeros(size, np.int64), np.zeros(size, np.int64))
     ints, floats, fill, change = functions_of(run, order)
+    ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, listed, np.zeros(size))
     waiting, desk = empty_queue(size, len(run.last)), empty_desk(size)
     state = np.zeros(_STATE, np.int64)
@@ -220,8 +221,8 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
         == _ASKING
     ):
         asked = memory.jobs[: waiting.size[WAITING]]
-        assert order.ask is not None
-        memory.values[: len(asked)] = order.ask(int(state[BEFORE]), asked, jobs.arrive)
+        assert ask is not None
+        memory.values[: len(asked)] = ask(int(state[BEFORE]), asked, jobs.arrive)
     return recorded.sums
 
 
@@ -263,7 +264,7 @@ def _walk(
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] == now:
                 job = end_first(jobs, running, ends, state)
                 complete(scheme, jobs, waiting, job, ends.run[job])
-                if scheme[KIND] == FILLED:
+                if given:
                     change_of(memory.ints, memory.floats, now, job, -1)
             while state[NEXT] < size and jobs.arrive[state[NEXT]] == now:
                 join(scheme, jobs, waiting, state[NEXT])
@@ -296,7 +297,7 @@ def _walk(
                     sums[HITS] += recorded.taken[job] == state[STARTING]
                 leave(scheme, jobs, waiting, job)
                 start_job(jobs, running, ends, state, job, now)
-                if scheme[KIND] == FILLED:
+                if given:
                     change_of(memory.ints, memory.floats, now, job, 1)
             state[PHASE] = _STARTED
         asked = recorded.after[state[MOMENT] - 1] == 1 and waiting.size[WAITING] > 0
