@@ -71,6 +71,7 @@ Folder: TypeAlias = Annotated[str, Bounds("DIR", place=True, min_length=1)]
 Name: TypeAlias = Annotated[str, Bounds(min_length=1)]
 Override: TypeAlias = Annotated[str, Bounds("SECTION.KEY=VALUE", pattern=r"^[^=\s][^=]*=")]
 Count: TypeAlias = Annotated[int, Bounds("N", ge=1)]
+Draws: TypeAlias = Annotated[int, Bounds("K", ge=0, le=1000)]
 Seed: TypeAlias = Annotated[int, Bounds("S", ge=0)]
 Workers: TypeAlias = Annotated[int, Bounds("N", ge=1, le=1024)]
 Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of hindcast.flows.runners

@@ -114,14 +114,23 @@ class Decider:
         Returns:
             An object with `start`, the ids of the jobs to start in this order; `reservation`, that
             of the job for which the machine is kept free, or None; and `decisions`, each with the
-            choice, who made it, its score, the margin to the second score, and the best rows.
+            choice, who made it, its score, the margin to the second score, and the best rows. If
+            something is wrong with a waiting job alone, such as a missing requested time, the
+            others are decided about: `set_aside` then has its id and the reason.
 
         Raises:
             InputError: The state is not valid.
             HindcastError: The policy gave a score that is not a number.
         """
         live = self._live
-        moment = live.read_moment(state, self._config, where)
+        aside: list[dict[str, Any]] = []
+        try:
+            moment = live.read_moment(state, self._config, where)
+        except InputError:
+            sound, aside = live.set_aside(state)
+            if not aside:
+                raise
+            moment = live.read_moment(sound, self._config, where)
         decisions, started, head = [], [], moment.head
         while live.open_for_decisions(moment):
             decision, row = self._decide(moment, where)
@@ -141,6 +150,7 @@ class Decider:
             "start": started,
             "reservation": None if kept is None else {"id": head, **kept},
             "decisions": decisions,
+            **({"set_aside": aside} if aside else {}),
         }
 
     def _decide(self, moment: Any, where: str) -> tuple[dict[str, Any], int]:

@@ -10,6 +10,7 @@ from hindcast.pipeline.documents.attributes import attributes
 from hindcast.pipeline.recipes import recipe as r
 from hindcast.pipeline.settings.ranges import range_of
 from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.traces.synthetic import SyntheticConfig
 
 _INTRODUCTION = """\
@@ -32,6 +33,7 @@ _SECTIONS: Final = (
     ("`[trace]`", r.TraceSource, ()),
     ("`[trace.settings]` of the synthetic workload", SyntheticConfig, ()),
     ("`[trace.settings]` of the formats `slurm` and `pbs`", JobLogSettings, ()),
+    ("`[trace.settings]` of `slurm` alone", SlurmSettings, ("processors", "time_zone")),
     ("`[[behaviours]]`", r.BehaviourRecipe, ("sha256",)),
     ("`[train]`", r.TrainRecipe, ()),
     ("`[evaluate]`", r.EvaluateRecipe, ()),

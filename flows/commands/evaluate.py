@@ -43,6 +43,9 @@ def check(request: Request) -> None:
     entrants(loaded, request.policies or own_policies(loaded))
 
 
+KNOWING: Final = "knows run times"  # kind of a policy, and the mark of one in the table
+
+
 def run(request: Request) -> dict[str, Any]:
     """Score policies on a split of a recipe, by default the policies that the recipe names."""
     from hindcast.pipeline.evaluation import evaluate as evaluation
@@ -64,8 +67,22 @@ def run(request: Request) -> dict[str, Any]:
         "split": request.split,
         "scores": result.rows,
         "means": dict(result.means),
+        "knows_run_times": _knowing(loaded.scenario, scored, result.caveats),
         "caveats": to_json(result.caveats),
     }
+
+
+def _knowing(scenario: str, scored: Sequence[Any], caveats: Sequence[Any]) -> list[str]:
+    """Return the policies that know run times, or read requests where these are run times."""
+    from hindcast.pipeline.scenarios.queue.requests import reads_requests
+    from hindcast.pipeline.workloads.caveats import NO_LIMITS
+
+    derived = scenario == "queue" and NO_LIMITS in {caveat.code for caveat in caveats}
+    return [
+        entrant.behaviour.name
+        for entrant in scored
+        if entrant.kind == KNOWING or (derived and reads_requests(entrant.behaviour.name))
+    ]
 
 
 def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequence[Any]) -> Any:
@@ -94,7 +111,11 @@ def show(result: Mapping[str, Any]) -> Shown:
     """Return the mean of every policy."""
     means: Mapping[str, float] = result["means"]
     width = max(map(len, means), default=0)
-    scores = [f"  {name:<{width}}  {mean:12,.2f}" for name, mean in means.items()]
+    knowing = result.get("knows_run_times", ())  # older ledgers have none
+    scores = [
+        f"  {name:<{width}}  {mean:12,.2f}" + (f"  {KNOWING}" if name in knowing else "")
+        for name, mean in means.items()
+    ]
     head = f"{result['evaluation']}: means on {result['split']}"
     return Shown([head, *scores], warnings=caveats_of(result))
 

@@ -146,7 +146,7 @@ def show(result: Mapping[str, Any]) -> Shown:
     ]
     lines = [line for stage in outputs for line in stage.lines]
     rows = [{"stage": name, **stage} for name, stage in stages.items()]
-    warnings = [line for stage in outputs for line in stage.warnings]
+    warnings = list(dict.fromkeys(line for stage in outputs for line in stage.warnings))
     findings = stages.get("report", {}).get("findings", ())  # older ledgers have none
     return Shown([*lines, *findings, result["report"]], rows, warnings=warnings)
 

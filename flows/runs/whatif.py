@@ -1,48 +1,82 @@
 """Stages of `hindcast whatif`.
 
 OUT/recipe.toml, before.toml, run.toml    the windows and runs, see pipeline.report.whatif.plan
-OUT/agents/evolution-seed0                the agent of --train, and its best/
-OUT/evaluation, before, run               scores of all policies, as `hindcast evaluate` writes
-OUT/jobs                                  every job of the run under each policy
+OUT/agents/evolution-seed0                an agent of --train, with its delivered/ and best/
+OUT/plays, OUT/jobs                       starts of all jobs, see flows.runs.plays
 OUT/whatif.html                           the page
 OUT/whatif.json, whatif.csv, groups.csv   its numbers, written before the page
 OUT/run.json                              the ledger of finished stages, which are skipped
 """
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
-from hindcast.flows.commands import Call, directly, evaluate, train_online
+import numpy as np
+import polars as pl
+
+from hindcast.flows.commands import Call, directly, train_online
 from hindcast.flows.commands.ingest import no_settings
 from hindcast.flows.progress import note, progress
+from hindcast.flows.runs import plays
 from hindcast.flows.runs.ledger import Ledger
+from hindcast.flows.runs.plays import RECORDED, Machine, Part, Policy, Scope
 from hindcast.pipeline.errors import InputError, unknown_name
-from hindcast.pipeline.evaluation.evaluate import Entrant, Job, make_job
+from hindcast.pipeline.evaluation.evaluate import make_job
 from hindcast.pipeline.recipes.loading import apply_override, load_recipe
+from hindcast.pipeline.recipes.proposals.proposal import second_zero
 from hindcast.pipeline.recipes.recipe import Recipe, TraceSource
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.workload_source import INGESTED, load_source
 from hindcast.pipeline.report.whatif import plan as planning
-from hindcast.pipeline.report.whatif import story
-from hindcast.pipeline.report.whatif.jobs import play
+from hindcast.pipeline.report.whatif.jobs import counted_jobs
+from hindcast.pipeline.report.whatif.material import Material
+from hindcast.pipeline.report.whatif.material import policy_of as policy_name
+from hindcast.pipeline.report.whatif.numbers import UNITS
+from hindcast.pipeline.report.whatif.numbers import Scope as Values
+from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.storage.files import make_folder, write_text
+from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.storage.files import make_folder, sha256_file, write_text
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
-from hindcast.pipeline.storage.run_files import BEST, DESCRIPTION
+from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.whatif import pools as pooling
+from hindcast.pipeline.whatif.grade import Grade, grade
+from hindcast.pipeline.whatif.mine import Mine, read_mine
+from hindcast.pipeline.whatif.multifactor import Clock
+from hindcast.pipeline.whatif.orders import STRICT
+from hindcast.pipeline.whatif.outcomes import counted
+from hindcast.pipeline.whatif.playing import play
+from hindcast.pipeline.whatif.record import Array, Record, read_record
+from hindcast.pipeline.whatif.replay import Replay, beside_record
+from hindcast.pipeline.whatif.run import Run, joined
+from hindcast.pipeline.whatif.shakes import shaken
+from hindcast.pipeline.whatif.worlds import World, changed, compare, read_change
+from hindcast.pipeline.workloads.log_caveats import log_caveats, missing_fields
+from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")
-_EVALUATIONS: Final = {  # folder -> recipe
-    story.WINDOWS: planning.RECIPE, story.BEFORE: planning.BEFORE, story.RUN: planning.RUN,
-}  # fmt: skip
+_WINDOWS, _BEFORE, _RUN = "windows", "before", "run"
+_RECIPES: Final = {
+    _WINDOWS: planning.RECIPE,
+    _BEFORE: planning.BEFORE,
+    _RUN: planning.RUN,
+}  # scope -> recipe
+_DRAWS: Final = 20  # of --shake
+_SHAKEN_MOMENTS: Final = 2e10  # waiting jobs at the moments of all shakes, some minutes
+# Rule that plans the slots of all waiting jobs at every moment, and the number of jobs in a run up
+# to which it is played without being asked for.
+_PLANNING, _PLANNED_JOBS = "conservative", 100_000
 
 
 def source_of(request: Any) -> TraceSource:
@@ -63,23 +97,137 @@ def source_of(request: Any) -> TraceSource:
     return TraceSource(name, str(path.resolve()), given)
 
 
-def check_policies(names: Sequence[str]) -> None:
-    """Raise InputError for a policy that is unknown, or a checkpoint that does not fit."""
-    scenario = load_scenario("queue")
-    config = scenario.config()
-    split = {"test": range(1)}
-    empty = Recipe("whatif", "queue", config, "bounded_slowdown", TraceSource(INGESTED), split, 1)
-    for name in names:
-        found = entrants(empty, [name])
-        if len(found) != 1 or found[0].behaviour.stochastic:
-            raise InputError(
-                f"--policy {name}: this policy draws, expected one whose choices "
-                "are fixed, since every policy plays the log once"
-            )
+def check_request(request: Any) -> None:
+    """Raise InputError for a policy, change, pool or condition that cannot be used."""
+    plays.policies_of(request.policies, _reading(TraceSource(INGESTED)))
+    for text in request.changes:
+        read_change(text)
+    if request.pools:
+        pooling.parse_pools(request.pools)
+    rules = [*planning.RULES, *planning.CLAIRVOYANT]
+    known = [*rules, *request.policies, RECORDED]
+    for option, names in (("without", request.without_rules), ("only", request.only_rules)):
+        for name in names:
+            if name not in known:
+                raise unknown_name(f"rule of --{option}-rule", name, known)
+
+
+@dataclass(frozen=True)
+class _Session:
+    """A log that is played, and what its plays share.
+
+    Attributes:
+        request: The request.
+        out: The folder.
+        source: The source of the log.
+        workload: The log.
+    """
+
+    request: Any
+    out: Path
+    source: TraceSource
+    workload: Workload
+
+    @cached_property
+    def whole(self) -> Record:
+        """The record of all jobs."""
+        return read_record(self.workload)
+
+    @cached_property
+    def pools(self) -> tuple[pooling.Pool, ...]:
+        """The pools of --pools."""
+        return pooling.parse_pools(self.request.pools) if self.request.pools else ()
+
+    @cached_property
+    def where(self) -> pooling.Where:
+        """The conditions of --where."""
+        return pooling.parse_where(self.request.where, self.second_zero)
+
+    @cached_property
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines: one, or the pools."""
+        record = self.whole
+        if not self.pools and pooling.selected(self.where, ()) is None:
+            return (Machine(record, np.arange(len(record.row))),)
+        partition = pooling.labels(self.workload, record, "partition")
+        chosen = pooling.selected(self.where, self.pools)
+        records = (
+            (pooling.select(record, chosen, partition),)
+            if chosen is not None
+            else pooling.split(record, self.pools, partition)
+        )
+        place = np.argsort(record.row)
+        positions = [np.sort(place[of.row]) for of in records]
+        kept = np.unique(np.concatenate(positions))
+        return tuple(
+            Machine(of, np.searchsorted(kept, position))
+            for of, position in zip(records, positions, strict=True)
+        )
+
+    @cached_property
+    def record(self) -> Record:
+        """The record of the jobs of all machines."""
+        if len(self.machines) == 1:
+            return self.machines[0].record
+        rows = np.concatenate([machine.record.row for machine in self.machines])
+        return self.whole.take(np.flatnonzero(np.isin(self.whole.row, rows)))
+
+    @cached_property
+    def plan(self) -> planning.Plan:
+        """The plan of the log."""
+        return planning.plan(self.record, pooling.part(self.where, self.record))
+
+    @cached_property
+    def content(self) -> list[str]:
+        """SHA-256 of the files of the log: the digest of a recipe covers their paths alone."""
+        return [file.sha256 for file in self.workload.provenance.files]
+
+    @cached_property
+    def second_zero(self) -> datetime | None:
+        """The moment of second 0 of the log."""
+        return second_zero(self.workload)[0]
+
+    def parts(self, recipes: Mapping[str, Recipe]) -> list[Scope]:
+        """Return the scopes that have jobs: before, run, windows."""
+        plan, record = self.plan, self.record
+        columns = {
+            name: pooling.labels(self.workload, record, name)
+            for name in ("user", "queue", "account")
+        }
+        counts = pooling.counts(self.where, columns, len(record.row))
+        windows = [(first, first + plan.jobs, plan.follow) for first in plan.test]
+        bounds = {
+            _BEFORE: [(plan.before, plan.test_first, 0)],
+            _RUN: [(plan.test_first, plan.test_last, 0)],
+            _WINDOWS: windows,
+        }
+        scopes = []
+        for name, of in bounds.items():
+            found = (
+                plays.part_of(
+                    self.machines, (first, last), arrive=record.arrive, counts=counts,
+                    follow=follow, warm=plan.warm, window=number,
+                )
+                for number, (first, last, follow) in enumerate(of)
+                if first < last
+            )  # fmt: skip
+            kept = tuple(part for part in found if part is not None)
+            if not kept:
+                continue
+            recipe, job = recipes.get(_RECIPES[name]), None
+            if recipe is not None and self.is_whole:
+                job = replace(make_job(recipe, "test", self.out), workload=self.workload)
+            scopes.append(Scope(name, kept, job))
+        return scopes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all jobs of the log are played on one machine."""
+        return len(self.machines) == 1 and self.record is self.whole
 
 
 def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
-    """Run all stages of a request of `hindcast whatif`, each through `call`."""
+    """Run all stages of a request of `hindcast whatif`, trainings through `call`."""
     out = location(request.out or _id_of(location(request.log)))
     with writing(out):
         return _run(request, out, call)
@@ -87,67 +235,292 @@ def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
 
 def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     source = source_of(request)
+    note(f"reading {Path(source.path).name} as {source.format}")
+    session = _Session(request, out, source, load_source(_reading(source)))
+    name, log = _id_of(Path(source.path)), Path(source.path).name
     trace: dict[str, Any] = {"format": source.format, "path": source.path}
     if source.settings:
         trace["settings"] = dict(source.settings)
-    note(f"reading {Path(source.path).name} as {source.format}")
-    workload = load_source(_reading(source))
-    plan = planning.plan(workload)
-    name = _id_of(Path(source.path))
+    texts = planning.recipes(session.plan, name, trace, f"log {log}")
     make_folder(out)
-    texts = planning.recipes(plan, name, trace, f"log {Path(source.path).name}")
     _refuse_another(out, texts)
     for file, text in texts.items():
         write_text(out / file, text)
     recipes = {file: load_recipe(out / file) for file in texts}
-    recipe = recipes[planning.RECIPE]
-    ledger = Ledger(out, recipe.id, recipe.digest)
-    policies = list(dict.fromkeys([*recipes[planning.RECIPE].evaluate.policies, *request.policies]))
-    # The digest of a recipe covers the path of the log, not its content.
-    content = [file.sha256 for file in workload.provenance.files]
+    ledger = Ledger(out, recipes[planning.RUN].id, recipes[planning.RUN].digest)
     training = None
     if request.train:
-        training = _train(request, out, ledger, recipes[planning.TRAIN], content, call)
-        policies += training["used"]
-    run, commands = recipes[planning.RUN], {}
-    named = zip(policies, entrants(run, policies), strict=True)
-    agents = [name for name, entrant in named if entrant.kind == "learned"]
-    for folder, file in _EVALUATIONS.items():
-        recipe, played = recipes[file], policies
-        if file == planning.BEFORE and len(agents) == 1:  # there is no choice among agents
-            played = [name for name in policies if name not in agents]
-        scored = {
-            "recipe": recipe.digest, "log": content, "policies": _identities(recipe, played),
-        }  # fmt: skip
-        place = out / folder
-        commands[folder] = shlex.join(
-            ["hindcast", "evaluate", str(out / file), "--policy", *played, "--out", "scores"]
-        )
-        step = evaluate.Request(
-            str(out / file), str(place), tuple(played), workers=request.workers,
-            command=request.command,
-        )  # fmt: skip
-        ledger.stage(f"evaluate {folder}", scored, place / "evaluation.json", partial(call, step))
-    cast = story.read_cast(out)
-    entered = [
-        e for e in entrants(run, policies) if e.kind != "learned" or e.behaviour.name == cast.agent
-    ]
-    job = replace(make_job(run, "test", out / "jobs"), workload=workload)
-    with progress("jobs of the run") as tell:
-        jobs = play(job, entered, tell)
-        strict = play(*_strict(run, job), lambda _done, _of: None)[planning.STRICT]
-    material = story.Material(
-        log=Path(source.path), source=source, workload=workload, plan=plan, job=job,
-        played=jobs, strict=strict, training=training, commands=commands, command=request.command,
-    )  # fmt: skip
+        training = _train(session, ledger, recipes, call)
+    mine = None
+    if request.mine:
+        zero = session.second_zero
+        clock = None if zero is None else Clock(int(zero.timestamp()), zero.tzinfo or UTC)
+        mine = read_mine(request.mine, session.record, clock)
+    policies = _policies(session, recipes[planning.RUN], training, mine)
+    material = _material(session, ledger, recipes, policies, training, mine)
     return write_page(material, out)
 
 
-def _strict(run: Recipe, job: Job) -> tuple[Job, list[Entrant]]:
-    """Return the run with waiting as a choice, and order of arrival without backfilling."""
-    waiting = replace(run, config=replace(run.config, allow_wait=True))
-    there = replace(make_job(waiting, "test", job.out), workload=job.workload)
-    return there, entrants(waiting, [planning.STRICT])
+def _policies(
+    session: _Session, run: Recipe, training: Mapping[str, Any] | None, mine: Mine | None
+) -> list[Policy]:
+    """Return the policies that are played, in the order of tables."""
+    request, names = session.request, [*planning.RULES, *planning.CLAIRVOYANT]
+    if request.only_rules:
+        names = [name for name in names if name in request.only_rules]
+    names = [name for name in names if name not in request.without_rules]
+    jobs = session.plan.test_last - session.plan.test_first
+    asked = (*request.policies, *request.only_rules)
+    if _PLANNING in names and jobs > _PLANNED_JOBS and _PLANNING not in asked:
+        note(
+            f"{_PLANNING} is left out: the run has {jobs:,} jobs, and it plans a slot for every "
+            f"waiting job at every moment; --policy {_PLANNING} plays it"
+        )
+        names.remove(_PLANNING)
+    names += [name for name in request.policies if name not in names]
+    if training is not None:
+        names += training["used"]
+    found = plays.policies_of(names, run)
+    if session.plan.warm:
+        text = "the recorded starts, each in its second, or later where the job does not fit then"
+        found.insert(0, Policy(RECORDED, "recorded", RECORDED, None, description=text))
+    if mine is not None:
+        rule = (mine.order, mine.mode)
+        text = "; ".join((f"the scheduler of {mine.label}", *mine.not_modelled))
+        path = session.request.mine.partition(".py:")[0] + ".py" * (".py:" in session.request.mine)
+        identity = f"mine|{session.request.mine}|{sha256_file(location(path))}"
+        found.append(Policy("mine", "heuristic", identity, rule, description=text))
+    if not [policy for policy in found if policy.kind == "heuristic"]:
+        raise InputError("no rule is left to compare; name at least one with --policy")
+    return found
+
+
+def _material(
+    session: _Session, ledger: Ledger, recipes: Mapping[str, Recipe], policies: Sequence[Policy],
+    training: Mapping[str, Any] | None, mine: Mine | None,
+) -> Material:  # fmt: skip
+    """Play everything and return what the page is made of."""
+    request, workload, plan = session.request, session.workload, session.plan
+    scopes = session.parts(recipes)
+    graded = _grade(session, mine) if plan.warm else None
+    values: dict[str, Values] = {}
+    inputs = plays.inputs_of(session.content, {
+        "settings": dict(session.source.settings), "pools": request.pools,
+        "where": list(request.where),
+    })  # fmt: skip
+    of_run: dict[str, list[Array]] = {}  # starts by machine
+    for scope in scopes:
+        of_scope: dict[str, dict[str, Any]] = {}
+        for policy in policies:
+            with _shares(f"{scope.name}: {policy.name}") as tell:
+                starts = plays.played(session.out, ledger, scope, policy, inputs, tell)
+            of_scope[policy.name] = {
+                metric: found
+                for metric, found in plays.values_of(scope, starts).items()
+                if metric in UNITS
+            }
+            if scope.name == _RUN:
+                of_run[policy.name] = starts[0]
+        values[scope.name] = Values(of_scope)
+    run = next(scope for scope in scopes if scope.name == _RUN).parts[0]
+    together, _ = joined(run.runs)
+    shakes = _shakes(session, run, policies, of_run)
+    known = "" if graded is None or graded.known is None else graded.known
+    changes = _changes(session, run, policies, of_run, known, shakes) if request.changes else None
+    frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
+    for name, of in of_run.items():
+        plays.write_jobs(session.out, session.record, run, name, of)
+    return Material(
+        name=Path(session.source.path).name,
+        format=session.source.format,
+        settings=dict(session.source.settings),
+        provenance=workload.provenance,
+        processors=together.processors,
+        plan=plan,
+        kinds={policy.name: policy.kind for policy in policies},
+        descriptions={policy.name: policy.description for policy in policies},
+        run=values[_RUN],
+        windows=values.get(_WINDOWS),
+        before=values.get(_BEFORE),
+        jobs=counted_jobs(together),
+        played=frames,
+        grade=graded,
+        replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
+        shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
+        changes=changes,
+        advice=None,
+        caveats=log_caveats(workload, pools=bool(session.pools)),
+        missing=missing_fields(workload),
+        delivered={} if training is None else training["delivered"],
+        training=training,
+        names=session.record.names,
+        epoch_s=None if session.second_zero is None else session.second_zero.timestamp(),
+        mine="" if mine is None else mine.label,
+        commands=_commands(session, recipes, policies),
+        command=request.command,
+    )  # fmt: skip
+
+
+def _grade(session: _Session, mine: Mine | None) -> Grade:
+    stops = [
+        span for text in session.request.without
+        for span in [pooling.parse_times(text, "--without", session.second_zero)]
+    ]  # fmt: skip
+    note("grading the machine")
+    last = int(session.record.arrive[-1]) + 1
+    return grade(
+        [machine.record for machine in session.machines],
+        None if mine is None else (mine.order, mine.mode),
+        [(begin or 0, last if end is None else end) for begin, end in stops],
+    )
+
+
+@contextmanager
+def _shares(title: str) -> Iterator[Callable[[float], None]]:
+    """Show the progress of a step that tells the share which is done."""
+    with progress(title) as tell:
+        yield lambda share: tell(int(1000 * share), 1000)
+
+
+def _replayed(run: Part, starts: Sequence[Array]) -> Replay:
+    """Return what became of the recorded starts of a run on all machines."""
+    of, place = joined(run.runs)
+    return beside_record(of, np.concatenate(starts)[place])
+
+
+Drawn = Sequence[tuple[float, float]]  # mean bounded slowdown and wait in s, by draw
+
+
+def _shakes(
+    session: _Session, run: Part, policies: Sequence[Policy], of_run: Mapping[str, Sequence[Array]]
+) -> dict[str, Drawn]:
+    """Return the values of every rule by draw, with all submissions moved by up to a minute."""
+    rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
+    draws = session.request.shake
+    if draws is None:
+        draws = _affordable(run, of_run[rules[0].name], len(rules))
+        if draws < _DRAWS:
+            note(f"shakes: {draws} draws, not {_DRAWS}, since the log is long; --shake K draws K")
+    found: dict[str, Drawn] = {}
+    with _shares("shakes") as tell:
+        for number, policy in enumerate(rules):
+            drawn = []
+            for draw in range(draws):
+                moved = [shaken(of, draw) for of in run.runs]
+                together, place = joined(moved)
+                starts = np.concatenate([plays.start(of, policy) for of in moved])[place]
+                jobs = counted(together, starts)
+                drawn.append((float(jobs.slowdown.mean()), float(jobs.wait.mean())))
+                tell((number + (draw + 1) / draws) / len(rules))
+            if drawn:
+                found[policy.name] = drawn
+    return found
+
+
+def _affordable(run: Part, starts: Sequence[Array], rules: int) -> int:
+    """Return the number of draws that some minutes allow.
+
+    It follows from the lengths of the queues, not from a clock: the same log has the same draws.
+    """
+    moments = 0
+    for of, start in zip(run.runs, starts, strict=True):
+        went = start != NEVER
+        events = np.sort(np.concatenate([of.arrive[went], (start + of.run)[went]]))
+        since, until = np.maximum(of.arrive, of.now)[went], start[went]
+        passed = np.searchsorted(events, until) - np.searchsorted(events, since)
+        moments += int(passed.sum()) + 50 * len(events)
+    return max(2, min(_DRAWS, int(_SHAKEN_MOMENTS / max(moments * rules, 1))))
+
+
+def _changes(
+    session: _Session, run: Part, policies: Sequence[Policy],
+    of_run: Mapping[str, Sequence[Array]], known: str, shakes: Mapping[str, Drawn],
+) -> pl.DataFrame:  # fmt: skip
+    """Return changes.csv: a row for each change and rule, see `hindcast.pipeline.report.whatif`."""
+    rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
+    together, place = joined(run.runs)
+    merged = {of.name: np.concatenate(of_run[of.name])[place] for of in rules}
+    named = _named_for_changes(session, rules, together, merged, known)
+    rows = []
+    draws = min((len(of) for of in shakes.values()), default=0)
+    for text in session.request.changes:
+        for policy in named:
+            with _shares(f"{text}: {policy.name}") as tell:
+                first = _world(session, run, policy, text, None, tell)
+                together = first[0]
+                slowdown = compare(together, merged[policy.name], *first[1:])
+                wait = compare(together, merged[policy.name], *first[1:], "wait")
+                spread = []
+                for draw in range(draws):
+                    moved, world, starts = _world(session, run, policy, text, draw, tell)
+                    there = [plays.start(shaken(of, draw), policy) for of in run.runs]
+                    _, order = joined([shaken(of, draw) for of in run.runs])
+                    same = compare(moved, np.concatenate(there)[order], world, starts)
+                    spread.append(same.difference.value)
+            rows.append({
+                "change": text, "policy": policy.name, "jobs": slowdown.jobs,
+                "removed": first[1].removed, "chains": first[1].chains,
+                "mean_bounded_slowdown": slowdown.mean, "mean_wait_s": wait.mean,
+                "same_jobs_slowdown": slowdown.same_jobs, "same_jobs_wait_s": wait.same_jobs,
+                "difference": slowdown.difference.value, "low": slowdown.difference.low,
+                "high": slowdown.difference.high,
+                "shake_sd": float(np.std(spread, ddof=1)) if len(spread) > 1 else None,
+            })  # fmt: skip
+    return pl.DataFrame(rows)
+
+
+def _world(
+    session: _Session, run: Part, policy: Policy, text: str, draw: int | None,
+    tell: Callable[[float], None],
+) -> tuple[Run, World, Array]:  # fmt: skip
+    """Return the unchanged run of all machines, the changed world, and the starts in it."""
+    runs = [of if draw is None else shaken(of, draw) for of in run.runs]
+    change, record = read_change(text), session.record
+    worlds = [changed(change, record, of) for of in runs]
+    assert policy.rule is not None
+    order, mode = policy.rule
+    starts = [play(of.run, order, of.options(mode), tell) for of in worlds]
+    together, place = joined([of.run for of in worlds])
+    world = replace(
+        worlds[0], run=together, removed=sum(of.removed for of in worlds),
+        chains=sum(of.chains for of in worlds),
+    )  # fmt: skip
+    return joined(runs)[0], world, np.concatenate(starts)[place]
+
+
+def _named_for_changes(
+    session: _Session, rules: Sequence[Policy], run: Run, starts: Mapping[str, Array], known: str
+) -> list[Policy]:
+    """Return the rules of changed worlds: --only-rule, the known scheduler, or the best three."""
+    by_name = {policy.name: policy for policy in rules}
+    if session.request.only_rules or session.request.policies:
+        asked = {*session.request.only_rules, *session.request.policies, "mine"}
+        if chosen := [policy for policy in rules if policy.name in asked]:
+            return chosen
+    if (served := policy_name(known)) in by_name:
+        return [by_name[served]]
+    means = {name: float(counted(run, of).slowdown.mean()) for name, of in starts.items()}
+    best = sorted(means, key=means.__getitem__)[:3]
+    plain = planning.RULES[0]
+    return [by_name[name] for name in dict.fromkeys([*best, plain]) if name in by_name]
+
+
+def _commands(
+    session: _Session, recipes: Mapping[str, Recipe], policies: Sequence[Policy]
+) -> dict[str, str]:
+    """Return the command that gives the same values as each table, by its name."""
+    if not session.is_whole:
+        return {}
+    # A strict rule needs a column that the recipes do not ask for.
+    strict = [of.name for of in policies if of.rule is not None and of.rule[1] == STRICT]
+    names = [of.name for of in policies if of.name != "mine" and of.name not in strict]
+    return {
+        scope: shlex.join(
+            ["hindcast", "evaluate", str(session.out / file), "--policy", *names, "--out", "scores"]
+        )
+        for scope, file in _RECIPES.items()
+        if file in recipes
+    }
 
 
 def _reading(source: TraceSource) -> Recipe:
@@ -163,7 +536,7 @@ def _id_of(path: Path) -> str:
     return f"whatif-{plain or 'log'}"
 
 
-def _refuse_another(out: Path, texts: dict[str, str]) -> None:
+def _refuse_another(out: Path, texts: Mapping[str, str]) -> None:
     """Raise InputError if a recipe in the folder differs from its text in `texts`, by file name."""
     for file, text in texts.items():
         path = out / file
@@ -174,33 +547,41 @@ def _refuse_another(out: Path, texts: dict[str, str]) -> None:
             )
 
 
-def _identities(recipe: Recipe, policies: Sequence[str]) -> dict[str, str | None]:
-    return {e.behaviour.name: e.digest for e in entrants(recipe, policies)}
-
-
 def _train(
-    request: Any, out: Path, ledger: Ledger, recipe: Recipe, content: list[str], call: Call
+    session: _Session, ledger: Ledger, recipes: Mapping[str, Recipe], call: Call
 ) -> dict[str, Any]:
-    """Train an agent with each seed, unless that is done; return the checkpoints and the budget."""
+    """Train an agent with each seed, unless that is done; return checkpoints, gates and budget."""
+    request, out = session.request, session.out
+    if not session.is_whole:
+        raise InputError("--train plays whole logs, so it cannot go with --pools or a partition")
+    if planning.TRAIN not in recipes:
+        raise InputError(
+            f"--train: the log has {session.plan.log_jobs:,} jobs, expected at least "
+            f"{planning.FEWEST_JOBS}"
+        )
+    recipe = recipes[planning.TRAIN]
     iterations = request.iterations or recipe.online.iterations
-    used, unguarded = [], []
+    used = []
     for seed in recipe.online.seeds:
         folder = out / "agents" / f"{recipe.online.agent}-seed{seed}"
         inputs = {
-            "recipe": recipe.digest, "log": content, "iterations": iterations, "seed": seed,
+            "recipe": recipe.digest, "log": session.content, "iterations": iterations, "seed": seed,
         }  # fmt: skip
         step = train_online.Request(
             str(out / planning.TRAIN), str(folder), iterations=iterations, seed=seed,
             workers=request.workers,
         )  # fmt: skip
         ledger.stage(f"train {folder.name}", inputs, folder / DESCRIPTION, partial(call, step))
-        passed = (folder / BEST / DESCRIPTION).is_file()
-        used.append(str(folder / BEST if passed else folder))
-        unguarded += [] if passed else [seed]
+        # What the gate refused is on the page as well, and named so: the agent, not the rule.
+        places = (folder / DELIVERED, folder / BEST, folder)
+        agents = [place for place in places if (place / DESCRIPTION).is_file()]
+        delivered = entrants(recipe, [str(agents[0])])[0].delivered
+        used.append(str(agents[0] if delivered == "agent" else agents[min(1, len(agents) - 1)]))
+    found = entrants(recipe, used)
     sampling = recipe.online.settings["sampling"]
     return {
         "used": used,
-        "unguarded": unguarded,
+        "delivered": {of.behaviour.name: of.delivered or "rule" for of in found},
         "seeds": len(recipe.online.seeds),
         "iterations": iterations,
         "episodes": iterations * sampling["trajectories"] * sampling["windows"],

@@ -56,6 +56,7 @@ from hindcast.pipeline.storage.provenance import (
 )
 from hindcast.pipeline.storage.run_files import EVALUATING, EVALUATION, SCORES
 from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads.log_caveats import log_caveats
 from hindcast.pipeline.workloads.schema import Workload
 
 _PLAN: Final = "plan.json"
@@ -477,10 +478,14 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     outcomes: dict[str, dict[str, float]] = {}
     for name, metric, mean in means.iter_rows():
         outcomes.setdefault(name, {})[metric] = mean
+    of_trace = trace_caveats(job.recipe, job.workload)
+    facts = log_caveats(job.workload) if job.recipe.scenario == "queue" else ()
+    codes = {caveat.code for caveat in of_trace}
     return (
-        *trace_caveats(job.recipe, job.workload),
+        *of_trace,
         *cv.ties(values, higher=headline.better == "higher"),
         *cv.unfinished(list(outcomes.items())),
+        *(fact for fact in facts if fact.code not in codes),
     )
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 MISSING = "n/a"
 
@@ -67,3 +68,43 @@ def name_with_unit(name: str, unit: str) -> str:
 def count_of(number: int, singular: str, plural: str | None = None) -> str:
     """Return a count with its noun: `1 window`, `320 windows`."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+@dataclass(frozen=True)
+class TimeUnit:
+    """Unit of all times of one kind on a page.
+
+    Attributes:
+        name: "h", "min" or "s".
+        size_s: Its size in seconds.
+    """
+
+    name: str
+    size_s: float
+
+    def number(self, seconds: float) -> str:
+        """Return a time without the unit, for a column of times."""
+        return three_digits(seconds / self.size_s)
+
+    def text(self, seconds: float) -> str:
+        """Return a time with the unit."""
+        return f"{self.number(seconds)} {self.name}"
+
+
+def time_unit(typical_s: float) -> TimeUnit:
+    """Return the largest unit of which a typical time is at least a half."""
+    for size_s, name in ((3600.0, "h"), (60.0, "min")):
+        if typical_s >= size_s / 2:
+            return TimeUnit(name, size_s)
+    return TimeUnit("s", 1.0)
+
+
+def three_digits(number: float, *, signed: bool = False) -> str:
+    """Return a number without unit, with about three digits."""
+    decimals = 0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2
+    return write_number(number, decimals, signed=signed)
+
+
+def percent(share: float, *, signed: bool = True) -> str:
+    """Return a share as a percentage without decimals, with one below two."""
+    return f"{write_number(100 * share, 1 if abs(share) < 0.02 else 0, signed=signed)} %"

@@ -20,6 +20,8 @@ from hindcast.pipeline.pages.numbers import (
     write_number,
 )
 from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table, number_cell
+from hindcast.pipeline.scenarios.queue.requests import reads_requests
+from hindcast.pipeline.workloads.caveats import NO_LIMITS
 
 _SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
 _MARKED: Final = frozenset({"learned", "mixture", "knows run times", "recorded"})
@@ -69,7 +71,10 @@ def main_table(summary: Summary, setting: Setting) -> Table:
     head += ["seeds", *(f"{name}, total" for name in missed)]
     body = []
     for row in rows:
-        cells = [_policy(row, strongest), _estimate(row, ("mean", "low", "high"), decimals)]
+        cells = [
+            _policy(row, strongest, setting),
+            _estimate(row, ("mean", "low", "high"), decimals),
+        ]
         cells.append(number_cell(row["iqm"], decimals))
         cells += [number_cell(row["bound_ratio"], 3)] if bounded else []
         if strongest is not None:
@@ -105,7 +110,7 @@ def references_table(summary: Summary, setting: Setting) -> Table:
         by_policy.setdefault(row["policy"], {})[row["reference"]] = row
     body = []
     for against in by_policy.values():
-        cells = [_policy(next(iter(against.values())), strongest)]
+        cells = [_policy(next(iter(against.values())), strongest, setting)]
         for reference in references:
             row = against[reference]
             if row["paired_difference"] is None:
@@ -135,7 +140,7 @@ def windows_table(summary: Summary, setting: Setting) -> Table | None:
             continue
         gains = sign * (policy.window_means - reference.window_means)
         tie = tie_tolerance(policy.values, reference.values)
-        cells = [_policy(row, strongest)]
+        cells = [_policy(row, strongest, setting)]
         for at, differs, side in (
             (int(gains.argmax()), gains.max() > tie, "better"),
             (int(gains.argmin()), gains.min() < -tie, "worse"),
@@ -172,7 +177,7 @@ def metrics_table(summary: Summary, setting: Setting) -> Table | None:
     strongest = summary.strongest[setting.label]
     body = []
     for row in order:
-        cells = [_policy(row, strongest)]
+        cells = [_policy(row, strongest, setting)]
         for name, found in columns.items():
             other = found.get(row["policy"])
             shown = ("mean", "low", "high")
@@ -195,7 +200,7 @@ def seeds_table(summary: Summary, setting: Setting) -> Table | None:
     head += [f"difference to {strongest}", "wins / ties / losses"] if strongest else []
     body = []
     for row in rows:
-        cells = [_policy(row, None), Cell(row["run"])]
+        cells = [_policy(row, None, setting), Cell(row["run"])]
         cells += [_estimate(row, ("mean", "low", "high"), decimals)]
         cells += [number_cell(row["iqm"], decimals), number_cell(row["median"], decimals)]
         cells += [_difference(row, decimals), _record(row)] if strongest else []
@@ -222,10 +227,13 @@ def policies_table(setting: Setting) -> Table:
     return Table("Policies", f" of {setting.label}.", head, body, words=len(head))
 
 
-def _policy(row: Mapping[str, Any], strongest: str | None) -> Cell:
+def _policy(row: Mapping[str, Any], strongest: str | None, setting: Setting) -> Cell:
     badges = []
-    if row["kind"] in _MARKED:
-        badges.append(Badge(row["kind"], row["kind"].partition(" ")[0]))
+    kinds = {row["kind"]} & _MARKED
+    if row["scenario"] == "queue" and reads_requests(row["policy"]):
+        codes = {caveat.code for each in setting.evaluations for caveat in each.caveats}
+        kinds |= {"knows run times"} if NO_LIMITS in codes else set()
+    badges += [Badge(kind, kind.partition(" ")[0]) for kind in sorted(kinds)]
     if row["policy"] == strongest:
         badges.append(Badge("strongest simple", "strongest"))
     return Cell(row["policy"], badges=badges)

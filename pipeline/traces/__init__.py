@@ -123,7 +123,7 @@ FORMATS: Final = Registry("trace_formats", {
         citation="none",
         read=slurm.read,
         files=lambda path: (path,),
-        settings=JobLogSettings,
+        settings=slurm.SlurmSettings,
     ),
     "pbs": TraceFormat(
         name="pbs",

@@ -66,6 +66,13 @@ def is_repeated(text: pl.Expr, zone: str) -> pl.Expr:
     return (offset_s.is_null() & (first != last)).fill_null(value=False)
 
 
+def is_local(text: pl.Expr, form: str | None = None) -> pl.Expr:
+    """Return whether a text is a time without an offset from UTC. `form` is as in `moment`."""
+    if form is not None:
+        return pl.lit(not any(sign in form for sign in ("%z", "%:z", "%s")))
+    return text.str.contains(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?$")
+
+
 def _local_and_offset(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Return the local time of an ISO time, and its offset from UTC in seconds or null."""
     plain = text.str.replace("T", " ", literal=True)

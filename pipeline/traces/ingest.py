@@ -10,8 +10,9 @@ from hindcast.pipeline.storage.files import local_folder, make_folder
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.workloads.caveats import Caveat, of_provenance
+from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import refuse_foreign, save_workload
+from hindcast.pipeline.workloads.log_caveats import reader_caveats
 from hindcast.pipeline.workloads.schema import Workload, damage
 
 _STEPS: Final = 2
@@ -29,8 +30,8 @@ class IngestResult:
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:
-        """Notes of the reader that limit the results on the workload."""
-        return of_provenance(self.workload.provenance)
+        """Facts about the trace that limit the results on the workload."""
+        return reader_caveats(self.workload)
 
 
 @one_writer

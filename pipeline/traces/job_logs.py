@@ -17,8 +17,12 @@ Memory is a fraction of the cluster, as in SWF logs. The cluster is one machine.
 a setting, else the most in use at one moment, else as many as the largest job has. Times since 1970
 become seconds since the first submission; the note UnixStartTime has the moment of second 0.
 
-Rows of one job that ran several times are one job: its last run. Users, groups, queues, partitions
-and executables become numbers in order of first appearance. Their names are not kept.
+The columns qos, account, cluster, nodes, gpus and request_unknown (boolean: requested_s is the run
+time) are there if the log has such a value.
+
+Rows of one job that ran several times are one job: its last run. Names become numbers in order of
+first appearance. Names of queues, partitions, QOS and clusters are kept in a note each, see
+hindcast.pipeline.workloads.log_names; names of people, their groups and accounts are not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +38,8 @@ from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
 from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
-from hindcast.pipeline.workloads.caveats import CAUTION, NO_WAIT
+from hindcast.pipeline.workloads.caveats import CAUTION, NO_REQUESTS, NO_WAIT, NO_ZONE, SIZE_GUESSED
+from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 # Outcome of a row -> status of an SWF log, or why its row is left out.
@@ -46,7 +51,8 @@ OUTCOMES: Final[Mapping[str, int | str]] = {
     "running": "still running when the log was written",
     "requeued": "a run that ended in a requeue; the next run of the job has a row of its own",
 }
-NAMES: Final = ("user", "group", "executable", "queue", "partition")
+_FURTHER_NAMES: Final = ("qos", "account", "cluster")  # columns of the logs that have them
+NAMES: Final = ("user", "group", "executable", "queue", "partition", *_FURTHER_NAMES)
 _NEVER_RAN: Final = "ended before it ran"
 _EARLIER: Final = "an earlier run of a job that ran again"
 _NO_CORES: Final = "no number of processors, requested or allocated"
@@ -66,13 +72,15 @@ FIELDS: Final[Mapping[str, tuple[float, float]]] = {
     "requested_cores": _PROCESSORS,
     "allocated_cores": _PROCESSORS,
     "memory_kb": _MEMORY_KB,
+    "nodes": _PROCESSORS,
+    "gpus": _PROCESSORS,
 }
-_OPTIONAL: Final = ("eligible", "limit", "memory_kb")
+_OPTIONAL: Final = ("eligible", "limit", "memory_kb", "nodes", "gpus")
 _KEPT: Final = (
     "line", "text", "reason", "left_out", "job_id", "status", "interrupted", *NAMES, "submit_s",
     "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
-    "requested_cores", "allocated_cores", "zero_run", "early_start", "repeated",
-    "unusable",
+    "requested_cores", "allocated_cores", "nodes", "gpus", "zero_run", "early_start", "repeated",
+    "local", "unusable",
 )  # fmt: skip
 
 
@@ -98,12 +106,14 @@ class Field:
         text: What the file says; null if the value is unknown.
         value: The value, null if `text` cannot be read: seconds, processors, or KB of the job.
         expected: What a readable text is, such as "a time".
+        local: Whether `text` is a time without an offset from UTC; None where it cannot be.
     """
 
     label: str
     text: pl.Expr
     value: pl.Expr
     expected: str
+    local: pl.Expr | None = None
 
 
 def sift_jobs(
@@ -122,12 +132,15 @@ def sift_jobs(
     `repeated` whether one of its times can be two moments (hindcast.pipeline.traces.field_values).
     """
     unknown = pl.lit(None, dtype=pl.Float64)
+    given = rows.collect_schema().names()
     rows = rows.with_columns(
+        **{name: pl.lit(None, pl.String) for name in NAMES if name not in given},
         **{f"{name}_text": field.text for name, field in fields.items()},
         **{name: _within(field.value, *FIELDS[name]) for name, field in fields.items()},
         **{name: unknown for name in FIELDS if name not in fields},
         no_limit=_or_false(no_limit),
         repeated=_or_false(repeated),
+        local=_or_false(fields["submit"].local),
     )
     positive = {
         name: pl.when(pl.col(name) > 0).then(pl.col(name))
@@ -275,6 +288,7 @@ def workload_of(
         rows, sifted = _last_runs(rows, sifted)
     rows, renamed = _named_apart(rows)
     rows, origin = _since_first(rows)
+    local = settings.time_zone == UTC and rows["local"].any()
     rows = _requested(rows)
     capacity, in_use = _capacity(rows, settings)
     rows, name_notes = _numbered(rows)
@@ -301,6 +315,7 @@ def workload_of(
         left_out=sifted.all_left_out,
         notes=(
             *notes,
+            *([f"{NO_ZONE}; set time_zone if not so"] if local else []),
             *([f"UnixStartTime: {origin}"] if origin else []),
             *([f"TimeZoneString: {zone}"] if (zone := settings.time_zone) != UTC else []),
             *(f"{what}: {count:,} rows" for what, count in derived.items()),
@@ -387,7 +402,7 @@ def _capacity(rows: pl.DataFrame, settings: JobLogSettings) -> tuple[int, bool]:
 def _size_note(capacity: int, *, in_use: bool) -> str:
     source = "the most in use at one moment" if in_use else "the largest job"
     return (
-        f"{CAUTION}the log does not say how many processors the cluster has: {capacity:,} is "
+        f"{CAUTION}{SIZE_GUESSED} the cluster has: {capacity:,} is "
         f"{source}, so that the cluster may be too small; set `processors` if you know it"
     )
 
@@ -395,10 +410,7 @@ def _size_note(capacity: int, *, in_use: bool) -> str:
 def _cautions(rows: pl.DataFrame) -> list[str]:
     notes = []
     if rows["requested_derived"].all():
-        notes.append(
-            f"{CAUTION}no time limit is known: requested_s is the run time, so that rules that "
-            "read it know how long jobs run"
-        )
+        notes.append(f"{CAUTION}{NO_REQUESTS}")
     if rows["wait_s"].is_null().all():
         notes.append(f"{NO_WAIT}: the log has no start times")
     return notes
@@ -412,7 +424,9 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         numbers = pl.Series(range(1, len(names) + 1), dtype=pl.Int64)
         column = rows[name].replace_strict(names, numbers, default=None, return_dtype=pl.Int64)
         rows = rows.with_columns(column.alias(name))
-        if len(names):
+        if len(names) and name in KEPT_NAMES:
+            notes.append(names_note(name, names.to_list()))
+        elif len(names):
             notes.append(
                 f"{name}: {len(names):,} names became numbers in order of first appearance; the "
                 "names are not kept"
@@ -421,8 +435,13 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 
 
 def _extras(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns after the canonical ones, by job_id: those of SWF logs, and eligible_s."""
+    """Return the columns after the canonical ones, by job_id: first those of SWF logs."""
     counts = ("requested_cores", "allocated_cores")
+    whole = {n: pl.col(n).ceil().cast(pl.Int64, strict=False) for n in ("nodes", "gpus")}
+    further = {**{name: pl.col(name) for name in _FURTHER_NAMES}, **whole}
+    known = {name: column for name, column in further.items() if rows[name].is_not_null().any()}
+    if rows["requested_derived"].any():
+        known["request_unknown"] = pl.col("requested_derived")
     return rows.select(
         "job_id",
         "requested_s",
@@ -430,8 +449,9 @@ def _extras(rows: pl.DataFrame) -> pl.DataFrame:
         "wait_s",
         "memory_kb",
         "status",
-        *NAMES,
+        *(name for name in NAMES if name not in _FURTHER_NAMES),
         eligible_s="eligible",
+        **known,
     )
 
 

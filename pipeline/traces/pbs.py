@@ -20,8 +20,10 @@ job that was deleted before it ran has no record of type E.
     allocated_cores           resources_used.ncpus; total_execution_slots; the slots of exec_host
     memory_kb, times cores    Resource_List.mem; resources_used.mem
     status                    Exit_status: 1 for 0, else 0
-    user, group               user; group
+    user, group, account      user; group; account
     queue, executable         queue; jobname
+    nodes                     Resource_List.nodect; the hosts of exec_host
+    gpus                      Resource_List.ngpus; those of Resource_List.select
 
 A job that was rerun is its last run. The exit status does not tell whether a job was deleted while
 it ran, so that no job has the status 5.
@@ -58,6 +60,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "used_ncpus": r"resources_used\.ncpus", "slots": "total_execution_slots",
     "exec_host": "exec_host", "memory": r"Resource_List\.mem",
     "used_memory": r"resources_used\.mem", "exit": "Exit_status",
+    "nodect": r"Resource_List\.nodect", "ngpus": r"Resource_List\.ngpus",
 }  # fmt: skip
 
 
@@ -88,6 +91,9 @@ def _records(path: Path) -> pl.LazyFrame:
             "text",
             "kind",
             job_id=pl.when(pl.col("name") != "").then("name"),
+            account=pl.col("message")
+            .str.extract(r'(?:^|\s)account=("[^"]*"|\S+)')
+            .str.strip_chars('"'),
             # An account may have blanks and anything else in its quotes.
             message=pl.col("message").str.replace(r'(?:^|\s)account="[^"]*"', ""),
             reason="reason",
@@ -118,8 +124,8 @@ def _records(path: Path) -> pl.LazyFrame:
         .then(pl.lit("completed"))
         .when(exit_status.is_not_null())
         .then(pl.lit("failed")),
+        account=pl.when(pl.col("account") != "").then("account"),
         interrupted=pl.lit(value=False),
-        partition=pl.lit(None, pl.String),
     )
 
 
@@ -137,6 +143,8 @@ def _fields() -> dict[str, Field]:
     requested = pl.coalesce("ncpus", "procs")
     chunks = pl.coalesce(_chunks(pl.col("select"), "ncpus"), _chunks(pl.col("nodes"), "ppn"))
     memory = pl.coalesce("memory", "used_memory")
+    gpus = pl.coalesce(_whole(pl.col("ngpus")), _chunks(pl.col("select"), "ngpus", 0))
+    nodes = pl.col("exec_host").str.split("+").list.eval(pl.element().str.extract("^([^/]+)"))
     return {
         "submit": _time("qtime, ctime", pl.coalesce("qtime", "ctime")),
         "eligible": _time("etime", pl.col("eligible")),
@@ -157,6 +165,12 @@ def _fields() -> dict[str, Field]:
         "memory_kb": Field(
             "Resource_List.mem", memory, kilobytes(memory, "b"), "an amount of memory"
         ),
+        "nodes": Field(
+            "Resource_List.nodect", pl.col("nodect"),
+            pl.coalesce(_whole(pl.col("nodect")), nodes.list.n_unique().cast(pl.Float64)),
+            "a number of nodes",
+        ),
+        "gpus": Field("Resource_List.ngpus", pl.col("ngpus"), gpus, "a number of GPUs"),
     }  # fmt: skip
 
 
@@ -187,9 +201,14 @@ def _slots(text: pl.Expr) -> pl.Expr:
     return text.str.split("+").list.eval(pl.coalesce(times, count, 1)).list.sum().cast(pl.Float64)
 
 
-def _chunks(text: pl.Expr, key: str) -> pl.Expr:
-    """Return the processors of chunks such as `2:ncpus=8:mem=4gb+1:ncpus=4` or `2:ppn=8+n3`."""
+def _chunks(text: pl.Expr, key: str, else_: int = 1) -> pl.Expr:
+    """Return the sum of a key over chunks such as `2:ncpus=8:mem=4gb+1:ncpus=4` or `2:ppn=8+n3`.
+
+    `else_` is the number of a chunk without the key.
+    """
     chunk = pl.element()
     count = chunk.str.extract(r"^(\d+)(?::|$)").cast(pl.Int64, strict=False).fill_null(1)
-    processors = chunk.str.extract(rf"(?:^|:){key}=(\d+)").cast(pl.Int64, strict=False).fill_null(1)
-    return text.str.split("+").list.eval(count * processors).list.sum().cast(pl.Float64)
+    number = chunk.str.extract(rf"(?:^|:){key}=(\d+)").cast(pl.Int64, strict=False)
+    return (
+        text.str.split("+").list.eval(count * number.fill_null(else_)).list.sum().cast(pl.Float64)
+    )

@@ -20,6 +20,7 @@ from hindcast.pipeline.traces.slurm import STATES, is_log
 from hindcast.pipeline.traces.table import (
     COLUMNS,
     CORES,
+    COUNTS,
     MEMORY,
     SECONDS,
     SPANS,
@@ -58,10 +59,15 @@ _USUAL: Final[Mapping[str, str]] = {
     "memory_requests mem_request",
     "state": "state status job_state job_status outcome result exit_state phase pod_phase",
     "user": "user user_id userid username user_name owner uid",
-    "group": "group group_id account project gid namespace",
+    "group": "group group_id gid namespace",
+    "account": "account account_name project",
     "executable": "executable job_name jobname name command application app",
-    "queue": "queue queue_name qos class",
+    "queue": "queue queue_name class",
     "partition": "partition",
+    "qos": "qos",
+    "cluster": "cluster cluster_name",
+    "nodes": "nodes nodes_alloc alloc_nodes num_nodes n_nodes nnodes node_count nodes_req reqnodes",
+    "gpus": "gpus num_gpus num_gpu gpu_num n_gpus ngpus gpu_count gpu",
 }
 _ENDINGS: Final[Mapping[str, str]] = {
     "ns": "ns", "us": "us", "ms": "ms", "s": "s", "sec": "s", "secs": "s", "seconds": "s",
@@ -88,6 +94,7 @@ _WORDS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _SWF: Final[Mapping[str, str]] = {"1": "completed", "0": "failed", "5": "cancelled"}
 _PBS: Final = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];")
+_ABOVE: Final = 0.2  # of the jobs may run longer than limits in s, before another unit is tried
 _GOOD: Final = 0.9  # share of the values that have to be as proposed
 
 
@@ -192,6 +199,10 @@ def _match(proposal: Proposal, labels: Iterable[str]) -> dict[str, str]:
     for _, (name, label) in sorted(ranks.items()):
         if name not in proposal.columns and label not in proposal.columns.values():
             proposal.columns[name] = label
+    # As the reader of Slurm's log: an account is a group too, and a partition a queue.
+    for name, other in (("group", "account"), ("queue", "partition")):
+        if name not in proposal.columns and other in proposal.columns:
+            proposal.columns[name] = proposal.columns[other]
     proposal.columns = {n: proposal.columns[n] for n in COLUMNS if n in proposal.columns}
     return {name: bare[label][1] for name, label in proposal.columns.items() if bare[label][1]}
 
@@ -283,7 +294,7 @@ def _spans(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -
         if _share(values, span(pl.col("x"))) < _GOOD:
             _drop(proposal, name, "time spans")
         elif values.str.contains(":", literal=True).mean() < _GOOD:  # type: ignore[operator]
-            fitting = _fitting(proposal, sample) if name == "duration" else None
+            fitting = (_fitting if name == "duration" else _fitting_limit)(proposal, sample)
             unit = hints.get(name) or fitting or ""
             if unit not in SECONDS:
                 unit = "s"
@@ -309,6 +320,24 @@ def _fitting(proposal: Proposal, sample: pl.DataFrame) -> str | None:
     return None
 
 
+def _fitting_limit(proposal: Proposal, sample: pl.DataFrame) -> str | None:
+    """Return the unit in which runs seldom exceed their limits, None if seconds are."""
+    if "duration" in proposal.units:
+        run = pl.col(proposal.columns["duration"]).cast(pl.Float64, strict=False)
+        run *= SECONDS[proposal.units["duration"]]
+    elif {"start", "end"} <= proposal.columns.keys():
+        run = _moment_of(proposal, "end") - _moment_of(proposal, "start")
+    else:
+        return None
+    limit = span(pl.col(proposal.columns["time_limit"]))
+    runs = sample.select(run=run, limit=limit).filter(pl.col("run") > 0, pl.col("limit") > 0)
+    for unit in ("s", "min", "h"):
+        kept = runs.select((pl.col("run") <= pl.col("limit") * SECONDS[unit]).mean()).item()
+        if kept is not None and kept >= (1 - _ABOVE if unit == "s" else _GOOD):
+            return None if unit == "s" else unit
+    return None
+
+
 def _moment_of(proposal: Proposal, name: str) -> pl.Expr:
     unit = proposal.units.get(name)
     column = pl.col(proposal.columns[name])
@@ -330,6 +359,9 @@ def _amounts(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str])
                 f"{name}: all values of {proposal.columns[name]!r} are multiples of 100; is 100 "
                 f'one core? Then add {name} = "percent" to [units]'
             )
+    for count in [name for name in COUNTS if name in proposal.columns]:
+        if _share(_values(sample, proposal.columns[count]), processors(pl.col("x"))) < _GOOD:
+            _drop(proposal, count, "numbers")
     if MEMORY in proposal.columns:
         label = proposal.columns[MEMORY]
         values = _values(sample, label)

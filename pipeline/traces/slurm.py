@@ -20,9 +20,11 @@ published sample of NREL's Eagle (job_id, wallclock_req in seconds, mem_req in M
     memory_kb, times cores    mem of ReqTRES; ReqMem (`c` per core, `n` per node, else of the job);
                               mem of AllocTRES
     status                    State: 1 COMPLETED, 5 CANCELLED, 0 other ends
-    user, group               User; Account, else Group
-    queue, partition          QOS; Partition
-    executable                JobName
+    user, group, account      User; Account, else Group; Account
+    queue, partition, qos     Partition; Partition; QOS
+    nodes                     AllocNodes; NNodes; node of AllocTRES; ReqNodes; node of ReqTRES
+    gpus                      gres/gpu of AllocTRES; of ReqTRES; gpu of AllocGRES; of ReqGRES
+    executable, cluster       JobName; Cluster
 
 Rows of steps, of jobs that wait or run, and of jobs that ended before they ran are left out. Every
 task of an array is a job. A job that was requeued is its last run; sacct prints the earlier ones
@@ -33,14 +35,16 @@ Sources: sacct(1) of Slurm 23.02; for ReqMem also the versions before 21.08, whi
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError, nearest
+from hindcast.pipeline.errors import TraceError, did_you_mean, nearest
 from hindcast.pipeline.traces.field_values import (
     UTC,
+    is_local,
     is_repeated,
     kilobytes,
     looked_up,
@@ -51,11 +55,10 @@ from hindcast.pipeline.traces.field_values import (
 )
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.text_rows import scan_rows
+from hindcast.pipeline.traces.text_rows import collect, scan_rows
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "slurm"
-DEFAULTS: Final = JobLogSettings()
 _SEPARATORS: Final = ("|", ",", ";", "\t")
 _EXPECTED: Final = "the output of `sacct -P` with its header"
 _WHAT: Final = "a job of Slurm"
@@ -77,7 +80,8 @@ _TIMES: Final = ("submit", "eligible", "start", "end")
 _READ: Final = (
     "jobid", "jobidraw", "state", *_TIMES, "elapsedraw", "elapsed", "timelimitraw", "timelimit",
     "limit_s", "reqcpus", "alloccpus", "ncpus", "reqtres", "alloctres", "reqmem", "memory_mb",
-    "reqnodes", "user", "account", "group", "jobname", "qos", "partition",
+    "reqnodes", "allocnodes", "nnodes", "allocgres", "reqgres", "user", "account", "group",
+    "jobname", "qos", "partition", "cluster",
 )  # fmt: skip
 _CORES: Final = ("alloccpus", "ncpus", "alloctres", "reqcpus", "reqtres")
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {  # one of each
@@ -92,8 +96,11 @@ _NAMED: Final[Mapping[str, tuple[str, ...]]] = {
     "user": ("user",),
     "group": ("account", "group"),
     "executable": ("jobname",),
-    "queue": ("qos",),
+    "queue": ("partition",),
     "partition": ("partition",),
+    "qos": ("qos",),
+    "account": ("account",),
+    "cluster": ("cluster",),
 }
 _UNKNOWN: Final = ("unknown", "none", "n/a", "invalid", "not set", "none assigned", "null", "nan")
 _NO_TIME: Final = ("0", "1970-01-01t00:00:00")
@@ -116,7 +123,21 @@ STATES: Final[Mapping[str, str]] = {
 _INTERRUPTED: Final = ("NODE_FAIL", "NF", "BOOT_FAIL", "BF", "PREEMPTED", "PR")
 
 
-def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.DataFrame]:
+@dataclass(frozen=True)
+class SlurmSettings(JobLogSettings):
+    """Facts about a cluster that the output of sacct does not tell, and the cluster to read.
+
+    Attributes:
+        cluster: Cluster whose jobs are read, if the column Cluster names several; "" for all.
+    """
+
+    cluster: str = ""
+
+
+DEFAULTS: Final = SlurmSettings()
+
+
+def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of a log and its bad rows (file, line, reason, text).
 
     Raises TraceError if the path is not such a file, lacks a column, or has no job that ran.
@@ -131,7 +152,9 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     labels, unread = _columns(path, first + 1, header, separator)
     raw = scan_rows(path, labels_in_order(labels, header, separator), first + 1, separator)
     zone = settings.time_zone
-    rows = _with_state(_without_unknowns(raw, labels), labels, header)
+    if settings.cluster:
+        _require_cluster(path, raw, labels, settings.cluster)
+    rows = _with_state(_without_unknowns(raw, labels), labels, header, settings.cluster)
     fields = _fields(labels, zone)
     limits = [pl.col(f"{name}_text") for name in ("timelimitraw", "timelimit") if name in labels]
     sifted = sift_jobs(
@@ -146,9 +169,6 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
         else None,
     )
     notes = [] if not unread else [f"columns that are not read: {len(unread)} ({_some(unread)})"]
-    times = lines[first + 1 : first + 2]
-    if zone == UTC and any("T" in line or ":" in line for line in times):
-        notes.append("times without an offset from UTC are read as UTC; set time_zone if not so")
     eagle = labels.get("jobid", "").lower() == "job_id"
     return workload_of(path, FORMAT, sifted, settings, notes, rows_are_jobs=eagle)
 
@@ -211,7 +231,20 @@ def _without_unknowns(rows: pl.LazyFrame, labels: Mapping[str, str]) -> pl.LazyF
     return rows.with_columns(**texts, **limit_texts)
 
 
-def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> pl.LazyFrame:
+def _require_cluster(path: Path, raw: pl.LazyFrame, labels: Mapping[str, str], name: str) -> None:
+    """Raise TraceError if no row is of a cluster of this name."""
+    if "cluster" not in labels:
+        raise TraceError(f"{path}: cluster is {name!r}, but the log has no column Cluster")
+    column = pl.col("cluster")
+    known = collect(raw.filter(column.is_not_null()).select(column.unique().sort()), path)
+    if name not in known["cluster"]:
+        hint = did_you_mean(name, known["cluster"].to_list())
+        raise TraceError(f"{path}: cluster is {name!r}, which no row has; {hint}")
+
+
+def _with_state(
+    rows: pl.LazyFrame, labels: Mapping[str, str], header: str, cluster: str
+) -> pl.LazyFrame:
     """Add the name, the outcome and the names of users and queues; find steps and headers."""
     ids = pl.coalesce(name for name in ("jobid", "jobidraw") if name in labels)
     word = pl.col("state").str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
@@ -223,12 +256,17 @@ def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> p
     )
     is_header = pl.col("text").str.strip_chars() == header.strip()
     is_step = ids.str.contains(".", literal=True)
-    left_out = (
+    left_out: pl.Expr = (
         pl.when(is_header)
         .then(pl.lit("the header again"))
         .when(is_step & pl.col("reason").is_null())
         .then(pl.lit("a step of a job that has a row of its own"))
     )
+    if cluster:
+        elsewhere = (pl.col("cluster") != cluster).fill_null(value=True)
+        left_out = pl.coalesce(
+            left_out, pl.when(elsewhere).then(pl.lit("a job of another cluster"))
+        )
     return rows.with_columns(
         job_id=ids,
         outcome=outcome,
@@ -245,7 +283,13 @@ def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> p
 def _fields(labels: Mapping[str, str], zone: str) -> dict[str, Field]:
     """Return the fields of a job that the columns give."""
     fields = {
-        name: Field(labels[name], pl.col(name), moment(pl.col(name), zone), "a time")
+        name: Field(
+            labels[name],
+            pl.col(name),
+            moment(pl.col(name), zone),
+            "a time",
+            local=is_local(pl.col(name)),
+        )
         for name in _TIMES
         if name in labels
     }
@@ -271,10 +315,43 @@ def _fields(labels: Mapping[str, str], zone: str) -> dict[str, Field]:
         texts = {name: pl.col(name) for name in columns if name in labels}
         texts |= {tres: resource(pl.col(tres), "cpu")} if tres in labels else {}
         if texts:
-            text = pl.coalesce(list(texts.values()))
-            number = text.cast(pl.Int64, strict=False).cast(pl.Float64)
-            fields[field] = Field(labels[next(iter(texts))], text, number, "a number of processors")
+            fields[field] = _number_of(labels, texts, "a number of processors")
+    nodes = _nodes(labels)
+    if nodes:
+        fields["nodes"] = _number_of(labels, nodes, "a number of nodes")
+    gpus = {n: _gpus(pl.col(n)) for n in ("alloctres", "reqtres", "allocgres", "reqgres")}
+    if gpus := {name: text for name, text in gpus.items() if name in labels}:
+        fields["gpus"] = _number_of(labels, gpus, "a number of GPUs")
     return fields | _memory(labels, fields)
+
+
+def _number_of(labels: Mapping[str, str], texts: Mapping[str, pl.Expr], expected: str) -> Field:
+    """Return the field of a whole number that the first of some columns gives."""
+    text = pl.coalesce(list(texts.values()))
+    number = text.cast(pl.Int64, strict=False).cast(pl.Float64)
+    return Field(labels[next(iter(texts))], text, number, expected)
+
+
+def _nodes(labels: Mapping[str, str]) -> dict[str, pl.Expr]:
+    """Return the texts of the number of nodes by column, the surest first."""
+    texts = {
+        **{name: pl.col(name) for name in ("allocnodes", "nnodes")},
+        "alloctres": resource(pl.col("alloctres"), "node"),
+        "reqnodes": pl.col("reqnodes"),
+        "reqtres": resource(pl.col("reqtres"), "node"),
+    }
+    return {name: text for name, text in texts.items() if name in labels}
+
+
+def _gpus(text: pl.Expr) -> pl.Expr:
+    """Return the GPUs of a TRES as `gres/gpu=4,gres/gpu:a100=4`, or of a GRES as `gpu:a100:4`."""
+    kinds = text.str.extract_all(r"gres/gpu:[^=,]+=\d+").list.eval(
+        pl.element().str.extract(r"=(\d+)$").cast(pl.Int64, strict=False)
+    )
+    listed = pl.when(kinds.list.len() > 0).then(kinds.list.sum()).cast(pl.String)
+    return pl.coalesce(
+        resource(text, "gres/gpu"), listed, text.str.extract(r"\bgpu(?::[^:,()=]+)?:(\d+)\b")
+    )
 
 
 def _memory(labels: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str, Field]:
@@ -282,7 +359,10 @@ def _memory(labels: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str,
     cores = pl.coalesce(
         [fields[name].value for name in ("requested_cores", "allocated_cores") if name in fields]
     )
-    nodes = pl.col("reqnodes").cast(pl.Float64, strict=False) if "reqnodes" in labels else 1.0
+    # Memory is requested for the requested nodes; older logs give the allocated ones alone.
+    known = _nodes(labels)
+    requested = [known[name] for name in ("reqnodes", "reqtres") if name in known]
+    nodes = pl.coalesce(*requested, *known.values(), pl.lit("1")).cast(pl.Float64, strict=False)
     sources: dict[str, tuple[pl.Expr, pl.Expr]] = {}  # column -> text, value
     if "reqtres" in labels:
         text = resource(pl.col("reqtres"), "mem")

@@ -14,7 +14,8 @@ provenance counts them:
 
 Memory is in KB per processor. As a fraction of the cluster it is memory * cores over (the largest
 memory of the log * processors of the cluster). The cluster is one machine of MaxProcs processors,
-else MaxNodes, else as many as the largest job has.
+else MaxNodes, else as many as the largest job has. This counts too where more than 1 % of the jobs
+are wider than MaxNodes: then nodes are not processors.
 
 A bad value of a field that the task does not need is taken as unknown, and counted. So is a request
 for more processors than the cluster has, if fewer were allocated.
@@ -40,7 +41,7 @@ from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.field_checks import number, number_fault, value_fault
 from hindcast.pipeline.traces.first_look import head_lines, source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
-from hindcast.pipeline.traces.text_rows import Sifted, scan_lines, sift, split_fault
+from hindcast.pipeline.traces.text_rows import Sifted, collect, scan_lines, sift, split_fault
 from hindcast.pipeline.workloads.caveats import NO_SIZE, NO_WAIT
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
@@ -48,6 +49,9 @@ FORMAT: Final = "swf"
 _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
 _WHAT: Final = "a job of an SWF log"
 _QUOTED: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
+# Jobs that may be wider than MaxNodes if these are processors: a share, and a number.
+_WIDER: Final = 0.01
+_FEW_WIDER: Final = 10
 _CLOCK: Final = ("UnixStartTime", "TimeZoneString")
 
 # Largest plausible values. A row with a larger one is bad if a task needs the field; else the value
@@ -97,6 +101,11 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
         raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     header = _header(head_lines(path, _EXPECTED))
     processors = _processors(path, header)
+    nodes = None
+    if processors is not None and not _has_processors(header):
+        wide = collect(scan_fields(path).select(wide=_width() > processors), path)["wide"]
+        if wide.sum() > max(_WIDER * len(wide), _FEW_WIDER):
+            processors, nodes = None, processors
     sifted = sift(path, _with_checks(scan_fields(path), processors), _WHAT)
     distinct, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id",))
     capacity = processors or int(distinct["cores"].to_numpy().max())
@@ -114,7 +123,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
             **_derived(rows),
         },
         left_out=sifted.all_left_out,
-        notes=_notes(header, rows, capacity, sifted, known=processors is not None),
+        notes=_notes(header, rows, capacity, sifted, known=processors is not None, nodes=nodes),
     )
     machines = pl.DataFrame(
         [(0, header.get("Computer", [FORMAT])[0], float(capacity), 1.0)],
@@ -148,8 +157,9 @@ def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
     """Return the number of processors of the cluster: MaxProcs, else MaxNodes, else None."""
     for key in ("MaxProcs", "MaxNodes"):
         if key in header:
-            # A real header: "MaxNodes: 338 (batch partition; 512 total)".
-            match = re.match(r"-?[0-9]{1,18}(?![0-9])", header[key][0])
+            # Real headers: "MaxNodes: 338 (batch partition; 512 total)", "MaxProcs: 1,024".
+            value = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", header[key][0])
+            match = re.match(r"-?[0-9]{1,18}(?![0-9])", value)
             if match is None or int(match[0]) == 0:
                 raise TraceError(
                     f"{path}: header line {key} is {header[key][0]!r}, expected a whole number "
@@ -158,6 +168,17 @@ def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
             if int(match[0]) > 0:
                 return int(match[0])
     return None
+
+
+def _has_processors(header: Mapping[str, list[str]]) -> bool:
+    """Return whether the header has a number of processors, not of nodes alone."""
+    return "MaxProcs" in header and not header["MaxProcs"][0].startswith("-")
+
+
+def _width() -> pl.Expr:
+    """Return the processors of a row: the allocated ones, else the requested ones; null if none."""
+    known = [number(name) for name in ("allocated", "requested")]
+    return pl.coalesce(pl.when(value > 0).then(value) for value in known)
 
 
 def _known(name: str) -> pl.Expr:
@@ -319,10 +340,16 @@ def _notes(
     sifted: Sifted,
     *,
     known: bool,
+    nodes: int | None,
 ) -> tuple[str, ...]:
     notes = [f"{key}: {value}" for key in _QUOTED for value in header.get(key, [])]
     notes += [f"{name}: {count:,} rows" for name, count in _derived(rows).items()]
-    if not known:
+    if nodes is not None:
+        notes.append(
+            f"{NO_SIZE}, and jobs are wider than its MaxNodes, {nodes}: nodes are not processors, "
+            f"and {capacity} is the largest job"
+        )
+    elif not known:
         notes.append(f"{NO_SIZE} or MaxNodes: {capacity} is the largest job")
     if rows["wait"].is_null().all():
         notes.append(f"{NO_WAIT}: in some logs the submit times are then really start times")

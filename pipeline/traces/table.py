@@ -39,6 +39,7 @@ from hindcast.pipeline.errors import RecipeError, TraceError, did_you_mean
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.traces.field_values import (
     UTC,
+    is_local,
     kilobytes,
     looked_up,
     moment,
@@ -69,7 +70,8 @@ TIMES: Final = ("submit", "eligible", "start", "end")
 SPANS: Final = ("duration", "time_limit")
 CORES: Final = ("cores", "requested_cores")
 MEMORY: Final = "memory"
-COLUMNS: Final = ("job_id", *TIMES, *SPANS, *CORES, MEMORY, "state", *NAMES)
+COUNTS: Final = ("nodes", "gpus")
+COLUMNS: Final = ("job_id", *TIMES, *SPANS, *CORES, *COUNTS, MEMORY, "state", *NAMES)
 
 SECONDS: Final[Mapping[str, float]] = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0,
@@ -353,7 +355,6 @@ def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
         interrupted=pl.lit(value=False),
         left_out=pl.lit(None, pl.String),
         reason=pl.coalesce("reason", fault),
-        **{name: pl.lit(None, pl.String) for name in NAMES if name not in columns},
     )
 
 
@@ -364,7 +365,10 @@ def _fields(mapping: TableMapping) -> dict[str, Field]:
         if name in {"job_id", "state", *NAMES}:
             continue
         value, expected = _value(name, mapping)
-        fields[_FIELD.get(name, name)] = Field(label, pl.col(name), value, expected)
+        unit = mapping.units.get(name)
+        form = unit if unit and "%" in unit else None
+        local = is_local(pl.col(name), form) if name in TIMES and unit not in SECONDS else None
+        fields[_FIELD.get(name, name)] = Field(label, pl.col(name), value, expected, local)
     return fields
 
 
@@ -382,6 +386,8 @@ def _value(name: str, mapping: TableMapping) -> tuple[pl.Expr, str]:
         return pl.coalesce(clock, plain * SECONDS[unit or "s"]), "a time span"
     if name in CORES:
         return processors(text, _CORE_UNITS[unit or "cores"]), "a number of processors"
+    if name in COUNTS:
+        return plain, f"a number of {name}"
     amount = kilobytes(text, _MEMORY_UNITS[unit or "KB"])
     if mapping.memory_of == "core":
         amount *= pl.coalesce(_value(n, mapping)[0] for n in CORES if n in mapping.columns)

@@ -1,6 +1,7 @@
 """The record: what a log says about its jobs and their starts."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.instances import read_log, usable
 from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_of
 from hindcast.pipeline.workloads.schema import Workload
 
 Array = NDArray[np.int64]
@@ -33,6 +35,7 @@ class Record:
         queue, partition, qos, account: Numbers, -1 if unknown, (N,).
         nodes: Nodes of each job, -1 if unknown, (N,).
         start: Recorded start in s, NEVER if it is unknown, (N,).
+        names: Names by number of queue, partition and qos; {} where the numbers are the log's own.
     """
 
     processors: int
@@ -50,6 +53,7 @@ class Record:
     account: Array
     nodes: Array
     start: Array
+    names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -61,24 +65,27 @@ class Record:
         """The first job of the run."""
         return int(BEGINS * len(self.submit))
 
+    def take(self, jobs: Array) -> "Record":
+        """Return the record of some of the jobs, or of all in another order."""
+        arrays = {
+            field.name: getattr(self, field.name)[jobs]
+            for field in fields(self)
+            if field.name not in {"processors", "names"}
+        }
+        return replace(self, **arrays)
+
 
 def read_record(workload: Workload) -> Record:
     """Return the record of a workload, which must be usable by scenario `queue`."""
     log, tasks = read_log(workload), workload.tasks.filter(usable(workload))
-    arrive, start = log.submit.copy(), log.start.copy()
-    if "eligible_s" in tasks.columns:
-        eligible = np.ceil(tasks["eligible_s"].fill_null(-np.inf).fill_nan(-np.inf).to_numpy())
-        arrive = np.maximum(arrive, np.maximum(eligible, log.submit).astype(np.int64))
-    if log.has_starts:
-        start[tasks["wait_s"].is_null().to_numpy()] = NEVER
-        # A wait is whole seconds rounded up; a start before the moment of eligibility is noise.
-        arrive = np.where(start == NEVER, arrive, np.minimum(arrive, np.maximum(start, log.submit)))
-    order = np.argsort(arrive, kind="stable")
+    start = np.where(log.known, log.start, NEVER)
+    order = np.argsort(log.arrive, kind="stable")
     numbers = {name: _numbers(tasks, name)[order] for name in _NUMBERED}
     return Record(
-        processors=log.processors, row=order, submit=log.submit[order], arrive=arrive[order],
+        processors=log.processors, row=order, submit=log.submit[order], arrive=log.arrive[order],
         cpu=log.cpu[order], run=log.run[order], requested=log.requested[order],
         user=log.user[order], key=log.key[order], start=start[order], **numbers,
+        names={name: names_of(workload, name) for name in KEPT_NAMES},
     )  # fmt: skip
 
 

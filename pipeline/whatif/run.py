@@ -7,6 +7,7 @@ The jobs that run at the beginning come first. Then come those that wait, in ord
 then those that arrive. Times are on the clock of the log.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -89,17 +90,19 @@ _OF_RECORD: Final = (
 
 def run_of(
     record: Record, first: int, last: int | None = None, *,
-    follow: int = 0, warm: bool = True, kill: bool = False,
+    follow: int = 0, warm: bool = True, kill: bool = False, now: int | None = None,
 ) -> Run:  # fmt: skip
     """Return the run from a job of the record on.
 
     Args:
         record: The record.
-        first: The first job; the run begins when it arrives.
+        first: The first job.
         last: The first job after it; None: the run goes to the end of the log.
         follow: Number of jobs after `last` that arrive as well and are not counted.
         warm: Whether the machine and the queue begin as they were recorded, or empty.
         kill: Whether jobs end when their requested time is over.
+        now: Beginning of the run, after the arrival of the job before the first one and not after
+            that of the first one; None: that of the first one.
 
     Raises:
         InputError: There is no such job, or the log does not know the starts that `warm` needs.
@@ -108,7 +111,7 @@ def run_of(
     stop = size if last is None else last
     if not 0 <= first < stop <= size:
         raise InputError(f"expected jobs from 0 to {size:,}, got {first:,} to {stop:,}")
-    log, now = _log_of(record), int(record.arrive[first])
+    log, now = _log_of(record), int(record.arrive[first]) if now is None else now
     running = carried = np.zeros(0, np.int64)
     if warm:
         if not log.has_starts:
@@ -132,6 +135,26 @@ def run_of(
     )  # fmt: skip
 
 
+def joined(runs: Sequence[Run]) -> tuple[Run, Array]:
+    """Return the runs of several machines as one, and the place of each of its jobs, (N,).
+
+    Places count through the jobs of the runs, one run after the other. The result is for outcomes:
+    the jobs of one run do not compete with those of another. All begin at one moment.
+    """
+    parts = {name: np.concatenate([getattr(run, name) for run in runs]) for name in PER_JOB}
+    sizes = [len(run.row) for run in runs]
+    begins = np.cumsum([0, *sizes[:-1]])
+    waits = np.concatenate([np.arange(len(run.row)) >= run.running for run in runs])
+    place = np.lexsort((parts["row"], parts["arrive"] * waits, waits))
+    inverse = np.argsort(place)
+    shift = np.repeat(begins, sizes)
+    follows = parts["chain"] >= 0
+    parts["chain"] = np.where(follows, inverse[np.where(follows, parts["chain"] + shift, 0)], -1)
+    columns: dict[str, Any] = {name: values[place] for name, values in parts.items()}
+    processors, running = sum(run.processors for run in runs), sum(run.running for run in runs)
+    return replace(runs[0], processors=processors, running=running, **columns), place
+
+
 _read: list[tuple[Record, Log]] = []  # the record that was read last
 
 
@@ -145,7 +168,8 @@ def _log_of(record: Record) -> Log:
     ends = start + record.run
     by_end = np.argsort(ends, kind="stable") if has_starts else np.zeros(0, np.int64)
     log = Log(
-        processors=record.processors, submit=record.arrive, cpu=record.cpu, run=record.run,
+        processors=record.processors, row=np.arange(len(start)), submit=record.arrive,
+        arrive=record.arrive, known=record.known, cpu=record.cpu, run=record.run,
         requested=record.requested, user=record.user, key=record.key, queue=record.queue,
         start=start, by_end=by_end, ends=ends[by_end],
     )  # fmt: skip

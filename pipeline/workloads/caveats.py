@@ -40,7 +40,19 @@ CAUTION: Final = "caution: "
 TIES: Final = "ties"  # code of the caveat of `ties`
 NO_WAIT: Final = "no wait time is known"
 NO_SIZE: Final = "the header names no MaxProcs"
-NOTES: Final[Mapping[str, str]] = {"no_wait_times": NO_WAIT, "no_cluster_size": NO_SIZE}
+SIZE_GUESSED: Final = "the log does not say how many processors"
+NO_REQUESTS: Final = (
+    "no time limit is known: requested_s is the run time, so that rules that read it know how long "
+    "jobs run"
+)
+NO_WAIT_TIMES: Final = "no_wait_times"
+NO_CLUSTER_SIZE: Final = "no_cluster_size"
+NO_LIMITS: Final = "requests_are_run_times"
+NOTES: Final[Mapping[str, str]] = {  # beginning of a note -> code of its caveat
+    NO_WAIT: NO_WAIT_TIMES, NO_SIZE: NO_CLUSTER_SIZE, SIZE_GUESSED: NO_CLUSTER_SIZE,
+    NO_REQUESTS: NO_LIMITS,
+}  # fmt: skip
+NO_ZONE: Final = "times without an offset from UTC are read as UTC"  # no caveat by itself
 
 # Outcomes that count jobs of a window that did not end with it.
 _OPEN: Final = ("unfinished", "dropped", "left_out", "waiting_at_end")
@@ -91,10 +103,11 @@ def of_provenance(provenance: Provenance) -> tuple[Caveat, ...]:
     """Return the caveats among the notes that the reader of a trace left."""
     of_notes = []
     for note in provenance.notes:
-        codes = (code for code, begin in NOTES.items() if note.startswith(begin))
-        code = "caution" if note.startswith(CAUTION) else next(codes, None)
+        text = note.removeprefix(CAUTION)
+        codes = (code for begin, code in NOTES.items() if text.startswith(begin))
+        code = next(codes, "caution" if note.startswith(CAUTION) else None)
         if code is not None:
-            of_notes.append(Caveat(code, note.removeprefix(CAUTION)))
+            of_notes.append(Caveat(code, text))
     return tuple(of_notes)
 
 
@@ -126,8 +139,8 @@ def forced(decisions: int, forced: int) -> tuple[Caveat, ...]:
     if not decisions or forced < FORCED * decisions:
         return ()
     text = (
-        f"{_share(forced / decisions)} of {decisions:,} decisions had one feasible candidate only: "
-        "the log holds few choices to learn from."
+        f"{share_text(forced / decisions)} of {decisions:,} decisions had one feasible candidate "
+        "only: the log holds few choices to learn from."
     )
     return (Caveat("forced", text, {"forced": forced, "decisions": decisions}),)
 
@@ -148,8 +161,10 @@ def unfinished(policies: Sequence[tuple[str, Mapping[str, float]]]) -> tuple[Cav
     if least is None or max(least[:2]) < UNFINISHED:
         return ()
     share, cut, name = least
-    facts = [f"{_share(share)} of the jobs are unfinished, dropped or left out"] if share else []
-    facts += [f"{_share(cut)} of the episodes are cut off before their end"] if cut else []
+    facts = (
+        [f"{share_text(share)} of the jobs are unfinished, dropped or left out"] if share else []
+    )
+    facts += [f"{share_text(cut)} of the episodes are cut off before their end"] if cut else []
     text = (
         f"under every policy many jobs remain at the end of a window; under {name}, "
         f"{' and '.join(facts)}. Outcomes count such jobs as if they had ended there. Raise the "
@@ -175,11 +190,13 @@ def trace_used(used: int, windows: int) -> tuple[Caveat, ...]:
     if not windows or used >= TRACE_USED * windows:
         return ()
     text = (
-        f"the recipe's windows are {used:,} of {windows:,} in the trace, {_share(used / windows)} "
-        "of its jobs: results hold for this section. Widen [split], or take larger windows."
+        f"the recipe's windows are {used:,} of {windows:,} in the trace, "
+        f"{share_text(used / windows)} of its jobs: results hold for this section. Widen "
+        "[split], or take larger windows."
     )
     return (Caveat("trace_used", text, {"used": used, "windows": windows}),)
 
 
-def _share(share: float) -> str:
+def share_text(share: float) -> str:
+    """Return a share as a percentage, with a decimal below 10 %."""
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"

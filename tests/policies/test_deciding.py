@@ -324,6 +324,23 @@ def test_a_broken_state_is_refused_with_its_key_and_what_was_expected(state, sai
         decider.decide(state, where="day.jsonl, line 3")
 
 
+@pytest.mark.parametrize(("waiting", "said"), [
+    ([{"id": "X", "submitted": 0, "processors": 1}], "requested is missing, expected a whole"),
+    ([job("X", 0, 9, 50)], "processors is 9 (job 'X'), expected at most 8"),
+    ([job("X", 0, 1, 50) | {"quue": 1}], "has an unknown key 'quue'; did you mean 'queue'?"),
+    (["X"], "is a text, expected an object"),
+])  # fmt: skip
+def test_a_job_that_cannot_be_started_does_not_stop_the_others(waiting, said):
+    """The answer is that without the job, and says why it was set aside."""
+    decider = load_decider("saf_easy")
+    answer = decider.decide(example(waiting=[*waiting, *example()["waiting"]]))
+    aside = answer.pop("set_aside")
+    assert answer == decider.decide(example())
+    assert answer["start"]
+    assert [entry["id"] for entry in aside] == ["X" if isinstance(waiting[0], dict) else None]
+    assert said in aside[0]["reason"]
+
+
 def test_null_stands_for_what_may_be_left_out():
     left_out = ("free", "clock_s", "arrivals", "first_submitted", "completed", "reservation")
     decider = load_decider("saf_easy")

@@ -139,6 +139,8 @@ def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> di
 def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
     counts["states"] += 1
     counts["starts"] += len(answer["start"])
+    if "set_aside" in answer:
+        counts["set_aside"] += len(answer["set_aside"])
     if "done" in answer:
         counts["agree"] += answer["agrees"]
         counts["compared"] += 1
@@ -221,6 +223,8 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     head = answer["reservation"]
     more = "" if head is None else f"; keep the machine free for {head['id']} at {head['start']}"
     yield f"{name}: start {start}{more}"
+    for job in answer.get("set_aside", ()):
+        yield f"  set aside job {job['id']}: {job['reason']}"
     if "done" in answer:
         done = ", ".join(map(str, answer["done"])) or "nothing"
         yield f"  done: {done} ({'the same' if answer['agrees'] else 'not the same'})"

@@ -27,6 +27,41 @@ class Request:
         "policies, or folders of checkpoints, beside the usual rules; may be repeated",
         default=(), flag="--policy", action="extend", metavar="POLICY",
     )  # fmt: skip
+    without_rules: tuple[p.Name, ...] = p.option(
+        "usual rules to leave out; may be repeated", default=(), flag="--without-rule",
+        action="extend", metavar="RULE",
+    )  # fmt: skip
+    only_rules: tuple[p.Name, ...] = p.option(
+        "the usual rules to keep; may be repeated", default=(), flag="--only-rule",
+        action="extend", metavar="RULE",
+    )  # fmt: skip
+    mine: p.Name | None = p.option(
+        "your scheduler: a slurm.conf, lines of PBS with job_sort_formula, or FILE.py:function",
+        default=None, metavar="FILE",
+    )  # fmt: skip
+    changes: tuple[p.Override, ...] = p.option(
+        "changed world, such as processors=+10%%, limit=24h, refuse=24h, requests=exact, depth=50 "
+        "or reservations=all; A,B for both in one; may be repeated",
+        default=(), flag="--change", action="append", metavar="CHANGE",
+    )  # fmt: skip
+    shake: p.Draws | None = p.option(
+        "draws in which submissions are moved by up to a minute (default: 20, fewer for a long "
+        "log)",
+        default=None,
+    )  # fmt: skip
+    pools: p.Name | None = p.option(
+        "processors of the partitions, such as batch=64,debug=16; A+B=64 share theirs",
+        default=None, metavar="NAME=N,...",
+    )  # fmt: skip
+    where: tuple[p.Name, ...] = p.option(
+        "partition=NAME selects the jobs that are played; user=, queue= or account= those that are "
+        "counted; FROM..TO the part of the log that is the run; may be repeated",
+        default=(), action="append", metavar="WHAT",
+    )  # fmt: skip
+    without: tuple[p.Name, ...] = p.option(
+        "time in which the machine was closed, FROM..TO, for the grade; may be repeated",
+        default=(), action="append", metavar="FROM..TO",
+    )  # fmt: skip
     train: bool = p.option(
         "train agents on the first part of the log, which takes minutes", default=False
     )
@@ -59,10 +94,10 @@ def check(request: Request) -> None:
         raise InputError("whatif: --iterations is for --train")
     if request.train:
         require("whatif --train", "torch")
-    from hindcast.flows.runs.whatif import check_policies, source_of  # compiles the simulators
+    from hindcast.flows.runs.whatif import check_request, source_of  # compiles the simulators
 
     source_of(request)
-    check_policies(request.policies)
+    check_request(request)
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -83,5 +118,6 @@ COMMANDS: Final = {"whatif": Command(
     "Run again, it continues where it stopped. The last line of the output is the path of the\n"
     "page. Rules that are always on it: fcfs_easy, sjf_easy, saf_easy, lxf_easy, wfp3_easy,\n"
     "unicef_easy, aged_area_easy, steady_area_easy, conservative; and, marked as knowing run\n"
-    "times, saf_clairvoyant and lxf_clairvoyant.",
+    "times, saf_clairvoyant and lxf_clairvoyant. Beside the page are whatif.json, whatif.csv,\n"
+    "groups.csv, changes.csv, shake.csv, advice.csv and jobs/POLICY.parquet.",
 )}  # fmt: skip

@@ -19,6 +19,7 @@ from hindcast.pipeline.errors import InputError, printable, unknown_name
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, ScenarioPlan, Start
 from hindcast.pipeline.workloads.caveats import of_provenance
+from hindcast.pipeline.workloads.log_caveats import log_caveats
 from hindcast.pipeline.workloads.schema import Workload
 
 _FOLDER: Final = "hindcast.pipeline.recipes.proposals"
@@ -93,7 +94,9 @@ def propose_recipe(
     plan: ScenarioPlan = modules[chosen].plan(workload, start)
     text = _toml(plan, chosen, path, name)
     parse_recipe(tomllib.loads(text), f"the proposal for {path}")
-    trace_caveats = [caveat.text for caveat in of_provenance(workload.provenance)]
+    is_log = chosen == "queue"
+    found = log_caveats(workload) if is_log else of_provenance(workload.provenance)
+    trace_caveats = [caveat.text for caveat in found]
     return RecipeProposal(
         scenario=chosen,
         toml=text,
@@ -105,8 +108,11 @@ def propose_recipe(
     )
 
 
-def start_of(workload: Workload, time_zone: str = "") -> Start:
-    """Return the moment of second 0 of a workload, from the notes that its reader left."""
+def second_zero(workload: Workload, time_zone: str = "") -> tuple[datetime | None, str]:
+    """Return the moment of second 0 of a workload and its time zone, from the reader's notes.
+
+    The moment is None and the zone "" where the log does not say. An unknown zone is UTC.
+    """
     noted: dict[str, str] = {}
     for note in workload.provenance.notes:
         key, colon, value = note.partition(": ")
@@ -124,8 +130,15 @@ def start_of(workload: Workload, time_zone: str = "") -> Start:
         zone, place = "", ZoneInfo("UTC")
     unix = noted.get("UnixStartTime", "")
     if not re.fullmatch(r"\d{1,11}", unix) or int(unix) == 0:
+        return None, zone
+    return datetime.fromtimestamp(int(unix), UTC).astimezone(place), zone
+
+
+def start_of(workload: Workload, time_zone: str = "") -> Start:
+    """Return the moment of second 0 of a workload, as a recipe has it."""
+    moment, zone = second_zero(workload, time_zone)
+    if moment is None:
         return Start()
-    moment = datetime.fromtimestamp(int(unix), UTC).astimezone(place)
     seconds = moment.weekday() * _DAY_S + moment.hour * 3600 + moment.minute * 60 + moment.second
     unknown = (
         "the time zone of the log is unknown, taken as UTC; give --time-zone for the hour of day"

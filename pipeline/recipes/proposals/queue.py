@@ -98,7 +98,7 @@ def plan(workload: Workload, start: Start) -> ScenarioPlan:
         comments=comments,
         facts=[f"{log.processors:,} processors", *_in_use_at_once(log)],
         warnings=[
-            *_warnings(workload, log, n_too_wide),
+            *_warnings(log),
             *([start.warning] if start.warning else []),
             *split_warnings(splits),
         ],
@@ -202,20 +202,13 @@ def _in_use_at_once(log: Log) -> list[str]:
     return [fact]
 
 
-def _warnings(workload: Workload, log: Log, n_too_wide: int) -> list[str]:
+def _warnings(log: Log) -> list[str]:
+    """Return what hindcast.pipeline.workloads.log_caveats does not say."""
     warnings = []
-    if n_too_wide:
-        warnings.append(f"{n_too_wide:,} jobs are wider than the machine and left out")
-    if not has_requests(workload):
-        warnings.append(
-            "no requested times: rules that read them know the run times, and no scheduler can "
-            "follow them"
-        )
     users = log.user[log.user >= 0]
     if len(np.unique(users)) < 2:
         warnings.append("users are unknown, so that run times are not predicted from earlier jobs")
     if not log.has_starts:
-        warnings.append("the log has no waits: nothing can be compared with the recorded scheduler")
         return warnings
     waits: NDArray[np.int64] = log.start - log.submit
     waited = float((waits >= _WAITED_S).mean())
@@ -227,7 +220,4 @@ def _warnings(workload: Workload, log: Log, n_too_wide: int) -> list[str]:
             f"the log uses more processors than the machine has {over:.1%} of the time: is "
             f"{log.processors:,} its size?"
         )
-    unknown = workload.tasks["wait_s"].null_count()
-    if unknown:
-        warnings.append(f"jobs without a start, taken as started when submitted: {unknown:,}")
     return warnings

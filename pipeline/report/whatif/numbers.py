@@ -1,20 +1,20 @@
-"""Numbers of the page of `hindcast whatif`: means, paired differences, and what they lack.
+"""Numbers of the page of `hindcast whatif`: scopes, means, paired differences and the ranking.
 
-The scores are those of two evaluations of the same policies: windows of the test part, and the test
-part as one run, whose blocks are weeks.
+before     40 to 70 % of the log as one run, on which the candidate is chosen
+run        the last 30 % as one run, whose blocks are weeks
+windows    windows of the last 30 %, each from the state that the log was in
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hindcast.pipeline.evaluation.summary.evaluations import Evaluation, read_evaluation
 from hindcast.pipeline.statistics.intervals import (
     Interval,
     bootstrap_intervals,
@@ -22,69 +22,57 @@ from hindcast.pipeline.statistics.intervals import (
     mean_cells,
     relative_difference,
 )
-from hindcast.pipeline.storage.files import read_parquet
-from hindcast.pipeline.storage.run_files import SCORES
+from hindcast.pipeline.whatif import verdict as v
 
 HEADLINE: Final = "mean_bounded_slowdown"
 WAIT: Final = "mean_wait_s"
-METRICS: Final = (
-    HEADLINE, WAIT, "p95_wait_s", "p99_wait_s", "max_wait_s", "starved_share", "user_fairness",
-    "mean_slowdown_wide", "mean_slowdown_long",
-)  # fmt: skip
+UNITS: Final[Mapping[str, str]] = {
+    HEADLINE: "1",
+    WAIT: "s",
+    "p95_wait_s": "s",
+    "p99_wait_s": "s",
+    "max_wait_s": "s",
+    "starved_share": "1",
+    "user_fairness": "1",
+    "mean_slowdown_wide": "1",
+    "mean_slowdown_long": "1",
+}
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Scores of one evaluation: the windows of the test part, or its weeks as one run.
+    """Values of all policies in one scope.
 
     Attributes:
-        evaluation: The content of its evaluation.json.
-        values: Values of every metric of every policy, (W,); one value where a metric of a run has
-            no weeks.
-        means: Mean of each, with its interval, which is NaN for one value.
+        values: Values of every metric of `UNITS` of every policy, (B,): one for a window, or for a
+            week of the run. The mean of the weeks is the mean over the jobs. A metric without
+            blocks, and every metric of a run of less than four weeks, has one value.
     """
 
-    evaluation: Evaluation
     values: Mapping[str, Mapping[str, Array]]
-    means: Mapping[str, Mapping[str, Interval]]
+
+    @cached_property
+    def means(self) -> Mapping[str, Mapping[str, Interval]]:
+        """Mean of every metric of every policy; its interval is NaN below two blocks."""
+        found: dict[str, dict[str, Interval]] = {policy: {} for policy in self.values}
+        for metric in UNITS:
+            policies = [name for name in self.values if metric in self.values[name]]
+            cells = [mean_cells(self.values[name][metric]) for name in policies]
+            for name, interval in zip(policies, bootstrap_intervals(cells), strict=True):
+                found[name][metric] = interval
+        return found
 
     @property
     def blocks(self) -> int:
         """Number of windows or weeks behind the headline."""
         return len(next(iter(self.values.values()))[HEADLINE])
 
-    def difference(self, policy: str, reference: str, metric: str) -> Interval:
-        """Return the paired difference policy - reference."""
-        mine, theirs = self.values[policy][metric], self.values[reference][metric]
-        return bootstrap_intervals([difference_cells(mine, theirs)])[0]
-
-
-def read_scope(folder: Path) -> Scope:
-    """Return the scores of an evaluation folder."""
-    evaluation = read_evaluation(folder)
-    scores = (
-        read_parquet(folder / SCORES)
-        .filter(pl.col("metric").is_in(METRICS))
-        .group_by("policy", "metric", "window", maintain_order=True)
-        .agg(pl.col("value").mean())
-    )
-    values: dict[str, dict[str, Array]] = {}
-    for (policy, metric), rows in scores.group_by("policy", "metric", maintain_order=True):
-        series = rows.sort("window")["value"].to_numpy()
-        values.setdefault(str(policy), {})[str(metric)] = series
-    means: dict[str, dict[str, Interval]] = {policy: {} for policy in values}
-    for metric in METRICS:
-        cells = [mean_cells(values[policy][metric]) for policy in values]
-        for policy, interval in zip(values, bootstrap_intervals(cells), strict=True):
-            means[policy][metric] = interval
-    return Scope(evaluation, values, means)
-
-
-def best(scope: Scope, names: Sequence[str]) -> str | None:
-    """Return the policy of least mean bounded slowdown among some; None if there are none."""
-    return min(names, key=lambda name: scope.means[name][HEADLINE].value, default=None)
+    def value(self, policy: str, metric: str = HEADLINE) -> float:
+        """Return the mean of a metric, NaN where the policy or the metric is absent."""
+        of = self.values.get(policy, {}).get(metric)
+        return math.nan if of is None else float(np.mean(of))
 
 
 @dataclass(frozen=True)
@@ -94,7 +82,6 @@ class Pair:
     Attributes:
         policy: The policy.
         reference: The policy that it is compared with.
-        metric: Name of the metric.
         difference: Paired difference policy - reference, with its interval.
         share: The same relative to the mean of the reference: policy / reference - 1. NaN if that
             mean is 0.
@@ -106,7 +93,6 @@ class Pair:
 
     policy: str
     reference: str
-    metric: str
     difference: Interval
     share: Interval
     blocks: int
@@ -115,8 +101,8 @@ class Pair:
 
     @property
     def has_interval(self) -> bool:
-        """True if there are two or more blocks."""
-        return math.isfinite(self.difference.low)
+        """True if there are enough blocks for an interval."""
+        return self.blocks >= v.FEWEST_BLOCKS
 
     @property
     def clear(self) -> bool:
@@ -130,92 +116,124 @@ def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -
     The width of an interval falls with the square root of the number of blocks, so one half as wide
     needs four times as many.
     """
-    difference = scope.difference(policy, reference, metric)
-    blocks = len(scope.values[policy][metric])
+    mine, theirs = scope.values[policy][metric], scope.values[reference][metric]
+    difference = bootstrap_intervals([difference_cells(mine, theirs)])[0]
+    blocks = len(mine)
     to_tell: int | None = None
     if math.isfinite(difference.low) and difference.value:
         side = difference.high if difference.value < 0 else difference.low
         reach = abs(side - difference.value)  # towards 0
         to_tell = max(0, math.ceil(blocks * ((reach / abs(difference.value)) ** 2 - 1)))
-    mine, theirs = scope.values[policy][metric], scope.values[reference][metric]
     share = Interval(math.nan, math.nan, math.nan)
     if theirs.mean():
         share = relative_difference(mine, theirs)
-    return Pair(policy, reference, metric, difference, share, blocks, 3 * blocks, to_tell)
+    return Pair(policy, reference, difference, share, blocks, 3 * blocks, to_tell)
+
+
+def difference_of(
+    scope: Scope | None, name: str, policy: str, reference: str
+) -> v.Difference | None:
+    """Return the headline of two policies as the verdict takes it; None where one is absent."""
+    if scope is None or not {policy, reference} <= scope.values.keys():
+        return None
+    of = pair_of(scope, policy, reference).difference
+    return v.Difference(
+        "run" if name == "run" else "windows",
+        scope.value(policy),
+        scope.value(reference),
+        len(scope.values[policy][HEADLINE]),
+        of.low,
+        of.high,
+    )
 
 
 @dataclass(frozen=True)
-class Cast:
-    """Policies with a part on the page.
+class Shaken:
+    """Values of one policy in the run, with all submissions shifted by up to a minute.
 
     Attributes:
-        recorded: Name of the log's scheduler; None if the log does not say when jobs started.
-        plain: EASY with the order of arrival, which most batch systems resemble.
-        rule: The rule that was best before the test part.
-        other: The rule to compare it with: `plain`, or the second best one if that is the best.
-        agent: The only agent, or the one that was best before it; None if there is no agent.
-        rule_after: The rule that was best in the run of the test part, after the fact.
-        kinds: Kind of every policy.
+        slowdown: Mean bounded slowdown of each draw, (K,).
+        wait: Mean wait of each draw in s, (K,).
     """
 
-    recorded: str | None
-    plain: str
-    rule: str
-    other: str
-    agent: str | None
-    rule_after: str
-    kinds: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def shown(self) -> list[str]:
-        """Policies in tables with few columns."""
-        names = [self.recorded, self.plain, self.rule, self.rule_after, self.agent]
-        return list(dict.fromkeys(name for name in names if name is not None))
+    slowdown: Array
+    wait: Array
 
 
-def cast_of(before: Scope, run: Scope, recorded: str, plain: str) -> Cast:
-    """Return the policies with a part on the page, chosen on the run before the test part."""
-    kinds = {entry.name: entry.kind for entry in run.evaluation.policies}
-    rules = [name for name, kind in kinds.items() if kind == "heuristic" and name != recorded]
-    agents = [name for name, kind in kinds.items() if kind == "learned"]
-    rule, after = best(before, rules), best(run, rules)
-    other = plain if rule != plain else best(before, [name for name in rules if name != rule])
-    assert rule is not None
-    assert other is not None
-    assert after is not None
-    there = recorded if recorded in kinds else None
-    agent = agents[0] if len(agents) == 1 else best(before, agents)
-    return Cast(there, plain, rule, other, agent, after, kinds)
+def spread(shaken: Mapping[str, Shaken], policy: str, metric: str) -> tuple[float, float] | None:
+    """Return mean and standard deviation over the shakes; None without two draws."""
+    of = shaken.get(policy)
+    if of is None or metric not in {HEADLINE, WAIT} or len(of.slowdown) < 2:
+        return None
+    values = of.slowdown if metric == HEADLINE else of.wait
+    return float(values.mean()), float(values.std(ddof=1))
 
 
-def rows(windows: Scope, run: Scope, cast: Cast) -> pl.DataFrame:
+def ranking(scope: Scope, shaken: Mapping[str, Shaken], names: Sequence[str]) -> dict[str, int]:
+    """Return the rank of each policy by the headline, 1 for the best.
+
+    A policy has the rank of the first of its rank if the mean of their differences over the shakes
+    is within two standard deviations of these differences, or if their values are equal.
+    """
+    found: dict[str, int] = {}
+    leader = ""
+    for place, name in enumerate(sorted(names, key=scope.value), start=1):
+        equal = bool(leader) and (
+            scope.value(name) == scope.value(leader) or _within(shaken, name, leader)
+        )
+        found[name] = found[leader] if equal else place
+        leader = leader if equal else name
+    return found
+
+
+def _within(shaken: Mapping[str, Shaken], policy: str, other: str) -> bool:
+    if spread(shaken, policy, HEADLINE) is None or spread(shaken, other, HEADLINE) is None:
+        return False
+    differences = shaken[policy].slowdown - shaken[other].slowdown
+    return bool(abs(differences.mean()) <= v.SHAKES * differences.std(ddof=1))
+
+
+def rows(
+    scopes: Mapping[str, Scope],
+    kinds: Mapping[str, str],
+    references: Sequence[str],
+    shaken: Mapping[str, Shaken],
+) -> pl.DataFrame:
     """Return a row per scope, policy, metric and reference.
 
     Columns: scope (windows or run), policy, kind, metric, unit, mean, low, high, blocks, reference,
-    difference, difference_low, difference_high.
+    difference, difference_low, difference_high, shake_sd (of the mean in the run).
     """
-    parts = (cast.recorded, cast.plain, cast.rule, cast.other, cast.rule_after)
-    references = dict.fromkeys(filter(None, parts))
     found = []
-    for name, scope in (("windows", windows), ("run", run)):
-        units = {metric.name: metric.unit for metric in scope.evaluation.metrics}
-        for metric in METRICS:
-            pairs = [(p, r) for p in scope.values for r in references if p != r]
-            values = {policy: of[metric] for policy, of in scope.values.items()}
+    for name, scope in scopes.items():
+        for metric, unit in UNITS.items():
+            values = {p: of[metric] for p, of in scope.values.items() if metric in of}
+            pairs = [(p, r) for p in values for r in references if p != r and r in values]
             # All at once: they share the draws of the windows.
             differences = bootstrap_intervals(
                 [difference_cells(values[policy], values[other]) for policy, other in pairs]
             )
             for (policy, reference), difference in zip(pairs, differences, strict=True):
                 mean = scope.means[policy][metric]
-                found.append({
-                    "scope": name, "policy": policy, "kind": cast.kinds.get(policy, ""),
-                    "metric": metric, "unit": units.get(metric, ""), "mean": mean.value,
-                    "low": _finite(mean.low), "high": _finite(mean.high),
-                    "blocks": len(values[policy]), "reference": reference,
-                    "difference": difference.value, "difference_low": _finite(difference.low),
-                    "difference_high": _finite(difference.high),
-                })  # fmt: skip
+                shakes = spread(shaken, policy, metric) if name == "run" else None
+                found.append(
+                    {
+                        "scope": name,
+                        "policy": policy,
+                        "kind": kinds.get(policy, ""),
+                        "metric": metric,
+                        "unit": unit,
+                        "mean": mean.value,
+                        "low": _finite(mean.low),
+                        "high": _finite(mean.high),
+                        "blocks": len(values[policy]),
+                        "reference": reference,
+                        "difference": difference.value,
+                        "difference_low": _finite(difference.low),
+                        "difference_high": _finite(difference.high),
+                        "shake_sd": None if shakes is None else shakes[1],
+                    }
+                )
     return pl.DataFrame(found, infer_schema_length=None)
 
 

@@ -3,9 +3,39 @@
     OUT/whatif.html    the page; it loads nothing and works without scripts
     OUT/whatif.json    what the page says in numbers and sentences
     OUT/whatif.csv     every policy, metric and reference, on the windows and in the run
-    OUT/groups.csv     every policy by queue, user, size and request of the jobs
+    OUT/groups.csv     policies by partition, QOS, account, queue, user, size and request of jobs
+    OUT/changes.csv    changed worlds, if there are any
+    OUT/shake.csv      every draw of every policy, if the run was shaken
+    OUT/advice.csv     settings of schedulers with their simulated values, if there are any
 
-The same input gives the same bytes.
+The same input gives the same bytes. Names of files, columns and keys below are stable.
+
+whatif.json, besides log, format, settings, sha256, processors, jobs, windows, training, commands,
+command:
+
+    conclusion       first sentence of the page
+    badge, colour    words and colour of the badge, see `hindcast.pipeline.whatif.verdict`
+    disqualifiers    facts that forbid a conclusion, each a code, a text and numbers
+    reasons          everything that kept the badge from a better one, and prices
+    cautions         what limits every number of the page
+    nearness         grade ("A" to "D", "-", "" without record), letters by measurement, numbers
+                     (over, open, passed, twins, odd, reaction, delta, explained, idle), known
+                     (order and mode by which the log is served, null if none is known), nearest,
+                     closed (from, to, jobs, share of each closed time), rest (numbers without them)
+    replay           late, compared, mean_delay_s, ks; null without record
+    record           mean_bounded_slowdown, mean_wait_s of the jobs of the run, as the log has them
+    policies         recorded, plain, candidate, aside, agent, best_run, best_windows, kinds
+    evidence         numbers behind the badge: both scopes, shake_sd, ratios, and others
+    equal            sentences about policies that cannot be told apart
+    longer_waits     sentences about groups that wait longer
+    surer            sentences about the data that would make comparisons surer
+    missing          sentences about fields that the log lacks
+
+whatif.csv: scope, policy, kind, metric, unit, mean, low, high, blocks, reference, difference,
+difference_low, difference_high, shake_sd. groups.csv: kind, group, jobs, work_share, policy,
+mean_wait_s, p95_wait_s, mean_bounded_slowdown. changes.csv: change, policy, jobs, removed, chains,
+mean_bounded_slowdown, mean_wait_s, same_jobs_slowdown, same_jobs_wait_s, difference, low, high,
+shake_sd. shake.csv: policy, draw, mean_bounded_slowdown, mean_wait_s.
 """
 
 import math
@@ -13,106 +43,266 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from hindcast.pipeline.evaluation.summary.rules import described
+import polars as pl
+
+from hindcast.pipeline.pages.numbers import TimeUnit, percent, three_digits
+from hindcast.pipeline.pages.tables import Table
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.whatif import numbers as n
-from hindcast.pipeline.report.whatif import plan as planning
 from hindcast.pipeline.report.whatif import tables, words
+from hindcast.pipeline.report.whatif.jobs import by_group, groups, recorded
+from hindcast.pipeline.report.whatif.material import (
+    RECORDED,
+    THE_LOG,
+    Cast,
+    Material,
+    evidence_of,
+    log_means,
+)
 from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
-from hindcast.pipeline.report.whatif.story import Material, Story, tell
-from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage.files import write_json, write_text
-from hindcast.pipeline.workloads.caveats import of_provenance
+from hindcast.pipeline.whatif import verdict as v
+from hindcast.pipeline.workloads.caveats import to_json
 
 PAGE: Final = "whatif.html"
-_SCHEDULES: Final = {  # what only the section about the simulated machine names
-    planning.STRICT: "the jobs in order of arrival, without backfilling: nobody overtakes",
-    "replay": "the jobs with the log's starts, each at the next event of the simulation",
-}
+_CLASSES: Final = {"green": "win", "yellow": "unclear", "red": "loss", "grey": ""}  # of page.css
+_REPLAY: Final = ("late", "compared", "mean_delay_s", "ks")
+_CAUTIONS: Final = 3  # of the first screen
+_NO_AREA: Final = "; no area is in it, in spite of its name"  # of steady_area
 
 
 def write_page(material: Material, out: Path) -> dict[str, Any]:
     """Write the page and its numbers; return its path and what it concludes."""
-    story = tell(material, out)
-    write_text(out / "whatif.csv", story.table.write_csv())
-    write_text(out / "groups.csv", story.groups.write_csv())
-    write_json(out / "whatif.json", _as_json(material, story))
-    write_text(out / PAGE, _html(material, story))
-    lines = [f"grade of the simulated machine: {story.near.grade or 'none'}", story.conclusion]
-    warnings = [caveat.text for caveat in of_provenance(material.workload.provenance)]
+    cast = material.cast
+    evidence = evidence_of(material, words.failing(material))
+    told = v.verdict(evidence)
+    shown = cast.shown(material.known, material.played)
+    frames = {name: material.played[name] for name in shown}
+    if RECORDED in frames:
+        frames[RECORDED] = _known(material, frames[RECORDED])
+    grouped = by_group(
+        material.jobs, frames, groups(material.jobs, material.processors, material.names)
+    )
+    unit = words.typical_wait(material, shown)
+    facts = _sentences(material, told, grouped, unit)
+    _write_tables(material, grouped, out)
+    write_json(out / "whatif.json", _as_json(material, evidence, told, facts))
+    write_text(out / PAGE, _html(material, told, facts, grouped, frames, unit))
     return {
-        "page": str(out / PAGE), "lines": lines, "warnings": warnings,
-        "grade": story.near.grade, "rule": story.cast.rule, "agent": story.cast.agent,
-    }  # fmt: skip
+        "page": str(out / PAGE),
+        "lines": [f"grade of the machine: {material.letter or 'none'}", told.badge, told.sentence],
+        "warnings": [caveat.text for caveat in material.caveats],
+        "grade": material.letter,
+        "badge": told.badge,
+        "rule": cast.candidate,
+        "agent": cast.agent,
+    }
 
 
-def _as_json(material: Material, story: Story) -> dict[str, Any]:
-    plan = material.plan
+def _known(material: Material, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame of the replay that is null where the record does not know the wait."""
+    known = material.jobs["recorded_wait_s"].is_not_null()
+    return frame.select(pl.when(known).then(name).alias(name) for name in frame.columns)
 
-    def ends(of: Interval) -> dict[str, float | None]:
-        return {name: end if math.isfinite(end) else None for name, end in of._asdict().items()}
 
-    def pair(of: n.Pair) -> dict[str, Any]:
-        return {**asdict(of), "difference": ends(of.difference), "share": ends(of.share)}
+def _write_tables(material: Material, grouped: pl.DataFrame, out: Path) -> None:
+    cast = material.cast
+    parts = (cast.recorded, cast.plain, cast.candidate, cast.aside, cast.best_run)
+    scopes = {"windows": material.windows, "run": material.run}
+    table = n.rows(
+        {name: scope for name, scope in scopes.items() if scope is not None},
+        material.kinds,
+        list(dict.fromkeys(filter(None, parts))),
+        material.shaken,
+    )
+    write_text(out / "whatif.csv", table.write_csv())
+    write_text(out / "groups.csv", grouped.write_csv())
+    shaken = [
+        pl.DataFrame(
+            {
+                "policy": name,
+                "draw": range(len(of.slowdown)),
+                n.HEADLINE: of.slowdown,
+                n.WAIT: of.wait,
+            }
+        )
+        for name, of in material.shaken.items()
+    ]
+    others = {
+        "shake.csv": pl.concat(shaken) if shaken else None,
+        "changes.csv": material.changes,
+        "advice.csv": material.advice,
+    }
+    for name, frame in others.items():
+        if frame is None:
+            (out / name).unlink(missing_ok=True)  # of a call before with other options
+        else:
+            write_text(out / name, frame.write_csv())
 
+
+def _sentences(
+    material: Material, told: v.Verdict, grouped: pl.DataFrame, unit: TimeUnit
+) -> dict[str, list[str]]:
+    """Return the sentences of the page by the key under which whatif.json has them."""
     return {
-        "log": material.log.name,
-        "format": material.source.format,
-        "settings": dict(material.source.settings),
-        "sha256": [file.sha256 for file in material.workload.provenance.files],
-        "processors": story.processors,
+        "reasons": [text for text in told.reasons if text not in told.sentence],
+        "cautions": words.cautions(material, told, unit),
+        "record": list(words.record(material, unit)),
+        "known": list(filter(None, [words.served(material), *words.beside_known(material)])),
+        "closed": list(words.closed_times(material)),
+        "equal": list(words.equal_policies(material)),
+        "agents": list(words.agents(material)),
+        "longer_waits": list(words.losers(material, grouped, unit)),
+        "surer": list(words.surer(material)),
+        "missing": list(material.missing),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Return numbers that JSON can hold: null for those that are not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(of) for key, of in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(of) for of in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _as_json(
+    material: Material, evidence: v.Evidence, told: v.Verdict, facts: dict[str, list[str]]
+) -> dict[str, Any]:
+    plan, grade, cast = material.plan, material.grade, material.cast
+    replay = material.replay
+    nothing: dict[str, Any] = {
+        "grade": "",
+        "letters": {},
+        "numbers": {},
+        "known": None,
+        "closed": [],
+    }
+    numbers = {k: of for k, of in asdict(evidence).items() if k != "disqualifiers"}
+    found = {
+        "log": material.name,
+        "format": material.format,
+        "settings": dict(material.settings),
+        "sha256": [file.sha256 for file in material.provenance.files],
+        "processors": material.processors,
+        "conclusion": told.sentence,
+        "badge": told.badge,
+        "colour": told.colour,
+        "disqualifiers": to_json(told.disqualifiers),
+        "nearness": grade.json if grade is not None else nothing,
+        "replay": None if replay is None else {name: getattr(replay, name) for name in _REPLAY},
+        "record": log_means(material) if cast.recorded else None,
         "jobs": {
-            "used": plan.log_jobs, "train": plan.validation_first, "run": len(story.jobs),
-            **{f"left out: {k}": v for k, v in material.workload.provenance.left_out.items()},
+            "used": plan.log_jobs,
+            "train": plan.validation_first,
+            "run": material.jobs.height,
+            "carried": int(material.jobs["carried"].sum()),
+            "unknown waits": material.jobs["recorded_wait_s"].null_count(),
+            **{f"left out: {k}": of for k, of in material.provenance.left_out.items()},
         },
         "windows": {
-            "train": len(plan.train), "validation": len(plan.validation), "test": len(plan.test),
-            "jobs": plan.jobs, "follow": plan.follow, "warm": plan.warm,
+            "train": len(plan.train),
+            "validation": len(plan.validation),
+            "test": len(plan.test),
+            "jobs": plan.jobs,
+            "follow": plan.follow,
+            "warm": plan.warm,
         },
-        "nearness": asdict(story.near),
-        "policies": asdict(story.cast),
-        "conclusion": story.conclusion,
-        "details": list(story.details),
-        "comparisons": {"unit": story.unit, "main": pair(story.main), "other": pair(story.side)},
-        "starvation": list(story.starvation),
-        "longer_waits": list(story.losers),
-        "surer": list(story.surer),
-        "missing": list(story.missing),
+        "policies": {**asdict(cast), "kinds": dict(material.kinds)},
+        "evidence": numbers,
+        **{key: of for key, of in facts.items() if key not in {"record", "known", "closed"}},
         "training": None if material.training is None else dict(material.training),
         "commands": dict(material.commands),
         "command": material.command,
-    }  # fmt: skip
+    }
+    return dict(_finite(found))
 
 
-def _html(material: Material, story: Story) -> str:
-    cast, plan, provenance = story.cast, material.plan, material.workload.provenance
-    left_out = dict(provenance.left_out)
-    if unused := material.workload.tasks.height - plan.log_jobs:
+def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
+    """Return the four numbers of the first screen, all of the run: title, number, small text."""
+    cast, found = material.cast, []
+    rows: list[tuple[str, str, dict[str, float]]] = []
+    # On a machine that is not the log's, a rule beside the record would say nothing of the rule.
+    if cast.recorded and material.letter_of_run not in {"C", "D"}:
+        rows.append(("The log", "what it says", log_means(material)))
+    else:
+        rows.append((cast.aside, "simulated, in the run", _values(material, cast.aside)))
+    rows.append((cast.candidate, "simulated, in the run", _values(material, cast.candidate)))
+    for name, small, values in rows:
+        for metric, what, told in (
+            (n.WAIT, "mean wait", unit.text),
+            (n.HEADLINE, "mean slowdown", three_digits),
+        ):
+            shakes = n.spread(material.shaken, name, metric)
+            text = small
+            if shakes is not None:
+                text += f"; sd {told(shakes[1])} over shakes"
+            elif name == "The log" and metric == n.WAIT and words.shows_both_waits(material):
+                text += "; the user's, holds included"
+            found.append((f"{name}: {what}", told(values[metric]), text))
+    return found
+
+
+def _values(material: Material, name: str) -> dict[str, float]:
+    return {metric: material.run.value(name, metric) for metric in (n.WAIT, n.HEADLINE)}
+
+
+def _span(seconds: float) -> str:
+    size, name = (86_400, "days") if seconds >= 2 * 86_400 else (3600, "h")
+    return f"{seconds / size:,.0f} {name}" if seconds >= 3600 else f"{seconds:,.0f} s"
+
+
+def _described(material: Material) -> dict[str, str]:
+    ends = {name: _NO_AREA for name in material.kinds if name.startswith("steady_area")}
+    return {name: text + ends.get(name, "") for name, text in material.descriptions.items()}
+
+
+def _html(
+    material: Material,
+    told: v.Verdict,
+    facts: dict[str, list[str]],
+    grouped: pl.DataFrame,
+    frames: dict[str, pl.DataFrame],
+    unit: TimeUnit,
+) -> str:
+    cast: Cast = material.cast
+    left_out = dict(material.provenance.left_out)
+    counted_tasks = material.provenance.counts.get("tasks")
+    if counted_tasks is not None and (unused := counted_tasks - material.plan.log_jobs):
         left_out["wider than the machine, or without a run time"] = unused
-    order = tables.best_first(story, story.run)
+    order = tables.best_first(material, material.run)
+    beside: tuple[Table, ...] = ()
+    if cast.recorded and RECORDED in material.played:
+        beside = tuple(tables.beside_tables(material, unit))
+    weeks = {**({THE_LOG: recorded(material.jobs)} if cast.recorded else {})}
+    weeks |= {name: frame for name, frame in frames.items() if name != RECORDED}
     return render(
         Path(__file__).with_name(f"{PAGE}.jinja"),
         material=material,
-        story=story,
         cast=cast,
-        plan=plan,
-        near=story.near,
-        provenance=provenance,
+        plan=material.plan,
+        told=told,
+        facts=facts,
+        class_=_CLASSES[told.colour],
+        first_cautions=_CAUTIONS,
+        carried=int(material.jobs["carried"].sum()),
+        span=_span(material.span_s),
+        tiles=_tiles(material, unit),
         left_out=left_out,
-        verdict=words.verdict_of(story.main),
-        headline=n.HEADLINE,
-        wait=n.WAIT,
-        pair_of=n.pair_of,
-        percent=words.percent,
-        plain=words.plain,
-        interval_of=words.interval_of,
-        grades=tables.grades_table(story) if story.beside else None,
-        beside=tables.beside_tables(story.beside, story.waits) if story.beside else (),
-        run=tables.run_table(story),
-        windows=tables.windows_table(story),
-        groups=tables.groups_tables(story),
-        policies_plot=policies_plot(story.run, cast, order, story.waits),
-        weeks_plot=weeks_plot(story.weeks, cast.recorded, story.waits),
-        **explaining({**described(story.run.evaluation.policies), **_SCHEDULES}),
+        percent=percent,
+        three_digits=three_digits,
+        measurements=words.measurements(material),
+        grades=tables.grade_table(material) if material.grade else None,
+        beside=beside,
+        run=tables.run_table(material, unit),
+        windows=tables.windows_table(material, unit),
+        changes=tables.changes_table(material, unit),
+        advice=tables.advice_table(material, unit),
+        lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
+        groups=tables.groups_tables(grouped, unit),
+        policies_plot=policies_plot(material, order, unit),
+        weeks_plot=weeks_plot(material, weeks, unit),
+        **explaining(_described(material)),
     )

@@ -19,11 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.recipes.toml import table_toml
-from hindcast.pipeline.scenarios.queue.instances import read_log
-from hindcast.pipeline.workloads.schema import Workload
+from hindcast.pipeline.whatif.record import Record
 
 RECIPE: Final = "recipe.toml"
 TRAIN: Final = "train.toml"
@@ -45,7 +43,7 @@ _MOST_TEST_WINDOWS: Final = 128
 # Training windows are long: an agent that learns on short ones starves jobs in a long run.
 _TRAIN_JOBS: Final = 2048
 _TRAIN_SHARE: Final = 0.07  # of a short log
-_TRAIN_WINDOWS, _VALIDATION_WINDOWS = 120, 4
+_TRAIN_WINDOWS, _VALIDATION_WINDOWS = 120, 8  # a gate needs six
 _SPLIT: Final = (0.4, 0.6, 0.7)  # beginnings of the run before, of validation, of the test part
 _GUARD: Final = ("lxf_easy", "steady_area_easy")  # rules that starve no job
 
@@ -65,7 +63,9 @@ class Plan:
         before: First job of the run before the test part.
         validation_first: First job after the train windows.
         test_first: First job of the test part.
+        test_last: First job after the test part.
         warm: Whether windows and runs begin as the log did.
+        held: Whether jobs were eligible later than submitted.
     """
 
     log_jobs: int
@@ -78,23 +78,28 @@ class Plan:
     before: int
     validation_first: int
     test_first: int
+    test_last: int
     warm: bool
+    held: bool
 
 
-def plan(workload: Workload) -> Plan:
-    """Return the plan of a log. Raises InputError if it has too few usable jobs."""
-    log = read_log(workload)
-    size = len(log.submit)
-    if size < FEWEST_JOBS:
-        raise InputError(
-            f"the log has {size:,} jobs that can be used, expected at least {FEWEST_JOBS}; a "
-            "comparison on fewer would say nothing"
-        )
-    before, validation, test = (int(size * share) for share in _SPLIT)
-    jobs = min(_JOBS, max(_FEWEST_IN_WINDOW, (size - test) // _WINDOWS))
+def plan(record: Record, part: tuple[int, int]) -> Plan:
+    """Return the plan of a record.
+
+    Args:
+        record: The record.
+        part: The first job of the run, and the first one after it.
+    """
+    size, (test, stop) = len(record.submit), part
+    usual = (test, stop) == (int(size * _SPLIT[2]), size)
+    before, validation = (int(size * share) for share in _SPLIT[:2])
+    if not usual:  # as long as the run, before it
+        before = max(0, 2 * test - stop)
+        validation = before + (test - before) * 2 // 3
+    jobs = min(_JOBS, max(_FEWEST_IN_WINDOW, (stop - test) // _WINDOWS))
     follow = min(_FOLLOW, 4 * jobs)
     train_jobs = min(_TRAIN_JOBS, int(_TRAIN_SHARE * size))
-    last = size - jobs - follow
+    last = min(stop - jobs, size - jobs - follow)
     return Plan(
         log_jobs=size,
         jobs=jobs,
@@ -106,7 +111,9 @@ def plan(workload: Workload) -> Plan:
         before=before,
         validation_first=validation,
         test_first=test,
-        warm=log.has_starts,
+        test_last=stop,
+        warm=bool(record.known.any()),
+        held=bool((record.arrive > record.submit).any()),
     )
 
 
@@ -126,7 +133,7 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
     """
     train, validation = len(plan.train), len(plan.train) + len(plan.validation)
     policies = [*((RECORDED,) if plan.warm else ()), *RULES, *CLAIRVOYANT]
-    shared = {"warm": plan.warm}
+    shared = {"warm": plan.warm, **({"arrive": "eligible"} if plan.held else {})}
     evaluated = {
         "policies": policies,
         "references": [*((RECORDED,) if plan.warm else ()), RULES[0]],
@@ -155,19 +162,31 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
         "config": {**shared, "whole": True, "starts": [plan.test_first]},
         "split": {"test": "0..0"},
     }
+    if plan.test_last < plan.log_jobs:
+        jobs = plan.test_last - plan.test_first
+        run["config"] = {**shared, "jobs": jobs, "starts": [plan.test_first], "follow": 0}
+    parts = [
+        (RECIPE, "", "windows of the last 30 %", windows),
+        (TRAIN, "-train", "train windows of the first 60 %", training),
+        (BEFORE, "-before", "one run over the 30 % before the last 30 %", before),
+        (RUN, "-run", "the last 30 % as one run", run),
+    ]
     return {
         file: table_toml({
             "id": f"{name}{suffix}", "description": f"{about}: {text}", "scenario": "queue",
             "objective": "bounded_slowdown", "seed": 1, "trace": dict(trace), **sections,
             "evaluate": evaluated,
         })
-        for file, suffix, text, sections in (
-            (RECIPE, "", "windows of the last 30 %", windows),
-            (TRAIN, "-train", "train windows of the first 60 %", training),
-            (BEFORE, "-before", "one run over the 30 % before the last 30 %", before),
-            (RUN, "-run", "the last 30 % as one run", run),
-        )
+        for file, suffix, text, sections in parts
+        if _has_jobs(plan, file)
     }  # fmt: skip
+
+
+def _has_jobs(plan: Plan, file: str) -> bool:
+    """Return whether a recipe has windows: a short log has none, and a run may begin the log."""
+    if file == TRAIN:
+        return plan.log_jobs >= FEWEST_JOBS and len(plan.validation) > 0
+    return bool(plan.test) if file == RECIPE else file == RUN or plan.before < plan.test_first
 
 
 def _training(plan: Plan) -> dict[str, Any]:

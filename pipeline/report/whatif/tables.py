@@ -1,210 +1,388 @@
-"""Tables of the page of `hindcast whatif`."""
+"""Tables of the page of `hindcast whatif`. Every column has one unit."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from hindcast.pipeline.pages.numbers import count_of
-from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table
-from hindcast.pipeline.report.whatif import numbers as n
-from hindcast.pipeline.report.whatif.fidelity import Fidelity
-from hindcast.pipeline.report.whatif.nearness import LIMITS
-from hindcast.pipeline.report.whatif.story import Story
-from hindcast.pipeline.report.whatif.words import WaitUnit, percent, plain, verdict_of
-from hindcast.pipeline.statistics.intervals import Interval
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
-_OTHER_MACHINE: Final = (
-    ", but for those to the log's scheduler: they are mostly of the machines, not of the policies."
+from hindcast.pipeline.estimators.selection import rank_correlation
+from hindcast.pipeline.pages.numbers import (
+    TimeUnit,
+    count_of,
+    percent,
+    three_digits,
+    write_interval,
 )
-_KINDS: Final = {"queue": "By queue", "user": "By user", "size": "By size", "request": "By request"}
-_KNOWING: Final = "knows run times"
+from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table
+from hindcast.pipeline.report.whatif import words
+from hindcast.pipeline.report.whatif.jobs import recorded
+from hindcast.pipeline.report.whatif.material import LEARNED, RECORDED, THE_LOG, Material
+from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, pair_of, ranking, spread
+from hindcast.pipeline.whatif.grade import LIMITS
+from hindcast.pipeline.whatif.replay import distance
+from hindcast.pipeline.whatif.verdict import FEWEST_BLOCKS
+
+_KINDS: Final = {
+    "partition": "By partition",
+    "qos": "By QOS",
+    "account": "By account",
+    "queue": "By queue",
+    "user": "By user",
+    "size": "By size",
+    "request": "By request",
+}
+_MEASURED: Final[Mapping[str, str]] = {
+    "over": "processor-seconds beyond the machine, of those held",
+    "open": "waiting while every waiting job fits",
+    "passed": "equal jobs of one user of which the later one started first",
+    "odd": "starts out of nothing, of those after a wait",
+    "reaction": "median wait of a job that comes when nobody waits, and that fits [s]",
+    "idle": "waiting in which the known scheduler would have started the job",
+}
+_JAIN: Final = (
+    " Fairness is Jain's index of the mean slowdowns of users: 1 if all are equal, 1 / users if "
+    "one user has it all."
+)
+_KS: Final = (
+    " KS is the Kolmogorov-Smirnov distance of two distributions: the largest difference of their "
+    "shares of jobs below any value, 0 if they are equal, 1 if they do not overlap."
+)
 
 
-def grades_table(story: Story) -> Table:
-    """Return the measurements behind the grade of the simulated machine."""
-    near, plain_rule = story.near, story.cast.plain
-    told: dict[str, tuple[str, Callable[[float], str]]] = {
-        "waited_while_fitting": ("waiting that passed while the job fitted", _share),
-        "easy_to_log": (f"mean wait of {plain_rule} over the recorded one", plain),
-        "ks": (f"distance of the waits of {plain_rule} from those of the replay (KS)", plain),
-        "over_capacity": ("time in which the log exceeds the machine", _share),
-    }
-    body = [
-        Row([
-            Cell(text), Cell(write(near.numbers[name]), near.numbers[name]),
-            Cell(near.grades[name]), *(Cell(write(limit)) for limit in LIMITS[name]),
-        ])
-        for name, (text, write) in told.items()
-    ]  # fmt: skip
-    head = ["measured", "value", "grade", "A up to", "B up to", "C up to"]
-    caption = ". The grade is the worst of the four. A ratio below 1 is graded by its inverse."
-    return Table(f"Grade {near.grade}", caption, head, body)
-
-
-def beside_tables(beside: Fidelity, unit: WaitUnit) -> Iterator[Table]:
-    """Yield the tables of the log beside its replay, order of arrival and EASY."""
+def grade_table(material: Material) -> Table:
+    """Return the measurements behind the grade."""
+    grade = material.grade
+    assert grade is not None
+    body = []
+    for name, text in _MEASURED.items():
+        value = grade.numbers.get(name)
+        if name not in grade.letters or value is None:
+            continue
+        write: Callable[[float], str] = _seconds if name == "reaction" else _small_share
+        cells = [Cell(text), Cell(write(value), value), Cell(grade.letters[name])]
+        if grade.rest is not None:
+            rest = grade.rest[name]
+            cells += [Cell(write(rest), rest), Cell(grade.rest_letters.get(name, NOTHING))]
+        body.append(Row([*cells, *(Cell(write(limit), limit) for limit in LIMITS[name])]))
     text = (
-        ": the jobs of the run as the log has them, replayed with the log's starts, in order of "
-        "arrival without and with backfilling. What the replay changes, the simulation does; the "
-        "rest is what the log's scheduler did for reasons of its own."
+        ". The letter is that of the worst. None of them but the last knows an order of the "
+        "scheduler; the first four are 0 for every scheduler that keeps an order on this machine."
     )
-    body = [
-        Row([Cell(name), *(Cell(_measure(value), value) for value in values)])
-        for name, values in beside.measures.items()
-    ]  # fmt: skip
-    yield Table("Beside the log", text, ["measure", *beside.columns], body)
-    last = beside.columns[-1]
-    rows = []
-    for row in beside.groups.iter_rows(named=True):
-        cells = [
-            Cell(_KINDS[row["kind"]]),
-            Cell(row["group"]),
-            Cell(f"{row['jobs']:,}", row["jobs"]),
-        ]
-        cells += [Cell(unit.number(row[name]), row[name]) for name in beside.columns]
-        rows.append(Row([*cells, Cell(plain(row["ks"]), row["ks"])]))
-    head = ["", "jobs of the run", "jobs", *(f"{name} [{unit.name}]" for name in beside.columns)]
-    text = f": mean wait of groups of jobs, and the distance of {last} from the log (KS)."
-    yield Table("Where the machines differ", text, [*head, f"{last}, KS"], rows, words=2)
+    head = ["measured over the whole record", "value", "letter"]
+    if grade.rest is not None:
+        head += ["without the closed times", "letter"]
+        text += " With closed times it is that of the rest, at best B."
+    head += ["A up to", "B up to", "C up to"]
+    return Table(f"Grade {grade.letter}", text, head, body)
 
 
-def _measure(value: float) -> str:
-    return NOTHING if math.isnan(value) else plain(value)
+def beside_tables(material: Material, unit: TimeUnit) -> Iterator[Table]:
+    """Yield the tables of the log beside its replay and simulated schedulers."""
+    jobs = material.jobs
+    log = recorded(jobs)
+    names = [material.known, "fcfs", "conservative", "fcfs_easy"]
+    frames = {THE_LOG: log, "replay": material.played[RECORDED]}
+    frames |= {name: material.played[name] for name in names if name in material.played}
+    text = (
+        f": means over the {count_of(jobs.height, 'counted job')} of the run whose wait is known. "
+        "The log is what was recorded; the replay starts every job at its recorded start; the "
+        "others are simulated." + _KS
+    )
+    rows = [
+        Row([Cell(name), *(Cell(_number(value), value) for value in values)])
+        for name, values in _measures(jobs, frames, unit).items()
+    ]
+    yield Table("Beside the log", text, ["measure", *frames], rows)
 
 
-def _slowdown(value: float) -> str:
-    return plain(value) if value else NOTHING  # 0 if there is no such job
+def _measures(
+    jobs: pl.DataFrame, frames: Mapping[str, pl.DataFrame], unit: TimeUnit
+) -> dict[str, list[float]]:
+    known = jobs["recorded_wait_s"].is_not_null()
+    week = jobs.filter(known)["week"].to_numpy()
+    frames = {name: of.filter(known) for name, of in frames.items()}
+    waits = {name: of["wait_s"].to_numpy() for name, of in frames.items()}
+    slowdowns = {name: of["bounded_slowdown"].to_numpy() for name, of in frames.items()}
+    weekly = {name: _weekly(week, wait) for name, wait in waits.items()}
+    if not known.any():
+        return {}
+
+    def by_column(of: Callable[[str], float]) -> list[float]:
+        return [float(of(name)) for name in frames]
+
+    found = {
+        f"mean wait [{unit.name}]": by_column(lambda n: waits[n].mean() / unit.size_s),
+        f"median wait [{unit.name}]": by_column(lambda n: np.median(waits[n]) / unit.size_s),
+        f"p95 wait [{unit.name}]": by_column(lambda n: np.quantile(waits[n], 0.95) / unit.size_s),
+        "mean bounded slowdown": by_column(lambda n: slowdowns[n].mean()),
+        "KS of the waits to the log": by_column(lambda n: distance(waits[THE_LOG], waits[n])),
+    }
+    if len(weekly[THE_LOG]) > 2:
+        found["rank correlation of weekly mean waits with the log"] = by_column(
+            lambda n: rank_correlation(weekly[THE_LOG], weekly[n])
+        )
+    return found
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def _weekly(week: NDArray[np.int64], wait: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean wait of each week that has jobs."""
+    counts = np.bincount(week)
+    return np.asarray(np.bincount(week, wait)[counts > 0] / counts[counts > 0])
 
 
-def run_table(story: Story) -> Table:
-    """Return every policy in the run over the test part."""
-    text = f", the last {len(story.jobs):,} jobs from the state that the log was in. "
-    if story.run.blocks < 2:
-        text += "The run is shorter than four weeks, so that there are no intervals."
+def run_table(material: Material, unit: TimeUnit) -> Table:
+    """Return every policy in the run."""
+    scope, jobs = material.run, material.jobs
+    carried = int(jobs["carried"].sum())
+    text = f": means over {count_of(jobs.height, 'counted job')}"
+    if carried:
+        text += f", of which {carried:,} waited when the run began"
+    if material.shaken:
+        draws = len(next(iter(material.shaken.values())).slowdown)
+        text += (
+            f". Shaken: mean and standard deviation over {draws} draws that shift every submission "
+            "by up to a minute"
+        )
+    if scope.blocks < FEWEST_BLOCKS:
+        text += ". The run is shorter than four weeks, so that there are no intervals."
     else:
         text += (
-            f"Intervals and differences are over {count_of(story.run.blocks, 'week')} of "
-            "submission; the other columns have one value and no interval. A difference is "
-            "coloured if its interval excludes zero"
+            f". Intervals and differences are over {count_of(scope.blocks, 'week')} of submission; "
+            "a difference is coloured if its interval excludes zero, but for those to the log's "
+            "scheduler where the machine is not the log's."
         )
-        text += "." if story.near.near else _OTHER_MACHINE
-    return _policies(story, story.run, "One run", text)
+    return _policies(material, scope, "One run", text, unit)
 
 
-def windows_table(story: Story) -> Table:
-    """Return every policy on the windows of the test part."""
+def windows_table(material: Material, unit: TimeUnit) -> Table | None:
+    """Return every policy on the windows."""
+    if material.windows is None:
+        return None
     text = (
-        f" on {count_of(story.windows.blocks, 'window')}: means over windows, 95 % intervals over "
-        "windows. Every window begins as the log was at that moment, so no policy pays for its own "
-        "past; in the run it does. Waits count from the beginning of the window."
+        f": means over {count_of(len(material.plan.test), 'window')} of {material.plan.jobs} jobs, "
+        "95 % intervals over windows. Every window begins as the log was at that moment, so no "
+        "policy pays for its own past; in the run it does. Waits count from the beginning of the "
+        "window."
     )
-    return _policies(story, story.windows, "Windows", text)
+    return _policies(material, material.windows, "Windows", text, unit)
 
 
-def best_first(story: Story, scope: n.Scope) -> list[str]:
-    """Return the policies, best first, with those that know run times at the end."""
-    return sorted(
-        scope.means,
-        key=lambda name: (
-            story.cast.kinds[name] == _KNOWING, scope.means[name][n.HEADLINE].value
-        ),
-    )  # fmt: skip
-
-
-def _policies(story: Story, scope: n.Scope, title: str, text: str) -> Table:
-    cast, unit = story.cast, story.waits
-    wanted = (cast.recorded, cast.rule_after if cast.agent else cast.rule)
-    references = [name for name in wanted if name is not None]
-    head = ["policy", "mean bounded slowdown", *(f"against {name}" for name in references)]
-    head += [
-        f"mean wait [{unit.name}]", f"p95 wait, p99 [{unit.name}]",
-        f"longest wait [{unit.name}]", "waited over 48 h",
-        "fairness of users (Jain)", "slowdown of wide jobs, long jobs",
-    ]  # fmt: skip
+def _policies(material: Material, scope: Scope, title: str, text: str, unit: TimeUnit) -> Table:
+    cast, is_run = material.cast, scope is material.run
+    best = cast.best_run if is_run else cast.best_windows
+    references = [name for name in (cast.recorded, best) if name in scope.values]
+    both = is_run and words.shows_both_waits(material)
+    fair = material.jobs["user"].drop_nulls().len() > 0
+    order = best_first(material, scope)
+    ranked = [name for name in order if name not in {RECORDED, *material.knowing}]
+    ranks = ranking(scope, material.shaken, ranked)
+    head = ["policy", *(["rank"] if is_run else []), "mean bounded slowdown"]
+    head += [f"beside {name} [%]" for name in references]
+    head += [f"mean wait [{unit.name}]"]
+    head += [f"scheduler's mean wait [{unit.name}]"] if both else []
+    head += [f"{name} wait [{unit.name}]" for name in ("p95", "p99", "longest")]
+    head += ["waited over 48 h [%]", "fairness of users"]
+    head += ["slowdown of wide jobs", "slowdown of long jobs"]
     body = []
-    for name in best_first(story, scope):
-        means = scope.means[name]
-        cells = [_name(story, name), _estimate(means[n.HEADLINE], plain)]
-        cells += [_against(story, scope, name, reference) for reference in references]
-        cells += [
-            _estimate(means[n.WAIT], unit.number),
-            _two(means["p95_wait_s"], means["p99_wait_s"], unit.number),
-            _one(means["max_wait_s"], unit.number),
-            _one(means["starved_share"], _share),
-            _one(means["user_fairness"], lambda value: f"{value:.2f}"),
-            _two(means["mean_slowdown_wide"], means["mean_slowdown_long"], _slowdown),
-        ]
-        knowing = cast.kinds[name] == _KNOWING
+    for name in order:
+        cells = [_name(material, name)]
+        if is_run:
+            rank = ranks.get(name)
+            cells.append(Cell(NOTHING) if rank is None else Cell(str(rank), rank))
+        cells.append(_estimate(material, scope, name, HEADLINE, three_digits))
+        cells += [_beside(material, scope, name, str(other)) for other in references]
+        cells.append(_estimate(material, scope, name, WAIT, unit.number))
+        if both:
+            wait = scope.value(name, WAIT) - float(material.jobs["held_s"].to_numpy().mean())
+            cells.append(Cell(unit.number(wait), wait))
+        for metric in ("p95_wait_s", "p99_wait_s", "max_wait_s"):
+            cells.append(_one(scope, name, metric, unit.number))
+        cells.append(_one(scope, name, "starved_share", lambda value: f"{100 * value:.1f}"))
+        cells.append(
+            _one(scope, name, "user_fairness", lambda value: f"{value:.2f}")
+            if fair
+            else Cell(NOTHING)
+        )
+        for metric in ("mean_slowdown_wide", "mean_slowdown_long"):
+            # 0 if there is no such job
+            cells.append(_one(scope, name, metric, lambda v: three_digits(v) if v else NOTHING))
+        knowing = name in material.knowing
         marked = "strongest" if name == cast.recorded else "bound" if knowing else ""
         body.append(Row(cells, marked, pinned=knowing))
-    return Table(title, text, head, body)
+    return Table(title, text + (_JAIN if fair else ""), head, body)
 
 
-def _one(mean: Interval, told: Callable[[float], str]) -> Cell:
-    return Cell(told(mean.value), mean.value)
+def best_first(material: Material, scope: Scope) -> list[str]:
+    """Return the policies, best first, with those that know run times at the end."""
+    return sorted(scope.values, key=lambda name: (name in material.knowing, scope.value(name)))
 
 
-def _two(first: Interval, second: Interval, told: Callable[[float], str]) -> Cell:
-    return Cell(told(first.value), first.value, small=told(second.value))
+def _one(scope: Scope, name: str, metric: str, told: Callable[[float], str]) -> Cell:
+    value = scope.value(name, metric)
+    return Cell(NOTHING) if math.isnan(value) else Cell(told(value), value)
 
 
-def _name(story: Story, name: str) -> Cell:
-    cast, kind = story.cast, story.cast.kinds[name]
-    badges = []
+def _name(material: Material, name: str) -> Cell:
+    cast, badges = material.cast, []
     if name == cast.recorded:
-        badges.append(Badge("the log's scheduler", "strongest"))
-    if kind in {"learned", _KNOWING}:
-        badges.append(Badge(kind, kind.split()[0]))
-    if name == cast.rule:
-        badges.append(Badge("best rule before"))
-    if name == cast.rule_after and name != cast.rule:
-        badges.append(Badge("best rule after the fact"))
+        badges.append(Badge("replay of the log", "strongest"))
+    if name == material.known:
+        badges.append(Badge("as your scheduler", "strongest"))
+    if name in material.knowing:
+        badges.append(Badge("knows run times", "knows"))
+    if material.kinds.get(name) == LEARNED:
+        told = {"agent": "delivered", "rule": "refused"}.get(material.delivered.get(name, ""))
+        badges.append(Badge(told or "no gate", "learned"))
+    if name == cast.candidate:
+        badges.append(Badge("best before" if cast.before else "best after the fact"))
+    elif name in {cast.best_run, cast.best_windows}:
+        badges.append(Badge("best after the fact"))
     return Cell(name, badges=badges)
 
 
-def _estimate(mean: Interval, told: Callable[[float], str]) -> Cell:
-    if math.isnan(mean.low):
-        return _one(mean, told)
-    small = f"{told(mean.low)} .. {told(mean.high)}"
-    return Cell(told(mean.value), mean.value, small=small)
+def _estimate(
+    material: Material, scope: Scope, name: str, metric: str, told: Callable[[float], str]
+) -> Cell:
+    mean = scope.means[name][metric]
+    shakes = spread(material.shaken, name, metric) if scope is material.run else None
+    small = more = ""
+    if len(scope.values[name][metric]) >= FEWEST_BLOCKS:
+        small = f"{told(mean.low)} .. {told(mean.high)}"
+    if shakes is not None:
+        more = f"shaken {told(shakes[0])} \N{PLUS-MINUS SIGN} {told(shakes[1])}"
+    return Cell(told(mean.value), mean.value, small, more=more)
 
 
-def _against(story: Story, scope: n.Scope, name: str, reference: str) -> Cell:
+def _beside(material: Material, scope: Scope, name: str, reference: str) -> Cell:
     """Return a difference with its interval; one between two machines has no colour."""
     if name == reference:
         return Cell(NOTHING)
-    pair = n.pair_of(scope, name, reference)
-    side = {"win": "better", "loss": "worse", "unclear": "same"}[verdict_of(pair)]
-    if story.cast.recorded in {name, reference} and not story.near.near:
+    pair = pair_of(scope, name, reference)
+    side = "same"
+    if pair.clear:
+        side = "better" if pair.difference.value < 0 else "worse"
+    if (RECORDED in {name, reference} and not material.near) or name in material.knowing:
         side = "same"
-    low, high = pair.share.low, pair.share.high
-    small = f"{percent(low)[:-2]} .. {percent(high)}" if pair.has_interval else ""
-    return Cell(percent(pair.share.value), pair.share.value, small, side)
+    small = ""
+    if pair.has_interval:
+        small = " .. ".join(percent(end)[:-2] for end in (pair.share.low, pair.share.high))
+    return Cell(percent(pair.share.value)[:-2], pair.share.value, small, side)
 
 
-def groups_tables(story: Story) -> Iterator[Table]:
-    """Yield mean waits by queue, user, size and request of the jobs."""
-    shown, unit = story.cast.shown, story.waits
-    for (kind,), rows in story.groups.group_by("kind", maintain_order=True):
+def changes_table(material: Material, unit: TimeUnit) -> Table | None:
+    """Return every policy in every changed world."""
+    if material.changes is None or material.changes.is_empty():
+        return None
+    head = [
+        "change",
+        "policy",
+        "jobs",
+        "removed",
+        "cut into parts",
+        "mean bounded slowdown",
+        "unchanged, same jobs",
+        "difference",
+        f"mean wait [{unit.name}]",
+        f"unchanged, same jobs [{unit.name}]",
+    ]
+    body = []
+    for row in material.changes.iter_rows(named=True):
+        interval = ""
+        if row["low"] is not None and math.isfinite(row["low"]):
+            interval = write_interval(row["low"], row["high"], 1, signed=True)
+        shakes = ""
+        if row["shake_sd"] is not None:
+            shakes = f"shaken \N{PLUS-MINUS SIGN} {three_digits(row['shake_sd'])}"
+        cells = [Cell(row["change"]), Cell(row["policy"])]
+        cells += [Cell(f"{row[name]:,}", row[name]) for name in ("jobs", "removed", "chains")]
+        cells += [
+            Cell(three_digits(row[HEADLINE]), row[HEADLINE]),
+            Cell(three_digits(row["same_jobs_slowdown"]), row["same_jobs_slowdown"]),
+            Cell(
+                three_digits(row["difference"], signed=True),
+                row["difference"],
+                interval,
+                more=shakes,
+            ),
+            Cell(unit.number(row[WAIT]), row[WAIT]),
+            Cell(unit.number(row["same_jobs_wait_s"]), row["same_jobs_wait_s"]),
+        ]
+        body.append(Row(cells))
+    text = (
+        ": the same policy from the same moment, with the same running and waiting jobs, in "
+        "another world. Both sides are simulated: nothing here is compared with the record. "
+        "Differences are those of the slowdown, with 95 % intervals over weeks if there are four."
+    )
+    return Table("Changed worlds", text, head, body, words=2)
+
+
+def advice_table(material: Material, unit: TimeUnit) -> Table | None:
+    """Return the simulated value of every advice, beside its rule and today's scheduler."""
+    if material.advice is None or material.advice.is_empty():
+        return None
+    today = material.known or material.cast.plain
+    head = [
+        "rule",
+        "scheduler",
+        "the same order?",
+        "jobs that reserve",
+        "mean bounded slowdown",
+        "the rule itself",
+        f"today: {today}",
+        f"mean wait [{unit.name}]",
+        f"the rule itself [{unit.name}]",
+        f"today: {today} [{unit.name}]",
+    ]
+    body = []
+    for row in material.advice.iter_rows(named=True):
+        cells = [Cell(str(row[name])) for name in ("rule", "scheduler", "exact", "reservations")]
+        for metric, told in ((HEADLINE, three_digits), (WAIT, unit.number)):
+            cells.append(Cell(told(row[metric]), row[metric]))
+            cells += [_one(material.run, name, metric, told) for name in (row["rule"], today)]
+        body.append(Row(cells))
+    text = (
+        ": what each setting does with these jobs, simulated as a policy of its own in the run, "
+        "with its rounding, its period and its reservations."
+    )
+    return Table("Simulated values of the settings", text, head, body, words=4)
+
+
+def groups_tables(table: pl.DataFrame, unit: TimeUnit) -> Iterator[Table]:
+    """Yield mean waits by partition, QOS, account, queue, user, size and request of the jobs."""
+    shown = list(dict.fromkeys(table["policy"]))
+    for (kind,), rows in table.group_by("kind", maintain_order=True):
         body = []
         for (group,), found in rows.group_by("group", maintain_order=True):
             by_policy = {row["policy"]: row for row in found.iter_rows(named=True)}
-            first = by_policy[story.cast.plain]
+            first = by_policy[shown[0]]
             cells = [
-                Cell(str(group)), Cell(f"{first['jobs']:,}", first["jobs"]),
-                Cell(_share(first["work_share"]), first["work_share"]),
-            ]  # fmt: skip
+                Cell(str(group)),
+                Cell(f"{first['jobs']:,}", first["jobs"]),
+                Cell(f"{100 * first['work_share']:.1f}", first["work_share"]),
+            ]
             body.append(Row([*cells, *(_group(by_policy[name], unit) for name in shown)]))
-        head = ["jobs of the run", "jobs", "share of the work"]
+        head = ["jobs of the run", "jobs", "share of the work [%]"]
         head += [f"{name} [{unit.name}]" for name in shown]
-        text = ": mean wait and mean bounded slowdown of these jobs in the run. No intervals."
+        text = ": mean waits in the run, without intervals. groups.csv has slowdowns and p95 waits."
         yield Table(_KINDS[str(kind)], text, head, body)
 
 
-def _group(row: Mapping[str, Any], unit: WaitUnit) -> Cell:
-    small = f"slowdown {plain(row['mean_bounded_slowdown'])}"
-    return Cell(unit.number(row["mean_wait_s"]), row["mean_wait_s"], small)
+def _group(row: Mapping[str, Any], unit: TimeUnit) -> Cell:
+    if row["mean_wait_s"] is None:
+        return Cell(NOTHING)
+    return Cell(unit.number(row["mean_wait_s"]), row["mean_wait_s"])
+
+
+def _number(value: float) -> str:
+    return NOTHING if math.isnan(value) else three_digits(value)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _small_share(value: float) -> str:
+    return f"{100 * value:.2g} %" if value < 0.1 else f"{100 * value:.0f} %"

@@ -1,87 +1,265 @@
 """Sentences of the page of `hindcast whatif`."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from datetime import UTC, datetime
+from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.pages.numbers import count_of, write_number
-from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Cast, Pair, Scope, pair_of
-from hindcast.pipeline.workloads import caveats as cv
-from hindcast.pipeline.workloads.schema import Workload
+from hindcast.pipeline.pages.numbers import TimeUnit, count_of, percent, three_digits, time_unit
+from hindcast.pipeline.report.whatif.material import RECORDED, Material, log_means, mean_of
+from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Pair, pair_of, ranking
+from hindcast.pipeline.whatif import verdict as v
+from hindcast.pipeline.whatif.closed import Closed
 
 _LONGER: Final = 1.1  # times the wait of another policy that count as longer
 _SLOWER_S: Final = 900.0  # seconds that count as longer
-_STARVES: Final = 5.0  # times the longest wait of plain EASY from which a policy starves jobs
 _HOPELESS: Final = 20  # times the log from which more of it is no advice
 _IDLE: Final = 1.1  # mean bounded slowdown below which a log has next to no waits
 _SMALL: Final = 0.005  # share of the work of a group that is worth a sentence
+_HELD: Final = 0.01  # share of jobs that become eligible later, from which both waits are shown
+_ORDERS: Final[Mapping[str, str]] = {
+    "fcfs": "order of arrival",
+    "sjf": "shortest request first",
+    "saf": "smallest area (requested time x processors) first",
+    "lxf": "largest slowdown first",
+    "wfp3": "WFP3",
+    "unicef": "UNICEF",
+    "mine": "the scheduler of --mine",
+}
+_MODES: Final[Mapping[str, str]] = {
+    "easy": "with EASY backfilling",
+    "all": "with a reservation for every job",
+    "none": "without backfilling",
+}
 
-Verdict = Literal["win", "unclear", "loss"]
+
+def share(value: float) -> str:
+    """Return a share as a percentage: `4.6 %`, `25 %`."""
+    decimals = 0 if value >= 0.1 or value == 0 else 1
+    return f"{100 * value:.{decimals}f} %"
 
 
-@dataclass(frozen=True)
-class Nearness:
-    """Distance of the simulated machine from the machine of the log.
+def scheduler(name: str) -> str:
+    """Return an order and a mode of the family of schedulers in words: `saf easy`."""
+    order, _, mode = name.partition(" ")
+    if order not in _ORDERS or mode not in {"", *_MODES}:
+        return name
+    return f"{_ORDERS[order]} {_MODES.get(mode, '')}".rstrip()
 
-    Attributes:
-        grade: "A" (near) to "D" (far), or "" where the log does not say when jobs started.
-        reasons: Reasons for the grade, in words.
-        numbers: Measured numbers by name.
-        grades: Grade of each of them.
+
+def served(material: Material) -> str:
+    """Return by whom the log is served, as far as its starts say."""
+    grade = material.grade
+    if grade is None or not grade.nearest:
+        return ""
+    numbers = grade.numbers if grade.rest is None else grade.rest
+    explained = share(numbers["explained"])
+    if grade.known:
+        return f"Your log's starts are those of {scheduler(grade.known)} in {explained}."
+    return (
+        f"No known order explains more than {explained} of your log's starts; the nearest is "
+        f"{scheduler(grade.nearest)}."
+    )
+
+
+def measurements(material: Material) -> dict[str, str]:
+    """Return a sentence for every measurement of the grade that is below A, the worst first.
+
+    With closed times, they are those of the record without them.
     """
-
-    grade: str
-    reasons: tuple[str, ...] = ()
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    grades: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def near(self) -> bool:
-        """True if differences to the record can be read as estimates."""
-        return self.grade in {"A", "B"}
-
-
-@dataclass(frozen=True)
-class WaitUnit:
-    """Unit of all waits on a page.
-
-    Attributes:
-        name: "h", "min" or "s".
-        size_s: Its size in seconds.
-    """
-
-    name: str
-    size_s: float
-
-    def number(self, seconds: float) -> str:
-        """Return a wait without the unit, for a column of waits."""
-        return plain(seconds / self.size_s)
-
-    def text(self, seconds: float) -> str:
-        """Return a wait with the unit."""
-        return f"{self.number(seconds)} {self.name}"
-
-
-def wait_unit(typical_s: float) -> WaitUnit:
-    """Return the largest unit of which a typical wait is at least a half."""
-    for size_s, name in ((3600.0, "h"), (60.0, "min")):
-        if typical_s >= size_s / 2:
-            return WaitUnit(name, size_s)
-    return WaitUnit("s", 1.0)
+    grade = material.grade
+    if grade is None:
+        return {}
+    n = grade.numbers if grade.rest is None else grade.rest
+    letters = grade.letters if grade.rest is None else grade.rest_letters
+    kept = "a limit, a reservation or closed nodes keep a part of the machine from them"
+    if material.partitions > 1:
+        kept = (
+            "a part of the machine is kept from them; "
+            f"{count_of(material.partitions, 'partition')} are in the log"
+        )
+    texts = {
+        "over": (
+            f"your jobs hold more processors than the machine has in {share(n['over'])} of what "
+            f"they hold; is the machine larger than {material.processors:,}?"
+        ),
+        "open": (
+            f"jobs wait while every waiting job fits ({share(n['open'])} of the waiting): {kept}"
+        ),
+        "passed": (
+            f"of {n['twins']:,.0f} pairs of equal jobs of one user, in {share(n['passed'])} the "
+            "later one started first: holds, dependencies or arrays in reverse"
+        ),
+        "odd": f"{share(n['odd'])} of the starts come out of nothing: holds or begin times",
+        "reaction": (
+            f"a job that comes when nobody waits, and that fits, waits {n['reaction']:,.0f} s"
+        ),
+        "idle": (
+            f"jobs wait while {scheduler(grade.nearest)} would have started them "
+            f"({share(n['idle'])} of the waiting)"
+        ),
+    }
+    below = [name for name in texts if letters.get(name, "A") > "A"]
+    return {name: texts[name] for name in sorted(below, key=letters.__getitem__, reverse=True)}
 
 
-def plain(number: float) -> str:
-    """Return a number without unit, with about three digits."""
-    decimals = 0 if abs(number) >= 100 else 1 if abs(number) >= 10 else 2
-    return write_number(number, decimals)
+def failing(material: Material) -> str:
+    """Return the measurements that make a grade of C or D, in words."""
+    if material.grade is None or material.letter_of_run not in {"C", "D"}:
+        return ""
+    grade = material.grade
+    if material.letter in {"A", "B"}:
+        times = " and ".join(_span(material, time) for time in material.closed)
+        return (
+            f"{times} nothing started although every waiting job fitted, a reservation or a stop, "
+            "and the run contains that time; --where chooses another run"
+        )
+    letters = grade.letters if grade.rest is None else grade.rest_letters
+    return "; ".join(of for name, of in measurements(material).items() if letters[name] >= "C")
 
 
-def percent(share: float) -> str:
-    """Return a share as a signed percentage without decimals, with one below two."""
-    return f"{write_number(100 * share, 1 if abs(share) < 0.02 else 0, signed=True)} %"
+def moment(material: Material, second: float) -> str:
+    """Return a moment of the log's clock in words."""
+    if material.epoch_s is not None:
+        at = datetime.fromtimestamp(material.epoch_s + second, UTC)
+        return f"{at:%Y-%m-%d %H:%M} UTC"
+    days, rest = divmod(int(second), 86_400)
+    return f"day {days + 1}, {rest // 3600:02}:{rest // 60 % 60:02} (second {second:,.0f})"
+
+
+def _span(material: Material, time: Closed) -> str:
+    return f"from {moment(material, time.begin)} to {moment(material, time.end)}"
+
+
+def closed_times(material: Material) -> Iterator[str]:
+    """Yield a sentence for every closed time of the record."""
+    for time in material.grade.closed if material.grade else ():
+        yield (
+            f"{v.sentence_of(_span(material, time))[:-1]} nothing started although every waiting "
+            "job fitted: a reservation or a stop. "
+            f"{count_of(time.jobs, 'job')} waited in it, {share(time.share)} of all such waiting; "
+            "the grade is that of the rest."
+        )
+
+
+def held(material: Material) -> float:
+    """Return the share of jobs of the run that became eligible after their submission."""
+    return mean_of(material.jobs["held_s"] > 0)
+
+
+def shows_both_waits(material: Material) -> bool:
+    """Return whether the user's wait stands beside the scheduler's."""
+    return held(material) > _HELD
+
+
+def record(material: Material, unit: TimeUnit) -> Iterator[str]:
+    """Yield sentences about the record and its replay."""
+    if not material.cast.recorded:
+        yield "The log does not say when jobs started: no record, no replay and no grade."
+        return
+    jobs, replay = material.jobs, material.replay
+    unknown = jobs["recorded_wait_s"].null_count()
+    if unknown:
+        work = jobs["work"].to_numpy()
+        left_out = work[jobs["recorded_wait_s"].is_null().to_numpy()].sum() / work.sum()
+        yield (
+            f"The waits of {unknown:,} of {count_of(jobs.height, 'job')} are unknown, "
+            f"{share(left_out)} of the work; they are left out of every recorded mean."
+        )
+    if replay is not None and replay.late:
+        delay = time_unit(replay.mean_delay_s).text(replay.mean_delay_s)
+        yield (
+            f"The replay starts {replay.late:,} of {count_of(replay.compared, 'job')} "
+            f"({share(replay.late / max(replay.compared, 1))}) later than the log, since they did "
+            f"not fit; the mean delay is {delay}."
+        )
+    elif replay is not None:
+        yield f"The replay starts each of {count_of(replay.compared, 'job')} when the log does."
+    if shows_both_waits(material):
+        waits = mean_of(jobs["recorded_wait_s"])
+        yield (
+            f"{share(held(material))} of the jobs became eligible after their submission: the "
+            f"user's mean wait is {unit.text(waits)}, the scheduler's "
+            f"{unit.text(mean_of(jobs['recorded_wait_s'] - jobs['held_s']))}."
+        )
+
+
+def idle(material: Material) -> Iterator[str]:
+    """Yield that nearly no job waits, if so."""
+    plain = material.cast.plain
+    slowdown = material.run.value(plain)
+    if slowdown < _IDLE:
+        yield (
+            f"Nearly no job waits: the mean bounded slowdown under {plain} is "
+            f"{three_digits(slowdown)}, and 1 is no wait. There is little that a scheduler could "
+            "change."
+        )
+
+
+def cautions(material: Material, told: v.Verdict, unit: TimeUnit) -> list[str]:
+    """Return what limits every number of the page, the facts that forbid a conclusion first."""
+    replay = material.replay
+    found = [v.sentence_of(caveat.text) for caveat in told.disqualifiers]
+    disqualified = {caveat.code for caveat in told.disqualifiers}
+    if material.cast.recorded and (replay is None or replay.late):
+        found += [text for text in record(material, unit) if text.startswith("The replay")]
+    found += [text for text in record(material, unit) if "unknown" in text]
+    others = (caveat for caveat in material.caveats if caveat.code not in disqualified)
+    found += [v.sentence_of(caveat.text) for caveat in others]
+    found += closed_times(material)
+    found += [v.sentence_of(text) for text in measurements(material).values()]
+    found += idle(material)
+    said = told.sentence.lower()
+    return [text for text in dict.fromkeys(found) if text.rstrip(".").lower() not in said]
+
+
+def equal_policies(material: Material) -> Iterator[str]:
+    """Yield sentences about policies that do the same, and about those that chance may order."""
+    for same in material.identical:
+        listed = " and ".join(same)
+        yield f"{listed} start every job of the run in the same second."
+    names = [name for name in material.run.values if name not in {RECORDED, *material.knowing}]
+    ranks: dict[int, list[str]] = {}
+    for name, rank in ranking(material.run, material.shaken, names).items():
+        ranks.setdefault(rank, []).append(name)
+    for rank, members in ranks.items():
+        if len(members) > 1 and not any(set(members) <= set(of) for of in material.identical):
+            yield (
+                f"Equal at rank {rank}: {', '.join(members)}. Their differences to {members[0]} "
+                "are within two standard deviations over the shakes."
+            )
+
+
+def agents(material: Material) -> Iterator[str]:
+    """Yield what became of agents: how a delivered one does beside the best rules, refused ones."""
+    cast = material.cast
+    if cast.agent is not None:
+        for scope, name, rule in (
+            (material.run, "run", cast.best_run),
+            (material.windows, "windows", cast.best_windows),
+        ):
+            if scope is None or rule is None or cast.agent not in scope.values:
+                continue
+            pair = pair_of(scope, cast.agent, rule)
+            yield (
+                f"{'In the run' if name == 'run' else 'On the windows'}, the delivered agent "
+                f"{cast.agent} has {measured(pair)} than {rule}, the best rule there after the "
+                "fact."
+            )
+    refused = [name for name, what in material.delivered.items() if what == "rule"]
+    if refused:
+        yield (
+            f"{count_of(len(refused), 'agent')} refused: the gate of the training did not deliver "
+            f"{', '.join(refused)}; the tables show what was refused."
+        )
+
+
+def measured(pair: Pair, what: str = "mean bounded slowdown") -> str:
+    """Return a difference with its interval in words: `12 % less mean wait (95 % ...)`."""
+    size = percent(abs(pair.share.value), signed=False)
+    side = "less" if pair.share.value < 0 else "more"
+    return f"{size} {side} {what} ({interval_of(pair)})"
 
 
 def interval_of(pair: Pair) -> str:
@@ -92,213 +270,84 @@ def interval_of(pair: Pair) -> str:
     return f"95 % interval {percent(low)[:-2]} .. {percent(high)}"
 
 
-def verdict_of(pair: Pair) -> Verdict:
-    """Return whether a policy is clearly better than its reference, clearly worse, or neither."""
-    if not pair.clear:
-        return "unclear"
-    return "win" if pair.difference.value < 0 else "loss"
-
-
-def _measured(pair: Pair, what: str) -> str:
-    """Return a difference with its interval in words: `12 % less mean wait (95 % ...)`."""
-    size = percent(abs(pair.share.value)).removeprefix("+")
-    side = "less" if pair.share.value < 0 else "more"
-    return f"{size} {side} {what} ({interval_of(pair)})"
-
-
-def conclusion(cast: Cast, main: Pair, near: Nearness, run: Scope) -> str:
-    """Return in one sentence what can be concluded.
-
-    Args:
-        cast: The policies with a part.
-        main: The two policies of the conclusion, see `Story`.
-        near: The grade of the simulated machine.
-        run: The scores of the run.
-    """
-    told = {
-        "win": f"{main.policy} does better than {main.reference}",
-        "loss": f"{main.policy} does worse than {main.reference}",
-        "unclear": f"{main.policy} and {main.reference} cannot be told apart",
-    }[verdict_of(main)]
-    text = f"On the simulated machine, {told}: {_measured(main, 'mean bounded slowdown')}"
-    if cast.recorded is None:
-        return f"{text}; nothing is known about the log's own scheduler, whose starts it lacks."
-    if not near.near:
-        return (
-            f"{text}; how either compares with the log's own scheduler cannot be concluded, since "
-            f"the simulated machine is not the log's (grade {near.grade})."
-        )
-    best = main.policy if verdict_of(main) == "win" else cast.rule
-    pair = pair_of(run, best, cast.recorded)
-    return (
-        f"{text}; against the log's own scheduler {best} has {_measured(pair, 'of it')}, "
-        f"{'an' if near.grade == 'A' else 'a rough'} estimate, since the simulated machine is near "
-        f"the log's (grade {near.grade})."
-    )
-
-
-def details(
-    wait: Pair, other_scope: Pair, run: Scope, cast: Cast, unit: str, waits: WaitUnit
-) -> Iterator[str]:
-    """Yield sentences behind the conclusion: waits, the other scope, starvation, the yardstick.
-
-    Args:
-        wait: The two policies of the conclusion, compared on the mean wait in its scope.
-        other_scope: The same two compared on the slowdown in the other scope.
-        run: The scores of the run.
-        cast: The policies with a part.
-        unit: Block of the scope of the conclusion: week (of the run) or window.
-        waits: Unit of waits.
-    """
-    name, other = wait.policy, wait.reference
-    if math.isfinite(wait.share.value):
+def beside_known(material: Material) -> Iterator[str]:
+    """Yield how the simulated row of the known scheduler compares with the log."""
+    known, log = material.known, log_means(material)
+    if known and known in material.run.values:
         yield (
-            f"Over {count_of(wait.blocks, unit)}, {name} has {_measured(wait, 'mean wait')} than "
-            f"{other}."
-        )
-    place = f"On {count_of(other_scope.blocks, 'window')}" if unit == "week" else "As one run"
-    measured = _measured(other_scope, "mean bounded slowdown")
-    yield f"{place}, {name} has {measured} than {other}."
-    for policy in dict.fromkeys((name, other)):
-        longest = run.means[policy]["max_wait_s"].value
-        plain_longest = run.means[cast.plain]["max_wait_s"].value
-        if longest > _STARVES * plain_longest:
-            yield (
-                f"{policy} starves jobs: its longest wait is {waits.text(longest)}, that of "
-                f"{cast.plain} {waits.text(plain_longest)}."
-            )
-    if run.means[cast.plain][HEADLINE].value < _IDLE:
-        yield (
-            f"Nearly no job waits: the mean bounded slowdown under {cast.plain} is "
-            f"{plain(run.means[cast.plain][HEADLINE].value)}, and 1 is no wait. There is little "
-            "that a scheduler could improve."
-        )
-    if cast.recorded is not None:
-        ratios = [
-            run.means[cast.plain][metric].value / max(run.means[cast.recorded][metric].value, 1e-9)
-            for metric in (WAIT, HEADLINE)
-        ]
-        yield (
-            f"As a yardstick: {cast.plain}, order of arrival with backfilling, has "
-            f"{plain(ratios[0])} times the recorded mean wait on the simulated machine, and "
-            f"{plain(ratios[1])} times the recorded mean bounded slowdown."
+            f"Simulated, {known} has a mean bounded slowdown of "
+            f"{three_digits(material.run.value(known))}; the log has {three_digits(log[HEADLINE])}."
         )
 
 
-def starvation(cast: Cast, run: Scope, waits: WaitUnit) -> Iterator[str]:
-    """Yield sentences about the price of the best rule and agent: tails, wide and long jobs."""
-    base = run.means[cast.plain]
-    for name in dict.fromkeys(filter(None, (cast.rule, cast.agent))):
-        if name == cast.plain:
-            continue
-        mine, worse = run.means[name], []
-        for metric, words in (
-            ("max_wait_s", "longest wait"), ("p99_wait_s", "p99 wait"),
-            ("mean_slowdown_wide", "slowdown of wide jobs"),
-            ("mean_slowdown_long", "slowdown of long jobs"),
-        ):  # fmt: skip
-            if mine[metric].value > _LONGER * base[metric].value:
-                seconds = metric.endswith("_s")
-                told = waits.text if seconds else plain
-                worse.append(
-                    f"{words} {told(mine[metric].value)} against {told(base[metric].value)}"
-                )
-        if worse:
-            yield f"{name} pays for its mean, compared with {cast.plain}: {'; '.join(worse)}."
-        else:
-            yield (
-                f"{name} has neither longer tails nor more slowdown of wide or long jobs than "
-                f"{cast.plain} (by more than 10 %)."
-            )
-
-
-def losers(cast: Cast, groups: pl.DataFrame, waits: WaitUnit) -> Iterator[str]:
-    """Yield sentences about the groups of jobs that wait longer under the best rule or agent."""
+def losers(material: Material, table: pl.DataFrame, unit: TimeUnit) -> Iterator[str]:
+    """Yield the groups of jobs that wait longer under the candidate than under the scheduler."""
+    cast = material.cast
+    name, base = cast.candidate, cast.plain
+    if cast.recorded and material.near:
+        base = cast.recorded
+    if name == base:
+        return
     means = {
-        (policy, kind, group): (mean, share)
-        for policy, kind, group, mean, share in groups.select(
+        (policy, kind, group): (mean, work)
+        for policy, kind, group, mean, work in table.select(
             "policy", "kind", "group", "mean_wait_s", "work_share"
         ).iter_rows()
     }
-    for name in dict.fromkeys(filter(None, (cast.rule, cast.agent))):
-        if name == cast.plain:
+    found = []
+    for (policy, kind, group), (mean, work) in means.items():
+        other = means.get((base, kind, group), (None,))[0]
+        if policy != name or work < _SMALL or mean is None or other is None:
             continue
-        found = []
-        for (policy, kind, group), (mean, share) in means.items():
-            if policy != name or share < _SMALL:
-                continue
-            other = means[cast.plain, kind, group][0]
-            if mean > _LONGER * other and mean - other > _SLOWER_S:
-                found.append(f"{group} ({waits.number(other)} to {waits.text(mean)})")
-        text = ", ".join(found) if found else "no group shown here"
-        yield f"Longer mean waits under {name} than under {cast.plain}: {text}."
+        if mean > _LONGER * other and mean - other > _SLOWER_S:
+            found.append(f"{group} ({unit.number(other)} to {unit.text(mean)})")
+    text = ", ".join(found) if found else "no group shown here"
+    yield f"Longer mean waits under {name} than under {base}, in the run: {text}."
 
 
-def missing_fields(workload: Workload) -> Iterator[str]:
-    """Yield a sentence for every field that the log lacks, and what it would tell."""
-    tasks = workload.tasks
-    notes = " ".join(workload.provenance.notes)
-
-    def known(name: str) -> float:
-        if name not in tasks.columns or tasks.is_empty():
-            return 0.0
-        return 1.0 - tasks[name].null_count() / tasks.height
-
-    if known("wait_s") == 0.0:
+def surer(material: Material) -> Iterator[str]:
+    """Yield sentences about the data that would make comparisons surer."""
+    cast = material.cast
+    if material.letter_of_run in {"C", "D"}:
         yield (
-            "Starts of jobs: without them the log's own scheduler has no row, runs begin with an "
-            "empty machine, and the simulated machine cannot be compared with the real one."
+            f"More weeks of this log do not help: its machine is another one (grade "
+            f"{material.letter_of_run}). Mend that first: {failing(material)}."
         )
-    if known("requested_s") == 0.0 or (tasks["requested_s"] == tasks["duration_s"]).all():
-        yield (
-            "Requested times: without them the run time stands for the request, so that every rule "
-            "that reads it knows the future."
-        )
-    if known("user") == 0.0:
-        yield "Users: without them there are no predictions from earlier jobs, and no fairness."
-    if known("eligible_s") == 0.0:
-        yield (
-            "The time at which a job became eligible: holds and dependencies of users count as "
-            "waits of the scheduler here."
-        )
-    queues = tasks["queue"].drop_nulls().n_unique() if "queue" in tasks.columns else 0
-    if queues <= 1:
-        yield "Queues or partitions: the log has one at most, so their limits cannot be seen."
-    else:
-        yield (
-            f"Limits of the {queues} queues (processors, jobs per user, hours): the log names the "
-            "queues but not their limits, and the simulated machine has none."
-        )
-    if cv.NO_SIZE in notes:
-        yield "The size of the machine: it was taken from the jobs, so that it may be too small."
-    yield (
-        "Outages, reservations, limits per user and holds: no log of this kind has them; a "
-        "scheduler that respects them looks slow beside one that need not."
-    )
-
-
-def surer(pairs: Sequence[tuple[str, Pair]], arrivals: float) -> Iterator[str]:
-    """Yield sentences about the data that would make comparisons surer.
-
-    Args:
-        pairs: Name of a block (week, window) and a comparison.
-        arrivals: Jobs that a week has.
-    """
-    for unit, pair in pairs:
-        name = f"{pair.policy} against {pair.reference}"
-        if not pair.has_interval:
-            yield f"{name}: one {unit} gives no interval; the log must span four weeks at least."
+        return
+    if material.letter == "-":
+        yield "A time in which jobs wait: here nearly none does, whatever its length."
+        return
+    for caveat in material.disqualifiers:
+        yield v.sentence_of(caveat.text)
+    weekly = material.jobs.height / max(material.span_s / (7 * 86_400), 1.0)
+    for scope, unit in ((material.run, "week"), (material.windows, "window")):
+        opponent = cast.recorded or cast.aside
+        if scope is None or not {cast.candidate, opponent} <= scope.values.keys():
             continue
-        half = f"{count_of(pair.for_half, f'further {unit}')} make the interval half as wide"
+        yield _surer(pair_of(scope, cast.candidate, opponent), unit, weekly)
+
+
+def _surer(pair: Pair, unit: str, weekly: float) -> str:
+    name = f"{pair.policy} beside {pair.reference}"
+    if not pair.has_interval:
         if unit == "week":
-            half += f" (about {pair.for_half * arrivals:,.0f} jobs)"
-        if pair.clear:
-            yield f"{name}: the interval excludes 0 already; {half}."
-        elif pair.to_tell is None or pair.to_tell > _HOPELESS * pair.blocks:
-            yield (
-                f"{name}: more than {_HOPELESS} logs like this one would be needed to tell this "
-                f"difference from 0; {half}."
-            )
-        else:
-            told = count_of(pair.to_tell, f"further {unit}")
-            yield f"{name}: {told} would tell a difference of this size from 0; {half}."
+            return f"{name}, in the run: less than four weeks give no interval; take a longer log."
+        return f"{name}: fewer than four windows give no interval; take a longer log."
+    half = f"{count_of(pair.for_half, f'further {unit}')} make the interval half as wide"
+    if unit == "week":
+        half += f" (about {pair.for_half * weekly:,.0f} jobs)"
+    if pair.clear:
+        return f"{name}: the interval excludes 0 already; {half}."
+    if pair.to_tell is None or pair.to_tell > _HOPELESS * pair.blocks:
+        return (
+            f"{name}: more than {_HOPELESS} logs like this one would be needed to tell this "
+            f"difference from 0; {half}."
+        )
+    told = count_of(pair.to_tell, f"further {unit}")
+    return f"{name}: {told} would tell a difference of this size from 0; {half}."
+
+
+def typical_wait(material: Material, names: Sequence[str]) -> TimeUnit:
+    """Return the unit of all waits on the page."""
+    waits = [material.run.value(name, WAIT) for name in names if name in material.run.values]
+    return time_unit(max(waits, default=0.0))

@@ -68,7 +68,7 @@ def windows(config: QueueConfig, workload: Workload) -> int:
     """Return the number of windows: that of `starts`, else of whole windows side by side."""
     if config.starts:
         return len(config.starts)
-    return len(read_log(workload).submit) // config.jobs
+    return len(read_log(workload, config.arrive).submit) // config.jobs
 
 
 def stretch(config: QueueConfig, window: int) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def instance(
 ) -> Instance:
     """Return the jobs of one window and the state in which it begins. Draws nothing."""
     check_config(config)
-    log = read_log(workload)
+    log = read_log(workload, config.arrive)
     if not 0 <= window < windows(config, workload):
         raise InputError(
             f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"

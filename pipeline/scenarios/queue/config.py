@@ -1,6 +1,6 @@
 """Settings of `queue`, and the checks of their values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from hindcast.pipeline.errors import InputError
@@ -32,6 +32,9 @@ class QueueConfig:
         kill: Whether jobs end when their requested time is over.
         clock_s: Local time at second 0 of the log, in seconds since Monday, 00:00, for the
             features of the time of day and of the week.
+        arrive: Moment at which a job can be started: "submit", or "eligible", when its holds and
+            dependencies had ended, which the log must say; jobs are then counted in this order,
+            and the time before is no wait.
         compat: "none". The published simulator of RLScheduler is scenario `rlscheduler`.
     """
 
@@ -45,6 +48,7 @@ class QueueConfig:
     visible: int = number(0, "from 0 to 10,000,000")
     kill: bool = False
     clock_s: int = number(0, "from 0 to 604,799", "s", metadata=LEFT_OUT_WHEN_DEFAULT)
+    arrive: Literal["submit", "eligible"] = field(default="submit", metadata=LEFT_OUT_WHEN_DEFAULT)
     compat: Literal["none"] = "none"
 
 

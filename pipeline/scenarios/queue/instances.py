@@ -8,7 +8,8 @@ when the window begins; one that was submitted before and started later waits. T
 window are known by their completed runs alone, from which the predictions begin.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -27,24 +28,32 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True)
 class Log:
-    """The L usable jobs of a log in order of submission.
+    """The L usable jobs of a log in order of `submit`; ties keep the order of submission.
 
     Attributes:
         processors: Processors of the machine.
-        submit: Submission in s, (L,).
+        row: Number of each job in order of submission, (L,): its place among the usable tasks.
+        submit: Moment in s from which the job waits, (L,): when it was submitted, or eligible, see
+            `read_log`.
+        arrive: Moment in s at which the job was eligible, (L,); when it was submitted, where that
+            is not known or later.
         cpu: Processors of each job, (L,).
         run: Run time in s, at least 1, (L,).
         requested: Requested time in s, at least 1, (L,).
         user: Number of the user, -1 if unknown, (L,).
         key: Number of the triple (user, cpu, requested), -1 if the user is unknown, (L,).
         queue: Number of the queue in the log, 0 if unknown, (L,).
-        start: Start in the log in s, layout.NEVER if the log does not know any, (L,).
+        start: Start in the log in s, (L,): `submit` where it is not known, and layout.NEVER if the
+            log does not know any.
+        known: Whether the log knows the start, (L,).
         by_end: Jobs in order of their ends in the log, (L,); empty without starts.
         ends: These ends, ascending, (L,); empty without starts.
     """
 
     processors: int
+    row: Ints
     submit: Ints
+    arrive: Ints
     cpu: Ints
     run: Ints
     requested: Ints
@@ -52,6 +61,7 @@ class Log:
     key: Ints
     queue: Ints
     start: Ints
+    known: NDArray[np.bool_]
     by_end: Ints
     ends: Ints
 
@@ -80,17 +90,51 @@ class Jobs:
     follow: range
 
 
-_read: list[tuple[pl.DataFrame, Log]] = []  # the log that was read last
+_read: list[tuple[pl.DataFrame, str, Log]] = []  # the log that was read last, by `arrive`
 
 
-def read_log(workload: Workload) -> Log:
-    """Return the log of a workload. The last one is kept, for its other windows."""
-    for tasks, log in _read:
-        if tasks is workload.tasks:
+def read_log(workload: Workload, arrive: str = "submit") -> Log:
+    """Return the log of a workload. The last one is kept, for its other windows.
+
+    Jobs wait from their submission, or if `arrive` is "eligible" from when they were eligible.
+    """
+    for tasks, moment, log in _read:
+        if tasks is workload.tasks and moment == arrive:
             return log
-    log = _log_of(workload)
-    _read[:] = [(workload.tasks, log)]
+    log = _log_of(workload) if arrive == "submit" else _by_eligible(workload)
+    _read[:] = [
+        *(kept for kept in _read if kept[0] is workload.tasks),
+        (workload.tasks, arrive, log),
+    ]
     return log
+
+
+def _by_eligible(workload: Workload) -> Log:
+    """Return the log in order of the moments at which jobs were eligible."""
+    if "eligible_s" not in workload.tasks.columns or workload.tasks["eligible_s"].is_null().all():
+        raise InputError(
+            'config.arrive is "eligible", but the log does not say when jobs became eligible; '
+            'set config.arrive = "submit"'
+        )
+    log = read_log(workload)
+    order = np.argsort(log.arrive, kind="stable")
+    columns = {name: getattr(log, name)[order] for name in _BY_JOB}
+    start = np.where(columns["known"], columns["start"], columns["arrive"])
+    by_end, ends = _ends(start + columns["run"]) if log.has_starts else (log.by_end, log.ends)
+    if log.has_starts:
+        columns["start"] = start
+    return replace(log, **{**columns, "submit": columns["arrive"], "by_end": by_end, "ends": ends})
+
+
+_BY_JOB: Final = (
+    "row", "submit", "arrive", "cpu", "run", "requested", "user", "key", "queue", "start", "known",
+)  # fmt: skip
+
+
+def _ends(ends: Ints) -> tuple[Ints, Ints]:
+    """Return the jobs in order of their ends, and these ends."""
+    by_end = np.argsort(ends, kind="stable")
+    return by_end, ends[by_end]
 
 
 def usable(workload: Workload) -> pl.Series:
@@ -121,14 +165,23 @@ def _log_of(workload: Workload) -> Log:
         user = tasks["user"].rank("dense").cast(pl.Int64).fill_null(0).to_numpy() - 1
     key = np.unique(np.stack([user, cpu, requested]), axis=1, return_inverse=True)[1].reshape(-1)
     start = np.full(len(run), m.NEVER)
+    known = np.zeros(len(run), bool)
     by_end = ends = np.zeros(0, np.int64)
     if "wait_s" in tasks.columns and tasks["wait_s"].is_not_null().any():
+        known = tasks["wait_s"].is_not_null().to_numpy()
         start = submit + _whole(tasks["wait_s"].fill_null(0.0))
-        by_end = np.argsort(start + run, kind="stable")
-        ends = (start + run)[by_end]
+        by_end, ends = _ends(start + run)
+    arrive = submit.copy()
+    if "eligible_s" in tasks.columns:
+        eligible = tasks["eligible_s"].fill_null(-np.inf).fill_nan(-np.inf).to_numpy()
+        arrive = np.maximum(np.ceil(eligible), submit).astype(np.int64)
+        # A wait is whole seconds rounded up; a start before the moment of eligibility is noise.
+        arrive = np.where(known, np.minimum(arrive, np.maximum(start, submit)), arrive)
     return Log(
         processors=_processors(workload.machines),
+        row=np.arange(len(run)),
         submit=submit,
+        arrive=arrive,
         cpu=cpu,
         run=run,
         requested=requested,
@@ -138,6 +191,7 @@ def _log_of(workload: Workload) -> Log:
         if "queue" in tasks.columns
         else np.zeros(len(run), np.int64),
         start=start,
+        known=known,
         by_end=by_end,
         ends=ends,
     )

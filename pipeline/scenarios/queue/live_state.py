@@ -21,7 +21,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from hindcast.pipeline.errors import nearest
+from hindcast.pipeline.errors import InputError, nearest
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
@@ -159,6 +159,46 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
     rows = min(w, int(ints[m.VISIBLE])) + 1
     arrays = begin_episode(spec(config, OBJECTIVES[0]), Instance(ints, floats, rows))
     return Moment(arrays, now, names, r, head)
+
+
+def set_aside(state: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """Return a state without the waiting jobs that no decision can be about, and these.
+
+    Such a job has no requested time, say, an unknown key, or more processors than the machine. Each
+    is returned with its `id` and the `reason`. What is wrong with the state as a whole, or with all
+    waiting jobs, is left for `read_moment`.
+    """
+    jobs = state.get("waiting") if type(state) is dict else None
+    if type(jobs) is not list:
+        return state, []
+    faults = [_fault_of(job, state.get("now"), state.get("processors")) for job in jobs]
+    aside = [
+        {"id": job.get("id") if type(job) is dict else None, "reason": fault}
+        for job, fault in zip(jobs, faults, strict=True)
+        if fault
+    ]
+    kept = [job for job, fault in zip(jobs, faults, strict=True) if not fault]
+    return ({**state, "waiting": kept}, aside) if kept else (state, [])
+
+
+def _fault_of(job: Any, now: Any, processors: Any) -> str:
+    """Return what is wrong with a waiting job, "" if nothing is."""
+    name = "waiting"
+    try:
+        jobs = read_jobs({name: [job]}, name, "")
+        columns = {
+            (name, key): np.array(read_values(jobs, key, limits, "", name), np.int64)
+            for key, limits in LISTS[name].items()
+            if limits is not None
+        }
+        names = read_names(jobs, "")
+        _users([], jobs, [1], [1], "")
+        if type(now) is int and type(processors) is int:
+            nobody = {("running", key): np.zeros(0, np.int64) for key in ("started", "processors")}
+            check_jobs({**columns, **nobody}, names, now, processors, "")
+    except InputError as error:
+        return str(error).removeprefix(f": {name}[0]").lstrip(". ")
+    return ""
 
 
 def open_for_decisions(moment: Moment) -> bool:

@@ -99,7 +99,7 @@ def test_the_scenario_follows_from_what_the_log_knows():
     assert found.scenario == "deferrable"
     assert found.suits["binpack"] == "tasks have no memory"
     found = propose_recipe(workload(limits=False), "w", "w", "queue")
-    assert any("no requested times" in text for text in found.warnings)
+    assert any("time limit is the run time" in text for text in found.warnings)
     with pytest.raises(InputError, match="queue"):
         propose_recipe(workload(), "w", "w", "queues")
 
@@ -148,12 +148,12 @@ def test_warnings_say_what_limits_the_results():
     log = workload(400, waits=False, gap=40_000.0)
     log = Workload(log.tasks.drop("user"), log.provenance, log.machines)
     text = "\n".join(propose_recipe(log, "w", "w").warnings)
-    for expected in ("users are unknown", "no waits", "nearly idle", "windows: intervals"):
+    for expected in ("users are unknown", "no wait time is", "nearly idle", "windows: intervals"):
         assert expected in text
     wide = workload(2000, width=3)
     found = propose_recipe(wide, "w", "w")
     assert found.plan.left_out["wider than the machine"] == 500
-    assert any("500 jobs are wider than the machine" in each for each in found.warnings)
+    assert any("500 jobs (25% of them" in w and "left out" in w for w in found.warnings)
     busier = log.tasks.with_columns(
         cores=pl.when(pl.col("job") >= 280).then(4.0).otherwise(1.0), wait_s=pl.lit(0.0)
     )

@@ -41,6 +41,15 @@ def test_what_fails_leaves_nothing_and_the_old_file_stays(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_a_reader_of_the_old_file_reads_it_to_the_end(tmp_path):
+    """The new file has the name; it does not overwrite the old one, which somebody may read."""
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    with path.open() as reader:
+        write_text(path, "new")
+        assert (reader.read(), path.read_text()) == ("old", "new")
+
+
 def test_a_full_disk_is_said_to_be_full(tmp_path):
     with pytest.raises(StorageError, match="the disk is full"):
         write_atomically(tmp_path / "a", full)

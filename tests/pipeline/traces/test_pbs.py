@@ -7,6 +7,7 @@ from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.traces.pbs import read
+from hindcast.pipeline.workloads.log_names import names_of
 
 FIRST = 1_711_929_600
 USUAL = {
@@ -144,3 +145,19 @@ def test_a_file_that_is_no_such_log_is_refused(content, message, tmp_path):
     with pytest.raises(TraceError, match=r"log: ") as error:
         read(path)
     assert message in str(error.value)
+
+
+def test_account_nodes_and_gpus_of_a_job(tmp_path):
+    """Nodes are counted by hosts, and GPUs by chunks, where no key has their number."""
+    load, _ = read(
+        log(
+            tmp_path,
+            record("1", account='"a b; queue=x"', exec_host="n1/0*8+n2/0*8+n2/1*8"),
+            record("2", Resource_List_nodect=4, Resource_List_ngpus=2, account="other"),
+            record("3", Resource_List_select="2:ncpus=4:ngpus=3+1:ncpus=8"),
+        )
+    )
+    assert load.tasks.select("account", "nodes", "gpus").rows() == [
+        (1, 2, None), (2, 4, 2), (None, 1, 6),
+    ]  # fmt: skip
+    assert names_of(load, "queue") == {1: "work"}

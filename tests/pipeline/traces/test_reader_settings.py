@@ -10,7 +10,7 @@ from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.traces import cache
-from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.traces.slurm import SlurmSettings
 from tests.pipeline.traces import test_slurm
 
 RECIPE = """
@@ -95,7 +95,7 @@ def test_a_recipe_sets_them_too(log, tmp_path):
 
 def test_other_settings_are_another_entry_of_the_cache(log, tmp_path, monkeypatch):
     monkeypatch.setenv("HINDCAST_CACHE", str(tmp_path / "cache"))
-    settings = (None, JobLogSettings(processors=99), None, JobLogSettings(processors=99))
+    settings = (None, SlurmSettings(processors=99), None, SlurmSettings(processors=99))
     found = [cache.read_trace("slurm", log, each).machines["cores"][0] for each in settings]
     assert found == [16, 99, 16, 99]
     assert cache.clear()[0] == 2

@@ -12,8 +12,10 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS, slurm
-from hindcast.pipeline.traces.job_logs import JobLogSettings
-from hindcast.pipeline.traces.slurm import read
+from hindcast.pipeline.traces.slurm import SlurmSettings, read
+from hindcast.pipeline.whatif.record import read_record
+from hindcast.pipeline.workloads.log_caveats import log_caveats
+from hindcast.pipeline.workloads.log_names import names_of
 from tests.conftest import require_traces
 from tests.pipeline.traces import test_swf
 
@@ -223,7 +225,7 @@ def test_local_times_need_the_zone_of_the_cluster(tmp_path):
     naive, _ = read(path)
     assert naive.tasks["wait_s"].to_list() == [7200, 3600, 3600]
     assert any("are read as UTC" in note for note in naive.provenance.notes)
-    load, quarantine = read(path, JobLogSettings(time_zone="Europe/Berlin"))
+    load, quarantine = read(path, SlurmSettings(time_zone="Europe/Berlin"))
     assert load.tasks["wait_s"].to_list() == [3600, 7200]
     assert "UnixStartTime: 1711845000" in load.provenance.notes
     assert quarantine["reason"].to_list() == ["Submit is '2024-03-31T02:30:00', expected a time"]
@@ -232,7 +234,7 @@ def test_local_times_need_the_zone_of_the_cluster(tmp_path):
         == 1
     )
     with pytest.raises(TraceError, match="did you mean 'Europe/Berlin'"):
-        read(path, JobLogSettings(time_zone="Europe/Berln"))
+        read(path, SlurmSettings(time_zone="Europe/Berln"))
 
 
 def test_times_with_an_offset_and_times_since_1970_need_no_zone(tmp_path):
@@ -241,7 +243,7 @@ def test_times_with_an_offset_and_times_since_1970_need_no_zone(tmp_path):
         row("1", Submit="2024-03-01T09:00:00+0100", Start="2024-03-01T08:01:00Z"),
         row("2", Submit=FIRST, Start=FIRST + 60),
     )
-    for settings in (JobLogSettings(), JobLogSettings(time_zone="Asia/Tokyo")):
+    for settings in (SlurmSettings(), SlurmSettings(time_zone="Asia/Tokyo")):
         tasks = read(path, settings)[0].tasks
         assert tasks["submit_s"].to_list() == [0, 0]
         assert tasks["wait_s"].to_list() == [60, 60]
@@ -263,7 +265,7 @@ def test_the_size_of_the_cluster_is_a_setting_or_the_most_in_use(tmp_path):
     load, _ = read(path)
     assert load.machines["cores"].to_list() == [12]
     assert any(note.startswith("caution: the log does not say") for note in load.provenance.notes)
-    load, quarantine = read(path, JobLogSettings(processors=7))
+    load, quarantine = read(path, SlurmSettings(processors=7))
     assert load.machines["cores"].to_list() == [7]
     assert quarantine["reason"].to_list() == ["8 processors, but the cluster has 7"]
     assert not any(note.startswith("caution") for note in load.provenance.notes)
@@ -358,3 +360,51 @@ def test_the_sample_of_eagle_has_as_many_jobs_as_the_csv_module_counts():
     memory = load.tasks.select(pl.col("memory_kb") * pl.col("cores") / 1024).to_series()
     assert memory.sum() == pytest.approx(sum(float(row["mem_req"]) for row in rows))
     assert load.tasks["user"].n_unique() == len({row["user"] for row in rows})
+
+
+def test_partition_qos_account_and_nodes_are_columns_of_their_own(tmp_path):
+    """W5: the queue of a job is its partition, and the names are kept."""
+    load, _ = read(
+        log(
+            tmp_path,
+            row("1", QOS="high", AllocTRES="cpu=8,node=2"),
+            row("2", Partition="debug", Account="biology"),
+            row("3", Partition="debug", QOS="high", AllocTRES="", ReqNodes=3),
+        )
+    )
+    numbers = load.tasks.select("queue", "partition", "qos", "account", "nodes").rows()
+    assert numbers == [(1, 1, 1, 1, 2), (2, 2, 2, 2, 1), (2, 2, 1, 1, 3)]
+    assert names_of(load, "partition") == names_of(load, "queue") == {1: "batch", 2: "debug"}
+    assert names_of(load, "qos") == {1: "high", 2: "normal"}
+    assert names_of(load, "account") == {}
+    record = read_record(load)
+    assert record.names["partition"][record.partition[1]] == "debug"
+    assert record.nodes.tolist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpus"),
+    [("cpu=8,gres/gpu=4,gres/gpu:a100=4", 4), ("cpu=8,gres/gpu:a100=2,gres/gpu:v100=1", 3),
+     ("cpu=8,node=1", None)],
+)  # fmt: skip
+def test_gpus_of_a_job_are_counted(tmp_path, tres, gpus):
+    load, _ = read(log(tmp_path, row("1", AllocTRES=tres), row("2", AllocTRES="gres/gpu=1")))
+    assert load.tasks["gpus"].to_list() == [gpus, 1]
+    assert "gpus" not in read(log(tmp_path, row("1")))[0].tasks.columns
+
+
+def test_times_without_a_zone_are_said_if_clocks_change(tmp_path):
+    """W17: one of the two submissions is after the change of clocks."""
+
+    def times(day):
+        return dict.fromkeys(("Submit", "Eligible", "Start", "End"), f"2024-{day}T12:00:00")
+
+    path = log(tmp_path, row("1", **times("03-01")), row("2", **times("04-01")))
+    codes = {c.code: c.numbers for c in log_caveats(read(path)[0])}
+    assert codes["clock_change"] == {"jobs": 1}
+    known = read(path, SlurmSettings(time_zone="Europe/Berlin"))[0]
+    assert "clock_change" not in {c.code for c in log_caveats(known)}
+    zoned = [row(str(i), **{k: f"{v}+01:00" for k, v in times(day).items()})
+             for i, day in enumerate(("03-01", "04-01"))]  # fmt: skip
+    offsets, _ = read(log(tmp_path, *zoned))
+    assert not any("read as UTC" in note for note in offsets.provenance.notes)

@@ -225,6 +225,7 @@ def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):
 def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
     for header, cores in (
         ("; MaxNodes: 32\n", 32),
+        ("; MaxProcs: 1,024\n", 1024),
         ("; MaxProcs: -1\n", 16),
         ("", 16),
         ("; MaxNodes: 338 (batch partition; 512 total)\n", 338),

@@ -10,6 +10,8 @@ from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.table import raw_files, read
+from hindcast.pipeline.workloads.caveats import NO_ZONE
+from hindcast.pipeline.workloads.log_names import names_of
 
 CSV = """id,asked,began,over,cpus,mem,what,who
 a,2024-03-01 08:00:00,2024-03-01 08:01:00,2024-03-01 08:11:00,4,2,DONE,ann
@@ -208,3 +210,25 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
     )
     with pytest.raises(TraceError, match="has values of type List"):
         read(path)
+
+
+def test_partition_qos_account_nodes_and_gpus_are_columns_of_a_table(tmp_path):
+    csv = CSV.replace("who\n", "who,part,qos,acc,nodes,gpus\n").replace("ann\n", "ann,p,q,a,2,8\n")
+    csv = csv.replace("bob\n", "bob,o,q,,1,\n")
+    added = (
+        'who"\npartition = "part"\nqos = "qos"\naccount = "acc"\nnodes = "nodes"\ngpus = "gpus"\n'
+    )
+    load, _ = read(mapped(tmp_path, csv, MAPPING.replace('who"\n', added)))
+    assert load.tasks.select("partition", "qos", "account", "nodes", "gpus").rows() == [
+        (1, 1, 1, 2, 8), (2, 1, None, 1, None),
+    ]  # fmt: skip
+    assert names_of(load, "partition") == {1: "p", 2: "o"}
+
+
+@pytest.mark.parametrize(("zone", "form", "said"), [
+    ("UTC", "", True), ("Etc/UTC", "", False), ("UTC", 'submit = "%Y-%m-%d %H:%M:%S"\n', True),
+])  # fmt: skip
+def test_times_without_a_zone_are_said(tmp_path, zone, form, said):
+    mapping = f'time_zone = "{zone}"\n{MAPPING.replace("[units]", "[units]" + chr(10) + form)}'
+    load, _ = read(mapped(tmp_path, mapping=mapping))
+    assert any(note.startswith(NO_ZONE) for note in load.provenance.notes) == said

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads import log_caveats
 from hindcast.pipeline.workloads.schema import Provenance
 
 
@@ -91,7 +92,9 @@ def test_json_gives_the_same_caveats():
 def test_every_caveat_is_explained():
     """The page of the warnings has a row for each code."""
     page = (Path(__file__).parents[3] / "docs/how-to/read-the-warnings.md").read_text("utf-8")
-    source = Path(cv.__file__).read_text("utf-8")
-    known = {*cv.NOTES, "caution", cv.TIES, *re.findall(r'Caveat\("(\w+)"', source)}
-    assert len(known) == 8
+    sources = [Path(module.__file__).read_text("utf-8") for module in (cv, log_caveats)]
+    pattern = r'Caveat\("(\w+)"|"(some_\w+)"'
+    written = {a or b for source in sources for a, b in re.findall(pattern, source)}
+    known = {*cv.NOTES.values(), "caution", cv.TIES, *log_caveats.DISQUALIFYING, *written}
+    assert len(known) == 25
     assert {code for code in known if f"| `{code}` |" not in page} == set()

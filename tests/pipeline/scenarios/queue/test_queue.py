@@ -1,5 +1,7 @@
 """Tests of scenario `queue`: a plain event loop, small episodes, conformance."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,6 +11,8 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.features import MOMENT, OUT, ROW
+from hindcast.pipeline.scenarios.queue.instances import read_log
+from hindcast.pipeline.scenarios.queue.requests import reads_requests
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import begin_episode
@@ -18,6 +22,7 @@ from hindcast.pipeline.simulation.players import episode_runner
 from hindcast.pipeline.simulation.policy import Behaviour, best_feasible
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.testing import check_scenario
+from hindcast.pipeline.whatif.record import read_record
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics import rules as rules_of
 from hindcast.policies.heuristics.queue import HEURISTICS, MEMORY_RULES
@@ -374,3 +379,44 @@ def test_conformance(settings):
 
     names = ["saf_easy", "fcfs_greedy", "f1_easy", "aged_area_easy", "fcfs_easy_sjbf"]
     check_scenario(SCENARIO, config, OBJECTIVE, instance, {n: HEURISTICS[n] for n in names})
+
+
+def with_eligible(load, *eligible):
+    """Return a log with the moments at which its jobs were eligible."""
+    tasks = load.tasks.with_columns(eligible_s=pl.Series(eligible, dtype=pl.Float64))
+    return Workload(tasks, load.provenance, load.machines)
+
+
+def test_jobs_arrive_when_they_are_eligible():
+    """W14: job 0 was held until 100, when job 1 runs; its wait there is that of the scheduler."""
+    jobs = ((0, 8, 10, 10, 150, 0), (50, 8, 100, 100, 0, 1), (60, 1, 5, 5, None, 1))
+    load = with_eligible(workload(*jobs), 100.0, 50.0, None)
+    held, log = read_log(load, "eligible"), read_log(load)
+    assert log.arrive.tolist() == [100, 50, 60]
+    assert log.known.tolist() == [True, True, False]
+    assert (held.row.tolist(), held.submit.tolist()) == ([1, 2, 0], [50, 60, 100])
+    assert held.start.tolist() == [50, 60, 150]
+    assert held.ends.tolist() == [65, 150, 160]
+    config = QueueConfig(jobs=3, warm=False, arrive="eligible", allow_wait=True)
+    instance = SCENARIO.instance(config, OBJECTIVE, load, 0, np.random.default_rng(0))
+    assert read_schedule(instance.ints).submit.tolist() == [0, 10, 50]
+    assert read_record(load).arrive.tolist() == held.submit.tolist()
+    assert read_record(load).start.tolist() == [50, m.NEVER, 150]
+
+
+def test_an_eligible_moment_after_the_start_or_before_the_submission_is_noise():
+    load = with_eligible(workload((5, 1, 9, 9, 3, 0), (6, 1, 9, 9, 0, 0)), 9.5, 2.0)
+    assert read_log(load).arrive.tolist() == [8, 6]
+
+
+def test_eligible_moments_must_be_known():
+    with pytest.raises(InputError, match="does not say when jobs became eligible"):
+        SCENARIO.windows(QueueConfig(arrive="eligible"), workload((0, 1, 1, 1, 0, 0)))
+
+
+def test_a_policy_reads_requests_by_its_formula_or_its_reservation():
+    """Requests bound predictions, p and u; backfilling beside a reservation reads them always."""
+    for name, rule in {**HEURISTICS, **MEMORY_RULES}.items():
+        reserves = not name.endswith("_greedy") and f"{name}_easy" not in HEURISTICS
+        letters = re.findall(r"\b[rpu]\b", rule.formula.partition(";")[0])
+        assert reads_requests(name) == (name != "recorded" and bool(reserves or letters)), name

@@ -1,0 +1,319 @@
+"""Plays of `hindcast whatif`: the starts of all jobs under every policy, each kept in a file.
+
+    OUT/plays/SCOPE/POLICY.parquet    part, start_s (null: did not start), in the order of the runs
+    OUT/jobs/POLICY.parquet           the counted jobs of the run under a policy, see `write_jobs`
+
+A file is written when a policy has played a scope, and is not made again. Priorities are played by
+hindcast.pipeline.whatif.playing, recorded starts by hindcast.pipeline.whatif.replay, and all other
+policies by scenario `queue`.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from hindcast.flows.runs.ledger import Ledger
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.evaluation.evaluate import BATCH, Entrant, Job
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
+from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
+from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.storage.files import (
+    make_folder,
+    read_parquet,
+    table_writer,
+    write_atomically,
+)
+from hindcast.pipeline.storage.versions import version
+from hindcast.pipeline.whatif.orders import Mode, Order, policy_of
+from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes
+from hindcast.pipeline.whatif.playing import play
+from hindcast.pipeline.whatif.record import Array, Record
+from hindcast.pipeline.whatif.replay import replay
+from hindcast.pipeline.whatif.run import Run, joined, run_of
+from hindcast.policies.entrants import entrants
+from hindcast.policies.heuristics import find_rule
+
+RECORDED: Final = "recorded"
+Tell = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine and its part of a log: all of it, or a pool.
+
+    Attributes:
+        record: Its jobs.
+        position: Number of each of them among the jobs of all machines, in order of arrival, (N,).
+    """
+
+    record: Record
+    position: Array
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run or a window, on every machine.
+
+    Attributes:
+        runs: One for each machine that has jobs in it.
+        window: Its number within its scope.
+    """
+
+    runs: tuple[Run, ...]
+    window: int = 0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy of the page.
+
+    Attributes:
+        name: Its name in tables.
+        kind: As of an Entrant.
+        identity: What its starts depend on, beside the log.
+        rule: Its order and mode; None for recorded starts and for policies of the scenario.
+        entrant: The policy of the scenario.
+        description: A sentence about it.
+    """
+
+    name: str
+    kind: str
+    identity: str
+    rule: tuple[Order, Mode] | None
+    entrant: Entrant | None = None
+    description: str = ""
+
+
+def policies_of(names: Sequence[str], run: Recipe) -> list[Policy]:
+    """Return the policies of names: rules of scenario `queue`, checkpoints and code of the user's.
+
+    Raises InputError for a policy that is unknown, does not fit, or draws.
+    """
+    found = []
+    for name in names:
+        rule = policy_of(name)
+        if rule is not None:
+            of = find_rule("queue", name)
+            assert of is not None
+            kind = of.kind if isinstance(of, MemoryRule) else "heuristic"
+            found.append(Policy(name, kind, name, rule, description=of.description))
+            continue
+        for each in entrants(run, [name]):
+            behaviour = each.behaviour
+            if behaviour.stochastic:
+                raise InputError(
+                    f"--policy {name}: this policy draws, expected one whose choices are fixed, "
+                    "since every policy plays the log once"
+                )
+            text = getattr(behaviour.policy, "description", "") or f"agent {behaviour.name}"
+            identity = f"{behaviour.name}|{each.digest}"
+            found.append(Policy(behaviour.name, each.kind, identity, None, each, text))
+    return found
+
+
+def part_of(
+    machines: Sequence[Machine], bounds: tuple[int, int], *,
+    arrive: Array, counts: NDArray[np.bool_], follow: int = 0, warm: bool = True, window: int = 0,
+) -> Part | None:  # fmt: skip
+    """Return the part of the jobs between two numbers; None if it counts no job.
+
+    Args:
+        machines: The machines.
+        bounds: The first job and the first one after the part, among the jobs of all machines.
+        arrive: Arrival of these jobs, (N,).
+        counts: Whether outcomes count them, (N,).
+        follow: Number of jobs after the part that arrive as well.
+        warm: Whether the machines begin as they were recorded.
+        window: Number of the part.
+    """
+    runs = []
+    last = min(bounds[1] + follow, len(arrive))
+    for machine in machines:
+        first, stop, end = np.searchsorted(machine.position, (*bounds, last))
+        if first == stop:
+            continue
+        run = run_of(
+            machine.record, int(first), int(stop), follow=int(end - stop), warm=warm,
+            now=int(arrive[bounds[0]]),
+        )  # fmt: skip
+        kept = run.counted & counts[machine.position[run.row]]
+        if kept.any():
+            # Rows count through the jobs of all machines.
+            runs.append(replace(run, counted=kept, row=machine.position[run.row]))
+    return Part(tuple(runs), window) if runs else None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Parts that are played by every policy.
+
+    Attributes:
+        name: "run", "windows" or "before".
+        parts: The parts.
+        job: The same as windows of a recipe, for policies of the scenario; None where the log was
+            split into machines.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    job: Job | None
+
+
+def played(
+    out: Path, ledger: Ledger, scope: Scope, policy: Policy, inputs: Mapping[str, object],
+    tell: Tell,
+) -> list[list[Array]]:  # fmt: skip
+    """Return the starts under a policy by part and machine, from its file or by playing."""
+    path = out / "plays" / scope.name / f"{file_name(policy.name)}.parquet"
+    stage, key = f"play {scope.name} {policy.name}", {**inputs, "policy": policy.identity}
+    if not ledger.is_finished(stage, key, path):
+        starts = _play(scope, policy, tell)
+        make_folder(path.parent)
+        frame = pl.DataFrame({
+            "part": np.repeat(np.arange(len(starts)), [sum(map(len, each)) for each in starts]),
+            "start_s": np.concatenate([start for each in starts for start in each]),
+        })  # fmt: skip
+        never = pl.col("start_s") == NEVER
+        write_atomically(
+            path, table_writer(frame.with_columns(start_s=pl.when(~never).then("start_s")))
+        )
+        ledger.record(stage, key, path, {})
+        return starts
+    flat = read_parquet(path)["start_s"].fill_null(NEVER).to_numpy()
+    sizes = [len(run.row) for part in scope.parts for run in part.runs]
+    pieces = iter(np.split(flat, np.cumsum(sizes)[:-1]))
+    return [[next(pieces) for _ in part.runs] for part in scope.parts]
+
+
+def file_name(policy: str) -> str:
+    """Return the name of a policy as the name of a file."""
+    return re.sub(r"[^\w.@+-]", "-", policy)
+
+
+def _play(scope: Scope, policy: Policy, tell: Tell) -> list[list[Array]]:
+    if policy.rule is None and policy.name != RECORDED:
+        assert policy.entrant is not None
+        return _in_scenario(scope, policy.entrant)
+    found, done, whole = [], 0, sum(len(run.row) for part in scope.parts for run in part.runs)
+    for part in scope.parts:
+        starts = []
+        for run in part.runs:
+
+            def share(of: float, size: int = len(run.row), done: int = done) -> None:
+                tell((done + of * size) / whole)
+
+            starts.append(start(run, policy, share))
+            done += len(run.row)
+            tell(done / whole)
+        found.append(starts)
+    return found
+
+
+def start(run: Run, policy: Policy, tell: Tell | None = None) -> Array:
+    """Return the starts of a run, (N,), under recorded starts or a rule that is an order."""
+    return replay(run).starts if policy.rule is None else play(run, *policy.rule, tell)
+
+
+def _starts(ints: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
+    """Return the starts of a finished episode as outcomes by job."""
+    return {"start": read_schedule(ints).start.astype(np.float64)}
+
+
+def _in_scenario(scope: Scope, entrant: Entrant) -> list[list[Array]]:
+    behaviour, job = entrant.behaviour, scope.job
+    if job is None:
+        raise InputError(
+            f"--policy {behaviour.name}: a policy of this kind plays whole logs, so --pools and "
+            "--where partition=... cannot have it"
+        )
+    scenario = replace(job.scenario, blocks=_starts)
+    rngs = [generator(job.recipe.seed, f"evaluate {behaviour.name}", w, 0) for w in job.windows]
+    windows = [part.window for part in scope.parts]
+    if plays_episodes(behaviour):
+        episodes = [
+            run_episode(scenario, job.spec, job.instance(w), behaviour, rngs[w]) for w in windows
+        ]
+    else:
+        episodes = []
+        for at in range(0, len(windows), BATCH):
+            batch = windows[at : at + BATCH]
+            instances = [job.instance(window) for window in batch]
+            drawn = [rngs[window] for window in batch]
+            episodes += run_batched(scenario, job.spec, instances, behaviour, drawn)
+    return [
+        [np.where(found < NEVER / 2, NEVER, found.astype(np.int64) + part.runs[0].now)]
+        for part, episode in zip(scope.parts, episodes, strict=True)
+        for found in (episode.blocks["start"],)
+    ]
+
+
+def values_of(scope: Scope, starts: Sequence[Sequence[Array]]) -> dict[str, NDArray[np.float64]]:
+    """Return the outcomes of a policy by name, (B,): by window, or by week of a run.
+
+    Outcomes without weeks, and those of a run of less than four weeks, have one value.
+    """
+    rows = []
+    for part, each in zip(scope.parts, starts, strict=True):
+        run, place = joined(part.runs)
+        rows.append((run, np.concatenate(each)[place]))
+    table = [outcomes(*row) for row in rows]
+    found = {name: np.array([row[name] for row in table]) for name in table[0]}
+    return found | dict(by_week(*rows[0])) if len(rows) == 1 else found
+
+
+def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:
+    """Return what the starts depend on: content of the log, its selection, and the version."""
+    return {"log": list(content), **what, "version": version()}
+
+
+def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
+    """Return wait_s, scheduler_wait_s and bounded_slowdown of the J counted jobs of a part."""
+    run, place = joined(part.runs)
+    merged = np.concatenate(starts)[place]
+    jobs = counted(run, merged)
+    return pl.DataFrame({
+        "wait_s": jobs.wait.astype(np.float64),
+        "scheduler_wait_s": counted(run, merged, since="arrive").wait.astype(np.float64),
+        "bounded_slowdown": jobs.slowdown,
+    })  # fmt: skip
+
+
+def write_jobs(out: Path, record: Record, part: Part, name: str, starts: Sequence[Array]) -> None:
+    """Write OUT/jobs/POLICY.parquet: the counted jobs of a run under a policy.
+
+    Columns: job (number in order of submission), submit_s, eligible_s, start_s and end_s on the
+    clock of the log, processors, requested_s, user, queue, partition (numbers, null if unknown),
+    wait_s (of the user) and bounded_slowdown.
+    """
+    run, place = joined(part.runs)
+    of = np.flatnonzero(run.counted)
+    start = np.concatenate(starts)[place][of]
+    named = {name: getattr(run, name)[of] for name in ("user", "queue", "partition")}
+    frame = pl.DataFrame(
+        {
+            "job": record.row[run.row[of]],
+            "submit_s": run.submit[of],
+            "eligible_s": run.arrive[of],
+            "start_s": start,
+            "end_s": start + run.run[of],
+            "processors": run.cpu[of],
+            "requested_s": run.requested[of],
+            **named,
+        }
+    ).with_columns(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in named)
+    values = counted_frame(part, starts).select("wait_s", "bounded_slowdown")
+    make_folder(out / "jobs")
+    write_atomically(
+        out / "jobs" / f"{file_name(name)}.parquet", table_writer(frame.hstack(values))
+    )

@@ -1,0 +1,265 @@
+"""Tests of the facts about a log that limit what can be said: made logs with one fault each."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+
+from hindcast.pipeline.errors import InputError, TraceError
+from hindcast.pipeline.recipes.recognition import recognise
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.slurm import SlurmSettings
+from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads import log_caveats as lc
+from hindcast.pipeline.workloads.log_names import names_note, names_of, number_of
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from tests.conftest import traces_folder
+
+CASES = traces_folder().parent / "cases" / "logs"
+HOUR = 3600.0
+
+
+def log(n=1000, processors=100, notes=(), counts=None, left_out=None, **columns):
+    """Return a log of n jobs of an hour on one processor, every hour, without a fault.
+
+    `columns` replace columns, or add some.
+    """
+    at = np.arange(n)
+    usual = {
+        "job": at, "task": np.zeros(n, np.int64), "job_id": at.astype(str), "task_id": ["0"] * n,
+        "submit_s": at * HOUR, "duration_s": np.full(n, HOUR), "cores": np.ones(n),
+        "memory": np.zeros(n), "instances": np.ones(n, np.int64),
+        "requested_s": np.full(n, 2 * HOUR), "wait_s": np.full(n, 60.0), "user": 1 + at % 5,
+        "eligible_s": at * HOUR,
+    }  # fmt: skip
+    machines = pl.DataFrame(
+        {"machine": [0], "machine_id": ["m"], "cores": [float(processors)], "memory": [1.0]}
+    )
+    told = Provenance(
+        "made", notes=tuple(notes), counts={"rows_read": n, **(counts or {})},
+        left_out=left_out or {},
+    )  # fmt: skip
+    return Workload(pl.DataFrame({**usual, **columns}), told, machines)
+
+
+def found(workload, **options):
+    """Return the caveats of a log by code."""
+    caveats = lc.log_caveats(workload, **options)
+    assert len({caveat.code for caveat in caveats}) == len(caveats)
+    assert cv.from_json(cv.to_json(caveats)) == tuple(
+        dataclasses.replace(c, numbers={k: float(v) for k, v in c.numbers.items()}) for c in caveats
+    )
+    return {caveat.code: caveat for caveat in caveats}
+
+
+def first(n, of=1000):
+    """Return a mask of the first n jobs."""
+    return np.arange(of) < n
+
+
+def test_a_log_without_a_fault_has_no_caveat():
+    assert found(log()) == {}
+    assert lc.requests_known(log())
+
+
+@pytest.mark.parametrize(
+    ("n", "code"),
+    [(9, None), (11, "some_requests_are_run_times"), (50, "some_requests_are_run_times"),
+     (51, cv.NO_LIMITS)],
+)  # fmt: skip
+def test_requests_that_are_run_times_rule_out_a_gain_from_a_twentieth_of_the_jobs(n, code):
+    requested = np.where(first(n), HOUR, 2 * HOUR)
+    told = found(log(requested_s=requested, request_unknown=first(n)))
+    assert list(told) == ([code] if code else [])
+    assert (code in lc.DISQUALIFYING) == (n > 50)
+    assert lc.requests_known(log(requested_s=requested, request_unknown=first(n))) == (n <= 50)
+    if code:
+        assert told[code].numbers == pytest.approx(
+            {"jobs": n, "share": n / 1000, "work_share": n / 1000}
+        )
+
+
+def test_of_requests_that_are_only_counted_the_share_of_the_work_is_a_bound():
+    """An SWF log has a count of them alone: 100 jobs, of 200 whose request is their run time."""
+    requested = np.where(first(200), HOUR, 2 * HOUR)
+    told = found(log(requested_s=requested, counts={"requested_s from duration_s": 100}))
+    assert "100 jobs (10% of them, at most 20% of the work)" in told[cv.NO_LIMITS].text
+    assert found(log(requested_s=requested)) == {}  # these were requested
+
+
+def test_a_log_of_requests_that_are_all_run_times_says_so_once():
+    runs = {"requested_s": np.full(1000, HOUR)}
+    noted = log(
+        notes=[f"{cv.CAUTION}{cv.NO_REQUESTS}"],
+        counts={"requested_s from duration_s": 1000},
+        **runs,
+    )
+    assert found(noted)[cv.NO_LIMITS].text == cv.NO_REQUESTS
+    assert not lc.requests_known(noted)
+    assert found(log(**runs))[cv.NO_LIMITS].text.startswith("every time limit is the run time")
+    assert not lc.requests_known(log(**runs))
+
+
+@pytest.mark.parametrize(("unit", "size"), [("minutes", 60), ("hours", 3600)])
+def test_limits_in_another_unit_are_found_by_the_runs(unit, size):
+    """A fifth of the jobs may run longer than their limits."""
+    told = found(log(requested_s=np.full(1000, 2 * HOUR / size)))
+    assert told[lc.LIMITS_EXCEEDED].text == (
+        f"1,000 of 1,000 jobs with a time limit (100%) ran longer than it: is the limit in {unit}?"
+    )
+    assert found(log(requested_s=np.where(first(200), HOUR / 2, 2 * HOUR))) == {}
+    assert lc.LIMITS_EXCEEDED in found(log(requested_s=np.where(first(201), HOUR / 2, 2 * HOUR)))
+
+
+def test_unknown_waits_count_by_their_work():
+    """A twentieth of the jobs may be more than a twentieth of the work."""
+    wait = [None if few else 60.0 for few in first(40)]
+    assert found(log(wait_s=wait))["some_unknown_waits"].numbers["jobs"] == 40
+    long = found(log(wait_s=wait, duration_s=np.where(first(40), 2 * HOUR, HOUR)))
+    assert "the start of 40 jobs (4.0% of them, 7.7% of the work) is unknown" in (
+        long[lc.UNKNOWN_WAITS].text
+    )
+    assert list(found(log(wait_s=[None] * 1000))) == [cv.NO_WAIT_TIMES]
+    noted = found(log(wait_s=[None] * 1000, notes=[f"{cv.NO_WAIT}: the log has no start times"]))
+    assert noted[cv.NO_WAIT_TIMES].text == f"{cv.NO_WAIT}: the log has no start times"
+
+
+def test_more_work_than_the_machine_can_do():
+    """1,000 processor-hours in 1,000 hours; the job of two processors does not fit on one."""
+    assert found(log(processors=1)) == {}
+    cores = np.where(first(300), 1.0, 1.5)
+    assert found(log(processors=2, cores=cores)) == {}
+    told = found(log(processors=1, cores=cores))
+    assert told["overloaded"].numbers["load"] == pytest.approx(1.35)
+    assert told["wider_than_machine"].numbers["jobs"] == 700
+
+
+def test_a_runaway_is_longer_than_its_limit_and_than_the_log():
+    """A run of 1,000 days in a log of 42; one of 50 days that was asked for is none."""
+    told = found(log(processors=10_000, duration_s=np.where(first(1), 24_000 * HOUR, HOUR)))
+    assert "1 job" in told["runaways"].text
+    assert "job 0 for 1,000 days, 12,000 times its limit" in told["runaways"].text
+    asked = {"requested_s": np.where(first(1), 30_000 * HOUR, 2 * HOUR)}
+    long = np.where(first(1), 24_000 * HOUR, HOUR)
+    assert "runaways" not in found(log(processors=10_000, duration_s=long, **asked))
+
+
+def test_clusters_and_partitions_are_not_one_pool():
+    cluster = np.where(first(500), 1, 2)
+    note = names_note("cluster", ["alpha", "beta"])
+    told = found(log(cluster=cluster, notes=[note]))[lc.CLUSTERS_POOLED].text
+    assert "2 clusters are pooled as one machine: alpha 50%, beta 50% of the jobs" in told
+    assert found(log(partition=np.where(first(50), 2, 1))) == {}  # a twentieth of the work
+    workload = log(partition=np.where(first(51), 2, 1))
+    assert found(workload)[lc.PARTITIONS_POOLED].numbers["partitions"] == 2
+    assert found(workload, pools=True) == {}
+
+
+def test_gpus_quarantined_rows_and_few_jobs_are_counted():
+    told = found(log(gpus=np.where(first(250), 4, 0)))["gpus"]
+    assert told.numbers == {"jobs": 250, "share": 0.25, "work_share": 0.25, "core_hours": 250}
+    assert list(found(log(gpus=np.where(first(50), 4, 0)))) == ["some_gpus"]
+    assert found(log(left_out={"quarantined": 50})) == {}
+    assert found(log(left_out={"quarantined": 51}))["quarantined"].numbers["rows"] == 51
+    assert list(found(log(399))) == [lc.FEW_JOBS]
+    assert found(log(400)) == {}
+
+
+def test_local_times_over_a_change_of_clocks_are_an_hour_off():
+    """The log begins on 1 March 2024; clocks changed on the 10th and on the 31st."""
+    start = 1_709_251_200
+    notes = [f"{cv.NO_ZONE}; set time_zone if not so", f"UnixStartTime: {start}"]
+    told = found(log(notes=notes))["clock_change"]
+    assert "in Europe on 2024-03-31; in North America on 2024-03-10" in told.text
+    assert told.numbers["jobs"] == 1000 - (9 * 24 + 2)
+    assert found(log(notes=notes[1:])) == {}
+    summer = [notes[0], f"UnixStartTime: {start + 91 * 86_400}"]
+    assert found(log(notes=summer)) == {}
+
+
+def test_measures_of_the_record_are_given():
+    assert list(found(log(), waited=0.04, fitting=0.6)) == [
+        "hardly_any_waits",
+        "waits_while_fitting",
+    ]
+    assert found(log(), waited=0.05, fitting=0.5) == {}
+
+
+def test_names_are_kept_in_a_note():
+    workload = log(notes=[names_note("partition", ["a: b", 'c "d"'])])
+    assert names_of(workload, "partition") == {1: "a: b", 2: 'c "d"'}
+    assert names_of(workload, "queue") == {}
+    assert "too many" in names_note("queue", [str(i) for i in range(201)])
+
+
+def test_a_partition_is_found_by_its_name_or_by_the_number_of_the_log():
+    partition = np.where(first(500), 1, 2)
+    workload = log(partition=partition, notes=[names_note("partition", ["batch", "debug"])])
+    assert number_of(workload, "partition", "debug") == 2
+    assert number_of(log(partition=partition), "partition", "2") == 2
+    with pytest.raises(InputError, match="did you mean 'batch'"):
+        number_of(workload, "partition", "bacth")
+    with pytest.raises(InputError, match="does not say the qos of its jobs"):
+        number_of(workload, "qos", "high")
+
+
+def missing(workload):
+    """Return the sentences as one text."""
+    return "\n".join(lc.missing_fields(workload))
+
+
+def test_what_a_log_does_not_say_follows_from_its_columns():
+    """W5, W15: the same sentences, whatever the format."""
+    assert len(lc.missing_fields(log())) == 2  # partitions, and outages, which no log has
+    assert "the log has one at most" in missing(log(partition=np.ones(1000, int)))
+    several = missing(log(partition=1 + np.arange(1000) % 41, queue=1 + np.arange(1000) % 41))
+    assert "The nodes of the 41 partitions" in several
+    assert "one at most" not in several
+    assert "41 queues" not in several  # they are the partitions
+    assert "Limits of the 5 queues" in missing(log(queue=np.arange(1000) % 5))
+    half = missing(log(wait_s=[None if few else 1.0 for few in first(500)]))
+    assert "The starts of 500 jobs (50% of them, 50% of the work)" in half
+    guessed = missing(log(notes=[f"{cv.CAUTION}{cv.SIZE_GUESSED} the cluster has: 3 is"]))
+    assert "The size of the machine" in guessed
+    assert "The GPUs of the machine: 10 jobs" in missing(log(gpus=np.where(first(10), 1, 0)))
+    bare = log(user=pl.Series([None] * 1000, dtype=pl.Int64), requested_s=np.full(1000, HOUR))
+    assert "Users: without them" in missing(bare)
+    assert "Requested times: without them" in missing(bare)
+
+
+def case(name, settings=None):
+    """Return the workload of a small log with a fault."""
+    path = CASES / name
+    if not path.exists():
+        pytest.skip(f"there is no {path}")
+    form = FORMATS["table" if path.suffix == ".toml" else recognise(path)]
+    return form.reading(path, settings)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("05-two-clusters.txt", lc.CLUSTERS_POOLED, "beta 50%, alpha 50%"),
+        ("07-limits-missing-in-two-thirds.txt", cv.NO_LIMITS, "40 jobs (67% of them, 78% of the"),
+        ("09-gpus.txt", "gpus", "30 jobs (50% of them, 64% of the work) held GPUs"),
+        ("14-runaway.txt", "runaways", "for 400 days, 2,462 times its limit"),
+        ("16-eligible-later-and-partitions.txt", lc.PARTITIONS_POOLED, "cpu 67%, gpu 33%"),
+        ("32-maxnodes-only.swf", cv.NO_CLUSTER_SIZE, "nodes are not processors, and 128 is the"),
+        ("36-waits-half-unknown.swf", lc.UNKNOWN_WAITS, "the start of 400 jobs (50% of them"),
+        ("37-no-requested-times.swf", cv.NO_LIMITS, "rules that read it know how long jobs run"),
+        ("48-no-starts-no-size.toml", cv.NO_CLUSTER_SIZE, "16 is the largest job"),
+        ("48-no-starts-no-size.toml", cv.NO_WAIT_TIMES, "no wait time is known"),
+    ],
+)
+def test_faults_of_small_logs_are_said(name, code, said):
+    assert said in found(case(name))[code].text
+
+
+def test_the_rows_of_one_cluster_can_be_read():
+    workload = case("05-two-clusters.txt", SlurmSettings(cluster="alpha"))
+    assert workload.tasks.height == 60
+    assert workload.provenance.left_out == {"a job of another cluster": 60}
+    assert lc.CLUSTERS_POOLED not in found(workload)
+    with pytest.raises(TraceError, match="did you mean 'alpha'"):
+        case("05-two-clusters.txt", SlurmSettings(cluster="alpah"))
