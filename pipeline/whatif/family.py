@@ -9,7 +9,7 @@ The scheduler is asked again after the starts of a moment: a job that it would s
 until the next moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -59,7 +59,7 @@ from hindcast.pipeline.whatif.waiting import (
 )
 
 ORDERS: Final = ("fcfs", "sjf", "saf", "lxf", "wfp3", "unicef")
-MODES: Final = {"none": STRICT, "easy": EASY, "all": ALL_RESERVE}
+MODES: Final[Mapping[str, Mode]] = {"none": STRICT, "easy": EASY, "all": ALL_RESERVE}
 MOST_MOMENTS: Final = 10_000
 
 # Places in `state` behind those of a played run, and what the walk returns
@@ -126,18 +126,20 @@ class Explained:
 
 
 def members(mine: tuple[Order, Mode] | None = None) -> tuple[Member, ...]:
-    """Return the schedulers of the family: six orders, and the reader's own, in three modes."""
-    found = [(name, order_of(name)) for name in ORDERS]
-    modes = dict(MODES)
+    """Return the schedulers of the family: six orders, and the reader's own, in three modes.
+
+    The reader's own mode stands for the one with as many reservations, else it is a fourth, `own`.
+    """
+    found = [(name, order_of(name), MODES) for name in ORDERS]
     if mine is not None:
-        found.append(("mine", mine[0]))
-    schedulers = [
-        Member(name, mode, order, modes[mode])
-        for name, order in found if order is not None for mode in modes
-    ]  # fmt: skip
-    if mine is not None and mine[1] not in modes.values():
-        schedulers.append(Member("mine", "own", *mine))
-    return tuple(schedulers)
+        order, own = mine
+        alike = [name for name, mode in MODES.items() if mode.reservations == own.reservations]
+        found.append(("mine", order, {**MODES, (alike[0] if alike else "own"): own}))
+    return tuple(
+        Member(name, label, order, mode)
+        for name, order, modes in found if order is not None
+        for label, mode in modes.items()
+    )  # fmt: skip
 
 
 def explain(
@@ -211,6 +213,7 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
     ends = Ends(end, job, estimated, run.run, run.row, run.chain, must, start, coming)
     running = Running(np.zeros(size, np.int64), np.zeros(size, np.int64))
     ints, floats, fill, change = functions_of(run, order)
+    ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, listed, np.zeros(size))
     waiting, desk = empty_queue(size, len(run.last)), empty_desk(size)
     state = np.zeros(_STATE, np.int64)
@@ -220,8 +223,8 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
         == _ASKING
     ):
         asked = memory.jobs[: waiting.size[WAITING]]
-        assert order.ask is not None
-        memory.values[: len(asked)] = order.ask(int(state[BEFORE]), asked, jobs.arrive)
+        assert ask is not None
+        memory.values[: len(asked)] = ask(int(state[BEFORE]), asked, jobs.arrive)
     return recorded.sums
 
 
@@ -263,7 +266,7 @@ def _walk(
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] == now:
                 job = end_first(jobs, running, ends, state)
                 complete(scheme, jobs, waiting, job, ends.run[job])
-                if scheme[KIND] == FILLED:
+                if given:
                     change_of(memory.ints, memory.floats, now, job, -1)
             while state[NEXT] < size and jobs.arrive[state[NEXT]] == now:
                 join(scheme, jobs, waiting, state[NEXT])
@@ -296,7 +299,7 @@ def _walk(
                     sums[HITS] += recorded.taken[job] == state[STARTING]
                 leave(scheme, jobs, waiting, job)
                 start_job(jobs, running, ends, state, job, now)
-                if scheme[KIND] == FILLED:
+                if given:
                     change_of(memory.ints, memory.floats, now, job, 1)
             state[PHASE] = _STARTED
         asked = recorded.after[state[MOMENT] - 1] == 1 and waiting.size[WAITING] > 0

@@ -171,7 +171,7 @@ def _advance(
     fill_of, change_of = fill[0], change[0]
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
     ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
-    filled = scheme[KIND] == FILLED
+    filled = scheme[KIND] >= FILLED
     state[WORK] = 0
     while state[LEFT] > 0 and state[WORK] < _SLICE:
         if state[BEGUN] < 2:
@@ -241,7 +241,7 @@ def _begin(
     """Start the jobs that run at the beginning."""
     for job in range(first):
         start_job(jobs, running, ends, state, job, ends.start[job])
-        if scheme[KIND] == FILLED:
+        if scheme[KIND] >= FILLED:
             change[0](memory.ints, memory.floats, state[NOW], job, 1)
     state[NEXT] = first
 
@@ -315,6 +315,7 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         np.ascontiguousarray(run.chain), must, starts, coming,
     )  # fmt: skip
     ints, floats, fill, change = functions_of(run, order)
+    ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
     state = np.zeros(_STATE, np.int64)
     state[NOW], state[FREE], state[LEFT] = run.now, run.processors, must.sum()
@@ -327,8 +328,8 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         assert status != _STUCK, "a counted job can never start"
         if status == _ASKING:
             asked = memory.jobs[: waiting.size[WAITING]]
-            assert order.ask is not None
-            memory.values[: len(asked)] = order.ask(int(state[NOW]), asked, jobs.arrive)
+            assert ask is not None
+            memory.values[: len(asked)] = ask(int(state[NOW]), asked, jobs.arrive)
         elif tell is not None:
             tell(1.0 - int(state[LEFT]) / whole)
     return starts
