@@ -170,7 +170,7 @@ def log_caveats(
         return noted
     log = _Log(workload)
     measured = [
-        *_requests(log), *_above_limits(log), *_waits(log), *_load(log), *_wide(log),
+        *_waits(log), *_requests(log), *_above_limits(log), *_load(log), *_wide(log),
         *_pooled(log, pools=pools), *_gpus(log), *_runaways(log), *_quarantined(log), *_clock(log),
     ]  # fmt: skip
     if log.tasks.height < _LEAST_JOBS:
@@ -215,6 +215,8 @@ def _requests(log: _Log) -> Iterator[Caveat]:
         return
     code = cv.NO_LIMITS if jobs > _SHARE else "some_requests_are_run_times"
     text = cv.NO_REQUESTS
+    if not log.workload.provenance.counts.get(_DERIVED) and "requested_s" in log.tasks.columns:
+        text = "every time limit is the run time, so that rules that read it know how long jobs run"
     if n < log.tasks.height:
         share = share_text(work) if exact else f"at most {share_text(work)}"
         text = (
