@@ -1,5 +1,6 @@
 """Tests of the grade: golden cases, good schedulers of every kind, and spoilt machines."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_cases_of_known_schedulers_have_their_golden_grades(case):
 def test_a_closed_day_is_named_and_left_out_at_best_b():
     found = grade([record("kth-day")])
     assert max(found.letters.values()) == "D"
-    [time] = found.json["closed"]
+    [time] = json.loads(json.dumps(found.json))["closed"]
     assert (time["from"], time["to"], time["jobs"]) == (2_066_694, 2_160_000, 119)
     assert (found.letter, set(found.rest_letters.values())) == ("B", {"A"})
     assert round(found.rest["open"], 4) == 0.0003
@@ -100,7 +101,7 @@ def test_the_reader_s_own_order_is_one_of_the_family():
             return -ask(now, waiting, kth.arrive)
 
     served_so = served(kth, Scheduler(Own).starts(kth, kth.processors))
-    mine = Order("mine", ASKED, ask=lambda run, ints, floats: ask)
+    mine = Order("mine", ASKED, ask=lambda _run, _ints, _floats: ask)
     assert grade([served_so]).known is None
     found = grade([served_so], (mine, EASY))
     assert (found.known, found.numbers["explained"], found.numbers["idle"]) == ("mine easy", 1, 0)
