@@ -287,8 +287,8 @@ def _pooled(log: _Log, *, pools: bool) -> Iterator[Caveat]:
     if len(clusters) > 1:
         named = _listed(log.workload, "cluster", clusters)
         text = (
-            f"{len(clusters)} clusters are pooled as one machine: {named} of the jobs; read one "
-            "of them (--set cluster=NAME)"
+            f"{len(clusters)} clusters are pooled as one machine: {named}; read one of them "
+            "(--set cluster=NAME)"
         )
         yield Caveat(CLUSTERS_POOLED, text, {"clusters": len(clusters)})
     partitions = log.groups("partition")
@@ -297,7 +297,7 @@ def _pooled(log: _Log, *, pools: bool) -> Iterator[Caveat]:
     named = _listed(log.workload, "partition", partitions)
     text = (
         f"{len(partitions)} partitions are played as one pool of {log.processors:,.0f} processors, "
-        f"which each job can use wholly: {named} of the jobs"
+        f"which each job can use wholly: {named}"
     )
     rest = sum(work for _, _, work in partitions[1:])
     numbers = {"partitions": len(partitions), "work_share_outside_largest": rest}
@@ -305,9 +305,14 @@ def _pooled(log: _Log, *, pools: bool) -> Iterator[Caveat]:
 
 
 def _listed(workload: Workload, name: str, groups: list[tuple[int, float, float]]) -> str:
-    """Return the largest groups with their shares of the jobs."""
+    """Return the largest groups: `a 60% of the jobs and 9.0% of the work, b 40% and 91%`."""
     names = names_of(workload, name)
-    listed = [f"{names.get(g, str(g))} {share_text(jobs)}" for g, jobs, _ in groups[:4]]
+    listed = [
+        f"{names.get(g, str(g))} {share_text(jobs)}{of_jobs} and {share_text(work)}{of_work}"
+        for (g, jobs, work), of_jobs, of_work in zip(
+            groups[:4], (" of the jobs", "", "", ""), (" of the work", "", "", ""), strict=False
+        )
+    ]
     return ", ".join(listed) + (", ..." if len(groups) > len(listed) else "")
 
 

@@ -149,7 +149,9 @@ def test_clusters_and_partitions_are_not_one_pool():
     cluster = np.where(first(500), 1, 2)
     note = names_note("cluster", ["alpha", "beta"])
     told = found(log(cluster=cluster, notes=[note]))[lc.CLUSTERS_POOLED].text
-    assert "2 clusters are pooled as one machine: alpha 50%, beta 50% of the jobs" in told
+    assert (
+        "pooled as one machine: alpha 50% of the jobs and 50% of the work, beta 50% and 50%" in told
+    )
     assert found(log(partition=np.where(first(50), 2, 1))) == {}  # a twentieth of the work
     workload = log(partition=np.where(first(51), 2, 1))
     assert found(workload)[lc.PARTITIONS_POOLED].numbers["partitions"] == 2
@@ -240,11 +242,19 @@ def case(name, settings=None):
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("05-two-clusters.txt", lc.CLUSTERS_POOLED, "beta 50%, alpha 50%"),
+        (
+            "05-two-clusters.txt",
+            lc.CLUSTERS_POOLED,
+            "beta 50% of the jobs and 54% of the work, alpha 50%",
+        ),
         ("07-limits-missing-in-two-thirds.txt", cv.NO_LIMITS, "40 jobs (67% of them, 78% of the"),
         ("09-gpus.txt", "gpus", "30 jobs (50% of them, 64% of the work) held GPUs"),
         ("14-runaway.txt", "runaways", "for 400 days, 2,462 times its limit"),
-        ("16-eligible-later-and-partitions.txt", lc.PARTITIONS_POOLED, "cpu 67%, gpu 33%"),
+        (
+            "16-eligible-later-and-partitions.txt",
+            lc.PARTITIONS_POOLED,
+            "cpu 67% of the jobs and 67% of the work, gpu 33%",
+        ),
         ("32-maxnodes-only.swf", cv.NO_CLUSTER_SIZE, "nodes are not processors, and 128 is the"),
         ("36-waits-half-unknown.swf", lc.UNKNOWN_WAITS, "the start of 400 jobs (50% of them"),
         ("37-no-requested-times.swf", cv.NO_LIMITS, "rules that read it know how long jobs run"),
