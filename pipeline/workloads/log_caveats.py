@@ -139,12 +139,14 @@ class _Log:
         """Return the number, share of the jobs and of the work of each group, the largest first."""
         if name not in self.tasks.columns:
             return []
-        column = self.tasks[name]
-        found = []
-        for group in column.drop_nulls().unique().to_list():
-            _, jobs, work = self.shares((column == group).fill_null(value=False).to_numpy())
-            found.append((int(group), jobs, work))
-        return sorted(found, key=lambda entry: (-entry[2], entry[0]))
+        groups = (
+            pl.DataFrame({"group": self.tasks[name], "work": self.work})
+            .drop_nulls()
+            .group_by("group")
+            .agg(jobs=pl.len() / len(self.run), work=pl.col("work").sum() / self.work.sum())
+            .sort("work", "group", descending=[True, False])
+        )
+        return [(int(group), jobs, work) for group, jobs, work in groups.iter_rows()]
 
 
 def log_caveats(
