@@ -54,7 +54,7 @@ _OVERLOAD: Final = 1.2
 _ABOVE_LIMIT: Final = 0.2  # of the jobs; logs of the archive have at most a tenth
 _LIMIT_KEPT: Final = 0.05  # of the jobs above their limits, in the right unit
 _UNITS: Final = ((60, "minutes"), (3600, "hours"), (0.001, "milliseconds"))  # in s
-_FAR: Final = 2.0  # times the limit, or the span of the submissions, that are a runaway's run
+_FAR: Final = 5.0  # times its limit that a runaway has run, and longer than jobs were submitted
 _FAR_WITHOUT_LIMIT: Final = 100.0  # times the median run time, where no limit is known
 _WAITS: Final = 0.05  # of the jobs wait a minute; with fewer, nearly nobody waits
 _FITTING: Final = 0.5  # of the waiting
@@ -334,21 +334,23 @@ def _gpus(log: _Log) -> Iterator[Caveat]:
 
 
 def _runaways(log: _Log) -> Iterator[Caveat]:
-    """Yield a caveat for runs far longer than their limit and than the log around them."""
+    """Yield a caveat for runs far longer than their limit, and longer than the log around them."""
     span = float(np.ptp(log.submit))
     typical = float(np.median(log.run))
+    # A job without a limit has the largest one, or its run time.
+    unlimited = log.derived | (log.requested == log.run)
     beyond_limit = np.where(
-        log.derived, log.run > _FAR_WITHOUT_LIMIT * typical, log.run > _FAR * log.requested
+        unlimited, log.run > _FAR_WITHOUT_LIMIT * typical, log.run > _FAR * log.requested
     )
-    runaway = beyond_limit & (log.run > _FAR * max(span, typical))
+    runaway = beyond_limit & (log.run > max(span, typical))
     if not runaway.any():
         return
     n, jobs, work = log.shares(runaway)
     longest = int(np.argmax(np.where(runaway, log.run, 0.0)))
     run, limit = float(log.run[longest]), float(log.requested[longest])
-    of_limit = "" if log.derived[longest] else f", {run / limit:,.0f} times its limit"
+    of_limit = "" if unlimited[longest] else f", {run / limit:,.0f} times its limit"
     text = (
-        f"{_count(n, jobs, work)} ran far longer than the {_span(span)} in which jobs were "
+        f"{_count(n, jobs, work)} ran longer than the {_span(span)} in which jobs were "
         f"submitted, job {log.tasks['job_id'][longest][:40]} for {_span(run)}{of_limit}: ends that "
         "were not recorded? Means and the load hang on them"
     )
@@ -357,11 +359,12 @@ def _runaways(log: _Log) -> Iterator[Caveat]:
 
 def _quarantined(log: _Log) -> Iterator[Caveat]:
     provenance = log.workload.provenance
-    bad, read = provenance.left_out.get("quarantined", 0), provenance.counts.get("rows_read", 0)
-    if read and bad > _SHARE * read:
+    bad = provenance.left_out.get("quarantined", 0)
+    read = provenance.counts.get("rows_read", 0) - sum(provenance.left_out.values()) + bad
+    if read > 0 and bad > _SHARE * read:
         text = (
-            f"{bad:,} of {read:,} rows ({share_text(bad / read)}) could not be used and are not "
-            "among the jobs: `hindcast ingest` writes each with its reason to quarantine.parquet"
+            f"{bad:,} of {read:,} rows of jobs ({share_text(bad / read)}) could not be used and "
+            "are not among the jobs: `hindcast ingest` writes them to quarantine.parquet"
         )
         yield Caveat(QUARANTINED, text, {"rows": bad, "share": bad / read})
 
@@ -374,21 +377,21 @@ def _clock(log: _Log) -> Iterator[Caveat]:
         return
     begin = int(origins[0])
     end = begin + float(log.submit.max())
-    told, first = [], end
-    for place, changes in (("Europe", _europe), ("North America", _north_america)):
+    told, most = [], 0
+    for place, changes in _CHANGES.items():
         years = range(_date(begin).year, _date(end).year + 1)
         within = [d for year in years for d in changes(year) if begin < d.timestamp() < end]
         if within:
-            told.append(f"in {place} on {', '.join(f'{d:%Y-%m-%d}' for d in within[:3])}")
-            first = min(first, within[0].timestamp())
+            after = int((log.submit + begin >= within[0].timestamp()).sum())
+            told.append(f"in {place} on {within[0]:%Y-%m-%d}, with {after:,} submissions after it")
+            most = max(most, after)
     if told:
-        shifted = int((log.submit + begin >= first).sum())
         text = (
             "times without an offset from UTC are read as UTC, but clocks change within the log "
-            f"({'; '.join(told)}): if the machine's did, up to {shifted:,} of {log.tasks.height:,} "
-            "submissions are an hour off. Set time_zone, Etc/UTC if it was UTC"
+            f"({'; '.join(told)}; of {log.tasks.height:,}): if the machine's did, times after it "
+            "are an hour off. Set time_zone, Etc/UTC if it was UTC"
         )
-        yield Caveat("clock_change", text, {"jobs": shifted})
+        yield Caveat("clock_change", text, {"jobs": most})
 
 
 def _date(seconds: float) -> datetime:
@@ -407,6 +410,14 @@ def _europe(year: int) -> tuple[datetime, datetime]:
 
 def _north_america(year: int) -> tuple[datetime, datetime]:
     return _sunday(year, 3, 8), _sunday(year, 11, 1)
+
+
+def _australia(year: int) -> tuple[datetime, datetime]:
+    return _sunday(year, 4, 1), _sunday(year, 10, 1)
+
+
+# Where clocks change -> the days of a year on which they do.
+_CHANGES: Final = {"Europe": _europe, "North America": _north_america, "Australia": _australia}
 
 
 def _span(seconds: float) -> str:

@@ -137,11 +137,15 @@ def test_more_work_than_the_machine_can_do():
 
 def test_a_runaway_is_longer_than_its_limit_and_than_the_log():
     """A run of 1,000 days in a log of 42; one of 50 days that was asked for is none."""
-    told = found(log(processors=10_000, duration_s=np.where(first(1), 24_000 * HOUR, HOUR)))
+    long = np.where(first(1), 24_000 * HOUR, HOUR)
+    told = found(log(processors=10_000, duration_s=long))
     assert "1 job" in told["runaways"].text
     assert "job 0 for 1,000 days, 12,000 times its limit" in told["runaways"].text
+    no_limit = found(
+        log(processors=10_000, duration_s=long, requested_s=np.where(first(1), long, 2 * HOUR))
+    )
+    assert "for 1,000 days: ends" in no_limit["runaways"].text
     asked = {"requested_s": np.where(first(1), 30_000 * HOUR, 2 * HOUR)}
-    long = np.where(first(1), 24_000 * HOUR, HOUR)
     assert "runaways" not in found(log(processors=10_000, duration_s=long, **asked))
 
 
@@ -162,8 +166,9 @@ def test_gpus_quarantined_rows_and_few_jobs_are_counted():
     told = found(log(gpus=np.where(first(250), 4, 0)))["gpus"]
     assert told.numbers == {"jobs": 250, "share": 0.25, "work_share": 0.25, "core_hours": 250}
     assert list(found(log(gpus=np.where(first(50), 4, 0)))) == ["some_gpus"]
-    assert found(log(left_out={"quarantined": 50})) == {}
-    assert found(log(left_out={"quarantined": 51}))["quarantined"].numbers["rows"] == 51
+    for bad, codes in ((50, []), (51, ["quarantined"])):
+        left_out = {"quarantined": bad, "a step of a job": 2000}
+        assert list(found(log(counts={"rows_read": 3000}, left_out=left_out))) == codes
     assert list(found(log(399))) == [lc.FEW_JOBS]
     assert found(log(400)) == {}
 
@@ -173,7 +178,8 @@ def test_local_times_over_a_change_of_clocks_are_an_hour_off():
     start = 1_709_251_200
     notes = [f"{cv.NO_ZONE}; set time_zone if not so", f"UnixStartTime: {start}"]
     told = found(log(notes=notes))["clock_change"]
-    assert "in Europe on 2024-03-31; in North America on 2024-03-10" in told.text
+    assert "in Europe on 2024-03-31, with 278 submissions after it" in told.text
+    assert "in North America on 2024-03-10, with 782 submissions after it" in told.text
     assert told.numbers["jobs"] == 1000 - (9 * 24 + 2)
     assert found(log(notes=notes[1:])) == {}
     summer = [notes[0], f"UnixStartTime: {start + 91 * 86_400}"]
