@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numba import types
 from numba.typed import List
+from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
@@ -84,8 +85,8 @@ class Memory(NamedTuple):
     values: Floats  # (N,)
 
 
-@compiled()
-def _start(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, start: int) -> None:
+@compiled(_nrt=False)
+def start_job(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, start: int) -> None:
     """Give a job its processors and enter it in both orders of the running jobs."""
     size = state[RUNNING]
     ends.start[job] = start
@@ -116,8 +117,8 @@ def _start(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, star
     state[RUNNING] = size + 1
 
 
-@compiled()
-def _end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
+@compiled(_nrt=False)
+def end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
     """End the running job with the first end; return it."""
     state[RUNNING] -= 1
     size = state[RUNNING]
@@ -139,7 +140,7 @@ def _end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
     return job  # type: ignore[no-any-return]
 
 
-@compiled()
+@compiled(_nrt=False)
 def _next_moment(jobs: Jobs, ends: Ends, state: Ints) -> int:
     """Return the next end or arrival, LATER if there is none."""
     moment = LATER
@@ -150,7 +151,7 @@ def _next_moment(jobs: Jobs, ends: Ends, state: Ints) -> int:
     return moment
 
 
-@compiled()
+@compiled(_nrt=False)
 def _sort_coming(ends: Ends, coming: int) -> None:
     """Sort the parts of chains that arrive by the rows of their chains."""
     for i in range(1, coming):
@@ -168,10 +169,9 @@ def _advance(
 ) -> int:  # fmt: skip
     """Play moments until all jobs that must have started, or the slice is over."""
     fill_of, change_of = fill[0], change[0]
-    scheme, state = uncounted(scheme), uncounted(state)
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
     ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
-    filled = scheme[KIND] == FILLED
+    filled = scheme[KIND] >= FILLED
     state[WORK] = 0
     while state[LEFT] > 0 and state[WORK] < _SLICE:
         if state[BEGUN] < 2:
@@ -181,7 +181,7 @@ def _advance(
                     return _STUCK
             now, coming = state[NOW], 0
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] <= now:
-                job = _end_first(jobs, running, ends, state)
+                job = end_first(jobs, running, ends, state)
                 complete(scheme, jobs, waiting, job, ends.run[job])
                 if filled:
                     change_of(memory.ints, memory.floats, now, job, -1)
@@ -204,15 +204,15 @@ def _advance(
                 seen = now // scheme[REFRESH] * scheme[REFRESH]
                 fill_of(memory.ints, memory.floats, seen, memory.jobs[:count], jobs.arrive,
                         memory.values[:count])  # fmt: skip
-                set_values(jobs, waiting, memory.values)
+                set_values(waiting, memory.values)
         else:
-            set_values(jobs, waiting, memory.values)
+            set_values(waiting, memory.values)
         state[BEGUN], now, desk.state[DESK_WORK] = 1, state[NOW], 0
-        count = decide(scheme, jobs, waiting, running, desk, now, state[FREE], state[RUNNING])
+        count = decide(scheme, waiting, running, desk, now, state[FREE], state[RUNNING])
         for i in range(count):
             job = desk.chosen[i]
             leave(scheme, jobs, waiting, job)
-            _start(jobs, running, ends, state, job, now)
+            start_job(jobs, running, ends, state, job, now)
             if filled:
                 change_of(memory.ints, memory.floats, now, job, 1)
             if ends.must[job] == 1:
@@ -240,8 +240,8 @@ def _begin(
 ) -> None:  # fmt: skip
     """Start the jobs that run at the beginning."""
     for job in range(first):
-        _start(jobs, running, ends, state, job, ends.start[job])
-        if scheme[KIND] == FILLED:
+        start_job(jobs, running, ends, state, job, ends.start[job])
+        if scheme[KIND] >= FILLED:
             change[0](memory.ints, memory.floats, state[NOW], job, 1)
     state[NEXT] = first
 
@@ -267,6 +267,15 @@ def scheme_of(run: Run, order: Order, mode: Mode) -> Array:
     scheme[PREDICTS] = order.rule in PREDICTED
     scheme[RESERVATIONS], scheme[DEPTH] = mode.reservations, mode.depth
     return scheme
+
+
+def functions_of(run: Run, order: Order) -> tuple[Array, NDArray[np.float64], Any, Any]:
+    """Return the memory of compiled priorities, and the cells of `fill` and `change`."""
+    if order.priorities is None:
+        nothing = _cell(_fill_nothing), _cell(_change_nothing)
+        return np.zeros(1, np.int64), np.zeros(1), *nothing
+    ints, floats = order.priorities.begin(run)
+    return ints, floats, _cell(order.priorities.fill), _cell(order.priorities.change)
 
 
 def jobs_of(run: Run, order: Order) -> Jobs:
@@ -305,12 +314,8 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         end, job, estimated, np.ascontiguousarray(run.run), np.ascontiguousarray(run.row),
         np.ascontiguousarray(run.chain), must, starts, coming,
     )  # fmt: skip
-    ints, floats = np.zeros(1, np.int64), np.zeros(1)
-    fill, change = _fill_nothing, _change_nothing
-    if order.priorities is not None:
-        ints, floats = order.priorities.begin(run)
-        fill, change = order.priorities.fill, order.priorities.change
-    fill, change = _cell(fill), _cell(change)
+    ints, floats, fill, change = functions_of(run, order)
+    ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
     state = np.zeros(_STATE, np.int64)
     state[NOW], state[FREE], state[LEFT] = run.now, run.processors, must.sum()
@@ -323,8 +328,8 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         assert status != _STUCK, "a counted job can never start"
         if status == _ASKING:
             asked = memory.jobs[: waiting.size[WAITING]]
-            assert order.ask is not None
-            memory.values[: len(asked)] = order.ask(int(state[NOW]), asked, jobs.arrive)
+            assert ask is not None
+            memory.values[: len(asked)] = ask(int(state[NOW]), asked, jobs.arrive)
         elif tell is not None:
             tell(1.0 - int(state[LEFT]) / whole)
     return starts

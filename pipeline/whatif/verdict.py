@@ -52,6 +52,7 @@ FEWEST_BLOCKS: Final = 4  # weeks or windows of an interval
 FEWEST_JOBS: Final = 400  # of a log
 SHAKES: Final = 2.0  # standard deviations within which a difference is one of chance
 PRICE: Final = 1.2  # times the opponent's value that are a price
+_REPLAY: Final = "replay"  # code of a replay that is off
 REPLAY: Final = 0.01  # largest relative error of the means of a replay
 _COLOURS: Final[Mapping[Badge, Colour]] = {
     "Gain": "green",
@@ -244,7 +245,7 @@ def verdict(evidence: Evidence) -> Verdict:
     claim = sentence_of(f"{clear.place}, {measured}")
     badge: Badge
     if found:
-        badge, text = "Cannot be judged", _unjudged(of, found[0])
+        badge, text = "Cannot be judged", _unjudged(of, found)
     elif of.letter == "-":
         badge, text = "Nearly nobody waits", _nobody_waits(of)
     elif about:
@@ -302,7 +303,7 @@ def _disqualifiers(of: Evidence) -> tuple[Caveat, ...]:
             "wait or slowdown, since jobs did not fit when they started; what would mend it: the "
             "true number of processors"
         )
-        found.append(Caveat("replay", text, {"error": of.replay_error}))
+        found.append(Caveat(_REPLAY, text, {"error": of.replay_error}))
     if of.changed:
         found.append(Caveat("changed_world", "the two are played in different worlds"))
     return tuple({caveat.code: caveat for caveat in reversed(found)}.values())[::-1]
@@ -337,17 +338,25 @@ def _name(opponent: str) -> str:
 
 def sentence_of(text: str) -> str:
     """Return text that begins with a capital and ends with a full stop."""
-    return f"{text[0].upper()}{text[1:].rstrip('.')}."
+    text = text.rstrip(".")
+    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
-def _unjudged(of: Evidence, first: Caveat) -> str:
+def _unjudged(of: Evidence, found: Sequence[Caveat]) -> str:
+    """Return which fact forbids a conclusion; without a record, rules can still be compared."""
+    why = found[0].text.rstrip(".")
+    if found[0].code == _REPLAY and of.failing:
+        why += f"; {of.failing}"
     if of.kind == "refused agent":
-        return f"Nothing can be judged: {first.text}."
+        return f"Nothing can be judged: {why}."
     theirs = _name(of.opponent if of.letter else RECORDED)
-    return (
+    text = (
         f"Whether {of.policy} would serve these jobs with less slowdown than {theirs} cannot be "
-        f"judged: {first.text.rstrip('.')}."
+        f"judged: {why}"
     )
+    if [caveat.code for caveat in found] == [NO_WAIT_TIMES] and of.aside is not None:
+        text += f"; {_simulated(of.policy, of.aside, of.aside_name)}"
+    return sentence_of(text)
 
 
 def _nobody_waits(of: Evidence) -> str:
@@ -362,15 +371,19 @@ def _not_about(of: Evidence, clear: Difference) -> str:
     aside, name = (of.aside, of.aside_name) if of.opponent == RECORDED else (clear, of.opponent)
     text = ""
     if aside is not None and aside.value:
-        text = (
-            f"on the simulated machine, {aside.place}, {of.policy} has {aside.share} mean bounded "
-            f"slowdown than {name} ({aside.numbers})"
-        )
+        text = _simulated(of.policy, aside, name)
     if of.letter in {"C", "D"}:
         why = f"The simulated machine is not yours (grade {of.letter})"
         why += f": {of.failing.rstrip('.')}" if of.failing else ""
         text = f"{why}; {text}" if text else why
     return sentence_of(text or f"nothing here was compared with the record of {of.policy}")
+
+
+def _simulated(policy: str, aside: Difference, other: str) -> str:
+    return (
+        f"on the simulated machine, {aside.place}, {policy} has {aside.share} mean bounded "
+        f"slowdown than {other} ({aside.numbers})"
+    )
 
 
 def _unclear(of: Evidence, name: str) -> str:

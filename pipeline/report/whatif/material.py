@@ -14,7 +14,8 @@ from hindcast.pipeline.report.whatif.jobs import recorded
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, Shaken, difference_of
 from hindcast.pipeline.report.whatif.plan import Plan
 from hindcast.pipeline.whatif import verdict as v
-from hindcast.pipeline.whatif.grade import Grade
+from hindcast.pipeline.whatif.closed import Closed
+from hindcast.pipeline.whatif.grade import NO_GRADE, Grade
 from hindcast.pipeline.whatif.replay import Replay
 from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
 from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING
@@ -102,15 +103,30 @@ class Material:
         return self.grade.letter if self.grade else ""
 
     @property
+    def closed(self) -> tuple[Closed, ...]:
+        """Closed times of the record within the run: the policies of a page start jobs in them."""
+        jobs = self.jobs.filter(~pl.col("carried"))
+        begin, end = jobs["arrive_s"].to_numpy().min(), jobs["submit_s"].to_numpy().max()
+        times = self.grade.closed if self.grade else ()
+        return tuple(time for time in times if time.end > begin and time.begin < end)
+
+    @property
+    def letter_of_run(self) -> str:
+        """The grade of what is compared: with closed times in the run, that of the whole record."""
+        if self.grade is None or not self.closed or self.letter == NO_GRADE:
+            return self.letter
+        return max(self.letter, *self.grade.letters.values())
+
+    @property
     def near(self) -> bool:
         """Whether differences to the record can be read as those to the log's scheduler."""
-        return self.letter in {"A", "B"} and not self.disqualifiers
+        return self.letter_of_run in {"A", "B"} and not self.disqualifiers
 
     @property
     def disqualifiers(self) -> tuple[Caveat, ...]:
         """Caveats that forbid a conclusion, also about the jobs of the run."""
         found = [
-            replace(of, text=f"{of.text}; what would mend it: {DISQUALIFYING[of.code]}")
+            replace(of, text=f"{of.text.rstrip('.')}; what would mend it: {DISQUALIFYING[of.code]}")
             for of in self.caveats
             if of.code in DISQUALIFYING
         ]
@@ -258,7 +274,7 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
             opponent,
             material.known,
         ),
-        letter=material.letter,
+        letter=material.letter_of_run,
         failing=failing,
         disqualifiers=material.disqualifiers,
         known=material.known,

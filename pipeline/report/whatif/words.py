@@ -10,6 +10,7 @@ from hindcast.pipeline.pages.numbers import TimeUnit, count_of, percent, three_d
 from hindcast.pipeline.report.whatif.material import RECORDED, Material, log_means, mean_of
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Pair, pair_of, ranking
 from hindcast.pipeline.whatif import verdict as v
+from hindcast.pipeline.whatif.closed import Closed
 
 _LONGER: Final = 1.1  # times the wait of another policy that count as longer
 _SLOWER_S: Final = 900.0  # seconds that count as longer
@@ -105,9 +106,15 @@ def measurements(material: Material) -> dict[str, str]:
 
 def failing(material: Material) -> str:
     """Return the measurements that make a grade of C or D, in words."""
-    if material.grade is None or material.letter not in {"C", "D"}:
+    if material.grade is None or material.letter_of_run not in {"C", "D"}:
         return ""
     grade = material.grade
+    if material.letter in {"A", "B"}:
+        times = " and ".join(_span(material, time) for time in material.closed)
+        return (
+            f"{times} nothing started although every waiting job fitted, a reservation or a stop, "
+            "and the run contains that time; --where chooses another run"
+        )
     letters = grade.letters if grade.rest is None else grade.rest_letters
     return "; ".join(of for name, of in measurements(material).items() if letters[name] >= "C")
 
@@ -121,12 +128,16 @@ def moment(material: Material, second: float) -> str:
     return f"day {days + 1}, {rest // 3600:02}:{rest // 60 % 60:02} (second {second:,.0f})"
 
 
+def _span(material: Material, time: Closed) -> str:
+    return f"from {moment(material, time.begin)} to {moment(material, time.end)}"
+
+
 def closed_times(material: Material) -> Iterator[str]:
     """Yield a sentence for every closed time of the record."""
     for time in material.grade.closed if material.grade else ():
         yield (
-            f"From {moment(material, time.begin)} to {moment(material, time.end)} nothing started "
-            "although every waiting job fitted: a reservation or a stop. "
+            f"{v.sentence_of(_span(material, time))[:-1]} nothing started although every waiting "
+            "job fitted: a reservation or a stop. "
             f"{count_of(time.jobs, 'job')} waited in it, {share(time.share)} of all such waiting; "
             "the grade is that of the rest."
         )
@@ -297,10 +308,10 @@ def losers(material: Material, table: pl.DataFrame, unit: TimeUnit) -> Iterator[
 def surer(material: Material) -> Iterator[str]:
     """Yield sentences about the data that would make comparisons surer."""
     cast = material.cast
-    if material.letter in {"C", "D"}:
+    if material.letter_of_run in {"C", "D"}:
         yield (
             f"More weeks of this log do not help: its machine is another one (grade "
-            f"{material.letter}). Mend that first: {failing(material)}."
+            f"{material.letter_of_run}). Mend that first: {failing(material)}."
         )
         return
     if material.letter == "-":

@@ -73,7 +73,7 @@ def closed_day():
     )
 
 
-def jobs_of(count, days, *, partitions=1, unknown=0, held=0.0, rng):
+def jobs_of(count, days, *, partitions=1, unknown=0, held=0.0, begin_s=0, rng):
     """Return jobs of a run, the first 14 of which waited when it began."""
     submit = np.sort(rng.integers(0, int(days * DAY_S) + 1, count))
     submit[:14] = 0
@@ -85,8 +85,8 @@ def jobs_of(count, days, *, partitions=1, unknown=0, held=0.0, rng):
     return pl.DataFrame(
         {
             "job": np.arange(count),
-            "submit_s": submit,
-            "arrive_s": submit + held_s,
+            "submit_s": submit + begin_s,
+            "arrive_s": submit + held_s + begin_s,
             "carried": np.arange(count) < 14,
             "week": submit // (7 * DAY_S),
             "processors": cpu,
@@ -149,12 +149,15 @@ def material(
     partitions=1,
     unknown=0,
     held=0.0,
+    begin_s=0,
     starts=True,
     **others,
 ):
     """Return material; by default of a log of grade A, and a rule with less than half its waits."""
     rng = np.random.default_rng(seed)
-    jobs = jobs_of(count, days, partitions=partitions, unknown=unknown, held=held, rng=rng)
+    jobs = jobs_of(
+        count, days, partitions=partitions, unknown=unknown, held=held, begin_s=begin_s, rng=rng
+    )
     factors = {**POLICIES, **(factors or {})}
     if not starts:
         factors.pop("recorded")
@@ -217,7 +220,7 @@ def material(
         played=frames,
         shaken=shaken,
         grade=grade() if starts else None,
-        replay=Replay(np.zeros(0), count - unknown, 0, 0.0, 0.0) if starts else None,
+        replay=Replay(np.zeros(0, int), count - unknown, 0, 0.0, 0.0) if starts else None,
         commands={"table One run": "hindcast whatif made.swf"},
         command="hindcast whatif made.swf",
     )
