@@ -310,7 +310,7 @@ def _listed(workload: Workload, name: str, groups: list[tuple[int, float, float]
     """Return the largest groups: `a 60% of the jobs and 9.0% of the work, b 40% and 91%`."""
     names = names_of(workload, name)
     listed = [
-        f"{names.get(g, str(g))} {share_text(jobs)}{of_jobs} and {share_text(work)}{of_work}"
+        f"{names.get(g, f'{name} {g}')} {share_text(jobs)}{of_jobs} and {share_text(work)}{of_work}"
         for (g, jobs, work), of_jobs, of_work in zip(
             groups[:4], (" of the jobs", "", "", ""), (" of the work", "", "", ""), strict=False
         )
