@@ -6,7 +6,7 @@ the facts rule out that one policy is called better than another on this log: DI
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -188,7 +188,13 @@ def log_caveats(
         )
         measured.append(Caveat(WAITS_WHILE_FITTING, text, {"share": fitting}))
     codes = {caveat.code for caveat in measured}
-    return (*(caveat for caveat in noted if caveat.code not in codes), *measured)
+    sized = {cv.NO_CLUSTER_SIZE: {"processors": log.processors}}
+    kept = (
+        replace(caveat, numbers=sized.get(caveat.code, caveat.numbers))
+        for caveat in noted
+        if caveat.code not in codes
+    )
+    return (*kept, *measured)
 
 
 def reader_caveats(workload: Workload) -> tuple[Caveat, ...]:

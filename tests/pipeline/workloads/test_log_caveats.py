@@ -230,6 +230,8 @@ def test_what_a_log_does_not_say_follows_from_its_columns():
     assert "The starts of 500 jobs (50% of them, 50% of the work)" in half
     guessed = missing(log(notes=[f"{cv.CAUTION}{cv.SIZE_GUESSED} the cluster has: 3 is"]))
     assert "The size of the machine" in guessed
+    sized = found(log(notes=[f"{cv.CAUTION}{cv.SIZE_GUESSED} the cluster has: 3 is"]))
+    assert sized[cv.NO_CLUSTER_SIZE].numbers == {"processors": 100}
     assert "The GPUs of the machine: 10 jobs" in missing(log(gpus=np.where(first(10), 1, 0)))
     bare = log(user=pl.Series([None] * 1000, dtype=pl.Int64), requested_s=np.full(1000, HOUR))
     assert "Users: without them" in missing(bare)
