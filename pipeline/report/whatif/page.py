@@ -45,7 +45,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.pages.numbers import TimeUnit, percent, three_digits
+from hindcast.pipeline.pages.numbers import TimeUnit, percent, three_digits, time_unit
 from hindcast.pipeline.pages.tables import Table
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.rules import explaining
@@ -226,7 +226,7 @@ def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, dict[str, float]]] = []
     # On a machine that is not the log's, a rule beside the record would say nothing of the rule.
     if cast.recorded and material.letter_of_run not in {"C", "D"}:
-        rows.append(("The log", "what it says", log_means(material)))
+        rows.append(("The log", "from the log", log_means(material)))
     else:
         rows.append((cast.aside, "simulated, in the run", _values(material, cast.aside)))
     rows.append((cast.candidate, "simulated, in the run", _values(material, cast.candidate)))
@@ -238,7 +238,8 @@ def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
             shakes = n.spread(material.shaken, name, metric)
             text = small
             if shakes is not None:
-                text += f"; sd {told(shakes[1])} over shakes"
+                spread = time_unit(shakes[1]).text if metric == n.WAIT else three_digits
+                text += f"; sd {spread(shakes[1])} over shakes"
             elif name == "The log" and metric == n.WAIT and words.shows_both_waits(material):
                 text += "; the user's, holds included"
             found.append((f"{name}: {what}", told(values[metric]), text))

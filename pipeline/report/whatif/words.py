@@ -53,8 +53,7 @@ def served(material: Material) -> str:
     grade = material.grade
     if grade is None or not grade.nearest:
         return ""
-    numbers = grade.numbers if grade.rest is None else grade.rest
-    explained = share(numbers["explained"])
+    explained = share(grade.numbers["explained"])
     if grade.known:
         return f"Your log's starts are those of {scheduler(grade.known)} in {explained}."
     return (
@@ -217,8 +216,7 @@ def cautions(material: Material, told: v.Verdict, unit: TimeUnit) -> list[str]:
 def equal_policies(material: Material) -> Iterator[str]:
     """Yield sentences about policies that do the same, and about those that chance may order."""
     for same in material.identical:
-        listed = " and ".join(same)
-        yield f"{listed} start every job of the run in the same second."
+        yield f"{v.listed(same)} start every job of the run in the same second."
     names = [name for name in material.run.values if name not in {RECORDED, *material.knowing}]
     ranks: dict[int, list[str]] = {}
     for name, rank in ranking(material.run, material.shaken, names).items():
