@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from hindcast.flows.runs.ledger import Ledger
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.evaluation.evaluate import BATCH, Entrant, Job
+from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.batched import run_batched
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
 from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.storage.files import (
@@ -39,6 +41,8 @@ from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.replay import replay
 from hindcast.pipeline.whatif.run import Run, joined, run_of
+from hindcast.policies.entrants import entrants
+from hindcast.policies.heuristics import find_rule
 
 RECORDED: Final = "recorded"
 Tell = Callable[[float], None]
@@ -80,6 +84,7 @@ class Policy:
         identity: What its starts depend on, beside the log.
         rule: Its order and mode; None for recorded starts and for policies of the scenario.
         entrant: The policy of the scenario.
+        description: A sentence about it.
     """
 
     name: str
@@ -87,17 +92,33 @@ class Policy:
     identity: str
     rule: tuple[Order, Mode] | None
     entrant: Entrant | None = None
+    description: str = ""
 
 
-def policies_of(found: Sequence[Entrant]) -> list[Policy]:
-    """Return the policies of entrants."""
-    return [
-        Policy(
-            name := each.behaviour.name, each.kind, f"{name}|{each.digest}",
-            None if each.digest else policy_of(name), each,
-        )
-        for each in found
-    ]  # fmt: skip
+def policies_of(names: Sequence[str], run: Recipe) -> list[Policy]:
+    """Return the policies of names: rules of scenario `queue`, checkpoints and code of the user's.
+
+    Raises InputError for a policy that is unknown, does not fit, or draws.
+    """
+    found = []
+    for name in names:
+        rule = policy_of(name)
+        if rule is not None:
+            of = find_rule("queue", name)
+            kind = of.kind if isinstance(of, MemoryRule) else "heuristic"
+            found.append(Policy(name, kind, name, rule, description=of.description))
+            continue
+        for each in entrants(run, [name]):
+            behaviour = each.behaviour
+            if behaviour.stochastic:
+                raise InputError(
+                    f"--policy {name}: this policy draws, expected one whose choices are fixed, "
+                    "since every policy plays the log once"
+                )
+            text = getattr(behaviour.policy, "description", "") or f"agent {behaviour.name}"
+            identity = f"{behaviour.name}|{each.digest}"
+            found.append(Policy(behaviour.name, each.kind, identity, None, each, text))
+    return found
 
 
 def part_of(
@@ -253,6 +274,11 @@ def values_of(scope: Scope, starts: Sequence[Sequence[Array]]) -> dict[str, NDAr
 def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:
     """Return what the starts depend on: content of the log, its selection, and the version."""
     return {"log": list(content), **what, "version": version()}
+
+
+def end_of(part: Part) -> int:
+    """Return the last recorded start of the counted jobs of a part, or the last arrival."""
+    return max(int(np.maximum(run.start, run.arrive)[run.counted].max()) for run in part.runs)
 
 
 def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:

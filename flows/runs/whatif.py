@@ -44,15 +44,17 @@ from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.storage.files import make_folder, write_text
+from hindcast.pipeline.storage.files import make_folder, sha256_file, write_text
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif import pools as pooling
+from hindcast.pipeline.whatif.closed import stops_in_run
 from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.mine import Mine, read_mine
 from hindcast.pipeline.whatif.multifactor import Clock
+from hindcast.pipeline.whatif.orders import STRICT
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Array, Record, read_record
@@ -98,14 +100,7 @@ def source_of(request: Any) -> TraceSource:
 
 def check_request(request: Any) -> None:
     """Raise InputError for a policy, change, pool or condition that cannot be used."""
-    empty = _reading(TraceSource(INGESTED))
-    for name in request.policies:
-        found = entrants(empty, [name])
-        if len(found) != 1 or found[0].behaviour.stochastic:
-            raise InputError(
-                f"--policy {name}: this policy draws, expected one whose choices "
-                "are fixed, since every policy plays the log once"
-            )
+    plays.policies_of(request.policies, _reading(TraceSource(INGESTED)))
     for text in request.changes:
         read_change(text)
     if request.pools:
@@ -286,12 +281,16 @@ def _policies(
     names += [name for name in request.policies if name not in names]
     if training is not None:
         names += training["used"]
-    found = plays.policies_of(entrants(run, names))
+    found = plays.policies_of(names, run)
     if session.plan.warm:
-        found.insert(0, Policy(RECORDED, "recorded", RECORDED, None))
+        text = "the recorded starts, each in its second, or later where the job does not fit then"
+        found.insert(0, Policy(RECORDED, "recorded", RECORDED, None, description=text))
     if mine is not None:
         rule = (mine.order, mine.mode)
-        found.append(Policy("mine", "heuristic", f"mine|{mine.digest}", rule))
+        text = "; ".join((f"the scheduler of {mine.label}", *mine.not_modelled))
+        path = session.request.mine.partition(".py:")[0] + ".py" * (".py:" in session.request.mine)
+        identity = f"mine|{session.request.mine}|{sha256_file(location(path))}"
+        found.append(Policy("mine", "heuristic", identity, rule, description=text))
     if not [policy for policy in found if policy.kind == "heuristic"]:
         raise InputError("no rule is left to compare; name at least one with --policy")
     return found
@@ -310,7 +309,7 @@ def _material(
         "settings": dict(session.source.settings), "pools": request.pools,
         "where": list(request.where),
     })  # fmt: skip
-    of_run: dict[str, list[Array]] = {}
+    of_run: dict[str, list[Array]] = {}  # starts by machine
     for scope in scopes:
         of_scope: dict[str, dict[str, Any]] = {}
         for policy in policies:
@@ -340,7 +339,7 @@ def _material(
         processors=together.processors,
         plan=plan,
         kinds={policy.name: policy.kind for policy in policies},
-        descriptions=_descriptions(policies, mine),
+        descriptions={policy.name: policy.description for policy in policies},
         run=values[_RUN],
         windows=values.get(_WINDOWS),
         before=values.get(_BEFORE),
@@ -351,7 +350,10 @@ def _material(
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
         advice=None,
-        caveats=log_caveats(workload, pools=bool(session.pools)),
+        caveats=(
+            *log_caveats(workload, pools=bool(session.pools)),
+            *stops_in_run(() if graded is None else graded.closed, together.now, plays.end_of(run)),
+        ),
         missing=missing_fields(workload),
         delivered={} if training is None else training["delivered"],
         training=training,
@@ -507,25 +509,15 @@ def _named_for_changes(
     return [by_name[name] for name in dict.fromkeys([*best, plain]) if name in by_name]
 
 
-def _descriptions(policies: Sequence[Policy], mine: Mine | None) -> dict[str, str]:
-    """Return a sentence about every policy."""
-    found = {RECORDED: "the recorded starts, each when it was, or later where the job does not fit"}
-    if mine is not None:
-        found["mine"] = "; ".join((f"the scheduler of {mine.label}", *mine.not_modelled))
-    for policy in policies:
-        if policy.entrant is not None:
-            of = policy.entrant.behaviour.policy
-            found[policy.name] = getattr(of, "description", "") or f"agent {policy.name}"
-    return found
-
-
 def _commands(
     session: _Session, recipes: Mapping[str, Recipe], policies: Sequence[Policy]
 ) -> dict[str, str]:
     """Return the command that gives the same values as each table, by its name."""
     if not session.is_whole:
         return {}
-    names = [of.name for of in policies if of.entrant is not None]
+    # A strict rule needs a column that the recipes do not ask for.
+    strict = [of.name for of in policies if of.rule is not None and of.rule[1] == STRICT]
+    names = [of.name for of in policies if of.name != "mine" and of.name not in strict]
     return {
         scope: shlex.join(
             ["hindcast", "evaluate", str(session.out / file), "--policy", *names, "--out", "scores"]

@@ -479,13 +479,13 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     for name, metric, mean in means.iter_rows():
         outcomes.setdefault(name, {})[metric] = mean
     of_trace = trace_caveats(job.recipe, job.workload)
-    if job.recipe.scenario == "queue":
-        facts = log_caveats(job.workload)
-        of_trace = (*facts, *(c for c in of_trace if c.code not in {f.code for f in facts}))
+    facts = log_caveats(job.workload) if job.recipe.scenario == "queue" else ()
+    codes = {caveat.code for caveat in of_trace}
     return (
         *of_trace,
         *cv.ties(values, higher=headline.better == "higher"),
         *cv.unfinished(list(outcomes.items())),
+        *(fact for fact in facts if fact.code not in codes),
     )
 
 

@@ -3,9 +3,9 @@
 The decision changes neither the queue nor the running jobs, and knows no run time that has not
 been observed, so it can be asked in any state: that of a simulation, or that of a record::
 
-    waiting = empty_queue(jobs, users)          join(scheme, jobs, waiting, job) for each
+    waiting = empty_queue(jobs, users)          join(scheme, waiting, job) for each
     running = Running(ends, cpu)                estimated ends, ascending
-    count = decide(scheme, jobs, waiting, running, count_of_running, now, free, chosen, desk)
+    count = decide(scheme, waiting, running, count_of_running, now, free, chosen, desk)
 
 `chosen[:count]` are the jobs that start, in the order in which they were taken.
 """
@@ -25,7 +25,6 @@ from hindcast.pipeline.whatif.waiting import (
     RESERVATIONS,
     SLOTS,
     WAITING,
-    Jobs,
     Waiting,
     bound_of,
     score_of,
@@ -61,7 +60,7 @@ def empty_desk(jobs: int) -> Desk:
     return Desk(chosen, ends, cpus, time, free, np.zeros(STATE, np.int64))
 
 
-@compiled()
+@compiled(_nrt=False)
 def _may_take(desk: Desk, cpu: int, request: int) -> bool:
     """Return whether a job can start now without delaying the reservation."""
     state = desk.state
@@ -70,7 +69,7 @@ def _may_take(desk: Desk, cpu: int, request: int) -> bool:
     return cpu <= state[SPARE] or state[NOW] + request <= state[SHADOW]  # type: ignore[no-any-return]
 
 
-@compiled()
+@compiled(_nrt=False)
 def _rebound(waiting: Waiting, block: int) -> None:
     """Set the bound of a block to its greatest score."""
     begin, bound = block * SLOTS, -np.inf
@@ -79,10 +78,8 @@ def _rebound(waiting: Waiting, block: int) -> None:
     waiting.bound[block] = bound
 
 
-@compiled()
-def _evaluate(
-    scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, block: int, behind: bool
-) -> None:
+@compiled(_nrt=False)
+def _evaluate(scheme: Ints, waiting: Waiting, desk: Desk, block: int, behind: bool) -> None:
     """Compute the scores of a block; behind a reservation, of the jobs that may start beside it."""
     begin, seen = block * SLOTS, desk.state[NOW] // scheme[REFRESH] * scheme[REFRESH]
     for slot in range(begin, begin + waiting.used[block]):
@@ -91,7 +88,7 @@ def _evaluate(
         elif behind and scheme[BEHIND] >= 0:
             waiting.score[slot] = -float(waiting.request[slot])
         else:
-            waiting.score[slot] = score_of(scheme, jobs, waiting, slot, seen)
+            waiting.score[slot] = score_of(scheme, waiting, slot, seen)
     if behind and scheme[BEHIND] >= 0:  # those that start already are not to be taken
         for i in range(desk.state[CHOSEN]):
             slot = waiting.place[desk.chosen[i]]
@@ -102,8 +99,8 @@ def _evaluate(
     desk.state[WORK] += SLOTS
 
 
-@compiled()
-def _next(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, behind: bool) -> int:
+@compiled(_nrt=False)
+def _next(scheme: Ints, waiting: Waiting, desk: Desk, behind: bool) -> int:
     """Return the slot of the first job in order that has not been taken, -1 if there is none."""
     desk.state[WORK] += waiting.size[BLOCKS]
     while True:
@@ -114,7 +111,7 @@ def _next(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, behind: bool) 
         if block < 0:
             return -1
         if waiting.known[block] == 0:
-            _evaluate(scheme, jobs, waiting, desk, block, behind)
+            _evaluate(scheme, waiting, desk, block, behind)
             continue
         slot = block * SLOTS
         while waiting.score[slot] != top:
@@ -124,7 +121,7 @@ def _next(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, behind: bool) 
         return slot
 
 
-@compiled()
+@compiled(_nrt=False)
 def _choose(waiting: Waiting, desk: Desk, slot: int) -> None:
     """Let the job in a slot start."""
     state = desk.state
@@ -139,7 +136,7 @@ def _choose(waiting: Waiting, desk: Desk, slot: int) -> None:
     state[FREE] -= waiting.cpu[slot]
 
 
-@compiled()
+@compiled(_nrt=False)
 def _reserve(running: Running, desk: Desk, cpu: int) -> None:
     """Set the shadow time and the spare processors of a job that does not fit."""
     state = desk.state
@@ -161,24 +158,24 @@ def _reserve(running: Running, desk: Desk, cpu: int) -> None:
     state[WORK] += i + j
 
 
-@compiled()
-def _number(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, taken: int) -> int:
+@compiled(_nrt=False)
+def _number(scheme: Ints, waiting: Waiting, desk: Desk, taken: int) -> int:
     """Return the number of the job in a slot among those that are tested; the head is number 1."""
     now = desk.state[NOW]
     seen = now // scheme[REFRESH] * scheme[REFRESH]
-    score, before = score_of(scheme, jobs, waiting, taken, seen), 0
+    score, before = score_of(scheme, waiting, taken, seen), 0
     for block in range(waiting.size[BLOCKS]):
         begin = block * SLOTS
         if bound_of(scheme, waiting, block, seen) < score:
             continue
         for slot in range(begin, begin + waiting.used[block]):
-            other = score_of(scheme, jobs, waiting, slot, seen)
+            other = score_of(scheme, waiting, slot, seen)
             before += other > score or (other == score and slot < taken)
         desk.state[WORK] += SLOTS
     return before - desk.state[OPENED] + 1  # type: ignore[no-any-return]
 
 
-@compiled()
+@compiled(_nrt=False)
 def _restrict(waiting: Waiting, desk: Desk, block: int) -> None:
     """Leave out jobs of a block that may no longer start."""
     begin = block * SLOTS
@@ -189,8 +186,8 @@ def _restrict(waiting: Waiting, desk: Desk, block: int) -> None:
     desk.state[WORK] += SLOTS
 
 
-@compiled()
-def _backfill(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, least: int) -> None:
+@compiled(_nrt=False)
+def _backfill(scheme: Ints, waiting: Waiting, desk: Desk, least: int) -> None:
     """Let jobs start in order that do not delay the reservation."""
     state, resort = desk.state, scheme[BEHIND] >= 0
     for block in range(waiting.size[BLOCKS]):
@@ -202,7 +199,7 @@ def _backfill(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, least: int
         elif waiting.known[block] == 1:
             _restrict(waiting, desk, block)
     while state[FREE] >= least:
-        slot = _next(scheme, jobs, waiting, desk, True)  # noqa: FBT003
+        slot = _next(scheme, waiting, desk, True)  # noqa: FBT003
         if slot < 0:
             return
         cpu = waiting.cpu[slot]
@@ -211,7 +208,7 @@ def _backfill(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, least: int
             continue
         if (
             scheme[DEPTH] < waiting.size[WAITING]
-            and _number(scheme, jobs, waiting, desk, slot) > scheme[DEPTH]
+            and _number(scheme, waiting, desk, slot) > scheme[DEPTH]
         ):
             if resort:
                 continue
@@ -221,7 +218,7 @@ def _backfill(scheme: Ints, jobs: Jobs, waiting: Waiting, desk: Desk, least: int
             state[SPARE] -= cpu
 
 
-@compiled()
+@compiled(_nrt=False)
 def _lay_profile(running: Running, desk: Desk) -> None:
     """Fill the profile with what the running and the chosen jobs leave free."""
     state, time, free = desk.state, desk.time, desk.free
@@ -243,7 +240,7 @@ def _lay_profile(running: Running, desk: Desk) -> None:
     state[WORK] += size
 
 
-@compiled()
+@compiled(_nrt=False)
 def _earliest(desk: Desk, cpu: int, request: int) -> int:
     """Return the segment at whose begin a job finds its processors for its whole request."""
     size, first, at = desk.state[SEGMENTS], 0, 0
@@ -258,7 +255,7 @@ def _earliest(desk: Desk, cpu: int, request: int) -> int:
     return first
 
 
-@compiled()
+@compiled(_nrt=False)
 def _occupy(desk: Desk, first: int, cpu: int, request: int) -> None:
     """Take processors out of the profile from the begin of a segment for a request."""
     time, free, size = desk.time, desk.free, desk.state[SEGMENTS]
@@ -278,7 +275,7 @@ def _occupy(desk: Desk, first: int, cpu: int, request: int) -> None:
         free[i] -= cpu
 
 
-@compiled()
+@compiled(_nrt=False)
 def _fits_whole(desk: Desk, cpu: int, request: int) -> bool:
     """Return whether a job finds its processors from now on for its whole request."""
     at, until = 0, desk.state[NOW] + request
@@ -290,7 +287,7 @@ def _fits_whole(desk: Desk, cpu: int, request: int) -> bool:
     return True
 
 
-@compiled()
+@compiled(_nrt=False)
 def _witness(waiting: Waiting, desk: Desk) -> int:
     """Return the slot of a job that could start now if no slot were given any more, -1 if none."""
     for block in range(waiting.size[BLOCKS]):
@@ -305,10 +302,8 @@ def _witness(waiting: Waiting, desk: Desk) -> int:
     return -1
 
 
-@compiled()
-def _plan(
-    scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, desk: Desk, slot: int
-) -> None:
+@compiled(_nrt=False)
+def _plan(scheme: Ints, waiting: Waiting, running: Running, desk: Desk, slot: int) -> None:
     """Give the head and the jobs behind it their earliest slots; those whose slot is now start."""
     _lay_profile(running, desk)
     given, tested, witness, begun = 0, 0, -1, desk.state[NOW]
@@ -333,12 +328,12 @@ def _plan(
             witness = _witness(waiting, desk)
             if witness < 0:
                 return
-        slot = _next(scheme, jobs, waiting, desk, False)  # noqa: FBT003
+        slot = _next(scheme, waiting, desk, False)  # noqa: FBT003
 
 
-@compiled()
+@compiled(_nrt=False)
 def decide(
-    scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, desk: Desk,
+    scheme: Ints, waiting: Waiting, running: Running, desk: Desk,
     now: int, free: int, running_jobs: int,
 ) -> int:  # fmt: skip
     """Return the number of waiting jobs that start at a moment; they are in desk.chosen.
@@ -359,7 +354,7 @@ def decide(
         waiting.known[block] = 0
     head = -1
     while head < 0:
-        slot = _next(scheme, jobs, waiting, desk, False)  # noqa: FBT003
+        slot = _next(scheme, waiting, desk, False)  # noqa: FBT003
         if slot < 0:
             return state[CHOSEN]  # type: ignore[no-any-return]
         if waiting.cpu[slot] <= state[FREE]:
@@ -372,11 +367,11 @@ def decide(
     if scheme[RESERVATIONS] == 0 or scheme[DEPTH] <= 1:
         return state[CHOSEN]  # type: ignore[no-any-return]
     if scheme[RESERVATIONS] > 1:
-        _plan(scheme, jobs, waiting, running, desk, head)
+        _plan(scheme, waiting, running, desk, head)
         return state[CHOSEN]  # type: ignore[no-any-return]
     if scheme[RESERVATIONS] == GREEDY:
         state[SHADOW], state[SPARE] = LATER, LATER
     else:
         _reserve(running, desk, waiting.cpu[head])
-    _backfill(scheme, jobs, waiting, desk, least)
+    _backfill(scheme, waiting, desk, least)
     return state[CHOSEN]  # type: ignore[no-any-return]

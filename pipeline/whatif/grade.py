@@ -1,7 +1,11 @@
 """The grade of a machine: how far a record can be that of one machine with an orderly scheduler.
 
 Each measurement has a letter by `LIMITS`, and the grade is the worst of them. The grade says nothing
-about the order that the scheduler keeps: every order with none, one or all reservations has A.
+about the order that the scheduler keeps: every order with any number of reservations has A.
+
+Two limits keep it so. A scheduler that acts at multiples of c s only has D = c for its letters. And
+`idle` is never worse than the worst of the others: jobs that the nearest scheduler would have
+started, on a machine without any other fault, say that the scheduler is not quite the nearest one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +16,14 @@ import numpy as np
 
 from hindcast.pipeline.whatif.closed import Closed, closed, closed_times, without
 from hindcast.pipeline.whatif.family import Explained, explain, members
-from hindcast.pipeline.whatif.measures import LEAST_ALONE, Measures, measure, pooled
+from hindcast.pipeline.whatif.measures import (
+    LEAST_ALONE,
+    MOST_DELTA,
+    Measures,
+    cycle_of,
+    measure,
+    pooled,
+)
 from hindcast.pipeline.whatif.orders import Mode, Order
 from hindcast.pipeline.whatif.record import Record
 
@@ -150,26 +161,36 @@ def _marks(
     sums = pooled(measured)
     found = explain(machines, members(mine))
     numbers = {
-        "over": sums.over / max(sums.held, 1),
-        "open": sums.open / max(sums.waiting, 1),
-        "passed": sums.passed / max(sums.twins, 1),
+        **_shares(sums),
         "twins": sums.twins,
-        "odd": sums.odd / max(sums.starts, 1),
         "starts": sums.starts,
         "reaction": sums.reaction,
         "delta": sums.delta,
         "explained": found[0].share,
         "idle": found[0].idle,
     }
+    values = dict(numbers)
+    if (cycle := min(cycle_of(machines), MOST_DELTA)) > sums.delta:
+        values |= _shares(pooled([measure(one, cycle) for one in machines]))
     used = {
         "over": True, "open": True, "odd": True,
         "passed": sums.twins >= LEAST_TWINS,
         "reaction": len(sums.alone) >= LEAST_ALONE,
-        "idle": found[0].share >= KNOWN,
     }  # fmt: skip
-    letters = {name: _letter(numbers[name], LIMITS[name]) for name in LIMITS if used[name]}
+    letters = {name: _letter(values[name], LIMITS[name]) for name in LIMITS if used.get(name)}
+    if found[0].share >= KNOWN:
+        letters["idle"] = min(_letter(numbers["idle"], LIMITS["idle"]), max(letters.values()))
     letter = max(letters.values()) if sums.starts >= LEAST_STARTS else NO_GRADE
     return _Marks(letter, letters, numbers, found)
+
+
+def _shares(sums: Measures) -> dict[str, float]:
+    return {
+        "over": sums.over / max(sums.held, 1),
+        "open": sums.open / max(sums.waiting, 1),
+        "passed": sums.passed / max(sums.twins, 1),
+        "odd": sums.odd / max(sums.starts, 1),
+    }
 
 
 def _letter(value: float, limits: tuple[float, float, float]) -> str:

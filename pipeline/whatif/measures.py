@@ -28,7 +28,8 @@ from hindcast.pipeline.simulation.kernel import Ints, Ints2, compiled
 from hindcast.pipeline.whatif.record import Record
 
 LEAST_ALONE: Final = 30  # jobs that came when nobody waited, below which reaction is not used
-_DELTAS: Final = (60.0, 600.0)  # s
+LEAST_DELTA: Final = 60.0  # s
+MOST_DELTA: Final = 600.0  # s
 
 _OVER, _HELD, _OPEN, _WAITING, _ODD, _STARTS, _ALONE = range(7)
 
@@ -90,24 +91,24 @@ def reaction(alone: NDArray[np.int64]) -> float:
 
 def delta_of(alone: NDArray[np.int64]) -> float:
     """Return D in s from the waits of jobs that came alone."""
-    least, most = _DELTAS
-    return min(most, max(least, 2 * reaction(alone)))
+    return min(MOST_DELTA, max(LEAST_DELTA, 2 * reaction(alone)))
 
 
-def measure(record: Record) -> Measures:
-    """Measure a record; its jobs of unknown start are left out."""
+def measure(record: Record, least: float = LEAST_DELTA) -> Measures:
+    """Measure a record, with a D of at least so many s. Jobs of unknown start are left out."""
     known = np.flatnonzero(record.known)
     jobs = _moments(record, known)
     sums, alone = np.zeros(7, np.int64), np.zeros(len(known), np.int64)
     stretches = np.zeros((3, 3 * len(known)), np.int64)
-    delta = _DELTAS[0]
+    delta = least
     while True:
         sums[:] = 0
         count = _sweep(jobs, record.processors, int(delta), sums, alone, stretches)
         came_alone = alone[: sums[_ALONE]]
-        if delta == delta_of(came_alone):
+        wanted = max(least, delta_of(came_alone))
+        if delta == wanted:
             break
-        delta = delta_of(came_alone)
+        delta = wanted
     passed, twins = _twins(record, known)
     return Measures(
         over=int(sums[_OVER]), held=int(sums[_HELD]), open=int(sums[_OPEN]),
@@ -115,6 +116,16 @@ def measure(record: Record) -> Measures:
         passed=passed, twins=twins, alone=came_alone, delta=delta,
         stretches=stretches[:, :count].copy(),
     )  # fmt: skip
+
+
+def cycle_of(machines: Sequence[Record]) -> int:
+    """Return the greatest c in s so that all starts after a wait are whole multiples of c apart.
+
+    It is 1, or the resolution of the log, unless the scheduler acts at fixed moments. 0 means that
+    at most one moment has such starts.
+    """
+    starts = [one.start[one.known & (one.start > one.arrive)] for one in machines]
+    return int(np.gcd.reduce(np.diff(np.unique(np.concatenate(starts)))))
 
 
 def pooled(measures: Sequence[Measures]) -> Measures:

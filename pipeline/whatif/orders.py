@@ -27,6 +27,8 @@ ALL: Final = LATER  # reservations of every tested job
 GREEDY: Final = -1  # no job holds a reservation, and whoever fits starts
 NO_LIMIT: Final = LATER  # of the jobs that are tested
 
+Ask = Callable[[int, NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+
 # Signatures of compiled priorities, see Priorities.
 FILL: Final = types.void(INTS, FLOATS, types.int64, INTS, INTS, FLOATS)
 CHANGE: Final = types.void(INTS, FLOATS, types.int64, types.int64, types.int64)
@@ -76,8 +78,9 @@ class Order:
             handicap f orders by arrival + f, least first. Function of the run, which may be one of
             a changed world.
         priorities: For FILLED.
-        ask: Function (now, jobs, arrive) for ASKED that returns the priorities (W,) of the waiting
-            jobs; its arguments are those of Priorities.fill.
+        ask: For ASKED: function of a run and of the two arrays of its memory, which `priorities`
+            keeps if it is given. It returns the function (now, jobs, arrive) of the priorities
+            (W,) of the waiting jobs, whose arguments are those of Priorities.fill.
         clairvoyant: Whether the scheduler knows run times instead of requested ones.
         refresh_s: Priorities are those of the last whole multiple of so many seconds.
         minutes: Whether requested times are whole minutes, rounded up.
@@ -89,7 +92,7 @@ class Order:
     behind: int = -1
     numbers: "Callable[[Run], NDArray[np.float64]] | None" = None
     priorities: Priorities | None = None
-    ask: Callable[..., NDArray[np.float64]] | None = None
+    ask: "Callable[[Run, NDArray[np.int64], NDArray[np.float64]], Ask] | None" = None
     clairvoyant: bool = False
     refresh_s: int = 1
     minutes: bool = False

@@ -84,7 +84,7 @@ class Memory(NamedTuple):
     values: Floats  # (N,)
 
 
-@compiled()
+@compiled(_nrt=False)
 def _start(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, start: int) -> None:
     """Give a job its processors and enter it in both orders of the running jobs."""
     size = state[RUNNING]
@@ -116,7 +116,7 @@ def _start(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, star
     state[RUNNING] = size + 1
 
 
-@compiled()
+@compiled(_nrt=False)
 def _end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
     """End the running job with the first end; return it."""
     state[RUNNING] -= 1
@@ -139,7 +139,7 @@ def _end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
     return job  # type: ignore[no-any-return]
 
 
-@compiled()
+@compiled(_nrt=False)
 def _next_moment(jobs: Jobs, ends: Ends, state: Ints) -> int:
     """Return the next end or arrival, LATER if there is none."""
     moment = LATER
@@ -150,7 +150,7 @@ def _next_moment(jobs: Jobs, ends: Ends, state: Ints) -> int:
     return moment
 
 
-@compiled()
+@compiled(_nrt=False)
 def _sort_coming(ends: Ends, coming: int) -> None:
     """Sort the parts of chains that arrive by the rows of their chains."""
     for i in range(1, coming):
@@ -168,10 +168,9 @@ def _advance(
 ) -> int:  # fmt: skip
     """Play moments until all jobs that must have started, or the slice is over."""
     fill_of, change_of = fill[0], change[0]
-    scheme, state = uncounted(scheme), uncounted(state)
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
     ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
-    filled = scheme[KIND] == FILLED
+    filled = scheme[KIND] >= FILLED
     state[WORK] = 0
     while state[LEFT] > 0 and state[WORK] < _SLICE:
         if state[BEGUN] < 2:
@@ -204,11 +203,11 @@ def _advance(
                 seen = now // scheme[REFRESH] * scheme[REFRESH]
                 fill_of(memory.ints, memory.floats, seen, memory.jobs[:count], jobs.arrive,
                         memory.values[:count])  # fmt: skip
-                set_values(jobs, waiting, memory.values)
+                set_values(waiting, memory.values)
         else:
-            set_values(jobs, waiting, memory.values)
+            set_values(waiting, memory.values)
         state[BEGUN], now, desk.state[DESK_WORK] = 1, state[NOW], 0
-        count = decide(scheme, jobs, waiting, running, desk, now, state[FREE], state[RUNNING])
+        count = decide(scheme, waiting, running, desk, now, state[FREE], state[RUNNING])
         for i in range(count):
             job = desk.chosen[i]
             leave(scheme, jobs, waiting, job)
@@ -241,7 +240,7 @@ def _begin(
     """Start the jobs that run at the beginning."""
     for job in range(first):
         _start(jobs, running, ends, state, job, ends.start[job])
-        if scheme[KIND] == FILLED:
+        if scheme[KIND] >= FILLED:
             change[0](memory.ints, memory.floats, state[NOW], job, 1)
     state[NEXT] = first
 
@@ -310,6 +309,7 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
     if order.priorities is not None:
         ints, floats = order.priorities.begin(run)
         fill, change = order.priorities.fill, order.priorities.change
+    ask = order.ask(run, ints, floats) if order.ask is not None else None
     fill, change = _cell(fill), _cell(change)
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
     state = np.zeros(_STATE, np.int64)
@@ -323,8 +323,8 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         assert status != _STUCK, "a counted job can never start"
         if status == _ASKING:
             asked = memory.jobs[: waiting.size[WAITING]]
-            assert order.ask is not None
-            memory.values[: len(asked)] = order.ask(int(state[NOW]), asked, jobs.arrive)
+            assert ask is not None
+            memory.values[: len(asked)] = ask(int(state[NOW]), asked, jobs.arrive)
         elif tell is not None:
             tell(1.0 - int(state[LEFT]) / whole)
     return starts

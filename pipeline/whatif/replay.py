@@ -96,10 +96,10 @@ def _play(
             free -= cpu[job]
     came = 0
     while came < len(waits) or tree[1] < _NONE:
-        moment = ends[0][0] if len(ends) else due[waits[came]]
+        moment = ends[0][0] if ends else due[waits[came]]
         if came < len(waits):
             moment = min(moment, due[waits[came]])
-        while len(ends) and ends[0][0] <= moment:
+        while ends and ends[0][0] <= moment:
             free += heapq.heappop(ends)[1]
         while came < len(waits) and due[waits[came]] == moment:
             _set_leaf(tree, leaves + place[waits[came]], cpu[waits[came]])

@@ -58,6 +58,9 @@ class Waiting(NamedTuple):
     job: Ints  # (S,)
     cpu: Ints  # (S,)
     request: Ints  # (S,)
+    arrive: Ints  # (S,)
+    predicted: Floats  # (S,) predicted run time p in s, if the rule uses it
+    similar: Floats  # (S,) run time u of the last similar job in s
     value: Floats  # (S,) see the module
     score: Floats  # (S,) priority at this moment; -inf for a job that is not to be taken
     used: Ints  # (B,) slots in use
@@ -78,17 +81,17 @@ def empty_queue(jobs: int, users: int) -> Waiting:
     """Return a queue for so many jobs of so many users."""
     blocks = 2 * (jobs // SLOTS) + 4
     slots = blocks * SLOTS
-    of_blocks = np.zeros((5, blocks), np.int64)
-    of_slots, links = np.zeros((3, slots), np.int64), np.full((3, jobs), -1)
-    used, first, least_cpu, least_request, known = of_blocks
+    whole, numbers = np.zeros((4, slots), np.int64), np.zeros((4, slots))
+    of_blocks, bounds = np.zeros((5, blocks), np.int64), np.zeros((2, blocks))
+    links = np.full((3, jobs), -1)
     return Waiting(
-        of_slots[0], of_slots[1], of_slots[2], np.zeros(slots), np.zeros(slots), used, first,
-        least_cpu, least_request, np.zeros(blocks), np.zeros(blocks), known, links[0], links[1],
-        links[2], np.full(users, -1), np.zeros(2, np.int64),
+        whole[0], whole[1], whole[2], whole[3], numbers[0], numbers[1], numbers[2], numbers[3],
+        of_blocks[0], of_blocks[1], of_blocks[2], of_blocks[3], bounds[0], bounds[1], of_blocks[4],
+        links[0], links[1], links[2], np.full(users, -1), np.zeros(2, np.int64),
     )  # fmt: skip
 
 
-@compiled()
+@compiled(_nrt=False)
 def predicted(jobs: Jobs, job: int) -> float:
     """Return the predicted run time p of a job in s, at least 10."""
     request, user = float(jobs.request[job]), jobs.user[job]
@@ -100,7 +103,7 @@ def predicted(jobs: Jobs, job: int) -> float:
     return max(min(mean, request), 10.0)
 
 
-@compiled()
+@compiled(_nrt=False)
 def similar_run(jobs: Jobs, job: int) -> float:
     """Return the run time u of the last similar job in s, at least 10; p if there is none."""
     key = jobs.key[job]
@@ -109,44 +112,44 @@ def similar_run(jobs: Jobs, job: int) -> float:
     return max(min(float(jobs.similar[key]), float(jobs.request[job])), 10.0)
 
 
-@compiled()
-def of_rule(scheme: Ints, jobs: Jobs, job: int, wait: float) -> float:
-    """Return the priority of a job under the rule of a scheme after a wait."""
-    p = u = 0.0
-    if scheme[PREDICTS] == 1:
-        p, u = predicted(jobs, job), similar_run(jobs, job)
+@compiled(_nrt=False)
+def of_rule(scheme: Ints, waiting: Waiting, slot: int, wait: float) -> float:
+    """Return the priority of the job in a slot under the rule of a scheme after a wait."""
     return priority(  # type: ignore[no-any-return]
-        scheme[RULE], wait, float(jobs.request[job]), float(jobs.cpu[job]),
-        float(1 + jobs.arrive[job] - scheme[FIRST]), p, u,
+        scheme[RULE], wait, float(waiting.request[slot]), float(waiting.cpu[slot]),
+        float(1 + waiting.arrive[slot] - scheme[FIRST]), waiting.predicted[slot],
+        waiting.similar[slot],
     )  # fmt: skip
 
 
-@compiled()
-def value_of(scheme: Ints, jobs: Jobs, job: int) -> float:
-    """Return the value of a slot with a job: its priority, or the g of an aged one."""
-    kind, rule = scheme[KIND], scheme[RULE]
+@compiled(_nrt=False)
+def _set_value(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
+    """Set the value of a slot: the priority of its job, or the g of an aged one."""
+    kind, rule, job, value = scheme[KIND], scheme[RULE], waiting.job[slot], 0.0
+    if scheme[PREDICTS] == 1:
+        waiting.predicted[slot] = predicted(jobs, job)
+        waiting.similar[slot] = similar_run(jobs, job)
     if kind == FIXED:
-        return of_rule(scheme, jobs, job, 0.0)
-    if kind == AGED:
-        grown = of_rule(scheme, jobs, job, _LONG - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
-        return grown / _LONG ** AGE_POWER[rule]  # type: ignore[no-any-return]
-    if kind == GIVEN:
-        return jobs.number[job]  # type: ignore[no-any-return]
-    if kind == HANDICAP:
-        return -(jobs.arrive[job] + jobs.number[job])  # type: ignore[no-any-return]
-    return 0.0  # filled at every moment
+        value = of_rule(scheme, waiting, slot, 0.0)
+    elif kind == AGED:
+        grown = of_rule(scheme, waiting, slot, _LONG - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
+        value = grown / _LONG ** AGE_POWER[rule]
+    elif kind == GIVEN:
+        value = jobs.number[job]
+    elif kind == HANDICAP:
+        value = -(jobs.arrive[job] + jobs.number[job])
+    waiting.value[slot] = value
 
 
-@compiled()
-def score_of(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int, seen: int) -> float:
+@compiled(_nrt=False)
+def score_of(scheme: Ints, waiting: Waiting, slot: int, seen: int) -> float:
     """Return the priority of the job in a slot at a time."""
     if scheme[KIND] == AGED:
-        job = waiting.job[slot]
-        return of_rule(scheme, jobs, job, float(seen - jobs.arrive[job]))
+        return of_rule(scheme, waiting, slot, float(seen - waiting.arrive[slot]))
     return waiting.value[slot]  # type: ignore[no-any-return]
 
 
-@compiled()
+@compiled(_nrt=False)
 def bound_of(scheme: Ints, waiting: Waiting, block: int, seen: int) -> float:
     """Return a number that no priority of a block exceeds at a time; -inf for an empty block."""
     if waiting.used[block] == 0 or scheme[KIND] != AGED:
@@ -159,8 +162,8 @@ def bound_of(scheme: Ints, waiting: Waiting, block: int, seen: int) -> float:
     return (AGE_CONSTANT[rule] + grown) * _SLACK  # type: ignore[no-any-return]
 
 
-@compiled()
-def _summarise(jobs: Jobs, waiting: Waiting, block: int) -> None:
+@compiled(_nrt=False)
+def _summarise(waiting: Waiting, block: int) -> None:
     """Update what a block knows about its jobs."""
     begin = block * SLOTS
     cpu, request, highest = LATER, LATER, -np.inf
@@ -171,49 +174,57 @@ def _summarise(jobs: Jobs, waiting: Waiting, block: int) -> None:
     waiting.least_cpu[block], waiting.least_request[block] = cpu, request
     waiting.highest[block] = highest
     if waiting.used[block] > 0:
-        waiting.first[block] = jobs.arrive[waiting.job[begin]]
+        waiting.first[block] = waiting.arrive[begin]
 
 
-@compiled()
-def _append(jobs: Jobs, waiting: Waiting, job: int, value: float) -> None:
-    """Put a job into the slot behind the last one."""
+@compiled(_nrt=False)
+def _copy(waiting: Waiting, slot: int, to: int) -> None:
+    """Copy the job of a slot to another one."""
+    waiting.job[to], waiting.cpu[to] = waiting.job[slot], waiting.cpu[slot]
+    waiting.request[to], waiting.arrive[to] = waiting.request[slot], waiting.arrive[slot]
+    waiting.predicted[to], waiting.similar[to] = waiting.predicted[slot], waiting.similar[slot]
+    waiting.value[to] = waiting.value[slot]
+    waiting.place[waiting.job[to]] = to
+
+
+@compiled(_nrt=False)
+def _next_slot(waiting: Waiting) -> int:
+    """Return the slot behind the last one, which is in use from now on."""
     block = waiting.size[BLOCKS] - 1
     if block < 0 or waiting.used[block] == SLOTS:
         block += 1
         waiting.size[BLOCKS] += 1
         waiting.used[block] = 0
-        waiting.least_cpu[block] = waiting.least_request[block] = LATER
-        waiting.highest[block] = -np.inf
-    if waiting.used[block] == 0:
-        waiting.first[block] = jobs.arrive[job]
-    slot = block * SLOTS + waiting.used[block]
     waiting.used[block] += 1
-    waiting.job[slot], waiting.place[job] = job, slot
-    waiting.cpu[slot], waiting.request[slot] = jobs.cpu[job], jobs.request[job]
-    waiting.value[slot] = value
-    waiting.least_cpu[block] = min(waiting.least_cpu[block], jobs.cpu[job])
-    waiting.least_request[block] = min(waiting.least_request[block], jobs.request[job])
-    waiting.highest[block] = max(waiting.highest[block], value)
+    return block * SLOTS + waiting.used[block] - 1  # type: ignore[no-any-return]
 
 
-@compiled()
-def close_gaps(jobs: Jobs, waiting: Waiting) -> None:
+@compiled(_nrt=False)
+def _close_gaps(waiting: Waiting) -> None:
     """Fill the blocks again if most of their slots are not in use."""
     blocks = waiting.size[BLOCKS]
     if blocks <= 2 * (waiting.size[WAITING] // SLOTS) + 2:
         return
     waiting.size[BLOCKS] = 0
     for block in range(blocks):
-        begin, count = block * SLOTS, waiting.used[block]
-        for slot in range(begin, begin + count):  # never before the slot that is written
-            _append(jobs, waiting, waiting.job[slot], waiting.value[slot])
+        begin, used = block * SLOTS, waiting.used[block]
+        for slot in range(begin, begin + used):  # never before the slot that is written
+            _copy(waiting, slot, _next_slot(waiting))
+    for block in range(waiting.size[BLOCKS]):
+        _summarise(waiting, block)
 
 
-@compiled()
+@compiled(_nrt=False)
 def join(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
     """Put a job that arrives at the end of the queue."""
-    close_gaps(jobs, waiting)
-    _append(jobs, waiting, job, value_of(scheme, jobs, job))
+    _close_gaps(waiting)
+    slot = _next_slot(waiting)
+    block = slot // SLOTS
+    waiting.job[slot], waiting.place[job] = job, slot
+    waiting.cpu[slot], waiting.request[slot] = jobs.cpu[job], jobs.request[job]
+    waiting.arrive[slot] = jobs.arrive[job]
+    _set_value(scheme, jobs, waiting, slot)
+    _summarise(waiting, block)
     waiting.size[WAITING] += 1
     user = jobs.user[job]
     if scheme[PREDICTS] == 1 and user >= 0:
@@ -223,18 +234,15 @@ def join(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
             waiting.ahead[other] = job
 
 
-@compiled()
+@compiled(_nrt=False)
 def leave(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
     """Remove a job from the queue."""
     slot = waiting.place[job]
     block = slot // SLOTS
     waiting.used[block] -= 1
     for at in range(slot, block * SLOTS + waiting.used[block]):
-        waiting.job[at] = waiting.job[at + 1]
-        waiting.cpu[at], waiting.request[at] = waiting.cpu[at + 1], waiting.request[at + 1]
-        waiting.value[at] = waiting.value[at + 1]
-        waiting.place[waiting.job[at]] = at
-    _summarise(jobs, waiting, block)
+        _copy(waiting, at + 1, at)
+    _summarise(waiting, block)
     waiting.size[WAITING] -= 1
     user = jobs.user[job]
     if scheme[PREDICTS] == 1 and user >= 0:
@@ -247,7 +255,7 @@ def leave(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
             waiting.newest[user] = after
 
 
-@compiled()
+@compiled(_nrt=False)
 def complete(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int) -> None:
     """Enter a completed run into the histories; compute the values that depend on them again."""
     user = jobs.user[job]
@@ -257,21 +265,23 @@ def complete(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int) -> 
     jobs.similar[jobs.key[job]] = run
     if scheme[PREDICTS] == 0:
         return
-    other = waiting.newest[user]
+    other, stale = waiting.newest[user], -1
     while other >= 0:
         slot = waiting.place[other]
-        block = slot // SLOTS
-        value, old = value_of(scheme, jobs, other), waiting.value[slot]
-        waiting.value[slot] = value
-        if value >= waiting.highest[block]:
-            waiting.highest[block] = value
-        elif old == waiting.highest[block]:
-            _summarise(jobs, waiting, block)
+        if stale >= 0 and stale != slot // SLOTS:
+            _summarise(waiting, stale)
+            stale = -1
+        p, u = waiting.predicted[slot], waiting.similar[slot]
+        if predicted(jobs, other) != p or similar_run(jobs, other) != u:
+            _set_value(scheme, jobs, waiting, slot)
+            stale = slot // SLOTS
         other = waiting.after[other]
+    if stale >= 0:
+        _summarise(waiting, stale)
 
 
-@compiled()
-def set_values(jobs: Jobs, waiting: Waiting, values: Floats) -> None:
+@compiled(_nrt=False)
+def set_values(waiting: Waiting, values: Floats) -> None:
     """Give every waiting job its value, (W,) in order of arrival."""
     i = 0
     for block in range(waiting.size[BLOCKS]):
@@ -279,10 +289,10 @@ def set_values(jobs: Jobs, waiting: Waiting, values: Floats) -> None:
         for slot in range(begin, begin + waiting.used[block]):
             waiting.value[slot] = values[i]
             i += 1
-        _summarise(jobs, waiting, block)
+        _summarise(waiting, block)
 
 
-@compiled()
+@compiled(_nrt=False)
 def list_waiting(waiting: Waiting, found: Ints) -> int:
     """Fill `found` with the waiting jobs in order of arrival; return their number."""
     i = 0

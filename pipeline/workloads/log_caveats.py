@@ -30,6 +30,7 @@ QUARANTINED: Final = "quarantined"
 GPUS: Final = "gpus"
 HARDLY_ANY_WAITS: Final = "hardly_any_waits"
 WAITS_WHILE_FITTING: Final = "waits_while_fitting"
+CLOSED_IN_RUN: Final = "closed_in_run"
 # Code of a caveat that rules out a word of gain -> what would mend it.
 DISQUALIFYING: Final[Mapping[str, str]] = {
     cv.NO_CLUSTER_SIZE: "the processors of the machine (--set processors=N)",
@@ -44,6 +45,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     QUARANTINED: "rows that can be read",
     GPUS: "a log of jobs without GPUs",
     HARDLY_ANY_WAITS: "a part of the log in which jobs wait",
+    CLOSED_IN_RUN: "a part of the log without that time (--where FROM..TO)",
     WAITS_WHILE_FITTING: "the limits and reservations for which the jobs waited",
 }
 
@@ -170,7 +172,7 @@ def log_caveats(
         return noted
     log = _Log(workload)
     measured = [
-        *_requests(log), *_above_limits(log), *_waits(log), *_load(log), *_wide(log),
+        *_waits(log), *_requests(log), *_above_limits(log), *_load(log), *_wide(log),
         *_pooled(log, pools=pools), *_gpus(log), *_runaways(log), *_quarantined(log), *_clock(log),
     ]  # fmt: skip
     if log.tasks.height < _LEAST_JOBS:
@@ -215,6 +217,8 @@ def _requests(log: _Log) -> Iterator[Caveat]:
         return
     code = cv.NO_LIMITS if jobs > _SHARE else "some_requests_are_run_times"
     text = cv.NO_REQUESTS
+    if not log.workload.provenance.counts.get(_DERIVED) and "requested_s" in log.tasks.columns:
+        text = "every time limit is the run time, so that rules that read it know how long jobs run"
     if n < log.tasks.height:
         share = share_text(work) if exact else f"at most {share_text(work)}"
         text = (

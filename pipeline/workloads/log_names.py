@@ -11,6 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import polars as pl
+
+from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.workloads.schema import Workload
 
 KEPT_NAMES: Final = ("queue", "partition", "qos", "cluster")
@@ -37,3 +40,20 @@ def names_of(workload: Workload, column: str) -> Mapping[int, str]:
             except ValueError:  # a note that no reader writes
                 return {}
     return {}
+
+
+def number_of(workload: Workload, column: str, name: str) -> int:
+    """Return the number of a queue, partition, QOS or cluster by its name, or by the log's number.
+
+    Raises InputError, which names the nearest one, if the log has none of this name.
+    """
+    tasks, names = workload.tasks, names_of(workload, column)
+    numbers: list[int] = []
+    if column in tasks.columns:
+        numbers = tasks[column].cast(pl.Int64).drop_nulls().unique().sort().to_list()
+    known = {names.get(number, str(number)): number for number in numbers}
+    if not known:
+        raise InputError(f"{column} {name!r}: the log does not say the {column} of its jobs")
+    if name not in known:
+        raise unknown_name(column, name, known)
+    return known[name]

@@ -35,6 +35,7 @@ from hindcast.pipeline.simulation.uncounted import uncounted
 
 _FITTED_ROWS: Final = 1 << 18  # two digits more precise than training can notice
 _CONSTANT: Final = 1e-6  # deviation over size below which a column counts as constant
+_ONE: Final = np.uint64(1)
 
 COLUMNS = types.Array(types.int64, 1, "C", readonly=True)
 ROWS = types.Array(types.float64, 2, "C", readonly=True)
@@ -84,10 +85,12 @@ MAP: Final = compiled_type(FeatureMap)
     forceinline=True,
 )
 def expand_row(row: Any, feature_map: Any, base: Any, out: Any) -> None:
-    """Fill out (E,) from row (F,), with scratch `base` (n,); logs of heavy tails keep the sign."""
+    """Fill out (E,) from row (F,), with scratch `base` (n,); logs of heavy tails keep the sign.
+
+    Indices are unsigned: numba checks signed ones for negative values.
+    """
     columns, heavy, products, mean, inverse = uncounted(feature_map)
-    n = len(columns)
-    at = n
+    at = n = np.uint64(len(columns))
     for j in range(n):
         x = np.float64(row[columns[j]])
         base[j] = x
@@ -95,11 +98,11 @@ def expand_row(row: Any, feature_map: Any, base: Any, out: Any) -> None:
         if heavy[j]:
             base[j] = np.log1p(x) if x >= 0.0 else -np.log1p(-x)
             out[at] = (base[j] - mean[at]) * inverse[at]
-            at += 1
-    for j in range(products):
-        for k in range(j, products):
+            at += _ONE
+    for j in range(np.uint64(products)):
+        for k in range(j, np.uint64(products)):
             out[at] = (base[j] * base[k] - mean[at]) * inverse[at]
-            at += 1
+            at += _ONE
 
 
 @compiled(forceinline=True)

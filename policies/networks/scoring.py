@@ -7,6 +7,7 @@ import numpy as np
 from hindcast.pipeline.simulation.arrays import EpisodeArrays
 from hindcast.pipeline.simulation.functions import ScoreCell
 from hindcast.pipeline.simulation.kernel import Floats, compiled, compiled_type
+from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.networks.forward import NetworkArrays, score_sets
 from hindcast.policies.networks.row_table import Table, score_rows_apart, score_ruled_rows
 from hindcast.policies.networks.rules import RuleBuffers, RuleList, fill_rule_columns, widen
@@ -40,6 +41,7 @@ def score_candidates(
     A network reads the columns of `rules`. If it scores every row apart, the scores of infeasible
     candidates are left as they are.
     """
+    decider, episode, buffers, scores = uncounted((decider, episode, buffers, scores))
     context, candidates, feasible = episode.context, episode.candidates, episode.feasible
     shown, allowed = scores[:n], feasible[:n]
     network, table, ruled = decider.network, decider.table, len(rules) > 0

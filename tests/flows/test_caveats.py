@@ -1,6 +1,7 @@
 """Tests of the warnings that commands print about a trace and a recipe."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,23 @@ def test_a_quiet_log_warns_at_every_step(quiet, capsys):
     page = (quiet / "report.html").read_text(encoding="utf-8")
     assert page.index("no wait time is known") < page.index('class="verdict"')
     assert main(["verify", str(quiet / "ds")]) == 0
+
+
+@pytest.mark.slow
+def test_policies_that_know_run_times_are_marked(quiet, capsys):
+    """The limit of each job is its run time, by which all are ordered that do not only wait."""
+    recipe, out = str(quiet / "recipe.toml"), str(quiet / "known")
+    policies = ["--policy", "sjf_easy", "fcfs_easy", "fcfs_greedy"]
+    assert main(["evaluate", recipe, *policies, "--out", out, "--direct"]) == 0
+    printed = capsys.readouterr()
+    assert "every time limit is the run time" in printed.err
+    marked = {line.split()[0]: "knows run times" in line for line in printed.out.splitlines()[1:]}
+    assert marked == {"sjf_easy": True, "fcfs_easy": True, "fcfs_greedy": False}
+    assert main(["report", out, "--out", str(quiet / "page"), "--direct"]) == 0
+    page = (quiet / "page" / "report.html").read_text(encoding="utf-8")
+    cells = [cell for cell in re.split("</t[dh]>", page) if "knows run times</span>" in cell]
+    assert any("sjf_easy" in cell for cell in cells)
+    assert not any("fcfs_greedy" in cell for cell in cells)
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_the_scenario_follows_from_what_the_log_knows():
     assert found.scenario == "deferrable"
     assert found.suits["binpack"] == "tasks have no memory"
     found = propose_recipe(workload(limits=False), "w", "w", "queue")
-    assert any("no time limit is known" in text for text in found.warnings)
+    assert any("time limit is the run time" in text for text in found.warnings)
     with pytest.raises(InputError, match="queue"):
         propose_recipe(workload(), "w", "w", "queues")
 

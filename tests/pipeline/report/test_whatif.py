@@ -51,7 +51,9 @@ def log_of(submit, start, run, cpu, processors):
     of = {k: np.asarray(v, np.int64) for k, v in {
         "submit": submit, "start": start, "run": run, "cpu": cpu}.items()}  # fmt: skip
     nothing = np.zeros(0, np.int64)
-    return Log(processors, requested=of["run"], user=nothing, key=nothing, queue=nothing,
+    return Log(processors, row=np.arange(len(submit)), arrive=of["submit"],
+               known=np.ones(len(submit), bool),
+               requested=of["run"], user=nothing, key=nothing, queue=nothing,
                by_end=nothing, ends=of["start"] + of["run"], **of)  # fmt: skip
 
 

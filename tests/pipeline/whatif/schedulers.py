@@ -3,6 +3,7 @@
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,13 +54,13 @@ class Scheduler:
     """A scheduler of one machine.
 
     Attributes:
-        order: Name in ORDERS, or a Multifactor.
+        order: Name in ORDERS, or what has `key` and `used` as a Multifactor.
         reservations: 0, 1 (EASY) or more.
         cycle: Jobs start at multiples of so many seconds only.
         closed: Begin and end of a reservation of the machine that is known in advance.
     """
 
-    order: str | Multifactor = "fcfs"
+    order: Any = "fcfs"
     reservations: int = 1
     cycle: int = 1
     closed: tuple[int, int] | None = None
@@ -96,12 +97,12 @@ class Scheduler:
         return starts
 
     def _tell(self, job, now, sign):
-        if isinstance(self.order, Multifactor):
+        if not isinstance(self.order, str):
             self.order.used(job, now, sign)
 
     def _ordered(self, jobs, now, waiting):
         at = np.array(waiting)
-        if isinstance(self.order, Multifactor):
+        if not isinstance(self.order, str):
             key = self.order.key(now, at)
         else:
             wait, request, cpu = now - jobs.arrive[at], jobs.requested[at], jobs.cpu[at]

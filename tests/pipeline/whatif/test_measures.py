@@ -94,8 +94,10 @@ def test_the_reaction_is_the_median_of_jobs_that_came_alone():
 
 
 def test_sums_of_pools_are_those_of_the_parts():
-    halves = [measure(by_hand(4, (0, 0, 100, 3), (0, start, 10, 3), (0, 500, 1, 1)))
-              for start in (50, 100)]
+    halves = [
+        measure(by_hand(4, (0, 0, 100, 3), (0, start, 10, 3), (0, 500, 1, 1)))
+        for start in (50, 100)
+    ]
     both = pooled(halves)
     assert both.over == halves[0].over > 0
     assert both.waiting == halves[0].waiting + halves[1].waiting

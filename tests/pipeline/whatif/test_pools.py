@@ -8,7 +8,15 @@ import pytest
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.whatif.pools import (
-    Where, counts, labels, parse_pools, parse_times, parse_where, part, selected, split,
+    Where,
+    counts,
+    labels,
+    parse_pools,
+    parse_times,
+    parse_where,
+    part,
+    selected,
+    split,
 )  # fmt: skip
 from tests.pipeline.whatif.records import by_hand, record, workload
 

@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.errors import InputError, TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads import log_caveats as lc
-from hindcast.pipeline.workloads.log_names import names_note, names_of
+from hindcast.pipeline.workloads.log_names import names_note, names_of, number_of
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from tests.conftest import traces_folder
 
@@ -89,10 +89,16 @@ def test_of_requests_that_are_only_counted_the_share_of_the_work_is_a_bound():
 
 
 def test_a_log_of_requests_that_are_all_run_times_says_so_once():
-    for notes in ((), (f"{cv.CAUTION}{cv.NO_REQUESTS}",)):
-        workload = log(notes=notes, requested_s=np.full(1000, HOUR))
-        assert found(workload)[cv.NO_LIMITS].text == cv.NO_REQUESTS
-        assert not lc.requests_known(workload)
+    runs = {"requested_s": np.full(1000, HOUR)}
+    noted = log(
+        notes=[f"{cv.CAUTION}{cv.NO_REQUESTS}"],
+        counts={"requested_s from duration_s": 1000},
+        **runs,
+    )
+    assert found(noted)[cv.NO_LIMITS].text == cv.NO_REQUESTS
+    assert not lc.requests_known(noted)
+    assert found(log(**runs))[cv.NO_LIMITS].text.startswith("every time limit is the run time")
+    assert not lc.requests_known(log(**runs))
 
 
 @pytest.mark.parametrize(("unit", "size"), [("minutes", 60), ("hours", 3600)])
@@ -153,6 +159,7 @@ def test_clusters_and_partitions_are_not_one_pool():
 def test_gpus_quarantined_rows_and_few_jobs_are_counted():
     told = found(log(gpus=np.where(first(250), 4, 0)))["gpus"]
     assert told.numbers == {"jobs": 250, "share": 0.25, "work_share": 0.25, "core_hours": 250}
+    assert list(found(log(gpus=np.where(first(50), 4, 0)))) == ["some_gpus"]
     assert found(log(left_out={"quarantined": 50})) == {}
     assert found(log(left_out={"quarantined": 51}))["quarantined"].numbers["rows"] == 51
     assert list(found(log(399))) == [lc.FEW_JOBS]
@@ -184,6 +191,17 @@ def test_names_are_kept_in_a_note():
     assert names_of(workload, "partition") == {1: "a: b", 2: 'c "d"'}
     assert names_of(workload, "queue") == {}
     assert "too many" in names_note("queue", [str(i) for i in range(201)])
+
+
+def test_a_partition_is_found_by_its_name_or_by_the_number_of_the_log():
+    partition = np.where(first(500), 1, 2)
+    workload = log(partition=partition, notes=[names_note("partition", ["batch", "debug"])])
+    assert number_of(workload, "partition", "debug") == 2
+    assert number_of(log(partition=partition), "partition", "2") == 2
+    with pytest.raises(InputError, match="did you mean 'batch'"):
+        number_of(workload, "partition", "bacth")
+    with pytest.raises(InputError, match="does not say the qos of its jobs"):
+        number_of(workload, "qos", "high")
 
 
 def missing(workload):
