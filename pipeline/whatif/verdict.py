@@ -402,6 +402,6 @@ def _unclear(of: Evidence, name: str) -> str:
     )
     if of.shake_sd is not None:
         text += f" with a standard deviation of {three_digits(of.shake_sd)} over the shakes"
-    if windows is not None:
+    if windows is not None and run.blocks < FEWEST_BLOCKS:  # the interval that the run lacks
         text += f"; {windows.place} {windows.numbers}"
     return f"{text}."
