@@ -105,6 +105,7 @@ def policies_of(names: Sequence[str], run: Recipe) -> list[Policy]:
         rule = policy_of(name)
         if rule is not None:
             of = find_rule("queue", name)
+            assert of is not None
             kind = of.kind if isinstance(of, MemoryRule) else "heuristic"
             found.append(Policy(name, kind, name, rule, description=of.description))
             continue
@@ -274,11 +275,6 @@ def values_of(scope: Scope, starts: Sequence[Sequence[Array]]) -> dict[str, NDAr
 def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:
     """Return what the starts depend on: content of the log, its selection, and the version."""
     return {"log": list(content), **what, "version": version()}
-
-
-def end_of(part: Part) -> int:
-    """Return the last recorded start of the counted jobs of a part, or the last arrival."""
-    return max(int(np.maximum(run.start, run.arrive)[run.counted].max()) for run in part.runs)
 
 
 def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:

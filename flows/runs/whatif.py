@@ -50,7 +50,6 @@ from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif import pools as pooling
-from hindcast.pipeline.whatif.closed import stops_in_run
 from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.mine import Mine, read_mine
 from hindcast.pipeline.whatif.multifactor import Clock
@@ -329,8 +328,8 @@ def _material(
     known = "" if graded is None or graded.known is None else graded.known
     changes = _changes(session, run, policies, of_run, known, shakes) if request.changes else None
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
-    for name, starts in of_run.items():
-        plays.write_jobs(session.out, session.record, run, name, starts)
+    for name, of in of_run.items():
+        plays.write_jobs(session.out, session.record, run, name, of)
     return Material(
         name=Path(session.source.path).name,
         format=session.source.format,
@@ -350,10 +349,7 @@ def _material(
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
         advice=None,
-        caveats=(
-            *log_caveats(workload, pools=bool(session.pools)),
-            *stops_in_run(() if graded is None else graded.closed, together.now, plays.end_of(run)),
-        ),
+        caveats=log_caveats(workload, pools=bool(session.pools)),
         missing=missing_fields(workload),
         delivered={} if training is None else training["delivered"],
         training=training,

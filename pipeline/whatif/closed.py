@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.whatif.measures import Measures
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.workloads.caveats import Caveat
-from hindcast.pipeline.workloads.log_caveats import CLOSED_IN_RUN
 
 _LONG_S: Final = 3600
 _MOST: Final = 3  # stretches
@@ -73,23 +71,3 @@ def without(record: Record, times: Sequence[Closed]) -> Record:
 
 def _waited_in(record: Record, begin: int, end: int) -> NDArray[np.bool_]:
     return record.known & (record.arrive < end) & (record.start >= begin)
-
-
-def stops_in_run(times: Sequence[Closed], begin: int, end: int) -> tuple[Caveat, ...]:
-    """Return a caveat for the closed times that overlap a run, which its simulation does not have.
-
-    Args:
-        times: The closed times.
-        begin: Beginning of the run in s.
-        end: Its last recorded start.
-    """
-    inside = [time for time in times if time.begin < end and time.end > begin]
-    if not inside:
-        return ()
-    jobs, seconds = sum(time.jobs for time in inside), sum(time.end - time.begin for time in inside)
-    text = (
-        f"nothing started for {seconds / 3600:,.1f} h of the run although every waiting job "
-        f"fitted ({jobs:,} jobs waited in that time): a reservation or a stop, which the simulated "
-        "machine does not have"
-    )
-    return (Caveat(CLOSED_IN_RUN, text, {"jobs": jobs, "seconds": seconds}),)

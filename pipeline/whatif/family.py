@@ -36,13 +36,11 @@ from hindcast.pipeline.whatif.playing import (
     Ends,
     FillCell,
     Memory,
-    _cell,
-    _change_nothing,
-    _end_first,
-    _fill_nothing,
-    _start,
+    end_first,
+    functions_of,
     jobs_of,
     scheme_of,
+    start_job,
 )
 from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.run import Run, run_of
@@ -209,15 +207,12 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
         run.start, past.by_start, _spread(past.starting, before), _spread(past.moments, after),
         np.zeros(size, np.int64), np.zeros(4, np.int64),
     )  # fmt: skip
-    empty = [np.zeros(size, np.int64) for _ in range(7)]
-    ends = Ends(*empty[:3], run.run, run.row, run.chain, *empty[3:6])
+    end, job, estimated, must, start, coming, listed = (np.zeros(size, np.int64) for _ in range(7))
+    ends = Ends(end, job, estimated, run.run, run.row, run.chain, must, start, coming)
     running = Running(np.zeros(size, np.int64), np.zeros(size, np.int64))
-    ints, floats, fill, change = np.zeros(1, np.int64), np.zeros(1), _fill_nothing, _change_nothing
-    if order.priorities is not None:
-        ints, floats = order.priorities.begin(run)
-        fill, change = order.priorities.fill, order.priorities.change
-    fill, change = _cell(fill), _cell(change)
-    memory = Memory(ints, floats, empty[6], np.zeros(size))
+    ints, floats, fill, change = functions_of(run, order)
+    ask = order.ask(run, ints, floats) if order.ask is not None else None
+    memory = Memory(ints, floats, listed, np.zeros(size))
     waiting, desk = empty_queue(size, len(run.last)), empty_desk(size)
     state = np.zeros(_STATE, np.int64)
     state[FREE] = run.processors
@@ -226,8 +221,8 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
         == _ASKING
     ):
         asked = memory.jobs[: waiting.size[WAITING]]
-        assert order.ask is not None
-        memory.values[: len(asked)] = order.ask(int(state[BEFORE]), asked, jobs.arrive)
+        assert ask is not None
+        memory.values[: len(asked)] = ask(int(state[BEFORE]), asked, jobs.arrive)
     return recorded.sums
 
 
@@ -267,9 +262,9 @@ def _walk(
             sums[WAITED] += (now - state[BEFORE]) * state[WAITING_JOBS]
             state[BEFORE], state[IDLE_JOBS], state[WAITING_JOBS] = now, 0, 0
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] == now:
-                job = _end_first(jobs, running, ends, state)
+                job = end_first(jobs, running, ends, state)
                 complete(scheme, jobs, waiting, job, ends.run[job])
-                if scheme[KIND] == FILLED:
+                if given:
                     change_of(memory.ints, memory.floats, now, job, -1)
             while state[NEXT] < size and jobs.arrive[state[NEXT]] == now:
                 join(scheme, jobs, waiting, state[NEXT])
@@ -287,10 +282,8 @@ def _walk(
             asked = recorded.before[state[STARTING] - 1] == 1
             if asked:
                 if given:
-                    set_values(jobs, waiting, memory.values)
-                count = decide(
-                    scheme, jobs, waiting, running, desk, now, state[FREE], state[RUNNING]
-                )
+                    set_values(waiting, memory.values)
+                count = decide(scheme, waiting, running, desk, now, state[FREE], state[RUNNING])
                 for i in range(count):
                     recorded.taken[desk.chosen[i]] = state[STARTING]
             others = waiting.size[WAITING] > 1
@@ -303,8 +296,8 @@ def _walk(
                     sums[STARTS] += 1
                     sums[HITS] += recorded.taken[job] == state[STARTING]
                 leave(scheme, jobs, waiting, job)
-                _start(jobs, running, ends, state, job, now)
-                if scheme[KIND] == FILLED:
+                start_job(jobs, running, ends, state, job, now)
+                if given:
                     change_of(memory.ints, memory.floats, now, job, 1)
             state[PHASE] = _STARTED
         asked = recorded.after[state[MOMENT] - 1] == 1 and waiting.size[WAITING] > 0
@@ -314,10 +307,10 @@ def _walk(
                 return _ASKING
         if asked:
             if given:
-                set_values(jobs, waiting, memory.values)
+                set_values(waiting, memory.values)
             state[WAITING_JOBS] = waiting.size[WAITING]
             state[IDLE_JOBS] = decide(
-                scheme, jobs, waiting, running, desk, now, state[FREE], state[RUNNING]
+                scheme, waiting, running, desk, now, state[FREE], state[RUNNING]
             )
         state[PHASE] = _BEGIN
     return _DONE

@@ -1,7 +1,7 @@
 """The grade of a machine: how far a record can be that of one machine with an orderly scheduler.
 
-Each measurement has a letter by `LIMITS`, and the grade is the worst of them. The grade says nothing
-about the order that the scheduler keeps: every order with any number of reservations has A.
+Each measurement has a letter by `LIMITS`, and the grade is the worst of them. The grade says
+nothing about the order that the scheduler keeps: every order with any number of reservations has A.
 
 Two limits keep it so. A scheduler that acts at multiples of c s only has D = c for its letters. And
 `idle` is never worse than the worst of the others: jobs that the nearest scheduler would have
@@ -51,8 +51,8 @@ class Grade:
         letter: "A" to "D", or "-" if nearly no job waits. With closed times, the letter of the
             record without them, at best B.
         letters: Letter by measurement, of the measurements that were used.
-        numbers: Values of the whole record: over, open, passed, twins, odd, starts, reaction, delta,
-            explained, idle. `starts` are starts after a wait.
+        numbers: Values of the whole record: over, open, passed, twins, odd, starts, reaction,
+            delta, explained, idle. `starts` are starts after a wait.
         known: Order and mode of the scheduler, such as "saf easy"; None if none explains 95 %.
         nearest: Order and mode that explain the largest share of the starts; "" without starts.
         members: The orders and modes that were compared, the nearest first.

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numba import types
 from numba.typed import List
+from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
@@ -85,7 +86,7 @@ class Memory(NamedTuple):
 
 
 @compiled(_nrt=False)
-def _start(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, start: int) -> None:
+def start_job(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, start: int) -> None:
     """Give a job its processors and enter it in both orders of the running jobs."""
     size = state[RUNNING]
     ends.start[job] = start
@@ -117,7 +118,7 @@ def _start(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, star
 
 
 @compiled(_nrt=False)
-def _end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
+def end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
     """End the running job with the first end; return it."""
     state[RUNNING] -= 1
     size = state[RUNNING]
@@ -180,7 +181,7 @@ def _advance(
                     return _STUCK
             now, coming = state[NOW], 0
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] <= now:
-                job = _end_first(jobs, running, ends, state)
+                job = end_first(jobs, running, ends, state)
                 complete(scheme, jobs, waiting, job, ends.run[job])
                 if filled:
                     change_of(memory.ints, memory.floats, now, job, -1)
@@ -211,7 +212,7 @@ def _advance(
         for i in range(count):
             job = desk.chosen[i]
             leave(scheme, jobs, waiting, job)
-            _start(jobs, running, ends, state, job, now)
+            start_job(jobs, running, ends, state, job, now)
             if filled:
                 change_of(memory.ints, memory.floats, now, job, 1)
             if ends.must[job] == 1:
@@ -239,7 +240,7 @@ def _begin(
 ) -> None:  # fmt: skip
     """Start the jobs that run at the beginning."""
     for job in range(first):
-        _start(jobs, running, ends, state, job, ends.start[job])
+        start_job(jobs, running, ends, state, job, ends.start[job])
         if scheme[KIND] >= FILLED:
             change[0](memory.ints, memory.floats, state[NOW], job, 1)
     state[NEXT] = first
@@ -266,6 +267,15 @@ def scheme_of(run: Run, order: Order, mode: Mode) -> Array:
     scheme[PREDICTS] = order.rule in PREDICTED
     scheme[RESERVATIONS], scheme[DEPTH] = mode.reservations, mode.depth
     return scheme
+
+
+def functions_of(run: Run, order: Order) -> tuple[Array, NDArray[np.float64], Any, Any]:
+    """Return the memory of compiled priorities, and the cells of `fill` and `change`."""
+    if order.priorities is None:
+        nothing = _cell(_fill_nothing), _cell(_change_nothing)
+        return np.zeros(1, np.int64), np.zeros(1), *nothing
+    ints, floats = order.priorities.begin(run)
+    return ints, floats, _cell(order.priorities.fill), _cell(order.priorities.change)
 
 
 def jobs_of(run: Run, order: Order) -> Jobs:
@@ -304,13 +314,8 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         end, job, estimated, np.ascontiguousarray(run.run), np.ascontiguousarray(run.row),
         np.ascontiguousarray(run.chain), must, starts, coming,
     )  # fmt: skip
-    ints, floats = np.zeros(1, np.int64), np.zeros(1)
-    fill, change = _fill_nothing, _change_nothing
-    if order.priorities is not None:
-        ints, floats = order.priorities.begin(run)
-        fill, change = order.priorities.fill, order.priorities.change
+    ints, floats, fill, change = functions_of(run, order)
     ask = order.ask(run, ints, floats) if order.ask is not None else None
-    fill, change = _cell(fill), _cell(change)
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
     state = np.zeros(_STATE, np.int64)
     state[NOW], state[FREE], state[LEFT] = run.now, run.processors, must.sum()

@@ -81,7 +81,7 @@ def parse_where(texts: Sequence[str], second_zero: datetime | None = None) -> Wh
     """Return the conditions of texts such as `partition=batch,user=ann+bob` or `FROM..TO`."""
     names: dict[str, tuple[str, ...]] = {}
     begin = end = None
-    for text in (part.strip() for text in texts for part in text.split(",")):
+    for text in (part.strip() for whole in texts for part in whole.split(",")):
         key, equals, values = (word.strip() for word in text.partition("="))
         if equals and key in _SELECTS + _COUNTS and values:
             # The name of a pool has a + itself; several names are separate conditions else.
@@ -139,9 +139,11 @@ def labels(workload: Workload, record: Record, column: str) -> NDArray[np.object
     tasks = workload.tasks
     if column not in tasks.columns:
         return np.full(len(record.row), "", object)
-    texts = tasks.filter(usable(workload))[column].cast(pl.String).fill_null("").to_numpy()
-    found: NDArray[np.object_] = texts.astype(object)[record.row]
-    return found
+    values = tasks.filter(usable(workload))[column]
+    if names := record.names.get(column):
+        values = values.replace_strict(names, default=None, return_dtype=pl.String)
+    texts: NDArray[np.object_] = values.cast(pl.String).fill_null("").to_numpy().astype(object)
+    return texts[record.row]
 
 
 def split(

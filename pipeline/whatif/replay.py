@@ -93,14 +93,14 @@ def _play(
         at[place[job]] = job
         if starts[job] != NEVER:
             heapq.heappush(ends, (starts[job] + run[job], cpu[job]))
-            free -= cpu[job]
+            free -= int(cpu[job])
     came = 0
     while came < len(waits) or tree[1] < _NONE:
         moment = ends[0][0] if ends else due[waits[came]]
         if came < len(waits):
-            moment = min(moment, due[waits[came]])
+            moment = min(moment, int(due[waits[came]]))
         while ends and ends[0][0] <= moment:
-            free += heapq.heappop(ends)[1]
+            free += int(heapq.heappop(ends)[1])
         while came < len(waits) and due[waits[came]] == moment:
             _set_leaf(tree, leaves + place[waits[came]], cpu[waits[came]])
             came += 1
@@ -110,7 +110,7 @@ def _play(
                 node = 2 * node if tree[2 * node] <= free else 2 * node + 1
             job = at[node - leaves]
             starts[job] = moment
-            free -= cpu[job]
+            free -= int(cpu[job])
             heapq.heappush(ends, (moment + run[job], cpu[job]))
             _set_leaf(tree, node, _NONE)
 

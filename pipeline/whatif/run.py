@@ -150,9 +150,9 @@ def joined(runs: Sequence[Run]) -> tuple[Run, Array]:
     shift = np.repeat(begins, sizes)
     follows = parts["chain"] >= 0
     parts["chain"] = np.where(follows, inverse[np.where(follows, parts["chain"] + shift, 0)], -1)
-    parts = {name: values[place] for name, values in parts.items()}
+    columns: dict[str, Any] = {name: values[place] for name, values in parts.items()}
     processors, running = sum(run.processors for run in runs), sum(run.running for run in runs)
-    return replace(runs[0], processors=processors, running=running, **parts), place
+    return replace(runs[0], processors=processors, running=running, **columns), place
 
 
 _read: list[tuple[Record, Log]] = []  # the record that was read last

@@ -30,7 +30,6 @@ QUARANTINED: Final = "quarantined"
 GPUS: Final = "gpus"
 HARDLY_ANY_WAITS: Final = "hardly_any_waits"
 WAITS_WHILE_FITTING: Final = "waits_while_fitting"
-CLOSED_IN_RUN: Final = "closed_in_run"
 # Code of a caveat that rules out a word of gain -> what would mend it.
 DISQUALIFYING: Final[Mapping[str, str]] = {
     cv.NO_CLUSTER_SIZE: "the processors of the machine (--set processors=N)",
@@ -45,7 +44,6 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     QUARANTINED: "rows that can be read",
     GPUS: "a log of jobs without GPUs",
     HARDLY_ANY_WAITS: "a part of the log in which jobs wait",
-    CLOSED_IN_RUN: "a part of the log without that time (--where FROM..TO)",
     WAITS_WHILE_FITTING: "the limits and reservations for which the jobs waited",
 }
 

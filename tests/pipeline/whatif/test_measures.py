@@ -73,7 +73,7 @@ def test_a_later_twin_that_starts_first_is_passed_and_unknown_users_have_no_twin
 
 
 def test_a_start_is_odd_only_long_after_the_last_event():
-    """Jobs 1 and 2 fit from their arrival on; job 2 starts 60 s after an event, which is not odd."""
+    """Jobs 1 and 2 fit all the time; job 2 starts 60 s after an event, which is not odd."""
     jobs = [(0, 0, 10_000, 1), (10, 1_000, 10_000, 1), (20, 1_060, 10_000, 1)]
     assert measure(by_hand(4, *jobs)).odd == 1
     assert measure(by_hand(4, *jobs, (940, 940, 1, 1))).odd == 0

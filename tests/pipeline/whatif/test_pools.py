@@ -66,7 +66,7 @@ def test_a_partition_selects_its_pool_if_the_processors_are_known():
     assert selected(parse_where(["pool=debug+fast"]), pools) == pools[1]
     assert selected(parse_where(["partition=debug+fast"]), pools) == pools[1]
     assert selected(parse_where(["user=ann"]), pools) is None
-    with pytest.raises(InputError, match="use pool=debug.fast"):
+    with pytest.raises(InputError, match=r"use pool=debug\+fast"):
         selected(parse_where(["partition=debug"]), pools)
     with pytest.raises(InputError, match="--pools batch=64"):
         selected(parse_where(["partition=batch"]), ())

@@ -44,7 +44,7 @@ def test_replays_of_real_logs_equal_the_golden_rows(log):
 
 
 def test_a_due_job_that_does_not_fit_blocks_nobody_and_delays_those_after_it():
-    """Job 1 is due at 10, fits at 100 and holds all; job 2 fits at 20; job 3 is late in its turn."""
+    """Job 1 is due at 10 and fits at 100; job 2 fits at 20; job 3 is late in its turn."""
     jobs = [(0, 0, 100, 3), (0, 10, 50, 4), (0, 20, 30, 1), (0, 60, 10, 2)]
     found = replay(run_of(by_hand(4, *jobs), 0, warm=False))
     assert found.starts.tolist() == [0, 100, 20, 150]
