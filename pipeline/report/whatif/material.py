@@ -118,6 +118,11 @@ class Material:
         return max(self.letter, *self.grade.letters.values())
 
     @property
+    def comparable(self) -> bool:
+        """Whether the machine is near enough for the record to stand beside policies."""
+        return self.letter_of_run not in {"C", "D"}
+
+    @property
     def near(self) -> bool:
         """Whether differences to the record can be read as those to the log's scheduler."""
         return self.letter_of_run in {"A", "B"} and not self.disqualifiers

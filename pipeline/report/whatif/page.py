@@ -225,7 +225,7 @@ def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
     cast, found = material.cast, []
     rows: list[tuple[str, str, dict[str, float]]] = []
     # On a machine that is not the log's, a rule beside the record would say nothing of the rule.
-    if cast.recorded and material.letter_of_run not in {"C", "D"}:
+    if cast.recorded and material.comparable:
         rows.append(("The log", "from the log", log_means(material)))
     else:
         rows.append((cast.aside, "simulated, in the run", _values(material, cast.aside)))

@@ -151,8 +151,7 @@ def run_table(material: Material, unit: TimeUnit) -> Table:
     else:
         text += (
             f". Intervals and differences are over {count_of(scope.blocks, 'week')} of submission; "
-            "a difference is coloured if its interval excludes zero, but for those to the log's "
-            "scheduler where the machine is not the log's."
+            "a difference is coloured if its interval excludes zero."
         )
     return _policies(material, scope, "One run", text, unit)
 
@@ -174,6 +173,8 @@ def _policies(material: Material, scope: Scope, title: str, text: str, unit: Tim
     cast, is_run = material.cast, scope is material.run
     best = cast.best_run if is_run else cast.best_windows
     references = [name for name in (cast.recorded, best) if name in scope.values]
+    if not material.comparable:
+        references = [name for name in references if name != RECORDED]
     both = is_run and words.shows_both_waits(material)
     fair = material.jobs["user"].drop_nulls().len() > 0
     order = best_first(material, scope)
@@ -188,7 +189,7 @@ def _policies(material: Material, scope: Scope, title: str, text: str, unit: Tim
     head += ["slowdown of wide jobs", "slowdown of long jobs"]
     body = []
     for name in order:
-        cells = [_name(material, name)]
+        cells = [_name(material, name, best)]
         if is_run:
             rank = ranks.get(name)
             cells.append(Cell(NOTHING) if rank is None else Cell(str(rank), rank))
@@ -225,7 +226,7 @@ def _one(scope: Scope, name: str, metric: str, told: Callable[[float], str]) -> 
     return Cell(NOTHING) if math.isnan(value) else Cell(told(value), value)
 
 
-def _name(material: Material, name: str) -> Cell:
+def _name(material: Material, name: str, best: str | None) -> Cell:
     cast, badges = material.cast, []
     if name == cast.recorded:
         badges.append(Badge("replay of the log", "strongest"))
@@ -238,7 +239,7 @@ def _name(material: Material, name: str) -> Cell:
         badges.append(Badge(told or "no gate", "learned"))
     if name == cast.candidate:
         badges.append(Badge("best before" if cast.before else "best after the fact"))
-    elif name in {cast.best_run, cast.best_windows}:
+    elif name == best:
         badges.append(Badge("best after the fact"))
     return Cell(name, badges=badges)
 
@@ -258,7 +259,7 @@ def _estimate(
 
 def _beside(material: Material, scope: Scope, name: str, reference: str) -> Cell:
     """Return a difference with its interval; one between two machines has no colour."""
-    if name == reference:
+    if name == reference or (name == RECORDED and not material.comparable):
         return Cell(NOTHING)
     pair = pair_of(scope, name, reference)
     side = "same"

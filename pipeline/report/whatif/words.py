@@ -104,7 +104,7 @@ def measurements(material: Material) -> dict[str, str]:
 
 
 def failing(material: Material) -> str:
-    """Return the measurements that make a grade of C or D, in words."""
+    """Return the measurement that makes a grade of C or D, in words; the first of the worst."""
     if material.grade is None or material.letter_of_run not in {"C", "D"}:
         return ""
     grade = material.grade
@@ -115,7 +115,7 @@ def failing(material: Material) -> str:
             "and the run contains that time; --where chooses another run"
         )
     letters = grade.letters if grade.rest is None else grade.rest_letters
-    return "; ".join(of for name, of in measurements(material).items() if letters[name] >= "C")
+    return next(of for name, of in measurements(material).items() if letters[name] >= "C")
 
 
 def moment(material: Material, second: float) -> str:
