@@ -50,8 +50,8 @@ class Material:
         replay: Replay of the record; None without record.
         shaken: Values of the run by shake, for every policy that was shaken.
         changes: Changed worlds with the columns of changes.csv, or None.
-        advice: What to change: rule, scheduler, lines, exact, reservations, mean_bounded_slowdown,
-            mean_wait_s; or None.
+        advice: What to change, see `hindcast.pipeline.whatif.advice`, or None.
+        without_advice: Why settings are missing in it.
         caveats: Facts about the log that limit every conclusion.
         missing: Sentences about fields that the log lacks.
         delivered: What the gate of each agent's training delivered: "agent" or "rule"; "" for an
@@ -82,6 +82,7 @@ class Material:
     shaken: Mapping[str, Shaken] = field(default_factory=dict)
     changes: pl.DataFrame | None = None
     advice: pl.DataFrame | None = None
+    without_advice: tuple[str, ...] = ()
     caveats: tuple[Caveat, ...] = ()
     missing: tuple[str, ...] = ()
     delivered: Mapping[str, str] = field(default_factory=dict)

@@ -39,6 +39,7 @@ LATE = Replay(None, 900, 414, 521.0, 0.2)
 KINDS = {
     "gain": material,
     "whole": lambda: material(
+        without_advice=("rows of saf for another scheduler",),
         changes=changes(), advice=advice(), grade=grade(known="fcfs easy", explained=1.0, idle=0.0)
     ),
     "price": costly,
@@ -245,6 +246,7 @@ def test_files_hold_what_the_page_says(page):
     assert pl.read_csv(found.out / "changes.csv").equals(changes())
     assert "processors=+10%" in found.text
     assert "SchedulerParameters=bf_job_part_count_reserve=1" in found.text
+    assert "rows of saf for another scheduler" in found.text
     assert not (page("bare").out / "shake.csv").exists()
 
 
