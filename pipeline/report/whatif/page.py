@@ -301,6 +301,7 @@ def _html(
         windows=tables.windows_table(material, unit),
         changes=tables.changes_table(material, unit),
         advice=tables.advice_table(material, unit),
+        unit=unit,
         lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
         groups=tables.groups_tables(grouped, unit),
         policies_plot=policies_plot(material, order, unit),
