@@ -23,7 +23,8 @@ command:
                      (order and mode by which the log is served, null if none is known), nearest,
                      closed (from, to, jobs, share of each closed time), rest (numbers without them)
     replay           late, compared, mean_delay_s, ks; null without record
-    record           mean_bounded_slowdown, mean_wait_s of the jobs of the run, as the log has them
+    record           mean_bounded_slowdown, mean_wait_s and scheduler_mean_wait_s (from the moment
+                     of eligibility) of the jobs of the run, as the log has them; null without it
     policies         recorded, plain, candidate, aside, agent, best_run, best_windows, kinds
     evidence         numbers behind the badge: both scopes, shake_sd, ratios, and others
     equal            sentences about policies that cannot be told apart
@@ -59,6 +60,7 @@ from hindcast.pipeline.report.whatif.material import (
     Material,
     evidence_of,
     log_means,
+    scheduler_wait,
 )
 from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
 from hindcast.pipeline.storage.files import write_json, write_text
@@ -193,7 +195,9 @@ def _as_json(
         "disqualifiers": to_json(told.disqualifiers),
         "nearness": grade.json if grade is not None else nothing,
         "replay": None if replay is None else {name: getattr(replay, name) for name in _REPLAY},
-        "record": log_means(material) if cast.recorded else None,
+        "record": {**log_means(material), "scheduler_mean_wait_s": scheduler_wait(material.jobs)}
+        if cast.recorded
+        else None,
         "jobs": {
             "used": plan.log_jobs,
             "train": plan.validation_first,

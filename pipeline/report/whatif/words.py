@@ -7,7 +7,13 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.pages.numbers import TimeUnit, count_of, percent, three_digits, time_unit
-from hindcast.pipeline.report.whatif.material import RECORDED, Material, log_means, mean_of
+from hindcast.pipeline.report.whatif.material import (
+    RECORDED,
+    Material,
+    log_means,
+    mean_of,
+    scheduler_wait,
+)
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Pair, pair_of, ranking
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.closed import Closed
@@ -180,7 +186,7 @@ def record(material: Material, unit: TimeUnit) -> Iterator[str]:
         yield (
             f"{share(held(material))} of the jobs became eligible after their submission: the "
             f"user's mean wait is {unit.text(waits)}, the scheduler's "
-            f"{unit.text(mean_of(jobs['recorded_wait_s'] - jobs['held_s']))}."
+            f"{unit.text(scheduler_wait(jobs))}."
         )
 
 

@@ -229,6 +229,10 @@ def test_both_waits_stand_where_jobs_are_held(page):
     assert "scheduler's mean wait [h]" in page("unknown").text
     assert "became eligible after their submission: the user's mean wait is" in page("unknown").text
     assert "scheduler's mean wait" not in page("gain").text
+    record = page("unknown").json["record"]
+    held = KINDS["unknown"]().jobs.drop_nulls("recorded_wait_s")["held_s"].mean()
+    assert record["mean_wait_s"] - record["scheduler_mean_wait_s"] == pytest.approx(held)
+    assert held > 0
 
 
 @pytest.mark.slow
