@@ -17,7 +17,8 @@ import numpy as np
 
 from hindcast.pipeline.simulation.kernel import Ints, compiled
 from hindcast.pipeline.simulation.uncounted import uncounted
-from hindcast.pipeline.whatif.deciding import Desk, Running, decide, empty_desk
+from hindcast.pipeline.whatif.deciding import decide
+from hindcast.pipeline.whatif.desk import Desk, Running, empty_desk
 from hindcast.pipeline.whatif.orders import (
     ALL_RESERVE,
     ASKED,
@@ -213,7 +214,7 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
     ints, floats, fill, change = functions_of(run, order)
     ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, listed, np.zeros(size))
-    waiting, desk = empty_queue(size, len(run.last)), empty_desk(size)
+    waiting, desk = empty_queue(size, len(run.last)), empty_desk(jobs)
     state = np.zeros(_STATE, np.int64)
     state[FREE] = run.processors
     while (

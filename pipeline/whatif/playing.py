@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.simulation.uncounted import uncounted
-from hindcast.pipeline.whatif.deciding import WORK as DESK_WORK
-from hindcast.pipeline.whatif.deciding import Desk, Running, decide, empty_desk
+from hindcast.pipeline.whatif.deciding import decide
+from hindcast.pipeline.whatif.desk import WORK as DESK_WORK
+from hindcast.pipeline.whatif.desk import Desk, Running, empty_desk
 from hindcast.pipeline.whatif.orders import (
     ASKED,
     CHANGE,
@@ -305,7 +306,7 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
     """
     size = len(run.arrive)
     scheme, jobs, waiting = scheme_of(run, order, mode), jobs_of(run, order), _queue(run)
-    running, desk = Running(*(np.zeros(size, np.int64) for _ in range(2))), empty_desk(size)
+    running, desk = Running(*(np.zeros(size, np.int64) for _ in range(2))), empty_desk(jobs)
     starts = np.full(size, NEVER)
     starts[: run.running] = run.start[: run.running]
     must = _must(run)

@@ -99,7 +99,7 @@ def test_the_reader_s_own_order_is_one_of_the_family():
             return -ask(now, waiting, kth.arrive)
 
     served_so = served(kth, Scheduler(Own).starts(kth, kth.processors))
-    mine = Order("mine", ASKED, ask=ask)
+    mine = Order("mine", ASKED, ask=lambda _run, _ints, _floats: ask)
     assert grade([served_so]).known is None
     found = grade([served_so], (mine, EASY))
     assert (found.known, found.numbers["explained"], found.numbers["idle"]) == ("mine easy", 1, 0)
