@@ -21,6 +21,9 @@ the first job of the window here. `spf`, `sapf`: predictions of Tsafrir et al., 
 system-generated predictions", TPDS 2007. `fcfs_easy_sjbf`: the same paper. `conservative`:
 Mu'alem & Feitelson, TPDS 2001. `similar_area`, `aged_area`, `aged_similar`, `steady_area` and
 `balanced_area` were chosen on the first parts of logs of the archive; they are ours.
+`aged_expected` and `wsept` need config.run_times: v and e are learned from completed runs. `wsept`
+is the rule of Rothkopf, "Scheduling with random service times", Management Science 1966 (with known
+run times that of Smith, Naval Research Logistics Quarterly 1956), for processors x time, aged.
 
 Some rules choose from the memory of an episode (hindcast.pipeline.simulation.memory_rules).
 `conservative` knows no more than a real scheduler, but is not a score of a row. `NAME_clairvoyant`
@@ -31,6 +34,7 @@ can then not be recorded.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -42,8 +46,8 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
-from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
-from hindcast.pipeline.scenarios.queue.priorities import NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW, RUN_TIMES
+from hindcast.pipeline.scenarios.queue.priorities import FIRST_LEARNED, NUMBER, RULES, priority
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
@@ -67,7 +71,9 @@ _EASY, _STRICT, _GREEDY = range(3)
 @compiled(types.void(types.int64, types.int64, FLOATS, ROWS, FLOATS))
 def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-def]
     """Fill the scores of a rule in a form."""
-    waits = candidates.shape[1] > ROW.is_wait
+    width = candidates.shape[1]
+    # The last two columns are those of learned run times, if there is an even number more.
+    waits = (width - ROW.is_wait) % 2 == 1
     closed = context[MOMENT.closed] > 0.0
     for i in range(len(scores)):
         if waits and candidates[i, ROW.is_wait] > 0.0:
@@ -80,6 +86,16 @@ def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-d
             scores[i] = -candidates[i, ROW.log_requested]
         elif rule == 5:
             scores[i] = -candidates[i, ROW.log_area]
+        elif rule >= FIRST_LEARNED:
+            scores[i] = priority(
+                rule,
+                np.rint(np.exp(candidates[i, ROW.log_waited])) - 60.0,
+                np.rint(np.exp(candidates[i, ROW.log_requested])),
+                np.rint(np.exp(candidates[i, ROW.log_processors])),
+                candidates[i, ROW.submitted],
+                math.exp(candidates[i, width - 1]),
+                math.exp(candidates[i, width - 2]),
+            )
         else:
             scores[i] = priority(
                 rule,
@@ -233,7 +249,10 @@ _SYMBOLS: Final[Mapping[str, str]] = {
     "s": "submitted",
     "p": "exp(log_predicted)",
     "u": "exp(log_similar)",
+    "v": "exp(log_weight)",
+    "e": "exp(log_expected)",
 }
+_RUN_TIMES: Final = tuple(column.name for column in RUN_TIMES)
 
 
 def _in_columns(formula: str) -> str:
@@ -245,21 +264,22 @@ def _in_columns(formula: str) -> str:
 def _of_rule(name: str) -> tuple[Heuristic, ...]:
     """Return the three forms of a rule."""
     number = NUMBER[name]
+    needs = _RUN_TIMES if number >= FIRST_LEARNED else ()
     chosen, formula = RULES[name][0], _in_columns(RULES[name][1])
     return (
         Heuristic(
-            name, _score(number, _STRICT), needs=("is_wait",),
+            name, _score(number, _STRICT), needs=("is_wait", *needs),
             description=f"{chosen}; nobody else starts before it",
             formula=f"{formula}; the row is_wait while a job holds the reservation",
         ),
         Heuristic(
-            f"{name}_easy", _score(number, _EASY),
+            f"{name}_easy", _score(number, _EASY), needs=needs,
             description=f"{chosen}; it starts or gets a reservation, then the next that does not "
                 "delay it (EASY backfilling)",
             formula=formula,
         ),
         Heuristic(
-            f"{name}_greedy", _score(number, _GREEDY),
+            f"{name}_greedy", _score(number, _GREEDY), needs=needs,
             description=f"{chosen}, of those that fit",
             formula=f"{formula}; jobs whose fits is 0 lie below",
         ),
