@@ -48,6 +48,7 @@ from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
 from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW, RUN_TIMES
 from hindcast.pipeline.scenarios.queue.priorities import FIRST_LEARNED, NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
@@ -179,10 +180,29 @@ def _clairvoyant(rule: int) -> Compiled:
     return choose
 
 
-@compiled(CHOOSE)
-def _conservative(ints, floats):  # type: ignore[no-untyped-def]
-    """Return the first job whose earliest slot, with all older jobs in theirs, is now."""
+@compiled(types.void(INTS, FLOATS, types.int64, FLOATS))
+def _fill_learned(ints, floats, rule, scores):  # type: ignore[no-untyped-def]
+    """Fill the priorities of the visible jobs under a rule of learned run times."""
+    for i in range(len(scores)):
+        job = ints[ints[m.WAITING_AT] + i]
+        r, n = ints[ints[m.REQUESTED_AT] + job], ints[ints[m.CPU_AT] + job]
+        submit, at = ints[ints[m.SUBMIT_AT] + job], ints[m.PLACES_AT] + CONTEXTS * job
+        v, e = expect(ints, at, floats, ints[m.SUMS_AT], r)
+        s = 1 + submit - ints[m.FIRST_SUBMIT]
+        scores[i] = priority(rule, ints[m.NOW] - submit, r, n, s, math.exp(e), math.exp(v))
+
+
+@compiled(types.int64(INTS, FLOATS, types.int64))
+def _first_planned(ints, floats, rule):  # type: ignore[no-untyped-def]
+    """Return the first job whose earliest slot, with all jobs before it in theirs, is now.
+
+    The order is that of a rule of learned run times, or that of arrival.
+    """
     now, rows = ints[m.NOW], shown(ints)
+    order, scores = np.arange(rows), np.zeros(rows)
+    if rule >= FIRST_LEARNED:
+        _fill_learned(ints, floats, rule, scores)
+        order = np.argsort(-scores, kind="mergesort")
     times = np.empty(ints[m.RUNNING] + 2 * rows + 2, np.int64)
     free = np.empty(len(times), np.int64)  # from times[i] to times[i + 1]
     times[0], free[0], size = now, ints[m.FREE], 1
@@ -193,7 +213,7 @@ def _conservative(ints, floats):  # type: ignore[no-untyped-def]
             times[size], free[size] = end, free[size - 1]
             size += 1
         free[size - 1] += ints[ints[m.CPU_AT] + job]
-    for i in range(rows):
+    for i in order:
         job = ints[ints[m.WAITING_AT] + i]
         n, r = ints[ints[m.CPU_AT] + job], ints[ints[m.REQUESTED_AT] + job]
         first = at = 0
@@ -218,6 +238,14 @@ def _conservative(ints, floats):  # type: ignore[no-untyped-def]
     return rows
 
 
+def _conservative(rule: int) -> Compiled:
+    @compiled(CHOOSE)
+    def choose(ints, floats):  # type: ignore[no-untyped-def]
+        return _first_planned(ints, floats, rule)
+
+    return choose
+
+
 @compiled(CHOOSE)
 def _recorded(ints, floats):  # type: ignore[no-untyped-def]
     """Return the job with the least start in the log, if it is before the next event and fits."""
@@ -239,6 +267,15 @@ def _check_starts(instance: Instance) -> None:
         raise InputError(
             "recorded is what the log's scheduler did, but this log does not say when jobs started "
             "(all waits are -1); leave the policy out"
+        )
+
+
+def _check_run_times(instance: Instance) -> None:
+    """Raise InputError if run times are not learned."""
+    if instance.ints[m.RUN_TIMES] == 0:
+        raise InputError(
+            "this rule needs run times that are learned as jobs complete; set config.run_times = "
+            "true"
         )
 
 
@@ -313,10 +350,20 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
 
 _MEMORY_RULES: Final = (
     MemoryRule(
-        "conservative", _conservative, needs=("is_wait",),
+        "conservative", _conservative(NUMBER["fcfs"]), needs=("is_wait",),
         description="in order of arrival, every job gets the earliest slot that delays no older "
             "one; the first whose slot is now starts (conservative backfilling)",
         formula="computed from the memory, by requested times",
+    ),
+    *(
+        MemoryRule(
+            f"{name}_conservative", _conservative(NUMBER[name]),
+            needs=("is_wait", *_RUN_TIMES), check=_check_run_times,
+            description="in order of priority, every job gets the earliest slot that delays none "
+                f"before it; the first whose slot is now starts. First is {RULES[name][0]}",
+            formula=f"{RULES[name][1]}; computed from the memory",
+        )
+        for name in list(RULES)[FIRST_LEARNED:]
     ),
     *(
         MemoryRule(
