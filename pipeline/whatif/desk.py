@@ -10,6 +10,7 @@ from hindcast.pipeline.whatif.waiting import (
     BEHIND,
     BLOCKS,
     REFRESH,
+    RESERVATIONS,
     SLOTS,
     Jobs,
     Waiting,
@@ -17,8 +18,8 @@ from hindcast.pipeline.whatif.waiting import (
 )
 
 # Places in Desk.state
-NOW, FREE, SPARE, SHADOW, CHOSEN, OPENED, RUNNING, SEGMENTS, BLOCK, WORK = range(10)
-_STATE: Final = 10
+NOW, FREE, SPARE, SHADOW, CHOSEN, OPENED, RUNNING, SEGMENTS, LIMITS, BLOCK, WORK = range(11)
+_STATE: Final = 11
 _STEPS: Final = 32  # of a table of lower bounds, in each direction
 
 
@@ -38,21 +39,24 @@ class Desk(NamedTuple):
     deferred: Ints  # (N,) slots of jobs that are planned later
     time: Ints  # (M,) profile: begin of each segment
     free: Ints  # (M,) processors that nobody holds from there to the next
+    level: Ints  # (M,) least free processors from now to ..
+    until: Ints  # (M,) .. this time, descending levels
     cpu_steps: Ints  # (C,) ascending
     request_steps: Ints  # (R,) ascending
     bounds: Ints  # (C R,) earliest begin of jobs that need so much or more
-    state: Ints  # (10,)
+    state: Ints  # (11,)
     rest: Floats  # (1,) greatest bound of the other blocks
 
 
 def empty_desk(jobs: Jobs) -> Desk:
     """Return a desk for a queue of these jobs."""
     size = len(jobs.cpu)
-    rows, profile = np.zeros((4, size), np.int64), np.zeros((2, 3 * size + 4), np.int64)
+    rows, profile = np.zeros((4, size), np.int64), np.zeros((4, 3 * size + 4), np.int64)
     cpu, request = _steps(jobs.cpu), _steps(jobs.request)
     return Desk(
-        rows[0], rows[1], rows[2], rows[3], profile[0], profile[1], cpu, request,
-        np.zeros(len(cpu) * len(request), np.int64), np.zeros(_STATE, np.int64), np.zeros(1),
+        rows[0], rows[1], rows[2], rows[3], profile[0], profile[1], profile[2], profile[3], cpu,
+        request, np.zeros(len(cpu) * len(request), np.int64), np.zeros(_STATE, np.int64),
+        np.zeros(1),
     )  # fmt: skip
 
 
@@ -83,6 +87,19 @@ def rebound(waiting: Waiting, block: int) -> None:
 
 
 @compiled(_nrt=False)
+def _sort(waiting: Waiting, block: int) -> None:
+    """Sort the slots of a block by their scores; none has been taken."""
+    begin, order = block * SLOTS, waiting.order
+    for i in range(begin, begin + waiting.used[block]):
+        at = i
+        while at > begin and waiting.score[order[at - 1]] < waiting.score[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
+    waiting.turn[block] = -1
+
+
+@compiled(_nrt=False)
 def _evaluate(scheme: Ints, waiting: Waiting, desk: Desk, block: int, behind: bool) -> None:
     """Compute the scores of a block; behind a reservation, of the jobs that may start beside it."""
     begin, seen = block * SLOTS, desk.state[NOW] // scheme[REFRESH] * scheme[REFRESH]
@@ -100,6 +117,8 @@ def _evaluate(scheme: Ints, waiting: Waiting, desk: Desk, block: int, behind: bo
                 waiting.score[slot] = -np.inf
     rebound(waiting, block)
     waiting.known[block] = 1
+    if scheme[RESERVATIONS] > 1:
+        _sort(waiting, block)
     desk.state[WORK] += SLOTS
 
 
@@ -124,8 +143,16 @@ def first_in_order(scheme: Ints, waiting: Waiting, desk: Desk, behind: bool) -> 
         if waiting.known[block] == 0:
             _evaluate(scheme, waiting, desk, block, behind)
             continue
-        top, bound, found = waiting.bound[block], -np.inf, -1
         begin = block * SLOTS
+        if scheme[RESERVATIONS] > 1:
+            waiting.turn[block] += 1
+            found, bound = waiting.order[begin + waiting.turn[block]], -np.inf
+            after = waiting.turn[block] + 1
+            if after < waiting.used[block]:
+                bound = waiting.score[waiting.order[begin + after]]
+            waiting.score[found], waiting.bound[block] = -np.inf, bound
+            return found  # type: ignore[no-any-return]
+        top, bound, found = waiting.bound[block], -np.inf, -1
         for slot in range(begin, begin + waiting.used[block]):
             score = waiting.score[slot]
             if score == top and found < 0:

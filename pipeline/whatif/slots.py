@@ -10,10 +10,12 @@ Every job in turn takes the earliest slot in it that is long enough for its requ
 
 import numpy as np
 
+from hindcast.pipeline.scenarios.queue.layout import LATER
 from hindcast.pipeline.simulation.kernel import Ints, compiled
 from hindcast.pipeline.whatif.desk import (
     CHOSEN,
     FREE,
+    LIMITS,
     NOW,
     RUNNING,
     SEGMENTS,
@@ -45,7 +47,7 @@ def _lay_profile(running: Running, desk: Desk) -> None:
         else:
             free[size - 1] += desk.cpus[j]
             j += 1
-    state[SEGMENTS] = size
+    state[SEGMENTS], state[LIMITS] = size, 0
     state[WORK] += size
 
 
@@ -124,18 +126,38 @@ def _occupy(desk: Desk, first: int, cpu: int, request: int) -> None:
         desk.state[SEGMENTS] = size + 1
     for i in range(first, low):
         free[i] -= cpu
+    desk.state[LIMITS] = 0
+
+
+@compiled(_nrt=False)
+def _lay_limits(desk: Desk) -> None:
+    """Fill how long so many processors are free from now on without a break."""
+    level, until, size = desk.level, desk.until, 1
+    level[0], until[0] = desk.free[0], LATER
+    for at in range(1, desk.state[SEGMENTS]):
+        if desk.free[at] < level[size - 1]:
+            until[size - 1] = desk.time[at]
+            level[size], until[size] = desk.free[at], LATER
+            size += 1
+            if desk.free[at] <= 0:
+                break
+    desk.state[LIMITS] = size
+    desk.state[WORK] += size
 
 
 @compiled(_nrt=False)
 def _fits_whole(desk: Desk, cpu: int, request: int) -> bool:
     """Return whether a job finds its processors from now on for its whole request."""
-    at, until = 0, desk.state[NOW] + request
-    while at < desk.state[SEGMENTS] and desk.time[at] < until:
-        if desk.free[at] < cpu:
-            return False
-        at += 1
-    desk.state[WORK] += at
-    return True
+    if desk.state[LIMITS] == 0:
+        _lay_limits(desk)
+    low, high = 0, desk.state[LIMITS]
+    while low < high:
+        middle = (low + high) // 2
+        if desk.level[middle] >= cpu:
+            low = middle + 1
+        else:
+            high = middle
+    return low > 0 and desk.state[NOW] + request <= desk.until[low - 1]
 
 
 @compiled(_nrt=False)

@@ -70,6 +70,8 @@ class Waiting(NamedTuple):
     highest: Floats  # (B,) greatest value
     bound: Floats  # (B,) no job of the block that may be taken has a greater priority
     known: Ints  # (B,) 1 if `score` is filled and the bound is the greatest score
+    order: Ints  # (S,) slots of the block in order of their scores, where all jobs reserve
+    turn: Ints  # (B,) how many of them have been taken, less 1
     place: Ints  # (N,) slot of each waiting job
     after: Ints  # (N,) waiting job of the same user that came before it, -1 if none did
     ahead: Ints  # (N,) the one that came after it
@@ -81,13 +83,14 @@ def empty_queue(jobs: int, users: int) -> Waiting:
     """Return a queue for so many jobs of so many users."""
     blocks = 2 * (jobs // SLOTS) + 4
     slots = blocks * SLOTS
-    whole, numbers = np.zeros((4, slots), np.int64), np.zeros((4, slots))
-    of_blocks, bounds = np.zeros((5, blocks), np.int64), np.zeros((2, blocks))
+    whole, numbers = np.zeros((5, slots), np.int64), np.zeros((4, slots))
+    of_blocks, bounds = np.zeros((6, blocks), np.int64), np.zeros((2, blocks))
     links = np.full((3, jobs), -1)
     return Waiting(
         whole[0], whole[1], whole[2], whole[3], numbers[0], numbers[1], numbers[2], numbers[3],
         of_blocks[0], of_blocks[1], of_blocks[2], of_blocks[3], bounds[0], bounds[1], of_blocks[4],
-        links[0], links[1], links[2], np.full(users, -1), np.zeros(2, np.int64),
+        whole[4], of_blocks[5], links[0], links[1], links[2], np.full(users, -1),
+        np.zeros(2, np.int64),
     )  # fmt: skip
 
 
