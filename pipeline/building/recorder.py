@@ -15,6 +15,7 @@ from hindcast.pipeline.simulation.arrays import (
     begin_episode,
     make_step_arrays,
 )
+from hindcast.pipeline.simulation.draws import Draws, draws_of
 from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
 from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, compiled
 from hindcast.pipeline.simulation.players import EpisodeTrace
@@ -111,7 +112,7 @@ def _record(
     memory: EpisodeArrays,
     arrays: StepArrays,
     drawing: policy.Drawing,
-    rng: k.Generator,
+    draws: Draws,
     given: GivenChoices,
     episode: int,
     log: Log,
@@ -170,7 +171,7 @@ def _record(
         else:
             shown = scores[:n]
             rate(context, candidates, feasible, parameters, shown)
-            choice = policy.draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+            choice = policy.draw_choice(shown, feasible, temperature, epsilon, draws, probabilities)
             policy.fill_probabilities(shown, feasible, temperature, epsilon, probabilities)
             for i in range(n):
                 log_probabilities[value + i] = probabilities[i]
@@ -245,7 +246,7 @@ class Recording:
                 self._memory,
                 self._arrays,
                 self._behaviour.drawing(self.parameters),
-                self._rng,
+                draws_of(self._rng),
                 self._given,
                 self._episode,
                 log,

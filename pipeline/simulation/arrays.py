@@ -6,7 +6,7 @@
 
 numba keeps a loop over named tuples in its on-disk cache if the signature names their types
 (hindcast.pipeline.simulation.kernel.compiled_type). These two tuples cost about 1 us per call.
-Functions and generators are separate parameters, see hindcast.pipeline.simulation.functions.
+Functions are separate parameters, see hindcast.pipeline.simulation.functions.
 
 Loops unpack the members once, before they begin, because each access counts a reference. Functions
 that are called once per decision or once per row of a network take single arrays

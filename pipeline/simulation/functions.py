@@ -10,8 +10,8 @@ cells, and takes the functions out before it begins::
 
     loop(cell(scenario.observe), cell(scenario.step), memory)
 
-Typed lists, generators and named tuples are separate parameters: numba takes 400 us to recognise a
-named tuple with a typed list inside.
+Typed lists and named tuples are separate parameters: numba takes 400 us to recognise a named tuple
+with a typed list inside.
 """
 
 from functools import cache

@@ -82,7 +82,6 @@ Images: TypeAlias = Annotated[NDArray[np.uint8], types.Array(types.uint8, 2, "C"
 Masks: TypeAlias = Annotated[NDArray[np.bool_], types.Array(types.boolean, 2, "C")]
 Singles: TypeAlias = Annotated[NDArray[np.float32], types.Array(types.float32, 1, "C")]
 Singles2: TypeAlias = Annotated[NDArray[np.float32], types.Array(types.float32, 2, "C")]
-Generator: TypeAlias = Annotated[np.random.Generator, types.npy_rng]
 
 OBSERVE = types.int64(INTS, FLOATS, FLOATS, IMAGE, ROWS, MASK)
 STEP = types.int64(INTS, FLOATS, types.int64, FLOATS)

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError, PolicyFault
+from hindcast.pipeline.simulation.draws import Draws, draws_of, uniform
 from hindcast.pipeline.simulation.environment import Observation
-from hindcast.pipeline.simulation.kernel import Compiled, Floats, Generator, Mask, Rows, compiled
+from hindcast.pipeline.simulation.kernel import Compiled, Floats, Mask, Rows, compiled
 from hindcast.pipeline.simulation.spec import Spec
 
 NO_PARAMETERS: Final = np.zeros(0)
@@ -250,7 +251,7 @@ def draw_choice(
     feasible: Mask,
     temperature: float,
     epsilon: float,
-    rng: Generator,
+    draws: Draws,
     probabilities: Floats,
 ) -> int:
     """Draw a choice as `choose` does; return -1 if no row is feasible.
@@ -260,7 +261,7 @@ def draw_choice(
     """
     if epsilon <= 0.0 and temperature <= 0.0:
         return best_feasible(scores, feasible)
-    return choose_with(scores, feasible, temperature, epsilon, rng.random(), probabilities)
+    return choose_with(scores, feasible, temperature, epsilon, uniform(draws), probabilities)
 
 
 def choose(
@@ -282,7 +283,7 @@ def choose(
     if np.isnan(scores[feasible]).any():
         raise HindcastError("the policy gave a score that is not a number")
     buffer = np.empty(len(scores))
-    index = int(draw_choice(scores, feasible, temperature, epsilon, rng, buffer))
+    index = int(draw_choice(scores, feasible, temperature, epsilon, draws_of(rng), buffer))
     fill_probabilities(scores, feasible, temperature, epsilon, buffer)
     return index, float(buffer[index])
 

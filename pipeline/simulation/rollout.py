@@ -15,8 +15,9 @@ from hindcast.pipeline.simulation.arrays import (
     begin_episode,
     make_step_arrays,
 )
+from hindcast.pipeline.simulation.draws import Draws, draws_of
 from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
-from hindcast.pipeline.simulation.kernel import Compiled, Generator, compiled
+from hindcast.pipeline.simulation.kernel import Compiled, compiled
 from hindcast.pipeline.simulation.policy import (
     Behaviour,
     Drawing,
@@ -105,7 +106,7 @@ def _run(
     episode: EpisodeArrays,
     arrays: StepArrays,
     drawing: Drawing,
-    rng: Generator,
+    draws: Draws,
 ) -> int:
     """Play an episode to its end and add its step outputs to `totals`.
 
@@ -120,7 +121,7 @@ def _run(
         n = look(ints, floats, context, image, candidates, feasible)
         shown = scores[:n]
         rate(context, candidates, feasible, parameters, shown)
-        choice = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+        choice = draw_choice(shown, feasible, temperature, epsilon, draws, probabilities)
         status = act(ints, floats, choice, step_outputs)
         if status == k.INFEASIBLE:
             return k.INFEASIBLE
@@ -221,7 +222,7 @@ def _to_the_end(
             memory,
             arrays,
             behaviour.drawing(behaviour.policy.parameters(spec, rng)),
-            rng,
+            draws_of(rng),
         )
     if code == k.INFEASIBLE:
         raise HindcastError(

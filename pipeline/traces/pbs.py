@@ -23,7 +23,7 @@ job that was deleted before it ran has no record of type E.
     user, group, account      user; group; account
     queue, executable         queue; jobname
     nodes                     Resource_List.nodect; the hosts of exec_host
-    gpus                      Resource_List.ngpus; those of Resource_List.select
+    gpus                      Resource_List.ngpus; those of Resource_List.select and .nodes
 
 A job that was rerun is its last run. The exit status does not tell whether a job was deleted while
 it ran, so that no job has the status 5.
@@ -143,7 +143,10 @@ def _fields() -> dict[str, Field]:
     requested = pl.coalesce("ncpus", "procs")
     chunks = pl.coalesce(_chunks(pl.col("select"), "ncpus"), _chunks(pl.col("nodes"), "ppn"))
     memory = pl.coalesce("memory", "used_memory")
-    gpus = pl.coalesce(_whole(pl.col("ngpus")), _chunks(pl.col("select"), "ngpus", 0))
+    gpus = pl.coalesce(
+        _whole(pl.col("ngpus")), _chunks(pl.col("select"), "ngpus", 0),
+        _chunks(pl.col("nodes"), "gpus", 0),
+    )  # fmt: skip
     nodes = pl.col("exec_host").str.split("+").list.eval(pl.element().str.extract("^([^/]+)"))
     return {
         "submit": _time("qtime, ctime", pl.coalesce("qtime", "ctime")),

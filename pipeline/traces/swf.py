@@ -49,6 +49,7 @@ FORMAT: Final = "swf"
 _EXPECTED: Final = "an SWF log (lines `; Key: value`, then rows of 18 numbers)"
 _WHAT: Final = "a job of an SWF log"
 _QUOTED: Final = ("Computer", "Installation", "Acknowledge", "Information", "Note")
+_PROCESSORS, _NODES = "MaxProcs", "MaxNodes"  # keys of the header
 # Jobs that may be wider than MaxNodes if these are processors: a share, and a number.
 _WIDER: Final = 0.01
 _FEW_WIDER: Final = 10
@@ -100,9 +101,9 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     if path.is_dir():
         raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     header = _header(head_lines(path, _EXPECTED))
-    processors = _processors(path, header)
+    processors, key = _processors(path, header)
     nodes = None
-    if processors is not None and not _has_processors(header):
+    if processors is not None and key == _NODES:
         wide = collect(scan_fields(path).select(wide=_width() > processors), path)["wide"]
         if wide.sum() > max(_WIDER * len(wide), _FEW_WIDER):
             processors, nodes = None, processors
@@ -153,26 +154,24 @@ def _header(lines: list[str]) -> dict[str, list[str]]:
     return header
 
 
-def _processors(path: Path, header: Mapping[str, list[str]]) -> int | None:
-    """Return the number of processors of the cluster: MaxProcs, else MaxNodes, else None."""
-    for key in ("MaxProcs", "MaxNodes"):
+def _processors(path: Path, header: Mapping[str, list[str]]) -> tuple[int | None, str]:
+    """Return the size of the cluster and its key: MaxProcs, else MaxNodes, else None."""
+    fault = ""
+    for key in (_PROCESSORS, _NODES):
         if key in header:
             # Real headers: "MaxNodes: 338 (batch partition; 512 total)", "MaxProcs: 1,024".
             value = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", header[key][0])
             match = re.match(r"-?[0-9]{1,18}(?![0-9])", value)
             if match is None or int(match[0]) == 0:
-                raise TraceError(
+                fault = fault or (
                     f"{path}: header line {key} is {header[key][0]!r}, expected a whole number "
                     "of at least 1, or -1 for unknown"
                 )
-            if int(match[0]) > 0:
-                return int(match[0])
-    return None
-
-
-def _has_processors(header: Mapping[str, list[str]]) -> bool:
-    """Return whether the header has a number of processors, not of nodes alone."""
-    return "MaxProcs" in header and not header["MaxProcs"][0].startswith("-")
+            elif int(match[0]) > 0:
+                return int(match[0]), key
+    if fault:
+        raise TraceError(fault)
+    return None, ""
 
 
 def _width() -> pl.Expr:

@@ -7,6 +7,7 @@ from numba import types
 
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, StepArrays
+from hindcast.pipeline.simulation.draws import Draws
 from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell
 from hindcast.pipeline.simulation.kernel import INFEASIBLE, RUNNING, TERMINATED, TRUNCATED, compiled
 from hindcast.pipeline.simulation.policy import Drawing, draw_choice, fill_probabilities
@@ -78,7 +79,7 @@ def replay(
     episode: EpisodeArrays,
     arrays: StepArrays,
     drawing: Drawing,
-    rng: k.Generator,
+    draws: Draws,
     compared: int,
     log: LoggedColumns,
     state: k.Floats,
@@ -88,7 +89,7 @@ def replay(
     """Replay rows first..stop-1 of one episode; return (fault, row), fault 0 if all rows match.
 
     The logged probabilities are compared with those of the rule `score`, and its choices are drawn
-    from `rng` as a recording draws them, as far as they are `compared`. `state` is passed from
+    as a recording draws them, as far as they are `compared`. `state` is passed from
     block to block of a long episode. Choices that are not the drawn ones are counted there: the
     logged choice is made, and the replay continues.
     """
@@ -142,7 +143,7 @@ def replay(
             shown = scores[:n]
             rate(context, candidates, feasible, parameters, shown)
             if compared == ITS_DRAWS:
-                own = draw_choice(shown, feasible, temperature, epsilon, rng, probabilities)
+                own = draw_choice(shown, feasible, temperature, epsilon, draws, probabilities)
                 if own != chosen:
                     if state[NOT_DRAWN] == 0.0:
                         state[FIRST_NOT_DRAWN] = row

@@ -52,6 +52,7 @@ from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import RECORDED
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.draws import draws_of
 from hindcast.pipeline.simulation.functions import cell
 from hindcast.pipeline.simulation.kernel import RUNNING, TERMINATED, TRUNCATED
 from hindcast.pipeline.simulation.players import EpisodeRunner, EpisodeTrace, episode_runner
@@ -487,7 +488,7 @@ class _PartCheck:
         functions = cell(self._scenario.observe), cell(self._scenario.step), rule_score
         memory, arrays = self._memory, self._arrays
         fault, bad = replays.replay(
-            *functions, memory, arrays, drawing, self._rng, compared, log, state, at, stop
+            *functions, memory, arrays, drawing, draws_of(self._rng), compared, log, state, at, stop
         )
         if fault != replays.FINE:
             raise VerificationFailed(

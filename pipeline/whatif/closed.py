@@ -38,10 +38,14 @@ class Closed:
 def closed_times(record: Record, measures: Measures) -> tuple[Closed, ...]:
     """Return the least number of long stretches that hold most of the open waiting.
 
-    There is none if three of them do not hold 80 %. They are in order of time.
+    There is none if three of them do not hold 80 %. They are in order of time. In a closed time no
+    job starts that has waited for more than D: one in which others are held goes on serving.
     """
     begin, end, waited = measures.stretches
-    long = np.flatnonzero(end - begin > _LONG_S)
+    late = record.known & (record.start - record.arrive > measures.delta)
+    starts = np.sort(record.start[late])
+    served = np.searchsorted(starts, end, "left") > np.searchsorted(starts, begin, "right")
+    long = np.flatnonzero((end - begin > _LONG_S) & ~served)
     longest = long[np.argsort(-waited[long], kind="stable")][:_MOST]
     held = np.cumsum(waited[longest])
     enough = np.flatnonzero(held > _SHARE * waited.sum())

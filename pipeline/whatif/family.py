@@ -9,7 +9,7 @@ The scheduler is asked again after the starts of a moment: a job that it would s
 until the next moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -60,7 +60,7 @@ from hindcast.pipeline.whatif.waiting import (
 )
 
 ORDERS: Final = ("fcfs", "sjf", "saf", "lxf", "wfp3", "unicef")
-MODES: Final = {"none": STRICT, "easy": EASY, "all": ALL_RESERVE}
+MODES: Final[Mapping[str, Mode]] = {"none": STRICT, "easy": EASY, "all": ALL_RESERVE}
 MOST_MOMENTS: Final = 10_000
 
 # Places in `state` behind those of a played run, and what the walk returns
@@ -127,18 +127,20 @@ class Explained:
 
 
 def members(mine: tuple[Order, Mode] | None = None) -> tuple[Member, ...]:
-    """Return the schedulers of the family: six orders, and the reader's own, in three modes."""
-    found = [(name, order_of(name)) for name in ORDERS]
-    modes = dict(MODES)
+    """Return the schedulers of the family: six orders, and the reader's own, in three modes.
+
+    The reader's own mode stands for the one with as many reservations, else it is a fourth, `own`.
+    """
+    found = [(name, order_of(name), MODES) for name in ORDERS]
     if mine is not None:
-        found.append(("mine", mine[0]))
-    schedulers = [
-        Member(name, mode, order, modes[mode])
-        for name, order in found if order is not None for mode in modes
-    ]  # fmt: skip
-    if mine is not None and mine[1] not in modes.values():
-        schedulers.append(Member("mine", "own", *mine))
-    return tuple(schedulers)
+        order, own = mine
+        alike = [name for name, mode in MODES.items() if mode.reservations == own.reservations]
+        found.append(("mine", order, {**MODES, (alike[0] if alike else "own"): own}))
+    return tuple(
+        Member(name, label, order, mode)
+        for name, order, modes in found if order is not None
+        for label, mode in modes.items()
+    )  # fmt: skip
 
 
 def explain(

@@ -4,8 +4,8 @@ Each measurement has a letter by `LIMITS`, and the grade is the worst of them. T
 nothing about the order that the scheduler keeps: every order with any number of reservations has A.
 
 Two limits keep it so. A scheduler that acts at multiples of c s only has D = c for its letters. And
-`idle` is never worse than the worst of the others: jobs that the nearest scheduler would have
-started, on a machine without any other fault, say that the scheduler is not quite the nearest one.
+`idle` is A where all others are: jobs that the nearest scheduler would have started, on a machine
+without any other fault, say that the scheduler is not quite the nearest one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,7 +179,8 @@ def _marks(
     }  # fmt: skip
     letters = {name: _letter(values[name], LIMITS[name]) for name in LIMITS if used.get(name)}
     if found[0].share >= KNOWN:
-        letters["idle"] = min(_letter(numbers["idle"], LIMITS["idle"]), max(letters.values()))
+        sound = max(letters.values()) == _LETTERS[0]
+        letters["idle"] = _LETTERS[0] if sound else _letter(numbers["idle"], LIMITS["idle"])
     letter = max(letters.values()) if sums.starts >= LEAST_STARTS else NO_GRADE
     return _Marks(letter, letters, numbers, found)
 

@@ -261,7 +261,7 @@ def verdict(evidence: Evidence) -> Verdict:
     elif clear.value > 0:
         badge, text = "Worse", claim
     elif price:
-        text = f"{claim[:-1]}; the price, in the run: {' and '.join(price)}."
+        text = f"{claim[:-1]}; the price, in the run: {listed(price)}."
         badge = "Gain with a price"
     else:
         badge, text = "Gain", claim
@@ -278,7 +278,7 @@ def verdict(evidence: Evidence) -> Verdict:
         )
     reasons += doubts
     if price and clear.value < 0 and of.kind != "refused agent":
-        reasons.append(sentence_of(f"in the run, under {of.policy}, {' and '.join(price)}"))
+        reasons.append(sentence_of(f"in the run, under {of.policy}, {listed(price)}"))
     return Verdict(badge, _COLOURS.get(badge, "grey"), text, tuple(reasons), found)
 
 
@@ -334,6 +334,11 @@ def _doubts(of: Evidence, scopes: Sequence[Difference]) -> list[str]:
 
 def _name(opponent: str) -> str:
     return "your scheduler" if opponent == RECORDED else opponent
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return texts as one: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def sentence_of(text: str) -> str:
@@ -397,6 +402,6 @@ def _unclear(of: Evidence, name: str) -> str:
     )
     if of.shake_sd is not None:
         text += f" with a standard deviation of {three_digits(of.shake_sd)} over the shakes"
-    if windows is not None:
+    if windows is not None and run.blocks < FEWEST_BLOCKS:  # the interval that the run lacks
         text += f"; {windows.place} {windows.numbers}"
     return f"{text}."

@@ -148,7 +148,7 @@ def _set_value(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
 def score_of(scheme: Ints, waiting: Waiting, slot: int, seen: int) -> float:
     """Return the priority of the job in a slot at a time."""
     if scheme[KIND] == AGED:
-        return of_rule(scheme, waiting, slot, float(seen - waiting.arrive[slot]))
+        return of_rule(scheme, waiting, slot, float(max(seen - waiting.arrive[slot], 0)))
     return waiting.value[slot]  # type: ignore[no-any-return]
 
 
@@ -158,7 +158,7 @@ def bound_of(scheme: Ints, waiting: Waiting, block: int, seen: int) -> float:
     if waiting.used[block] == 0 or scheme[KIND] != AGED:
         return waiting.highest[block]  # type: ignore[no-any-return]
     rule = scheme[RULE]
-    age = max(seen - waiting.first[block] + AGE_OFFSET[rule], 0.0)
+    age = max(seen - waiting.first[block], 0) + AGE_OFFSET[rule]
     grown = waiting.highest[block] * age
     if AGE_POWER[rule] == 3:
         grown = grown * age * age

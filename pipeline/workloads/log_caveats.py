@@ -6,7 +6,7 @@ the facts rule out that one policy is called better than another on this log: DI
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -54,7 +54,7 @@ _OVERLOAD: Final = 1.2
 _ABOVE_LIMIT: Final = 0.2  # of the jobs; logs of the archive have at most a tenth
 _LIMIT_KEPT: Final = 0.05  # of the jobs above their limits, in the right unit
 _UNITS: Final = ((60, "minutes"), (3600, "hours"), (0.001, "milliseconds"))  # in s
-_FAR: Final = 2.0  # times the limit, or the span of the submissions, that are a runaway's run
+_FAR: Final = 5.0  # times its limit that a runaway has run, and longer than jobs were submitted
 _FAR_WITHOUT_LIMIT: Final = 100.0  # times the median run time, where no limit is known
 _WAITS: Final = 0.05  # of the jobs wait a minute; with fewer, nearly nobody waits
 _FITTING: Final = 0.5  # of the waiting
@@ -139,12 +139,14 @@ class _Log:
         """Return the number, share of the jobs and of the work of each group, the largest first."""
         if name not in self.tasks.columns:
             return []
-        column = self.tasks[name]
-        found = []
-        for group in column.drop_nulls().unique().to_list():
-            _, jobs, work = self.shares((column == group).fill_null(value=False).to_numpy())
-            found.append((int(group), jobs, work))
-        return sorted(found, key=lambda entry: (-entry[2], entry[0]))
+        groups = (
+            pl.DataFrame({"group": self.tasks[name], "work": self.work})
+            .drop_nulls()
+            .group_by("group")
+            .agg(jobs=pl.len() / len(self.run), work=pl.col("work").sum() / self.work.sum())
+            .sort("work", "group", descending=[True, False])
+        )
+        return [(int(group), jobs, work) for group, jobs, work in groups.iter_rows()]
 
 
 def log_caveats(
@@ -186,7 +188,13 @@ def log_caveats(
         )
         measured.append(Caveat(WAITS_WHILE_FITTING, text, {"share": fitting}))
     codes = {caveat.code for caveat in measured}
-    return (*(caveat for caveat in noted if caveat.code not in codes), *measured)
+    sized = {cv.NO_CLUSTER_SIZE: {"processors": log.processors}}
+    kept = (
+        replace(caveat, numbers=sized.get(caveat.code, caveat.numbers))
+        for caveat in noted
+        if caveat.code not in codes
+    )
+    return (*kept, *measured)
 
 
 def reader_caveats(workload: Workload) -> tuple[Caveat, ...]:
@@ -287,8 +295,8 @@ def _pooled(log: _Log, *, pools: bool) -> Iterator[Caveat]:
     if len(clusters) > 1:
         named = _listed(log.workload, "cluster", clusters)
         text = (
-            f"{len(clusters)} clusters are pooled as one machine: {named} of the jobs; read one "
-            "of them (--set cluster=NAME)"
+            f"{len(clusters)} clusters are pooled as one machine: {named}; read one of them "
+            "(--set cluster=NAME)"
         )
         yield Caveat(CLUSTERS_POOLED, text, {"clusters": len(clusters)})
     partitions = log.groups("partition")
@@ -297,7 +305,7 @@ def _pooled(log: _Log, *, pools: bool) -> Iterator[Caveat]:
     named = _listed(log.workload, "partition", partitions)
     text = (
         f"{len(partitions)} partitions are played as one pool of {log.processors:,.0f} processors, "
-        f"which each job can use wholly: {named} of the jobs"
+        f"which each job can use wholly: {named}"
     )
     rest = sum(work for _, _, work in partitions[1:])
     numbers = {"partitions": len(partitions), "work_share_outside_largest": rest}
@@ -305,9 +313,14 @@ def _pooled(log: _Log, *, pools: bool) -> Iterator[Caveat]:
 
 
 def _listed(workload: Workload, name: str, groups: list[tuple[int, float, float]]) -> str:
-    """Return the largest groups with their shares of the jobs."""
+    """Return the largest groups: `a 60% of the jobs and 9.0% of the work, b 40% and 91%`."""
     names = names_of(workload, name)
-    listed = [f"{names.get(g, str(g))} {share_text(jobs)}" for g, jobs, _ in groups[:4]]
+    listed = [
+        f"{names.get(g, f'{name} {g}')} {share_text(jobs)}{of_jobs} and {share_text(work)}{of_work}"
+        for (g, jobs, work), of_jobs, of_work in zip(
+            groups[:4], (" of the jobs", "", "", ""), (" of the work", "", "", ""), strict=False
+        )
+    ]
     return ", ".join(listed) + (", ..." if len(groups) > len(listed) else "")
 
 
@@ -327,21 +340,23 @@ def _gpus(log: _Log) -> Iterator[Caveat]:
 
 
 def _runaways(log: _Log) -> Iterator[Caveat]:
-    """Yield a caveat for runs far longer than their limit and than the log around them."""
+    """Yield a caveat for runs far longer than their limit, and longer than the log around them."""
     span = float(np.ptp(log.submit))
     typical = float(np.median(log.run))
+    # A job without a limit has the largest one, or its run time.
+    unlimited = log.derived | (log.requested == log.run)
     beyond_limit = np.where(
-        log.derived, log.run > _FAR_WITHOUT_LIMIT * typical, log.run > _FAR * log.requested
+        unlimited, log.run > _FAR_WITHOUT_LIMIT * typical, log.run > _FAR * log.requested
     )
-    runaway = beyond_limit & (log.run > _FAR * max(span, typical))
+    runaway = beyond_limit & (log.run > max(span, typical))
     if not runaway.any():
         return
     n, jobs, work = log.shares(runaway)
     longest = int(np.argmax(np.where(runaway, log.run, 0.0)))
     run, limit = float(log.run[longest]), float(log.requested[longest])
-    of_limit = "" if log.derived[longest] else f", {run / limit:,.0f} times its limit"
+    of_limit = "" if unlimited[longest] else f", {run / limit:,.0f} times its limit"
     text = (
-        f"{_count(n, jobs, work)} ran far longer than the {_span(span)} in which jobs were "
+        f"{_count(n, jobs, work)} ran longer than the {_span(span)} in which jobs were "
         f"submitted, job {log.tasks['job_id'][longest][:40]} for {_span(run)}{of_limit}: ends that "
         "were not recorded? Means and the load hang on them"
     )
@@ -350,11 +365,12 @@ def _runaways(log: _Log) -> Iterator[Caveat]:
 
 def _quarantined(log: _Log) -> Iterator[Caveat]:
     provenance = log.workload.provenance
-    bad, read = provenance.left_out.get("quarantined", 0), provenance.counts.get("rows_read", 0)
-    if read and bad > _SHARE * read:
+    bad = provenance.left_out.get("quarantined", 0)
+    read = provenance.counts.get("rows_read", 0) - sum(provenance.left_out.values()) + bad
+    if read > 0 and bad > _SHARE * read:
         text = (
-            f"{bad:,} of {read:,} rows ({share_text(bad / read)}) could not be used and are not "
-            "among the jobs: `hindcast ingest` writes each with its reason to quarantine.parquet"
+            f"{bad:,} of {read:,} rows of jobs ({share_text(bad / read)}) could not be used and "
+            "are not among the jobs: `hindcast ingest` writes them to quarantine.parquet"
         )
         yield Caveat(QUARANTINED, text, {"rows": bad, "share": bad / read})
 
@@ -367,21 +383,21 @@ def _clock(log: _Log) -> Iterator[Caveat]:
         return
     begin = int(origins[0])
     end = begin + float(log.submit.max())
-    told, first = [], end
-    for place, changes in (("Europe", _europe), ("North America", _north_america)):
+    told, most = [], 0
+    for place, changes in _CHANGES.items():
         years = range(_date(begin).year, _date(end).year + 1)
         within = [d for year in years for d in changes(year) if begin < d.timestamp() < end]
         if within:
-            told.append(f"in {place} on {', '.join(f'{d:%Y-%m-%d}' for d in within[:3])}")
-            first = min(first, within[0].timestamp())
+            after = int((log.submit + begin >= within[0].timestamp()).sum())
+            told.append(f"in {place} on {within[0]:%Y-%m-%d}, with {after:,} submissions after it")
+            most = max(most, after)
     if told:
-        shifted = int((log.submit + begin >= first).sum())
         text = (
             "times without an offset from UTC are read as UTC, but clocks change within the log "
-            f"({'; '.join(told)}): if the machine's did, up to {shifted:,} of {log.tasks.height:,} "
-            "submissions are an hour off. Set time_zone, Etc/UTC if it was UTC"
+            f"({'; '.join(told)}; of {log.tasks.height:,}): if the machine's did, times after it "
+            "are an hour off. Set time_zone, Etc/UTC if it was UTC"
         )
-        yield Caveat("clock_change", text, {"jobs": shifted})
+        yield Caveat("clock_change", text, {"jobs": most})
 
 
 def _date(seconds: float) -> datetime:
@@ -400,6 +416,14 @@ def _europe(year: int) -> tuple[datetime, datetime]:
 
 def _north_america(year: int) -> tuple[datetime, datetime]:
     return _sunday(year, 3, 8), _sunday(year, 11, 1)
+
+
+def _australia(year: int) -> tuple[datetime, datetime]:
+    return _sunday(year, 4, 1), _sunday(year, 10, 1)
+
+
+# Where clocks change -> the days of a year on which they do.
+_CHANGES: Final = {"Europe": _europe, "North America": _north_america, "Australia": _australia}
 
 
 def _span(seconds: float) -> str:

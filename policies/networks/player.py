@@ -24,8 +24,9 @@ from hindcast.pipeline.simulation.arrays import (
     begin_episode,
     make_step_arrays,
 )
+from hindcast.pipeline.simulation.draws import Draws, draws_of
 from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
-from hindcast.pipeline.simulation.kernel import Floats, Generator, Ints, Mask, Rows, Singles
+from hindcast.pipeline.simulation.kernel import Floats, Ints, Mask, Rows, Singles
 from hindcast.pipeline.simulation.players import EpisodeTrace, Probabilities, values_at_end
 from hindcast.pipeline.simulation.policy import (
     NO_PARAMETERS,
@@ -90,7 +91,7 @@ def play(
     rules: RuleList,
     episode: EpisodeArrays,
     arrays: StepArrays,
-    rng: Generator,
+    draws: Draws,
     temperature: float,
     epsilon: float,
     until: float,
@@ -127,7 +128,7 @@ def play(
         if at < given:
             choice = choices[at]
         else:
-            choice = draw_choice(shown, allowed, temperature, epsilon, rng, chances)
+            choice = draw_choice(shown, allowed, temperature, epsilon, draws, chances)
         if choice < 0 or choice >= n:
             return k.INFEASIBLE
         if recorded or (measured and epsilon > 0.0):  # draw_choice leaves epsilon out
@@ -271,7 +272,7 @@ class NetworkRunner:
     def _play(self, rng: np.random.Generator, kept: KeptArrays) -> int:
         kept.cursor[STATUS] = self._status
         self._status = play(
-            *self.compiled, self._memory, self._arrays, rng, *self._drawing, np.inf, kept
+            *self.compiled, self._memory, self._arrays, draws_of(rng), *self._drawing, np.inf, kept
         )
         require_played(self._status, self._name, self._scenario)
         return self._status

@@ -19,8 +19,9 @@ import numpy as np
 
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, StepArrays
+from hindcast.pipeline.simulation.draws import Draws, uniform
 from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell
-from hindcast.pipeline.simulation.kernel import Floats, Generator, Ints, Mask, Rows
+from hindcast.pipeline.simulation.kernel import Floats, Ints, Mask, Rows
 from hindcast.pipeline.simulation.policy import best_feasible
 from hindcast.policies.networks.player import DECISIONS, KeptArrays, play
 from hindcast.policies.networks.row_table import Columns
@@ -80,7 +81,7 @@ def try_candidate(
     episode: EpisodeArrays,
     copy: EpisodeArrays,
     arrays: StepArrays,
-    rng: Generator,
+    draws: Draws,
     candidate: int,
     until: float,
     kept: KeptArrays,
@@ -101,7 +102,9 @@ def try_candidate(
     value = arrays.step_outputs[k.REWARD]
     if status == k.RUNNING:
         arrays.totals[:] = 0.0
-        status = play(observe, step, rule, decider, rules, copy, arrays, rng, 0.0, 0.0, until, kept)
+        status = play(
+            observe, step, rule, decider, rules, copy, arrays, draws, 0.0, 0.0, until, kept
+        )
         if status < 0:
             return np.nan
         value += arrays.totals[k.REWARD]
@@ -118,7 +121,7 @@ def branch(
     episode: EpisodeArrays,
     copy: EpisodeArrays,
     arrays: StepArrays,
-    rng: Generator,
+    draws: Draws,
     choices: Ints,
     branching: Branching,
     inputs: InputArrays,
@@ -128,7 +131,7 @@ def branch(
     value[u] is the sum of rewards after unique row u: of the candidate, then of greedy choices.
     Two kinds of decisions are left out: those whose candidates are all equal, and those in which a
     softmax over the network's scores is `certain` of the greedy choice, except for a share drawn
-    from `rng`. A rule's scores are no log-probabilities, so this does not apply to a rule. The
+    from `draws`. A rule's scores are no log-probabilities, so this does not apply to a rule. The
     layout of `inputs` is that of `hindcast.policies.rollouts.trajectories.NetworkInputs`, with the
     greedy choice as `chosen`. The rollouts are played in `copy`. Returns False for a forbidden
     choice.
@@ -155,7 +158,7 @@ def branch(
             passed_over = False
             if branching.certain < 1.0 and not decider.guided:
                 likely = _chance(scores, feasible, n, best)
-                passed_over = likely > branching.certain and rng.random() >= branching.of_certain
+                passed_over = likely > branching.certain and uniform(draws) >= branching.of_certain
             for i in range(n):
                 if passed_over or not feasible[i]:
                     continue
@@ -181,7 +184,7 @@ def branch(
                         episode,
                         copy,
                         arrays,
-                        rng,
+                        draws,
                         tried[row - u],
                         until,
                         branching.kept,

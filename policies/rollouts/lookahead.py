@@ -41,8 +41,9 @@ from hindcast.pipeline.simulation.arrays import (
     begin_episode,
     make_step_arrays,
 )
+from hindcast.pipeline.simulation.draws import Draws, draws_of
 from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
-from hindcast.pipeline.simulation.kernel import Compiled, Floats, Generator, Ints
+from hindcast.pipeline.simulation.kernel import Compiled, Floats, Ints
 from hindcast.pipeline.simulation.policy import Heuristic, best_feasible
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
@@ -285,7 +286,7 @@ class _Members(_Copied):
             *decider,
             memory,
             arrays,
-            NOT_DRAWN_FROM,
+            draws_of(NOT_DRAWN_FROM),
             0.0,
             0.0,
             until,
@@ -305,7 +306,7 @@ def _try_all(
     episode: EpisodeArrays,
     copy: EpisodeArrays,
     arrays: StepArrays,
-    rng: Generator,
+    draws: Draws,
     candidates: Ints,
     kept: KeptArrays,
     sums: Floats,
@@ -325,7 +326,7 @@ def _try_all(
             episode,
             copy,
             arrays,
-            rng,
+            draws,
             candidates[t],
             np.inf,
             kept,
@@ -398,7 +399,7 @@ class _Candidates(_Copied):
             self.copy,
             self.tried,
             self.copy_arrays,
-            NOT_DRAWN_FROM,
+            draws_of(NOT_DRAWN_FROM),
             rows,
             self.kept,
             sums,

@@ -26,8 +26,9 @@ from hindcast.pipeline.simulation.arrays import (
     begin_episode,
     make_step_arrays,
 )
+from hindcast.pipeline.simulation.draws import Draws, draws_of, uniform
 from hindcast.pipeline.simulation.functions import ObserveCell, ScoreCell, StepCell, cell
-from hindcast.pipeline.simulation.kernel import Floats, Generator, Ints, Singles2
+from hindcast.pipeline.simulation.kernel import Floats, Ints, Singles2
 from hindcast.pipeline.simulation.policy import Heuristic, best_feasible
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode, values_of
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
@@ -103,7 +104,7 @@ def _play(
     arrays: StepArrays,
     network: ClustersArrays,
     exploring: ExploringArrays,
-    rng: Generator,
+    draws: Draws,
     given: int,
     kept: KeptArrays,
 ) -> int:
@@ -131,8 +132,8 @@ def _play(
         shown, allowed = scores[: span[1]], feasible[: span[1]]
         if at < given:
             source[at] = GIVEN
-        elif explore > 0.0 and rng.random() < explore:
-            source[at] = RANDOM if rng.random() < random_share else GUIDED
+        elif explore > 0.0 and uniform(draws) < explore:
+            source[at] = RANDOM if uniform(draws) < random_share else GUIDED
         else:
             source[at] = GREEDY
         if source[at] == GIVEN:
@@ -141,7 +142,7 @@ def _play(
             count = 0
             for i in range(span[1]):
                 count += allowed[i]
-            left = np.int64(rng.random() * count)
+            left = np.int64(uniform(draws) * count)
             choice = -1
             for i in range(span[1]):
                 if allowed[i]:
@@ -206,7 +207,7 @@ def play_valued(
         arrays,
         policy.arrays,
         explored,
-        rng,
+        draws_of(rng),
         known,
         KeptArrays(choices, source, read, clusters),
     )

@@ -28,6 +28,7 @@ _LONG_QUEUE: Final = 128  # waiting jobs from which an observation shows the old
 _DAY_S: Final = 86_400
 _WAITED_S: Final = 60
 _FEW: Final = 0.05
+_HELD: Final = 0.01  # of the jobs were eligible later than submitted
 _OVER: Final = 0.01
 
 _BEHAVIOURS: Final[tuple[Mapping[str, Any], ...]] = (
@@ -55,6 +56,9 @@ def misfit(workload: Workload) -> str:
 def plan(workload: Workload, start: Start) -> ScenarioPlan:
     """Return a proposal. Raises InputError if the log has too few jobs."""
     log, is_usable = read_log(workload), usable(workload)
+    held = bool((log.arrive > log.submit).mean() > _HELD)
+    if held:
+        log = read_log(workload, "eligible")
     size = len(log.submit)
     jobs = _window_length(size)
     follow = _FOLLOW * jobs
@@ -84,6 +88,9 @@ def plan(workload: Workload, start: Start) -> ScenarioPlan:
         else "the log has no start times, so windows begin with an empty machine",
         "starts": "first job of each window; the follow-on jobs are in the same split",
     }
+    if held:
+        config["arrive"] = "eligible"
+        comments["arrive"] = "held jobs wait from the moment at which they were eligible"
     if start.clock_s is not None:
         config["clock_s"] = start.clock_s
         comments["clock_s"] = start.text

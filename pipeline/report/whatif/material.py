@@ -50,8 +50,8 @@ class Material:
         replay: Replay of the record; None without record.
         shaken: Values of the run by shake, for every policy that was shaken.
         changes: Changed worlds with the columns of changes.csv, or None.
-        advice: What to change: rule, scheduler, lines, exact, reservations, mean_bounded_slowdown,
-            mean_wait_s; or None.
+        advice: What to change, see `hindcast.pipeline.whatif.advice`, or None.
+        without_advice: Why settings are missing in it.
         caveats: Facts about the log that limit every conclusion.
         missing: Sentences about fields that the log lacks.
         delivered: What the gate of each agent's training delivered: "agent" or "rule"; "" for an
@@ -82,6 +82,7 @@ class Material:
     shaken: Mapping[str, Shaken] = field(default_factory=dict)
     changes: pl.DataFrame | None = None
     advice: pl.DataFrame | None = None
+    without_advice: tuple[str, ...] = ()
     caveats: tuple[Caveat, ...] = ()
     missing: tuple[str, ...] = ()
     delivered: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class Material:
     def closed(self) -> tuple[Closed, ...]:
         """Closed times of the record within the run: the policies of a page start jobs in them."""
         jobs = self.jobs.filter(~pl.col("carried"))
+        jobs = self.jobs if jobs.is_empty() else jobs
         begin, end = jobs["arrive_s"].to_numpy().min(), jobs["submit_s"].to_numpy().max()
         times = self.grade.closed if self.grade else ()
         return tuple(time for time in times if time.end > begin and time.begin < end)
@@ -116,6 +118,11 @@ class Material:
         if self.grade is None or not self.closed or self.letter == NO_GRADE:
             return self.letter
         return max(self.letter, *self.grade.letters.values())
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the machine is near enough for the record to stand beside policies."""
+        return self.letter_of_run not in {"C", "D"}
 
     @property
     def near(self) -> bool:
@@ -221,6 +228,7 @@ def _cast_of(material: Material) -> Cast:
     run, windows = material.run, material.windows
     kinds = {name: kind_of(material, name) for name in run.values}
     rules = [name for name, kind in kinds.items() if kind == "rule" and name != RECORDED]
+    rules = rules or [name for name in kinds if name != RECORDED]
     before = material.before
     chosen = before or run
     means = {name: chosen.value(name) for name in chosen.values if name in run.values}
@@ -306,6 +314,11 @@ def log_means(material: Material) -> dict[str, float]:
     """Return mean bounded slowdown and wait in s of the jobs of the run, as the log has them."""
     of = recorded(material.jobs)
     return {metric: mean_of(of[name]) for metric, name in COLUMNS.items()}
+
+
+def scheduler_wait(jobs: pl.DataFrame) -> float:
+    """Return the mean recorded wait in s from the moment at which the scheduler could start."""
+    return mean_of(jobs["recorded_wait_s"] - jobs["held_s"])
 
 
 def mean_of(series: pl.Series) -> float:

@@ -23,7 +23,8 @@ command:
                      (order and mode by which the log is served, null if none is known), nearest,
                      closed (from, to, jobs, share of each closed time), rest (numbers without them)
     replay           late, compared, mean_delay_s, ks; null without record
-    record           mean_bounded_slowdown, mean_wait_s of the jobs of the run, as the log has them
+    record           mean_bounded_slowdown, mean_wait_s and scheduler_mean_wait_s (from the moment
+                     of eligibility) of the jobs of the run, as the log has them; null without it
     policies         recorded, plain, candidate, aside, agent, best_run, best_windows, kinds
     evidence         numbers behind the badge: both scopes, shake_sd, ratios, and others
     equal            sentences about policies that cannot be told apart
@@ -45,7 +46,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.pages.numbers import TimeUnit, percent, three_digits
+from hindcast.pipeline.pages.numbers import TimeUnit, percent, three_digits, time_unit
 from hindcast.pipeline.pages.tables import Table
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.rules import explaining
@@ -59,6 +60,7 @@ from hindcast.pipeline.report.whatif.material import (
     Material,
     evidence_of,
     log_means,
+    scheduler_wait,
 )
 from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
 from hindcast.pipeline.storage.files import write_json, write_text
@@ -193,7 +195,9 @@ def _as_json(
         "disqualifiers": to_json(told.disqualifiers),
         "nearness": grade.json if grade is not None else nothing,
         "replay": None if replay is None else {name: getattr(replay, name) for name in _REPLAY},
-        "record": log_means(material) if cast.recorded else None,
+        "record": {**log_means(material), "scheduler_mean_wait_s": scheduler_wait(material.jobs)}
+        if cast.recorded
+        else None,
         "jobs": {
             "used": plan.log_jobs,
             "train": plan.validation_first,
@@ -225,8 +229,8 @@ def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
     cast, found = material.cast, []
     rows: list[tuple[str, str, dict[str, float]]] = []
     # On a machine that is not the log's, a rule beside the record would say nothing of the rule.
-    if cast.recorded and material.letter_of_run not in {"C", "D"}:
-        rows.append(("The log", "what it says", log_means(material)))
+    if cast.recorded and material.comparable:
+        rows.append(("The log", "from the log", log_means(material)))
     else:
         rows.append((cast.aside, "simulated, in the run", _values(material, cast.aside)))
     rows.append((cast.candidate, "simulated, in the run", _values(material, cast.candidate)))
@@ -238,7 +242,8 @@ def _tiles(material: Material, unit: TimeUnit) -> list[tuple[str, str, str]]:
             shakes = n.spread(material.shaken, name, metric)
             text = small
             if shakes is not None:
-                text += f"; sd {told(shakes[1])} over shakes"
+                spread = time_unit(shakes[1]).text if metric == n.WAIT else three_digits
+                text += f"; sd {spread(shakes[1])} over shakes"
             elif name == "The log" and metric == n.WAIT and words.shows_both_waits(material):
                 text += "; the user's, holds included"
             found.append((f"{name}: {what}", told(values[metric]), text))
@@ -300,6 +305,7 @@ def _html(
         windows=tables.windows_table(material, unit),
         changes=tables.changes_table(material, unit),
         advice=tables.advice_table(material, unit),
+        unit=unit,
         lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
         groups=tables.groups_tables(grouped, unit),
         policies_plot=policies_plot(material, order, unit),

@@ -151,8 +151,7 @@ def run_table(material: Material, unit: TimeUnit) -> Table:
     else:
         text += (
             f". Intervals and differences are over {count_of(scope.blocks, 'week')} of submission; "
-            "a difference is coloured if its interval excludes zero, but for those to the log's "
-            "scheduler where the machine is not the log's."
+            "a difference is coloured if its interval excludes zero."
         )
     return _policies(material, scope, "One run", text, unit)
 
@@ -174,6 +173,8 @@ def _policies(material: Material, scope: Scope, title: str, text: str, unit: Tim
     cast, is_run = material.cast, scope is material.run
     best = cast.best_run if is_run else cast.best_windows
     references = [name for name in (cast.recorded, best) if name in scope.values]
+    if not material.comparable:
+        references = [name for name in references if name != RECORDED]
     both = is_run and words.shows_both_waits(material)
     fair = material.jobs["user"].drop_nulls().len() > 0
     order = best_first(material, scope)
@@ -188,7 +189,7 @@ def _policies(material: Material, scope: Scope, title: str, text: str, unit: Tim
     head += ["slowdown of wide jobs", "slowdown of long jobs"]
     body = []
     for name in order:
-        cells = [_name(material, name)]
+        cells = [_name(material, name, best)]
         if is_run:
             rank = ranks.get(name)
             cells.append(Cell(NOTHING) if rank is None else Cell(str(rank), rank))
@@ -225,7 +226,7 @@ def _one(scope: Scope, name: str, metric: str, told: Callable[[float], str]) -> 
     return Cell(NOTHING) if math.isnan(value) else Cell(told(value), value)
 
 
-def _name(material: Material, name: str) -> Cell:
+def _name(material: Material, name: str, best: str | None) -> Cell:
     cast, badges = material.cast, []
     if name == cast.recorded:
         badges.append(Badge("replay of the log", "strongest"))
@@ -238,7 +239,7 @@ def _name(material: Material, name: str) -> Cell:
         badges.append(Badge(told or "no gate", "learned"))
     if name == cast.candidate:
         badges.append(Badge("best before" if cast.before else "best after the fact"))
-    elif name in {cast.best_run, cast.best_windows}:
+    elif name == best:
         badges.append(Badge("best after the fact"))
     return Cell(name, badges=badges)
 
@@ -258,7 +259,7 @@ def _estimate(
 
 def _beside(material: Material, scope: Scope, name: str, reference: str) -> Cell:
     """Return a difference with its interval; one between two machines has no colour."""
-    if name == reference:
+    if name == reference or (name == RECORDED and not material.comparable):
         return Cell(NOTHING)
     pair = pair_of(scope, name, reference)
     side = "same"
@@ -320,32 +321,34 @@ def changes_table(material: Material, unit: TimeUnit) -> Table | None:
 
 
 def advice_table(material: Material, unit: TimeUnit) -> Table | None:
-    """Return the simulated value of every advice, beside its rule and today's scheduler."""
+    """Return the simulated value of every setting, beside its rule and today's scheduler."""
     if material.advice is None or material.advice.is_empty():
         return None
-    today = material.known or material.cast.plain
     head = [
         "rule",
         "scheduler",
         "the same order?",
         "jobs that reserve",
         "mean bounded slowdown",
-        "the rule itself",
-        f"today: {today}",
-        f"mean wait [{unit.name}]",
-        f"the rule itself [{unit.name}]",
-        f"today: {today} [{unit.name}]",
+        *(f"{name} wait [{unit.name}]" for name in ("mean", "p99", "longest")),
+        "slowdown of wide jobs",
+        "slowdown of long jobs",
     ]
     body = []
     for row in material.advice.iter_rows(named=True):
-        cells = [Cell(str(row[name])) for name in ("rule", "scheduler", "exact", "reservations")]
-        for metric, told in ((HEADLINE, three_digits), (WAIT, unit.number)):
-            cells.append(Cell(told(row[metric]), row[metric]))
-            cells += [_one(material.run, name, metric, told) for name in (row["rule"], today)]
-        body.append(Row(cells))
+        cells = [Cell(row["rule"], badges=[Badge(row["choice"])] if row["choice"] else [])]
+        cells += [Cell(row[name]) for name in ("scheduler", "exact", "reservations")]
+        cells.append(Cell(three_digits(row[HEADLINE]), row[HEADLINE]))
+        cells += [
+            Cell(unit.number(row[name]), row[name]) for name in (WAIT, "p99_wait_s", "max_wait_s")
+        ]
+        for name in ("mean_slowdown_wide", "mean_slowdown_long"):
+            cells.append(Cell(three_digits(row[name]) if row[name] else NOTHING, row[name]))
+        body.append(Row(cells, "strongest" if row["scheduler"] == "today" else ""))
     text = (
         ": what each setting does with these jobs, simulated as a policy of its own in the run, "
-        "with its rounding, its period and its reservations."
+        "with its rounding, its period and its reservations. Constants were chosen before the run. "
+        "A value holds for its own line alone: Slurm reserves for every tested job unless told."
     )
     return Table("Simulated values of the settings", text, head, body, words=4)
 

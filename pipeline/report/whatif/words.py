@@ -7,7 +7,13 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.pages.numbers import TimeUnit, count_of, percent, three_digits, time_unit
-from hindcast.pipeline.report.whatif.material import RECORDED, Material, log_means, mean_of
+from hindcast.pipeline.report.whatif.material import (
+    RECORDED,
+    Material,
+    log_means,
+    mean_of,
+    scheduler_wait,
+)
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Pair, pair_of, ranking
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.closed import Closed
@@ -53,8 +59,7 @@ def served(material: Material) -> str:
     grade = material.grade
     if grade is None or not grade.nearest:
         return ""
-    numbers = grade.numbers if grade.rest is None else grade.rest
-    explained = share(numbers["explained"])
+    explained = share(grade.numbers["explained"])
     if grade.known:
         return f"Your log's starts are those of {scheduler(grade.known)} in {explained}."
     return (
@@ -105,7 +110,7 @@ def measurements(material: Material) -> dict[str, str]:
 
 
 def failing(material: Material) -> str:
-    """Return the measurements that make a grade of C or D, in words."""
+    """Return the measurement that makes a grade of C or D, in words; the first of the worst."""
     if material.grade is None or material.letter_of_run not in {"C", "D"}:
         return ""
     grade = material.grade
@@ -116,7 +121,7 @@ def failing(material: Material) -> str:
             "and the run contains that time; --where chooses another run"
         )
     letters = grade.letters if grade.rest is None else grade.rest_letters
-    return "; ".join(of for name, of in measurements(material).items() if letters[name] >= "C")
+    return next(of for name, of in measurements(material).items() if letters[name] >= "C")
 
 
 def moment(material: Material, second: float) -> str:
@@ -181,7 +186,7 @@ def record(material: Material, unit: TimeUnit) -> Iterator[str]:
         yield (
             f"{share(held(material))} of the jobs became eligible after their submission: the "
             f"user's mean wait is {unit.text(waits)}, the scheduler's "
-            f"{unit.text(mean_of(jobs['recorded_wait_s'] - jobs['held_s']))}."
+            f"{unit.text(scheduler_wait(jobs))}."
         )
 
 
@@ -217,8 +222,7 @@ def cautions(material: Material, told: v.Verdict, unit: TimeUnit) -> list[str]:
 def equal_policies(material: Material) -> Iterator[str]:
     """Yield sentences about policies that do the same, and about those that chance may order."""
     for same in material.identical:
-        listed = " and ".join(same)
-        yield f"{listed} start every job of the run in the same second."
+        yield f"{v.listed(same)} start every job of the run in the same second."
     names = [name for name in material.run.values if name not in {RECORDED, *material.knowing}]
     ranks: dict[int, list[str]] = {}
     for name, rank in ranking(material.run, material.shaken, names).items():
@@ -273,10 +277,13 @@ def interval_of(pair: Pair) -> str:
 def beside_known(material: Material) -> Iterator[str]:
     """Yield how the simulated row of the known scheduler compares with the log."""
     known, log = material.known, log_means(material)
-    if known and known in material.run.values:
+    if known and known in material.played:
+        theirs = material.jobs["recorded_wait_s"]
+        differ = int((material.played[known]["wait_s"] != theirs).sum())
         yield (
             f"Simulated, {known} has a mean bounded slowdown of "
-            f"{three_digits(material.run.value(known))}; the log has {three_digits(log[HEADLINE])}."
+            f"{three_digits(material.run.value(known))}, the log {three_digits(log[HEADLINE])}; "
+            f"{differ:,} of {count_of(len(theirs), 'start')} differ."
         )
 
 

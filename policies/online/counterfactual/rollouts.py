@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
+from hindcast.pipeline.simulation.draws import draws_of
 from hindcast.pipeline.simulation.rollout import Episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
@@ -127,7 +128,7 @@ def ask_episode(
         begin_episode(spec, instance),
         begin_episode(spec, instance),
         make_step_arrays(spec, instance),
-        rng,
+        draws_of(rng),
         kept.choices,
         branching,
         arrays,

@@ -144,6 +144,19 @@ def test_windows_of_deferrable_without_a_job_are_left_out_and_counted():
             scenario.instance(recipe.config, recipe.objective, log, window, rng)
 
 
+def test_jobs_that_were_held_arrive_when_they_are_eligible():
+    """Of a log in which 2 % of the jobs were held for an hour; 1 % are too few."""
+    log = workload(1000)
+    for every, arrive in ((50, "eligible"), (100, None)):
+        held = log.tasks.with_columns(
+            eligible_s=pl.col("submit_s")
+            + pl.when(pl.col("job") % every == 0).then(90).otherwise(0)
+        )
+        found = propose_recipe(Workload(held, log.provenance, log.machines), "w", "w")
+        assert found.plan.config.get("arrive") == arrive
+        assert recipe_of(found).config.arrive == (arrive or "submit")
+
+
 def test_warnings_say_what_limits_the_results():
     log = workload(400, waits=False, gap=40_000.0)
     log = Workload(log.tasks.drop("user"), log.provenance, log.machines)

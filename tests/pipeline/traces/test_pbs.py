@@ -155,9 +155,10 @@ def test_account_nodes_and_gpus_of_a_job(tmp_path):
             record("1", account='"a b; queue=x"', exec_host="n1/0*8+n2/0*8+n2/1*8"),
             record("2", Resource_List_nodect=4, Resource_List_ngpus=2, account="other"),
             record("3", Resource_List_select="2:ncpus=4:ngpus=3+1:ncpus=8"),
+            record("4", Resource_List_nodes="2:ppn=4:gpus=1+n3:ppn=8"),
         )
     )
     assert load.tasks.select("account", "nodes", "gpus").rows() == [
-        (1, 2, None), (2, 4, 2), (None, 1, 6),
+        (1, 2, None), (2, 4, 2), (None, 1, 6), (None, 1, 2),
     ]  # fmt: skip
     assert names_of(load, "queue") == {1: "work"}

@@ -10,6 +10,7 @@ from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.traces.swf import read
+from hindcast.pipeline.workloads.caveats import NO_SIZE
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
 from tests.conftest import require_traces
@@ -221,12 +222,26 @@ def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):
     assert quarantine.is_empty()
 
 
+@pytest.mark.parametrize(("wider", "cores"), [(10, 8), (11, 16)])
+def test_nodes_are_no_processors_where_many_jobs_are_wider(tmp_path, wider, cores):
+    rows = [row(i, asked=16 if i < wider else 4, alloc=16 if i < wider else 4) for i in range(100)]
+    load, quarantine = read(log(tmp_path, *rows, header="; MaxNodes: 8\n"))
+    assert load.machines["cores"].to_list() == [cores]
+    assert load.tasks.height + quarantine.height == 100
+    assert quarantine.height == (10 if cores == 8 else 0)
+    told = [note for note in load.provenance.notes if note.startswith(NO_SIZE)]
+    assert ["nodes are not processors, and 16 is the largest job" in note for note in told] == (
+        [True] if cores == 16 else []
+    )
+
+
 @pytest.mark.slow
 def test_without_maxprocs_maxnodes_or_the_largest_job_is_the_cluster(tmp_path):
     for header, cores in (
         ("; MaxNodes: 32\n", 32),
         ("; MaxProcs: 1,024\n", 1024),
         ("; MaxProcs: -1\n", 16),
+        ("; MaxProcs: unknown\n; MaxNodes: 128\n", 128),
         ("", 16),
         ("; MaxNodes: 338 (batch partition; 512 total)\n", 338),
         ("; MaxNodes: 338(batch)\n; MaxProcs: -1\n", 338),

@@ -1,5 +1,6 @@
 """Tests of the grade: golden cases, good schedulers of every kind, and spoilt machines."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.whatif.grade import grade
+from hindcast.pipeline.whatif.mine import read_mine
 from hindcast.pipeline.whatif.orders import ASKED, EASY, Order
 from hindcast.pipeline.whatif.pools import labels, parse_pools, split
 from tests.pipeline.whatif.records import by_hand, golden, record, workload
@@ -47,7 +49,7 @@ def test_cases_of_known_schedulers_have_their_golden_grades(case):
 def test_a_closed_day_is_named_and_left_out_at_best_b():
     found = grade([record("kth-day")])
     assert max(found.letters.values()) == "D"
-    [time] = found.json["closed"]
+    [time] = json.loads(json.dumps(found.json))["closed"]
     assert (time["from"], time["to"], time["jobs"]) == (2_066_694, 2_160_000, 119)
     assert (found.letter, set(found.rest_letters.values())) == ("B", {"A"})
     assert round(found.rest["open"], 4) == 0.0003
@@ -85,7 +87,7 @@ def test_eligible_times_are_what_a_job_waits_from():
 
 def test_the_reader_s_own_order_is_one_of_the_family():
     """A Python function that orders by user is no member without `mine`."""
-    kth = slice_of(record("KTH-SP2-1996-2"), 3000, 500)
+    kth = slice_of(record("KTH-SP2-1996-2"), 3000, 350)
     kth = replace(kth, user=kth.row % 7)
 
     def ask(now, jobs, arrive):
@@ -99,13 +101,29 @@ def test_the_reader_s_own_order_is_one_of_the_family():
             return -ask(now, waiting, kth.arrive)
 
     served_so = served(kth, Scheduler(Own).starts(kth, kth.processors))
-    mine = Order("mine", ASKED, ask=ask)
+    mine = Order("mine", ASKED, ask=lambda _run, _ints, _floats: ask)
     assert grade([served_so]).known is None
     found = grade([served_so], (mine, EASY))
     assert (found.known, found.numbers["explained"], found.numbers["idle"]) == ("mine easy", 1, 0)
     assert len(found.members) == 21
-    own = grade([served_so], (mine, replace(EASY, depth=2))).members
-    assert (len(own), own[0].name) == (22, "mine easy")
+    for own, count in ((replace(EASY, depth=500), 21), (replace(EASY, reservations=7), 22)):
+        found = grade([served_so], (mine, own)).members
+        assert (len(found), found[0].name, found[0].share) == (count, "mine easy", 1.0)
+
+
+def test_a_reader_s_slurm_conf_is_known_where_no_usual_order_is(tmp_path):
+    """sdsc-a is served by multifactor priority with classic fair share."""
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(
+        "PriorityType=priority/multifactor\nPriorityFlags=NO_FAIR_TREE\nPriorityFavorSmall=YES\n"
+        "PriorityWeightAge=1000\nPriorityMaxAge=7-0\nPriorityWeightJobSize=1000\n"
+        "PriorityWeightFairshare=10000\nPriorityDecayHalfLife=7-0\n"
+        "SchedulerParameters=bf_job_part_count_reserve=1\n"
+    )
+    jobs = record("sdsc-a")
+    mine = read_mine(str(conf), jobs)
+    found = grade([jobs], (mine.order, mine.mode))
+    assert (found.known, found.numbers["explained"], found.numbers["idle"]) == ("mine easy", 1, 0)
 
 
 def random_record(rng, size, logs):

@@ -112,3 +112,10 @@ def test_a_closed_day_is_found_to_the_second_and_left_out():
     assert rest.odd == 0
     halves = record("sdsc-halves")
     assert closed_times(halves, measure(halves)) == ()
+
+
+def test_a_stretch_in_which_jobs_start_after_their_wait_is_no_closed_time():
+    """Every job is held for an hour, so that some job always waits although it fits."""
+    jobs = by_hand(4, *[(900 * i, 900 * i + 3600, 10, 1) for i in range(200)])
+    assert measure(jobs).stretches.shape == (3, 1)
+    assert closed_times(jobs, measure(jobs)) == ()

@@ -4,7 +4,7 @@ import bisect
 import csv
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.traces import swf
+from hindcast.pipeline.whatif.family import explain, members
 from hindcast.pipeline.whatif.mine import read_mine
 from hindcast.pipeline.whatif.multifactor import Clock, slurm_mode, slurm_order
 from hindcast.pipeline.whatif.orders import ALL, Mode
@@ -248,6 +249,19 @@ def test_the_settings_differ_from_each_other():
 )
 def test_the_mode_is_that_of_the_scheduler(text, mode):
     assert slurm_mode(parse_slurm_conf(text, PATH)) == mode
+
+
+@pytest.mark.parametrize("setting", [1, 4])
+def test_a_log_that_was_served_by_these_settings_is_known(setting):
+    """Each recorded start is what `mine` decides, with the usage of the record until then."""
+    record = a_record(np.random.default_rng(setting))
+    conf = parse_slurm_conf(SETTINGS[setting], PATH)
+    run = run_of(record, 0, warm=False)
+    policy = slurm_order(conf, record, Clock()), slurm_mode(conf)
+    served = replace(record, start=play(run, *policy))
+    mine, *others = explain([served], members(policy))
+    assert (mine.name.split()[0], mine.share, mine.idle) == ("mine", 1.0, 0.0)
+    assert max(one.share for one in others if "mine" not in one.name) < 1.0
 
 
 def test_age_without_an_end_is_that_of_slurm():

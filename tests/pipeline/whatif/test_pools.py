@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif.pools import (
     Where,
     counts,
@@ -18,7 +19,8 @@ from hindcast.pipeline.whatif.pools import (
     selected,
     split,
 )  # fmt: skip
-from tests.pipeline.whatif.records import by_hand, record, workload
+from hindcast.pipeline.whatif.record import read_record
+from tests.pipeline.whatif.records import beside_traces, by_hand, record, workload
 
 BATCH = by_hand(
     8, (0, 0, 10, 4), (1, 1, 10, 2), (2, 12, 10, 4), (9, 9, 10, 5), partition=[1, 2, 1, 2],
@@ -103,3 +105,10 @@ def test_partitions_of_a_log_are_named_by_their_numbers():
     names = labels(workload("sdsc-halves"), halves, "partition")
     parts = split(halves, parse_pools("1=64,2=64"), names)
     assert [len(of.row) for of in parts] == [1389, 1563]
+
+
+def test_partitions_whose_names_a_log_keeps_are_named_by_them():
+    path = beside_traces("cases/logs/16-eligible-later-and-partitions.txt")
+    read = FORMATS["slurm"].read(path)[0]
+    names = labels(read, read_record(read), "partition")
+    assert set(names.tolist()) == {"cpu", "gpu"}

@@ -137,11 +137,15 @@ def test_more_work_than_the_machine_can_do():
 
 def test_a_runaway_is_longer_than_its_limit_and_than_the_log():
     """A run of 1,000 days in a log of 42; one of 50 days that was asked for is none."""
-    told = found(log(processors=10_000, duration_s=np.where(first(1), 24_000 * HOUR, HOUR)))
+    long = np.where(first(1), 24_000 * HOUR, HOUR)
+    told = found(log(processors=10_000, duration_s=long))
     assert "1 job" in told["runaways"].text
     assert "job 0 for 1,000 days, 12,000 times its limit" in told["runaways"].text
+    no_limit = found(
+        log(processors=10_000, duration_s=long, requested_s=np.where(first(1), long, 2 * HOUR))
+    )
+    assert "for 1,000 days: ends" in no_limit["runaways"].text
     asked = {"requested_s": np.where(first(1), 30_000 * HOUR, 2 * HOUR)}
-    long = np.where(first(1), 24_000 * HOUR, HOUR)
     assert "runaways" not in found(log(processors=10_000, duration_s=long, **asked))
 
 
@@ -149,7 +153,9 @@ def test_clusters_and_partitions_are_not_one_pool():
     cluster = np.where(first(500), 1, 2)
     note = names_note("cluster", ["alpha", "beta"])
     told = found(log(cluster=cluster, notes=[note]))[lc.CLUSTERS_POOLED].text
-    assert "2 clusters are pooled as one machine: alpha 50%, beta 50% of the jobs" in told
+    assert (
+        "pooled as one machine: alpha 50% of the jobs and 50% of the work, beta 50% and 50%" in told
+    )
     assert found(log(partition=np.where(first(50), 2, 1))) == {}  # a twentieth of the work
     workload = log(partition=np.where(first(51), 2, 1))
     assert found(workload)[lc.PARTITIONS_POOLED].numbers["partitions"] == 2
@@ -160,8 +166,9 @@ def test_gpus_quarantined_rows_and_few_jobs_are_counted():
     told = found(log(gpus=np.where(first(250), 4, 0)))["gpus"]
     assert told.numbers == {"jobs": 250, "share": 0.25, "work_share": 0.25, "core_hours": 250}
     assert list(found(log(gpus=np.where(first(50), 4, 0)))) == ["some_gpus"]
-    assert found(log(left_out={"quarantined": 50})) == {}
-    assert found(log(left_out={"quarantined": 51}))["quarantined"].numbers["rows"] == 51
+    for bad, codes in ((50, []), (51, ["quarantined"])):
+        left_out = {"quarantined": bad, "a step of a job": 2000}
+        assert list(found(log(counts={"rows_read": 3000}, left_out=left_out))) == codes
     assert list(found(log(399))) == [lc.FEW_JOBS]
     assert found(log(400)) == {}
 
@@ -171,7 +178,8 @@ def test_local_times_over_a_change_of_clocks_are_an_hour_off():
     start = 1_709_251_200
     notes = [f"{cv.NO_ZONE}; set time_zone if not so", f"UnixStartTime: {start}"]
     told = found(log(notes=notes))["clock_change"]
-    assert "in Europe on 2024-03-31; in North America on 2024-03-10" in told.text
+    assert "in Europe on 2024-03-31, with 278 submissions after it" in told.text
+    assert "in North America on 2024-03-10, with 782 submissions after it" in told.text
     assert told.numbers["jobs"] == 1000 - (9 * 24 + 2)
     assert found(log(notes=notes[1:])) == {}
     summer = [notes[0], f"UnixStartTime: {start + 91 * 86_400}"]
@@ -222,6 +230,8 @@ def test_what_a_log_does_not_say_follows_from_its_columns():
     assert "The starts of 500 jobs (50% of them, 50% of the work)" in half
     guessed = missing(log(notes=[f"{cv.CAUTION}{cv.SIZE_GUESSED} the cluster has: 3 is"]))
     assert "The size of the machine" in guessed
+    sized = found(log(notes=[f"{cv.CAUTION}{cv.SIZE_GUESSED} the cluster has: 3 is"]))
+    assert sized[cv.NO_CLUSTER_SIZE].numbers == {"processors": 100}
     assert "The GPUs of the machine: 10 jobs" in missing(log(gpus=np.where(first(10), 1, 0)))
     bare = log(user=pl.Series([None] * 1000, dtype=pl.Int64), requested_s=np.full(1000, HOUR))
     assert "Users: without them" in missing(bare)
@@ -240,11 +250,19 @@ def case(name, settings=None):
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("05-two-clusters.txt", lc.CLUSTERS_POOLED, "beta 50%, alpha 50%"),
+        (
+            "05-two-clusters.txt",
+            lc.CLUSTERS_POOLED,
+            "beta 50% of the jobs and 54% of the work, alpha 50%",
+        ),
         ("07-limits-missing-in-two-thirds.txt", cv.NO_LIMITS, "40 jobs (67% of them, 78% of the"),
         ("09-gpus.txt", "gpus", "30 jobs (50% of them, 64% of the work) held GPUs"),
         ("14-runaway.txt", "runaways", "for 400 days, 2,462 times its limit"),
-        ("16-eligible-later-and-partitions.txt", lc.PARTITIONS_POOLED, "cpu 67%, gpu 33%"),
+        (
+            "16-eligible-later-and-partitions.txt",
+            lc.PARTITIONS_POOLED,
+            "cpu 67% of the jobs and 67% of the work, gpu 33%",
+        ),
         ("32-maxnodes-only.swf", cv.NO_CLUSTER_SIZE, "nodes are not processors, and 128 is the"),
         ("36-waits-half-unknown.swf", lc.UNKNOWN_WAITS, "the start of 400 jobs (50% of them"),
         ("37-no-requested-times.swf", cv.NO_LIMITS, "rules that read it know how long jobs run"),
