@@ -8,6 +8,7 @@ OUT/whatif.json, whatif.csv, groups.csv   its numbers, written before the page
 OUT/run.json                              the ledger of finished stages, which are skipped
 """
 
+import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,21 +45,29 @@ from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.storage.files import make_folder, sha256_file, write_text
+from hindcast.pipeline.storage.files import (
+    make_folder,
+    read_parquet,
+    sha256_file,
+    table_writer,
+    write_atomically,
+    write_text,
+)
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif import pools as pooling
+from hindcast.pipeline.whatif.advice import advise
 from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.mine import Mine, read_mine
 from hindcast.pipeline.whatif.multifactor import Clock
-from hindcast.pipeline.whatif.orders import STRICT
+from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Array, Record, read_record
 from hindcast.pipeline.whatif.replay import Replay, beside_record
-from hindcast.pipeline.whatif.run import Run, joined
+from hindcast.pipeline.whatif.run import Run, joined, run_of
 from hindcast.pipeline.whatif.shakes import shaken
 from hindcast.pipeline.whatif.worlds import World, changed, compare, read_change
 from hindcast.pipeline.workloads.log_caveats import log_caveats, missing_fields
@@ -187,6 +196,19 @@ class _Session:
         """The moment of second 0 of the log."""
         return second_zero(self.workload)[0]
 
+    @cached_property
+    def clock(self) -> Clock | None:
+        """The clock of the log."""
+        zero = self.second_zero
+        return None if zero is None else Clock(int(zero.timestamp()), zero.tzinfo or UTC)
+
+    @cached_property
+    def identity(self) -> str:
+        """What the policy of --mine depends on."""
+        file, of_function, _ = self.request.mine.partition(".py:")
+        path = location(file + ".py" if of_function else file)
+        return f"mine|{self.request.mine}|{sha256_file(path)}"
+
     def parts(self, recipes: Mapping[str, Recipe]) -> list[Scope]:
         """Return the scopes that have jobs: before, run, windows."""
         plan, record = self.plan, self.record
@@ -221,6 +243,12 @@ class _Session:
         return scopes
 
     @property
+    def is_usual(self) -> bool:
+        """Whether the run is the last 30 % of the jobs, and all of its jobs count."""
+        where = self.where
+        return where.begin is None and where.end is None and not set(where.names) - {"partition"}
+
+    @property
     def is_whole(self) -> bool:
         """Whether all jobs of the log are played on one machine."""
         return len(self.machines) == 1 and self.record is self.whole
@@ -253,9 +281,7 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
         training = _train(session, ledger, recipes, call)
     mine = None
     if request.mine:
-        zero = session.second_zero
-        clock = None if zero is None else Clock(int(zero.timestamp()), zero.tzinfo or UTC)
-        mine = read_mine(request.mine, session.record, clock)
+        mine = read_mine(request.mine, session.record, session.clock)
     policies = _policies(session, recipes[planning.RUN], training, mine)
     material = _material(session, ledger, recipes, policies, training, mine)
     return write_page(material, out)
@@ -287,9 +313,7 @@ def _policies(
     if mine is not None:
         rule = (mine.order, mine.mode)
         text = "; ".join((f"the scheduler of {mine.label}", *mine.not_modelled))
-        path = session.request.mine.partition(".py:")[0] + ".py" * (".py:" in session.request.mine)
-        identity = f"mine|{session.request.mine}|{sha256_file(location(path))}"
-        found.append(Policy("mine", "heuristic", identity, rule, description=text))
+        found.append(Policy("mine", "heuristic", session.identity, rule, description=text))
     if not [policy for policy in found if policy.kind == "heuristic"]:
         raise InputError("no rule is left to compare; name at least one with --policy")
     return found
@@ -330,7 +354,10 @@ def _material(
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
     for name, of in of_run.items():
         plays.write_jobs(session.out, session.record, run, name, of)
-    return Material(
+    # An orderly scheduler without backfilling leaves fitting jobs waiting, and has a good grade.
+    far = graded is not None and graded.letter in {"C", "D"}
+    fitting = graded.fitting if graded is not None and far else None
+    material = Material(
         name=Path(session.source.path).name,
         format=session.source.format,
         settings=dict(session.source.settings),
@@ -348,8 +375,7 @@ def _material(
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
-        advice=None,
-        caveats=log_caveats(workload, pools=bool(session.pools)),
+        caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
         missing=missing_fields(workload),
         delivered={} if training is None else training["delivered"],
         training=training,
@@ -359,6 +385,37 @@ def _material(
         commands=_commands(session, recipes, policies),
         command=request.command,
     )  # fmt: skip
+    return replace(material, advice=_advice(session, ledger, material, inputs, mine))
+
+
+def _advice(
+    session: _Session, ledger: Ledger, material: Material, inputs: Mapping[str, Any],
+    mine: Mine | None,
+) -> pl.DataFrame | None:  # fmt: skip
+    """Return advice.csv for the best rule before the run; None where there are several machines."""
+    rule = material.cast.candidate
+    if len(session.machines) > 1 or policy_of(rule) is None or not session.is_usual:
+        return None
+    today = policy_of(material.known) if mine is None else (mine.order, mine.mode)
+    path = session.out / "plays" / "advice.parquet"
+    key = {**inputs, "rule": rule, "today": material.known if mine is None else session.identity}
+
+    def make() -> dict[str, Any]:
+        record = session.record
+        with progress("what to change") as tell:
+            played = itertools.count(1)
+            run = run_of(record, session.plan.test_first, warm=session.plan.warm)
+            found = advise(
+                record, run, rule, today, clock=session.clock, tell=lambda: tell(next(played), 0)
+            )
+        for text in found.left_out:
+            note(f"what to change: left out are {text}")
+        write_atomically(path, table_writer(found.frame))
+        return {}
+
+    if not ledger.is_finished("advice", key, path):
+        ledger.record("advice", key, path, make())
+    return read_parquet(path)
 
 
 def _grade(session: _Session, mine: Mine | None) -> Grade:

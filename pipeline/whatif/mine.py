@@ -27,6 +27,7 @@ from hindcast.pipeline.plugins import Source, load, source_of
 from hindcast.pipeline.whatif.multifactor import (
     Clock,
     Weights,
+    labels,
     multifactor_order,
     slurm_mode,
     slurm_order,
@@ -166,7 +167,7 @@ def _of_pbs(conf: PbsConf, record: Record) -> Mine:
 def _queue_priorities(conf: PbsConf, record: Record) -> Real:
     """Return the priority of the queues -1, 0, 1, .. of a log; 0 where no line sets it."""
     found = np.zeros(int(record.queue.max(initial=-1)) + 2)
-    there = {str(one): int(one) for one in np.unique(record.queue) if one >= 0}
+    there = labels(record, "queue")
     for name, value in conf.queues.items():
         if name in there:
             found[there[name] + 1] = value
@@ -174,7 +175,7 @@ def _queue_priorities(conf: PbsConf, record: Record) -> Real:
     if uses and conf.queues and there and not set(conf.queues) & set(there):
         raise InputError(
             f"{conf.path}: the formula has queue_priority, but none of the queues "
-            f"{', '.join(conf.queues)} is one of the log; expected numbers: {', '.join(there)}"
+            f"{', '.join(conf.queues)} is one of the log; expected {', '.join([*there][:20])}"
         )
     return found
 

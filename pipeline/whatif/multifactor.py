@@ -469,13 +469,19 @@ def slurm_order(
     return multifactor_order("mine", weights, record, clock)
 
 
+def labels(record: Record, column: str) -> dict[str, int]:
+    """Return the numbers in a column of a record, by their names where the log has names."""
+    names = record.names.get(column, {})
+    there = np.unique(getattr(record, column)).tolist()
+    return {names.get(number, str(number)): number for number in there if number >= 0}
+
+
 def unlisted_partitions(conf: SlurmConf, record: Record) -> list[str]:
     """Return a clause on partitions of a log that have jobs and no line, if partitions count."""
     if not conf.weight_partition:
         return []
     column, _ = _partition_factors(conf, record)
-    there = {str(one) for one in np.unique(getattr(record, column))} - {"-1"}
-    missing = sorted(there - set(conf.partitions), key=int)
+    missing = sorted(set(labels(record, column)) - set(conf.partitions))
     if not missing:
         return []
     return [f"no line PartitionName for {', '.join(missing)}: their PriorityJobFactor is 0"]
@@ -484,23 +490,21 @@ def unlisted_partitions(conf: SlurmConf, record: Record) -> list[str]:
 def _partition_factors(conf: SlurmConf, record: Record) -> tuple[str, Real]:
     """Return the column that has the partitions, and the factors of its numbers -1, 0, 1, ..
 
-    Logs keep numbers of partitions. It is the column `queue`, unless `partition` alone has one of
-    these numbers. A partition without a line has the factor 0.
+    It is the column `queue`, unless `partition` alone has one of the partitions of the file. A
+    partition without a line has the factor 0.
     """
-    columns = [(name, getattr(record, name)) for name in ("queue", "partition")]
-    known = np.array([int(name) for name in conf.partitions if name.isdecimal()], np.int64)
-    name, numbers = max(columns, key=lambda one: np.isin(one[1], known).any())
-    factors = np.zeros(int(numbers.max(initial=-1)) + 2)
+    columns = {name: labels(record, name) for name in ("queue", "partition")}
+    column = max(columns, key=lambda one: bool(columns[one].keys() & conf.partitions.keys()))
+    there = columns[column]
+    factors = np.zeros(max(there.values(), default=-1) + 2)
     if not conf.weight_partition or not conf.partitions:
-        return name, factors
-    if not np.isin(numbers, known).any() and any((of >= 0).any() for _, of in columns):
-        there = sorted({int(one) for one in columns[0][1] if one >= 0})[:20]
+        return column, factors
+    if not there.keys() & conf.partitions.keys() and any(columns.values()):
         raise InputError(
             f"{conf.path}: PriorityWeightPartition is {conf.weight_partition}, but no "
             f"PartitionName ({', '.join(conf.partitions)}) is a queue of the log; expected "
-            f"numbers: {', '.join(map(str, there))}"
+            f"{', '.join([*there][:20])}"
         )
-    for one in conf.partitions.values():
-        if one.name.isdecimal() and int(one.name) + 1 < len(factors):
-            factors[int(one.name) + 1] = one.job_factor
-    return name, factors / max(1, *(one.job_factor for one in conf.partitions.values()))
+    for name in there.keys() & conf.partitions.keys():
+        factors[there[name] + 1] = conf.partitions[name].job_factor
+    return column, factors / max(1, *(one.job_factor for one in conf.partitions.values()))

@@ -24,6 +24,7 @@ def agents(**delivered):
     return material(
         factors={AGENTS[0]: 0.35, AGENTS[1]: 0.3}, kinds=dict.fromkeys(AGENTS, "learned"),
         delivered=named,
+        training={"seeds": 2, "iterations": 14, "episodes": 672, "jobs": 100, "train_windows": 2},
     )  # fmt: skip
 
 
@@ -193,6 +194,7 @@ def test_refused_agents_are_in_tables_alone(page):
     assert AGENTS[0] in page("delivered").json["conclusion"]
     assert page("refused").json["policies"]["agent"] is None
     assert page("refused").json["policies"]["candidate"] == "saf_easy"
+    assert "672 episodes of 100 counted jobs" in page("delivered").text
     run, windows, refused = page("delivered").json["agents"]
     assert run.startswith(f"In the run, the delivered agent {AGENTS[0]} has")
     assert all(

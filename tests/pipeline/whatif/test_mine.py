@@ -119,7 +119,9 @@ def test_priorities_of_queues(tmp_path, record, run):
         record, "slurm.conf",
     )  # fmt: skip
     assert played(run, given(tmp_path, lines, record)) == play(run, slurm.order, EASY).tolist()
-    with pytest.raises(InputError, match=r"none of the queues batch is one of the log.*: 1, 2"):
+    with pytest.raises(
+        InputError, match=r"none of the queues batch is one of the log; expected 1, 2"
+    ):
         given(tmp_path, lines.replace("queue 2", "queue batch"), record)
 
 
@@ -139,10 +141,25 @@ def test_priority_basic_is_the_order_of_arrival(tmp_path, record, run):
 
 def test_partitions_that_the_log_does_not_have(tmp_path, record):
     text = "PriorityWeightPartition=5\nPartitionName=batch\n"
-    with pytest.raises(InputError, match=r"no PartitionName \(batch\) is a queue .* numbers: 1, 2"):
+    with pytest.raises(InputError, match=r"no PartitionName \(batch\) is a queue .*expected 1, 2"):
         given(tmp_path, text, record, "s.conf")
     mine = given(tmp_path, f"{text}PartitionName=1", record, "s.conf")
     assert mine.not_modelled == ("no line PartitionName for 2: their PriorityJobFactor is 0",)
+
+
+def test_names_of_a_log_are_those_of_partitions_and_queues(tmp_path, record, run):
+    """Where the log keeps names, lines have them; the numbers behind them are the same jobs."""
+    named = replace(record, names={"queue": {1: "long", 2: "express"}})
+    text = "PriorityWeightPartition=9\nPartitionName={}\nPartitionName={} PriorityJobFactor=0"
+    numbers = given(tmp_path, text.format(2, 1), record, "s.conf")
+    names = given(tmp_path, text.format("express", "long"), named, "s.conf")
+    assert played(run, names) == played(run, numbers) != rule(run, "fcfs", numbers.mode)
+    with pytest.raises(InputError, match=r"\(2, 1\) is a queue .*expected long, express"):
+        given(tmp_path, text.format(2, 1), named, "s.conf")
+    lines = "set queue {} Priority = 100\njob_sort_formula = queue_priority"
+    assert played(run, given(tmp_path, lines.format("express"), named)) == played(
+        run, given(tmp_path, lines.format(2), record)
+    )
 
 
 def test_resets_without_a_clock_are_said(tmp_path, record):
