@@ -223,6 +223,7 @@ def allowed(of):
     )
 
 
+@pytest.mark.slow
 def test_no_colour_without_leave_and_badge_and_sentence_agree():
     rng = np.random.default_rng(4)
     seen = {}
