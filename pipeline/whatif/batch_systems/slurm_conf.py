@@ -67,7 +67,7 @@ class SlurmConf:
         backfill: Whether SchedulerType is sched/backfill; else it is sched/builtin.
         tested: bf_max_job_test: jobs that one pass of backfilling tests.
         reserving: bf_job_part_count_reserve: jobs that get a reservation; 0 is every tested one.
-        window_s: bf_window in s.
+        window_s: bf_window in s. It is not simulated.
         partitions: The partitions by name.
         not_modelled: Lines of the file that a simulation does not obey.
     """
@@ -386,8 +386,6 @@ def _options(text: str, where: str, values: dict[str, tuple[Any, str]]) -> list[
             continue
         attribute, parse = _OPTIONS[name.lower()]
         _add(name, attribute, _parsed(name, value, parse, where), where, values)
-        if attribute == "window_s":
-            aside.append(f"SchedulerParameters={option}")
     return aside
 
 
@@ -436,6 +434,13 @@ def _not_modelled(found: Mapping[str, Any], partitions: Mapping[str, Partition])
             f"PriorityWeightQOS={found['weight_qos']}: slurm.conf has no priorities of QOS, so the "
             "factor is 0"
         )
+    if found.get("weight_fairshare"):
+        aside.append(
+            "fair share: slurm.conf has no shares of accounts, so all users have equal ones"
+        )
+    weighted = [name for name in found if name.startswith("weight_") and found[name]]
+    if weighted and found.get("type") == "priority/basic":
+        aside.append("weights: PriorityType=priority/basic does not use them")
     if found.get("reset") == "NOW":
         aside.append("PriorityUsageResetPeriod=NOW")
     if len({one.tier for one in partitions.values()}) > 1:

@@ -70,7 +70,7 @@ def test_the_output_of_scontrol_is_read_too():
         "SchedulerType           = sched/builtin\n\nSlurmctld(primary) at head is UP\n"
     )
     assert (conf.half_life_s, conf.weight_fairshare, conf.backfill) == (604_800, 10_000, False)
-    assert conf.not_modelled == ()
+    assert [one.partition(":")[0] for one in conf.not_modelled] == ["fair share"]
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,13 @@ def test_settings_that_are_not_simulated_are_named():
         "PartitionName=a PriorityTier=2\nPartitionName=b\n"
     )
     assert [one.partition(":")[0] for one in conf.not_modelled] == [
-        "Include nodes.conf", "PriorityWeightTRES=CPU=1000", "SchedulerParameters=bf_window=4320",
+        "Include nodes.conf", "PriorityWeightTRES=CPU=1000",
         "SchedulerParameters=bf_max_job_user=10", "PriorityFlags=MAX_TRES", "PriorityWeightQOS=5",
         "PriorityTier",
     ]  # fmt: skip
     assert conf.window_s == 4_320 * 60
+    basic = parsed("PriorityType=priority/basic\nPriorityWeightAge=1")
+    assert basic.not_modelled == ("weights: PriorityType=priority/basic does not use them",)
 
 
 def test_lists_of_nodes():
