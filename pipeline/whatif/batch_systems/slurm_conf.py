@@ -276,13 +276,24 @@ def read_slurm_conf(path: Path) -> SlurmConf:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file of settings; raise InputError if it is none."""
+    """Return the text of a file of settings; raise InputError if it is none.
+
+    Comments may have any encoding.
+    """
     try:
-        return path.read_text("utf-8")
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path}: has more than {_MOST_BYTES:,} bytes, expected settings")
+        raw = path.read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file, expected lines of slurm.conf") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as text ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if b"\0" in raw:
+        raise InputError(f"{path}: this is no text, expected settings")
+    return raw.decode("utf-8-sig", errors="replace")
+
+
+_MOST_BYTES: Final = 1 << 24
 
 
 def parse_slurm_conf(text: str, path: Path) -> SlurmConf:
@@ -310,6 +321,9 @@ def parse_slurm_conf(text: str, path: Path) -> SlurmConf:
                     aside += _options(value, where, values)
                 else:
                     aside += _setting(key, value, where, values)
+    flags, where = values.get("flags", ((), ""))
+    if {"FAIR_TREE", "NO_FAIR_TREE"} <= {*flags}:
+        raise InputError(f"{where}: PriorityFlags has FAIR_TREE and NO_FAIR_TREE; leave one out")
     found = {name: value for name, (value, _) in values.items()}
     aside += _not_modelled(found, partitions)
     return SlurmConf(
