@@ -233,7 +233,7 @@ class _Session:
                 for number, (first, last, follow) in enumerate(of)
                 if first < last
             )  # fmt: skip
-            kept = tuple(part for part in found if part is not None)
+            kept = tuple(part for part in found if part is not None and self._has_record(part))
             if not kept:
                 continue
             recipe, job = recipes.get(_RECIPES[name]), None
@@ -241,6 +241,11 @@ class _Session:
                 job = replace(make_job(recipe, "test", self.out), workload=self.workload)
             scopes.append(Scope(name, kept, job))
         return scopes
+
+    def _has_record(self, part: Part) -> bool:
+        """Return whether a part can be compared with the record, if there is one."""
+        known = ((run.counted & (run.start != NEVER)).any() for run in part.runs)
+        return not self.plan.warm or any(known)
 
     @property
     def is_usual(self) -> bool:
@@ -340,7 +345,7 @@ def _material(
                 starts = plays.played(session.out, ledger, scope, policy, inputs, tell)
             of_scope[policy.name] = {
                 metric: found
-                for metric, found in plays.values_of(scope, starts).items()
+                for metric, found in plays.values_of(scope, policy, starts).items()
                 if metric in UNITS
             }
             if scope.name == _RUN:
@@ -377,7 +382,7 @@ def _material(
         changes=changes,
         caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
         missing=missing_fields(workload),
-        delivered={} if training is None else training["delivered"],
+        delivered=_delivered(policies, training),
         training=training,
         names=session.record.names,
         epoch_s=None if session.second_zero is None else session.second_zero.timestamp(),
@@ -385,17 +390,31 @@ def _material(
         commands=_commands(session, recipes, policies),
         command=request.command,
     )  # fmt: skip
-    return replace(material, advice=_advice(session, ledger, material, inputs, mine))
+    advice, left_out = _advice(session, ledger, material, inputs, mine)
+    return replace(material, advice=advice, without_advice=left_out)
+
+
+def _delivered(policies: Sequence[Policy], training: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what the gate of each agent's training delivered, "" for an agent without a gate."""
+    found = {of.name: of.entrant.delivered for of in policies if of.entrant is not None}
+    agents = {of.name for of in policies if of.kind == "learned"}
+    return {
+        **{name: what for name, what in found.items() if name in agents},
+        **({} if training is None else training["delivered"]),
+    }
 
 
 def _advice(
     session: _Session, ledger: Ledger, material: Material, inputs: Mapping[str, Any],
     mine: Mine | None,
-) -> pl.DataFrame | None:  # fmt: skip
-    """Return advice.csv for the best rule before the run; None where there are several machines."""
+) -> tuple[pl.DataFrame | None, tuple[str, ...]]:  # fmt: skip
+    """Return advice.csv for the best rule before the run, and what is left out there.
+
+    There is none for several machines, nor for a run other than the last 30 %.
+    """
     rule = material.cast.candidate
     if len(session.machines) > 1 or policy_of(rule) is None or not session.is_usual:
-        return None
+        return None, ()
     today = policy_of(material.known) if mine is None else (mine.order, mine.mode)
     path = session.out / "plays" / "advice.parquet"
     key = {**inputs, "rule": rule, "today": material.known if mine is None else session.identity}
@@ -408,14 +427,12 @@ def _advice(
             found = advise(
                 record, run, rule, today, clock=session.clock, tell=lambda: tell(next(played), 0)
             )
-        for text in found.left_out:
-            note(f"what to change: left out are {text}")
         write_atomically(path, table_writer(found.frame))
-        return {}
+        return {"left_out": list(found.left_out)}
 
     if not ledger.is_finished("advice", key, path):
         ledger.record("advice", key, path, make())
-    return read_parquet(path)
+    return read_parquet(path), tuple(ledger.result_of("advice")["left_out"])
 
 
 def _grade(session: _Session, mine: Mine | None) -> Grade:
