@@ -188,6 +188,8 @@ def test_age_counts_from_the_submission_with_accrue_always(tmp_path, record, run
 def test_resets_without_a_clock_are_said(tmp_path, record):
     mine = given(tmp_path, "PriorityUsageResetPeriod=WEEKLY", record, "s.conf")
     assert "does not say when its second 0 was" in mine.not_modelled[0]
+    assert mine.description.startswith("the scheduler of s.conf; the simulation differs from it: ")
+    assert given(tmp_path, "PriorityMaxAge=7-0", record, "s.conf").description.endswith("s.conf")
 
 
 FUNCTIONS = """
