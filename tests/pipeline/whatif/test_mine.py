@@ -9,6 +9,7 @@ import pytest
 
 from hindcast.pipeline.errors import InputError, PolicyFault, UnknownName
 from hindcast.pipeline.traces import swf
+from hindcast.pipeline.whatif.batch_systems import advice
 from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
 from hindcast.pipeline.whatif.orders import ALL, EASY, GREEDY, STRICT, Mode, policy_of
 from hindcast.pipeline.whatif.playing import play
@@ -54,13 +55,7 @@ def rule(run: Run, name: str, mode: Mode | None = None) -> list[int]:
     return play(run, policy[0], mode or policy[1]).tolist()
 
 
-FORMULAS = {
-    "sjf": "-walltime",
-    "saf": "-(walltime*ncpus)",
-    "lxf": "(eligible_time+walltime)/walltime",
-    "wfp3": "((eligible_time/walltime)**3)*ncpus",
-    "unicef": "eligible_time/(walltime*log2(ncpus if ncpus>2 else 2))",
-}
+FORMULAS = {name: text for name, text in advice._FORMULAS.items() if text}
 
 
 @pytest.mark.parametrize("name", FORMULAS)
