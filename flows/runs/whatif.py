@@ -317,7 +317,7 @@ def _policies(
         found.insert(0, Policy(RECORDED, "recorded", RECORDED, None, description=text))
     if mine is not None:
         rule = (mine.order, mine.mode)
-        text = "; ".join((f"the scheduler of {mine.label}", *mine.not_modelled))
+        text = mine.description
         found.append(Policy("mine", "heuristic", session.identity, rule, description=text))
     if not [policy for policy in found if policy.kind == "heuristic"]:
         raise InputError("no rule is left to compare; name at least one with --policy")

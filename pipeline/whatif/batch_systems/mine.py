@@ -79,6 +79,14 @@ class Mine:
     mode: Mode
     not_modelled: tuple[str, ...] = ()
 
+    @property
+    def description(self) -> str:
+        """What it is, and where the simulation differs from it."""
+        text = f"the scheduler of {self.label}"
+        if not self.not_modelled:
+            return text
+        return f"{text}; the simulation differs from it: {'; '.join(self.not_modelled)}"
+
 
 @dataclass(frozen=True)
 class WaitingJobs:

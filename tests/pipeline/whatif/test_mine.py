@@ -9,6 +9,7 @@ import pytest
 
 from hindcast.pipeline.errors import InputError, PolicyFault, UnknownName
 from hindcast.pipeline.traces import swf
+from hindcast.pipeline.whatif.batch_systems import advice
 from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
 from hindcast.pipeline.whatif.orders import ALL, EASY, GREEDY, STRICT, Mode, policy_of
 from hindcast.pipeline.whatif.playing import play
@@ -54,13 +55,7 @@ def rule(run: Run, name: str, mode: Mode | None = None) -> list[int]:
     return play(run, policy[0], mode or policy[1]).tolist()
 
 
-FORMULAS = {
-    "sjf": "-walltime",
-    "saf": "-(walltime*ncpus)",
-    "lxf": "(eligible_time+walltime)/walltime",
-    "wfp3": "((eligible_time/walltime)**3)*ncpus",
-    "unicef": "eligible_time/(walltime*log2(ncpus if ncpus>2 else 2))",
-}
+FORMULAS = {name: text for name, text in advice._FORMULAS.items() if text}
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -188,6 +183,8 @@ def test_age_counts_from_the_submission_with_accrue_always(tmp_path, record, run
 def test_resets_without_a_clock_are_said(tmp_path, record):
     mine = given(tmp_path, "PriorityUsageResetPeriod=WEEKLY", record, "s.conf")
     assert "does not say when its second 0 was" in mine.not_modelled[0]
+    assert mine.description.startswith("the scheduler of s.conf; the simulation differs from it: ")
+    assert given(tmp_path, "PriorityMaxAge=7-0", record, "s.conf").description.endswith("s.conf")
 
 
 FUNCTIONS = """
