@@ -58,10 +58,10 @@ from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif import pools as pooling
-from hindcast.pipeline.whatif.advice import advise
+from hindcast.pipeline.whatif.batch_systems.advice import advise
+from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock
 from hindcast.pipeline.whatif.grade import Grade, grade
-from hindcast.pipeline.whatif.mine import Mine, read_mine
-from hindcast.pipeline.whatif.multifactor import Clock
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play

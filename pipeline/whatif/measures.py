@@ -114,8 +114,8 @@ def measure(record: Record, least: float = LEAST_DELTA) -> Measures:
     passed, twins = _twins(record, known)
     return Measures(
         over=int(sums[_OVER]), held=int(sums[_HELD]), open=int(sums[_OPEN]),
-        waiting=int(sums[_WAITING]), fitting=int(sums[_FITTING]), odd=int(sums[_ODD]), starts=int(sums[_STARTS]),
-        passed=passed, twins=twins, alone=came_alone, delta=delta,
+        waiting=int(sums[_WAITING]), fitting=int(sums[_FITTING]), odd=int(sums[_ODD]),
+        starts=int(sums[_STARTS]), passed=passed, twins=twins, alone=came_alone, delta=delta,
         stretches=stretches[:, :count].copy(),
     )  # fmt: skip
 
@@ -139,8 +139,8 @@ def pooled(measures: Sequence[Measures]) -> Measures:
 
     return Measures(
         over=total("over"), held=total("held"), open=total("open"), waiting=total("waiting"),
-        fitting=total("fitting"), odd=total("odd"), starts=total("starts"), passed=total("passed"), twins=total("twins"),
-        alone=alone, delta=delta_of(alone),
+        fitting=total("fitting"), odd=total("odd"), starts=total("starts"),
+        passed=total("passed"), twins=total("twins"), alone=alone, delta=delta_of(alone),
         stretches=np.concatenate([one.stretches for one in measures], axis=1),
     )  # fmt: skip
 

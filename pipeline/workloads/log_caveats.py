@@ -253,7 +253,7 @@ def _waits(log: _Log) -> Iterator[Caveat]:
         yield next((c for c in noted if c.code == cv.NO_WAIT_TIMES), Caveat(cv.NO_WAIT_TIMES, text))
     if unknown.all():
         return
-    waited = float((log.tasks["wait_s"].drop_nulls() >= _LONG_WAIT_S).mean())
+    waited = float((log.tasks["wait_s"].drop_nulls().to_numpy() >= _LONG_WAIT_S).mean())
     if waited < _WAITS:
         text = f"nearly nobody waits: {share_text(waited)} of the jobs waited for a minute or more"
         yield Caveat(HARDLY_ANY_WAITS, text, {"waited": waited})
