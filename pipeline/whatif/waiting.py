@@ -109,8 +109,8 @@ def empty_queue(jobs: int, users: int) -> Waiting:
     links = np.full((3, jobs), -1)
     return Waiting(
         whole[0], whole[1], whole[2], whole[3], numbers[0], numbers[1], numbers[4], numbers[2],
-        numbers[3], of_blocks[0], of_blocks[1], of_blocks[2], of_blocks[3], bounds[0], bounds[1], of_blocks[4],
-        whole[4], of_blocks[5], links[0], links[1], links[2], np.full(users, -1),
+        numbers[3], of_blocks[0], of_blocks[1], of_blocks[2], of_blocks[3], bounds[0], bounds[1],
+        of_blocks[4], whole[4], of_blocks[5], links[0], links[1], links[2], np.full(users, -1),
         np.zeros(3, np.int64),
     )  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 w is the time that a job has waited, r its requested time, n its processors, s 1 + its submission
 since the first one (all in s), p the predicted run time and u the run time of the last similar job.
-v and e are learned, see hindcast.pipeline.scenarios.queue.run_times.
+The expected weight v, of 10 s / max(run, 10 s), and the expected run time e are learned from the
+runs that have completed, see hindcast.pipeline.scenarios.queue.run_times.
 hindcast.policies.heuristics.queue has the sources.
 """
 
@@ -70,13 +71,11 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
         "(w + 3600) / sqrt(u r n)",
     ),
     "aged_expected": (
-        "the largest (wait + 1 day) x sqrt(expected 10 s / run time) / (expected run time x "
-        "processors), learned from completed runs",
+        "the largest (wait + 1 day) x sqrt(expected weight) / (expected run time x processors)",
         "(w + 86400) sqrt(v) / (e n)",
     ),
     "wsept": (
-        "the largest (wait + 1 day) x expected 10 s / run time / (expected run time x processors), "
-        "weighted shortest expected processing time, learned from completed runs",
+        "the largest (wait + 1 day) x expected weight / (expected run time x processors), WSEPT",
         "(w + 86400) v / (e n)",
     ),
 }  # rule: what it prefers, priority

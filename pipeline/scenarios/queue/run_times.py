@@ -49,6 +49,7 @@ DECAYS: Final = np.array([0.9913, 0.5486, 0.605, 0.9763])
 SHRINKAGE: Final = np.array([39.89, 3.1, 3.8, 23.69])
 WEIGHT: Final = 0.1  # v before any run
 SHARE: Final = 0.4  # e / r before any run
+_PAIR: Final = types.UniTuple(types.float64, 2)  # type: ignore[no-untyped-call]
 
 
 @compiled(types.void(INTS, types.int64, FLOATS, types.int64, types.int64, types.int64))
@@ -80,9 +81,7 @@ def version_of(places, at, sums, begin):  # type: ignore[no-untyped-def]
     return version
 
 
-@compiled(
-    types.UniTuple(types.float64, 2)(INTS, types.int64, FLOATS, types.int64, types.int64)
-)  # fmt: skip
+@compiled(_PAIR(INTS, types.int64, FLOATS, types.int64, types.int64))
 def expect(places, at, sums, begin, requested):  # type: ignore[no-untyped-def]
     """Return ln v and ln e of a job."""
     weight, share = WEIGHT, SHARE
@@ -159,7 +158,7 @@ def _code(one: Ints, other: Ints, others: Ints) -> Ints:
 def learned(
     log: Log, now: int, user: Ints, cpu: Ints, requested: Ints
 ) -> tuple[Ints, NDArray[np.float64]]:
-    """Return the places of the contexts of jobs, (4 N,), and what a log had completed before a time.
+    """Return the places of the contexts of jobs, (4 N,), and the contexts at a time of a log.
 
     Args:
         log: The log; without starts nothing had been completed.

@@ -416,7 +416,7 @@ def test_eligible_moments_must_be_known():
 
 
 def test_a_policy_reads_requests_by_its_formula_or_its_reservation():
-    """Requests bound predictions, p, u, e and v; backfilling beside a reservation reads them always."""
+    """Requests bound p, u, v and e; backfilling beside a reservation reads them always."""
     for name, rule in {**HEURISTICS, **MEMORY_RULES}.items():
         reserves = not name.endswith("_greedy") and f"{name}_easy" not in HEURISTICS
         letters = re.findall(r"\b[rpuev]\b", rule.formula.partition(";")[0])
