@@ -34,7 +34,6 @@ RULES: Final = (
     "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "wfp3_easy", "unicef_easy", "aged_area_easy",
     "aged_expected_easy", "wsept_easy", "steady_area_easy", "conservative",
 )  # fmt: skip
-_LEARNING: Final = ("aged_expected_easy", "wsept_easy")  # need config.run_times
 CLAIRVOYANT: Final = ("saf_clairvoyant", "lxf_clairvoyant")
 
 _JOBS, _FOLLOW = 256, 1024  # of a window of a long log
@@ -140,9 +139,8 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
         "references": [*((RECORDED,) if plan.warm else ()), RULES[0]],
         "seeds": 1,
     }
-    played = {**shared, "run_times": True}
     windows = {
-        "config": {**played, "jobs": plan.jobs, "follow": plan.follow, "starts": plan.test},
+        "config": {**shared, "jobs": plan.jobs, "follow": plan.follow, "starts": plan.test},
         "split": {"test": f"0..{len(plan.test) - 1}"},
     }
     training = {
@@ -152,23 +150,21 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
         },
         "split": {"train": f"0..{train - 1}", "validation": f"{train}..{validation - 1}"},
         "online": _training(plan),
-        # Agents learn on other columns, and would be slower with two more.
-        "evaluate": {**evaluated, "policies": [of for of in policies if of not in _LEARNING]},
     }  # fmt: skip
     before = {
         "config": {
-            **played, "jobs": plan.test_first - plan.before, "starts": [plan.before],
+            **shared, "jobs": plan.test_first - plan.before, "starts": [plan.before],
             "follow": 0,  # jobs that follow are those of the test part
         },
         "split": {"test": "0..0"},
     }  # fmt: skip
     run = {
-        "config": {**played, "whole": True, "starts": [plan.test_first]},
+        "config": {**shared, "whole": True, "starts": [plan.test_first]},
         "split": {"test": "0..0"},
     }
     if plan.test_last < plan.log_jobs:
         jobs = plan.test_last - plan.test_first
-        run["config"] = {**played, "jobs": jobs, "starts": [plan.test_first], "follow": 0}
+        run["config"] = {**shared, "jobs": jobs, "starts": [plan.test_first], "follow": 0}
     parts = [
         (RECIPE, "", "windows of the last 30 %", windows),
         (TRAIN, "-train", "train windows of the first 60 %", training),
@@ -178,8 +174,8 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
     return {
         file: table_toml({
             "id": f"{name}{suffix}", "description": f"{about}: {text}", "scenario": "queue",
-            "objective": "bounded_slowdown", "seed": 1, "trace": dict(trace),
-            "evaluate": evaluated, **sections,
+            "objective": "bounded_slowdown", "seed": 1, "trace": dict(trace), **sections,
+            "evaluate": evaluated,
         })
         for file, suffix, text, sections in parts
         if _has_jobs(plan, file)

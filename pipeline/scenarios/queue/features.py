@@ -72,7 +72,7 @@ CANDIDATES: Final = (
 
 # Columns of config.run_times, behind all others.
 RUN_TIMES: Final = (
-    Feature("log_weight", "1", -np.inf, 0,
+    Feature("log_weight", "1", -42, 0,
             "ln of the expected 10 s / max(run, 10 s): learned from the completed runs of similar "
             "requested times, of the user, and of the user's jobs like it, see `run_times`"),
     Feature("log_expected", "ln s", 0, np.inf,
