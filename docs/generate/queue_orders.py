@@ -1,7 +1,8 @@
 """Orders of `queue` by handicaps and by the usage of users, against its rules of learned run times.
 
-    python -m docs.generate.queue_orders choose FOLDER                on train and validation jobs
-    python -m docs.generate.queue_orders report FOLDER POLICY...      on the last 30 % of each log
+    python -m docs.generate.queue_orders choose FOLDER            on train and validation jobs
+    python -m docs.generate.queue_orders steady FOLDER            the same, the second question
+    python -m docs.generate.queue_orders test FOLDER POLICY...    on the last 30 % of each log
 
 print rows of docs/results/queue_orders.csv. FOLDER has the logs of the Parallel Workloads Archive.
 docs/results/queue-orders.md has the candidates and the rule by which they are judged.
@@ -57,6 +58,8 @@ BASE: Final = "aged_expected_easy"
 COMPARATORS: Final = (
     BASE, "wsept_easy", "aged_area_easy", "steady_area_easy", "lxf_easy", "saf_easy",
 )  # fmt: skip
+STEADY: Final = "steady_area_easy"
+SECOND: Final = ("24 h ln(e n / sqrt v)", "24 h ln(e n (s + 0.05) / sqrt v), 7 d")
 JOBS: Final = 20_000  # at most of a run on which candidates are chosen; the last tenth follows
 DRAWS, REPORTED = 10, 5  # shaken runs, and those of the last 30 %
 WORSE: Final = math.log(1.1)  # no log may be worse by more
@@ -182,7 +185,7 @@ def order_of_form(name: str, form: Form, record: Record) -> Order:
 
 
 def _times_requested(k: float) -> Callable[[Run], Real]:
-    return lambda run: k * run.requested * run.cpu.astype(np.float64)
+    return lambda run: run.requested.astype(np.float64) * run.cpu * k
 
 
 _CLASSIC: Final = 20.0 * math.log(2.0)  # the factor 2^(-20 s)
@@ -359,25 +362,27 @@ class Judged:
         return self.high < 0 and max(self.ratios.values()) <= WORSE and self.longer <= LONGER
 
 
-def judge(scores: Scores, name: str, logs: Sequence[str]) -> Judged:
-    """Return what a policy is worth on a part of the logs."""
+def judge(scores: Scores, name: str, logs: Sequence[str], base_name: str = BASE) -> Judged:
+    """Return what a policy is worth on a part of the logs, against another one."""
     ratios, draws, longer = {}, [], 0.0
     for seed, log in enumerate(logs):
-        own, base = scores[log, name], scores[log, BASE]
+        own, base = scores[log, name], scores[log, base_name]
         ratios[log], replicates = _ratios(own, base, seed)
         draws.append(replicates)
-        longest = [max(one.others[2] for one in scores) for scores in (own, base)]
+        longest = [max(one.others[2] for one in of) for of in (own, base)]
         longer = max(longer, longest[0] / longest[1])
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = np.quantile(np.mean(draws, axis=0), tails)
     return Judged(ratios, float(np.mean(list(ratios.values()))), float(low), float(high), longer)
 
 
-def rows(part: str, scores: Scores, draws: int, logs: Sequence[str]) -> list[list[str]]:
-    """Return the rows of a part, with a row `all` for each policy."""
+def rows(
+    part: str, scores: Scores, draws: int, logs: Sequence[str], base: str = BASE
+) -> list[list[str]]:
+    """Return the rows of a part, with a row `all` for each policy; ratios are over `base`."""
     found = []
     for name in dict.fromkeys(name for _, name in scores):
-        judged = judge(scores, name, logs)
+        judged = judge(scores, name, logs, base)
         for log in logs:
             of = scores[log, name]
             slowdown = np.mean([one.slowdown.sum() / one.jobs.sum() for one in of])
@@ -417,6 +422,21 @@ def choose(records: Mapping[str, Record]) -> list[list[str]]:
     return table
 
 
+def steady(records: Mapping[str, Record]) -> list[list[str]]:
+    """Return the rows of the second question, which begin with the runs over STEADY."""
+    logs, names = list(records), (BASE, STEADY, *SECOND)
+    train = play_all(records, train_runs, names, DRAWS)
+    later = play_all(records, validation_runs, names, DRAWS)
+    by_window = play_all(records, train_windows, (BASE, *SECOND), 0)
+    windows = {key: [_pooled(of)] for key, of in by_window.items()}
+    both = {key: train[key] + later[key] for key in later}
+    table = rows("train, validation", both, DRAWS, logs, STEADY)
+    known = (BASE, STEADY)
+    for part, scores, draws in (("validation", later, DRAWS), ("windows", windows, 0)):
+        table += [row for row in rows(part, scores, draws, logs) if row[2] not in known]
+    return table
+
+
 def tell(line: str) -> None:
     """Write a line to stderr."""
     sys.stderr.write(f"{line}\n")
@@ -429,6 +449,8 @@ def main(arguments: Sequence[str]) -> None:
     records = {log: read_record(swf.read(Path(folder) / file)[0]) for log, file in LOGS.items()}
     if what == "choose":
         table = choose(records)
+    elif what == "steady":
+        table = steady(records)
     else:
         scores = play_all(records, test_runs, (*COMPARATORS, *names), REPORTED)
         table = rows("test", scores, REPORTED, list(records))
