@@ -430,7 +430,7 @@ def steady(records: Mapping[str, Record]) -> list[list[str]]:
     by_window = play_all(records, train_windows, (BASE, *SECOND), 0)
     windows = {key: [_pooled(of)] for key, of in by_window.items()}
     both = {key: train[key] + later[key] for key in later}
-    table = rows("train, validation", both, DRAWS, logs, STEADY)
+    table = rows("train + validation", both, DRAWS, logs, STEADY)
     known = (BASE, STEADY)
     for part, scores, draws in (("validation", later, DRAWS), ("windows", windows, 0)):
         table += [row for row in rows(part, scores, draws, logs) if row[2] not in known]
