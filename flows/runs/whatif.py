@@ -58,10 +58,10 @@ from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif import pools as pooling
-from hindcast.pipeline.whatif.advice import advise
+from hindcast.pipeline.whatif.batch_systems.advice import advise
+from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock
 from hindcast.pipeline.whatif.grade import Grade, grade
-from hindcast.pipeline.whatif.mine import Mine, read_mine
-from hindcast.pipeline.whatif.multifactor import Clock
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
@@ -354,6 +354,9 @@ def _material(
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
     for name, of in of_run.items():
         plays.write_jobs(session.out, session.record, run, name, of)
+    # An orderly scheduler without backfilling leaves fitting jobs waiting, and has a good grade.
+    far = graded is not None and graded.letter in {"C", "D"}
+    fitting = graded.fitting if graded is not None and far else None
     material = Material(
         name=Path(session.source.path).name,
         format=session.source.format,
@@ -372,7 +375,7 @@ def _material(
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
-        caveats=log_caveats(workload, pools=bool(session.pools)),
+        caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
         missing=missing_fields(workload),
         delivered={} if training is None else training["delivered"],
         training=training,

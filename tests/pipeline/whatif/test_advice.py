@@ -8,17 +8,17 @@ import pytest
 
 from hindcast.pipeline.scenarios.queue.priorities import RULES
 from hindcast.pipeline.traces import swf
-from hindcast.pipeline.whatif import advice
-from hindcast.pipeline.whatif.advice import OUTCOMES, Advice, advise
-from hindcast.pipeline.whatif.mine import read_mine
-from hindcast.pipeline.whatif.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems import advice
+from hindcast.pipeline.whatif.batch_systems.advice import OUTCOMES, Advice, advise
+from hindcast.pipeline.whatif.batch_systems.mine import read_mine
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.pbs_formula import parse_pbs_conf
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import parse_slurm_conf
 from hindcast.pipeline.whatif.orders import HANDICAP, STRICT, Mode, Order, policy_of
 from hindcast.pipeline.whatif.outcomes import outcomes
-from hindcast.pipeline.whatif.pbs_formula import parse_pbs_conf
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.whatif.run import Run, run_of
-from hindcast.pipeline.whatif.slurm_conf import parse_slurm_conf
 from tests.conftest import require_traces
 
 PATH = Path("slurm.conf")

@@ -9,7 +9,7 @@ import pytest
 
 from hindcast.pipeline.errors import InputError, PolicyFault, UnknownName
 from hindcast.pipeline.traces import swf
-from hindcast.pipeline.whatif.mine import Mine, read_mine
+from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
 from hindcast.pipeline.whatif.orders import ALL, EASY, GREEDY, STRICT, Mode, policy_of
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record, read_record

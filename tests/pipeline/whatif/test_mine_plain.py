@@ -12,15 +12,15 @@ import pytest
 
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.traces import swf
+from hindcast.pipeline.whatif.batch_systems.mine import read_mine
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import UNLIMITED, SlurmConf, parse_slurm_conf
 from hindcast.pipeline.whatif.family import explain, members
-from hindcast.pipeline.whatif.mine import read_mine
-from hindcast.pipeline.whatif.multifactor import Clock, slurm_mode, slurm_order
 from hindcast.pipeline.whatif.orders import ALL, Mode
 from hindcast.pipeline.whatif.outcomes import outcomes
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.whatif.run import run_of
-from hindcast.pipeline.whatif.slurm_conf import UNLIMITED, SlurmConf, parse_slurm_conf
 from tests.conftest import require_traces
 
 PATH = Path("slurm.conf")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.whatif.pbs_formula import (
+from hindcast.pipeline.whatif.batch_systems.pbs_formula import (
     VARIABLES,
     PbsConf,
     is_pbs_conf,

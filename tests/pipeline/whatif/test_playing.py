@@ -13,13 +13,15 @@ from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.memory_rules import MemoryRule, play_rule
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
-from hindcast.pipeline.whatif.orders import policy_of
+from hindcast.pipeline.whatif.orders import Mode, order_of, policy_of
 from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes
 from hindcast.pipeline.whatif.playing import play
-from hindcast.pipeline.whatif.record import read_record
+from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.whatif.run import run_of
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics import rules
+from tests.pipeline.whatif.records import by_hand
+from tests.pipeline.whatif.schedulers import ALL, Scheduler
 
 SCENARIO = load_scenario("queue")
 RULES = rules("queue")
@@ -98,6 +100,28 @@ def test_every_rule_starts_every_job_when_the_scenario_does(name, seed):
                 assert found[outcome] == pytest.approx(value, rel=1e-9), outcome
         for outcome, means in by_week(run, starts).items():
             np.testing.assert_array_equal(means, weeks[outcome])
+
+
+def queued_record(seed: int, jobs: int = 160) -> Record:
+    """Return jobs that come faster than their machine serves them: queues of a hundred."""
+    rng = np.random.default_rng(seed)
+    cpu, run = rng.choice([1, 1, 2, 3, 5, 12], jobs), rng.integers(1, 90, jobs)
+    arrive = np.sort(rng.integers(0, int((cpu * run).sum() / 12 / 2), jobs))
+    return replace(
+        by_hand(12, *zip(arrive, arrive, run, cpu, strict=True)),
+        requested=run * rng.choice([1, 2, 5], jobs) + rng.choice([0, 0, 7], jobs),
+    )
+
+
+@pytest.mark.parametrize("reservations", [1, 2, 5, ALL])
+@pytest.mark.parametrize("order", ["fcfs", "saf", "lxf"])
+def test_reservations_and_depth_are_those_of_a_plain_scheduler(order, reservations):
+    for seed, depth in ((0, ALL), (1, ALL), (2, 20), (3, 4)):
+        record = queued_record(seed)
+        plain = Scheduler(order, reservations, depth=depth).starts(record, record.processors)
+        run = run_of(record, 0, warm=False)
+        starts = play(run, order_of(order), Mode(reservations, depth))
+        np.testing.assert_array_equal(starts, plain, f"seed {seed}, depth {depth}")
 
 
 def test_the_first_jobs_of_a_run_hold_more_than_the_machine_at_first():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.whatif.slurm_conf import (
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import (
     UNLIMITED,
     SlurmConf,
     is_slurm_conf,

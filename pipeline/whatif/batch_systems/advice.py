@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.priorities import NUMBER, priority
 from hindcast.pipeline.simulation.kernel import compiled
-from hindcast.pipeline.whatif.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import parse_slurm_conf
 from hindcast.pipeline.whatif.orders import (
     AGED,
     ALL,
@@ -53,7 +54,6 @@ from hindcast.pipeline.whatif.outcomes import outcomes
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.run import Run, run_of
-from hindcast.pipeline.whatif.slurm_conf import parse_slurm_conf
 
 Real = NDArray[np.float64]
 

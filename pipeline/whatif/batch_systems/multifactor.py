@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import UNLIMITED, SlurmConf
 from hindcast.pipeline.whatif.orders import (
     ALL,
     CHANGE,
@@ -39,7 +40,6 @@ from hindcast.pipeline.whatif.orders import (
 )
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.run import UNPLANNED, Run
-from hindcast.pipeline.whatif.slurm_conf import UNLIMITED, SlurmConf
 
 LARGEST: Final = 2.0**32 - 1.0  # of all priorities, and seconds of an age without a limit
 ROOT: Final = 0

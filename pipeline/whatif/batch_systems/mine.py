@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, PolicyFault
 from hindcast.pipeline.plugins import Source, load, source_of
-from hindcast.pipeline.whatif.multifactor import (
+from hindcast.pipeline.whatif.batch_systems.multifactor import (
     Clock,
     Weights,
     labels,
@@ -34,8 +34,7 @@ from hindcast.pipeline.whatif.multifactor import (
     unlisted_partitions,
     usage_shares,
 )
-from hindcast.pipeline.whatif.orders import ASKED, EASY, GIVEN, GREEDY, Ask, Mode, Order, order_of
-from hindcast.pipeline.whatif.pbs_formula import (
+from hindcast.pipeline.whatif.batch_systems.pbs_formula import (
     CHANGING,
     FAIR,
     HALF_LIFE_S,
@@ -44,9 +43,14 @@ from hindcast.pipeline.whatif.pbs_formula import (
     is_pbs_conf,
     parse_pbs_conf,
 )
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import (
+    is_slurm_conf,
+    parse_slurm_conf,
+    read_text,
+)
+from hindcast.pipeline.whatif.orders import ASKED, EASY, GIVEN, GREEDY, Ask, Mode, Order, order_of
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.run import UNPLANNED, Run
-from hindcast.pipeline.whatif.slurm_conf import is_slurm_conf, parse_slurm_conf, read_text
 
 NAME: Final = "mine"
 _EXPECTED: Final = (

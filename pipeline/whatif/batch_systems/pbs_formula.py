@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean, nearest, printable
-from hindcast.pipeline.whatif.slurm_conf import read_text
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import read_text
 
 Real = NDArray[np.float64]
 
