@@ -289,17 +289,25 @@ def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
     })  # fmt: skip
 
 
-def write_jobs(out: Path, record: Record, part: Part, name: str, starts: Sequence[Array]) -> None:
+def write_jobs(
+    out: Path, record: Record, users: Array, part: Part, name: str, starts: Sequence[Array]
+) -> None:
     """Write OUT/jobs/POLICY.parquet: the counted jobs of a run under a policy.
 
+    `users` are the log's numbers of the users of runs, (U,).
+
     Columns: job (number in order of submission), submit_s, eligible_s, start_s and end_s on the
-    clock of the log, processors, requested_s, user, queue, partition (numbers, null if unknown),
-    wait_s (of the user) and bounded_slowdown.
+    clock of the log, processors, requested_s, user, queue, partition (the log's numbers, null if
+    unknown), wait_s (of the user) and bounded_slowdown.
     """
     run, place = joined(part.runs)
     of = np.flatnonzero(run.counted)
     start = np.concatenate(starts)[place][of]
-    named = {name: getattr(run, name)[of] for name in ("user", "queue", "partition")}
+    named = {
+        "user": np.append(users, -1)[run.user[of]],  # -1 is unknown
+        "queue": run.queue[of],
+        "partition": run.partition[of],
+    }
     frame = pl.DataFrame(
         {
             "job": record.row[run.row[of]],

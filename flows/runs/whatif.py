@@ -44,6 +44,7 @@ from hindcast.pipeline.report.whatif.numbers import Scope as Values
 from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.queue.instances import usable
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.storage.files import (
     make_folder,
@@ -185,6 +186,15 @@ class _Session:
     def plan(self) -> planning.Plan:
         """The plan of the log."""
         return planning.plan(self.record, pooling.part(self.where, self.record))
+
+    @cached_property
+    def users(self) -> Array:
+        """The log's number of each user: runs count users from 0, (U,)."""
+        tasks = self.workload.tasks.filter(usable(self.workload))
+        if "user" not in tasks.columns:
+            return np.zeros(0, np.int64)
+        found: Array = tasks["user"].drop_nulls().unique().sort().cast(pl.Int64).to_numpy()
+        return found
 
     @cached_property
     def content(self) -> list[str]:
@@ -353,7 +363,7 @@ def _material(
     changes = _changes(session, run, policies, of_run, known, shakes) if request.changes else None
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
     for name, of in of_run.items():
-        plays.write_jobs(session.out, session.record, run, name, of)
+        plays.write_jobs(session.out, session.record, session.users, run, name, of)
     # An orderly scheduler without backfilling leaves fitting jobs waiting, and has a good grade.
     far = graded is not None and graded.letter in {"C", "D"}
     fitting = graded.fitting if graded is not None and far else None
@@ -379,7 +389,7 @@ def _material(
         missing=missing_fields(workload),
         delivered={} if training is None else training["delivered"],
         training=training,
-        names=session.record.names,
+        names={**session.record.names, "user": dict(enumerate(map(str, session.users.tolist())))},
         epoch_s=None if session.second_zero is None else session.second_zero.timestamp(),
         mine="" if mine is None else mine.label,
         commands=_commands(session, recipes, policies),

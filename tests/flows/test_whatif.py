@@ -16,7 +16,7 @@ JOBS = 600
 WEEK_S = 7 * 86_400
 
 
-def write_log(path, *, jobs=JOBS, waits=True, weeks=20.0):
+def write_log(path, *, jobs=JOBS, waits=True, weeks=20.0, partitions=0):
     """Write an SWF log of a crowded machine of 16 processors, scheduled in order of arrival."""
     rng = np.random.default_rng(5)
     submit = np.sort(rng.integers(0, int(weeks * WEEK_S), jobs))
@@ -32,9 +32,10 @@ def write_log(path, *, jobs=JOBS, waits=True, weeks=20.0):
         last = start
         free_at[: processors[i]] = start + run[i]
         wait = start - submit[i] if waits else -1
+        partition = i % partitions + 1 if partitions else -1
         rows.append(
             f"{i + 1} {submit[i]} {wait} {run[i]} {processors[i]} -1 -1 {processors[i]} "
-            f"{requested[i]} -1 1 {i % 7 + 1} 1 -1 {i % 2 + 1} -1 -1 -1"
+            f"{requested[i]} -1 1 {i % 7 + 1} 1 -1 {i % 2 + 1} {partition} -1 -1"
         )
     path.write_text("; MaxProcs: 16\n" + "\n".join(rows) + "\n")
     return path
