@@ -109,7 +109,14 @@ def policies_of(names: Sequence[str], run: Recipe) -> list[Policy]:
             kind = of.kind if isinstance(of, MemoryRule) else "heuristic"
             found.append(Policy(name, kind, name, rule, description=of.description))
             continue
-        for each in entrants(run, [name]):
+        asked = entrants(run, [name])
+        if not asked:
+            raise InputError(
+                f"--policy {name}: a log of jobs has no recorded policies of datasets, expected a "
+                f"rule or a checkpoint; the log's own scheduler is {RECORDED!r}, which is always "
+                "played"
+            )
+        for each in asked:
             behaviour = each.behaviour
             if behaviour.stochastic:
                 raise InputError(
