@@ -132,7 +132,7 @@ def test_a_log_of_multifactor_priority_is_known_by_its_settings(tmp_path):
     )
     log = beside_traces("cases/whatif/sdsc-a.swf.gz")
     page = Answer(log, tmp_path / "out", "--mine", file, *FEW).is_honest()
-    assert page.json["nearness"]["known"] == "mine"
+    assert page.json["nearness"]["known"] == "mine easy"
     assert page.json["nearness"]["numbers"]["explained"] == 1.0
     assert (page.jobs("mine")["wait_s"] == page.jobs("recorded")["wait_s"]).all()
     assert "the scheduler of --mine" in page.page
