@@ -93,7 +93,8 @@ _FORMULAS: Final[Mapping[str, str]] = {
     "laf": "walltime*ncpus",
     "lxf": "(eligible_time+walltime)/walltime",
     "wfp3": "((eligible_time/walltime)**3)*ncpus",
-    "unicef": "eligible_time/(walltime*log(ncpus if ncpus>2 else 2))",
+    # The logarithm of the rule: another base turns ties by its rounding.
+    "unicef": "eligible_time/(walltime*log2(ncpus if ncpus>2 else 2))",
 }
 _HANDICAPS: Final[Mapping[str, Callable[[Real, Real], Real]]] = {
     "k r n": lambda r, n: r * n,
