@@ -276,8 +276,9 @@ def _advice(
             played = itertools.count(1)
             run = run_of(record, session.plan.test_first, warm=session.plan.warm)
             found = advise(
-                record, run, rule, today, clock=session.clock, tell=lambda: tell(next(played), 0)
-            )
+                record, run, rule, today, clock=session.clock,
+                tell=lambda: tell(0, 1, f"{next(played)} runs"),
+            )  # fmt: skip
         write_atomically(path, table_writer(found.frame))
         return {"left_out": list(found.left_out)}
 
