@@ -36,7 +36,7 @@ from hindcast.pipeline.storage.files import (
 )
 from hindcast.pipeline.storage.versions import version
 from hindcast.pipeline.whatif.orders import Mode, Order, policy_of
-from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes
+from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes, weeks_of
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.replay import replay
@@ -265,18 +265,24 @@ def _in_scenario(scope: Scope, entrant: Entrant) -> list[list[Array]]:
     ]
 
 
-def values_of(scope: Scope, starts: Sequence[Sequence[Array]]) -> dict[str, NDArray[np.float64]]:
+def values_of(
+    scope: Scope, policy: Policy, starts: Sequence[Sequence[Array]]
+) -> dict[str, NDArray[np.float64]]:
     """Return the outcomes of a policy by name, (B,): by window, or by week of a run.
 
-    Outcomes without weeks, and those of a run of less than four weeks, have one value.
+    Outcomes without weeks, and those of a run of less than four weeks, have one value. Those of
+    recorded starts are of the jobs whose start is known.
     """
-    rows = []
+    rows, weeks = [], 0
     for part, each in zip(scope.parts, starts, strict=True):
         run, place = joined(part.runs)
+        weeks = weeks_of(run)
+        if policy.name == RECORDED:
+            run = replace(run, counted=run.counted & (run.start != NEVER))
         rows.append((run, np.concatenate(each)[place]))
     table = [outcomes(*row) for row in rows]
     found = {name: np.array([row[name] for row in table]) for name in table[0]}
-    return found | dict(by_week(*rows[0])) if len(rows) == 1 else found
+    return found | dict(by_week(*rows[0], weeks)) if len(rows) == 1 else found
 
 
 def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:

@@ -309,6 +309,7 @@ def _html(
         lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
         groups=tables.groups_tables(grouped, unit),
         policies_plot=policies_plot(material, order, unit),
-        weeks_plot=weeks_plot(material, weeks, unit),
+        # One point is no line.
+        weeks_plot=weeks_plot(material, weeks, unit) if material.jobs["week"].max() else None,
         **explaining(_described(material)),
     )

@@ -79,6 +79,14 @@ class Mine:
     mode: Mode
     not_modelled: tuple[str, ...] = ()
 
+    @property
+    def description(self) -> str:
+        """What it is, and where the simulation differs from it."""
+        text = f"the scheduler of {self.label}"
+        if not self.not_modelled:
+            return text
+        return f"{text}; the simulation differs from it: {'; '.join(self.not_modelled)}"
+
 
 @dataclass(frozen=True)
 class WaitingJobs:
@@ -135,6 +143,12 @@ def read_mine(given: str, record: Record, clock: Clock | None = None) -> Mine:
         aside.append(
             f"PriorityUsageResetPeriod={conf.reset}: the log does not say when its second 0 was, "
             "so usage is reset as if that were 1970-01-01 00:00"
+        )
+    longest = int(record.requested.max())
+    if conf.backfill and conf.window_s < longest:
+        aside.append(
+            f"bf_window: Slurm looks {conf.window_s // 60:,} minutes ahead, the longest limit "
+            f"of the log is {-(-longest // 60):,} minutes"
         )
     order = slurm_order(conf, record, clock or Clock())
     return Mine(path.name, order, slurm_mode(conf), tuple(aside))

@@ -333,10 +333,11 @@ def multifactor_order(name: str, weights: Weights, record: Record, clock: Clock)
     run begins with the usage of the record before it.
     """
     users = np.unique(record.user)
+    latest = float(record.arrive[-1] + record.run.sum())
+    moments = clock.resets(weights.reset, float(record.arrive[0]), latest)
 
     def begin(run: Run) -> tuple[Whole, Real]:
-        jobs, latest = len(run.row), float(record.arrive[-1] + record.run.sum())
-        moments = clock.resets(weights.reset, float(record.arrive[0]), latest)
+        jobs = len(run.row)
         past = moments[moments <= run.now]
         held = np.searchsorted(users, record.user), record.cpu
         since = int(past[-1]) if len(past) else int(record.arrive[0])
