@@ -42,7 +42,6 @@ from hindcast.pipeline.report.whatif.numbers import Scope as Values
 from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.storage.files import (
     make_folder,
     read_parquet,
