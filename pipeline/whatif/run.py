@@ -23,6 +23,19 @@ UNPLANNED: Final = LATER  # arrival of a job that joins the queue when its prede
 
 
 @dataclass(frozen=True)
+class Past:
+    """The jobs of a log that were completed before a run.
+
+    Attributes:
+        log: The log.
+        now: Beginning of the run in s.
+    """
+
+    log: Log
+    now: int
+
+
+@dataclass(frozen=True)
 class Run:
     """The N jobs of a run.
 
@@ -47,6 +60,7 @@ class Run:
         last: Last run of every user that was completed before the run in s, -1 if none was, (U,).
         before: The run before it, (U,).
         similar: Last completed run of every key, (K,).
+        past: The jobs that were completed before.
     """
 
     processors: int
@@ -71,6 +85,7 @@ class Run:
     last: Array
     before: Array
     similar: Array
+    past: Past
 
     @property
     def carried(self) -> int:
@@ -189,4 +204,4 @@ def _histories(log: Log, now: int, user: Array, key: Array) -> dict[str, Any]:
     last, before = (np.full(int(log.user.max(initial=-1)) + 1, -1) for _ in range(2))
     similar = np.full(int(max(log.key.max(initial=-1), key.max(initial=-1))) + 1, -1)
     last[users], before[users], similar[keys] = found
-    return {"last": last, "before": before, "similar": similar}
+    return {"last": last, "before": before, "similar": similar, "past": Past(log, now)}
