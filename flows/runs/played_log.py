@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 
 from hindcast.flows.runs import plays
 from hindcast.flows.runs.plays import Machine, Part, Scope
@@ -15,12 +16,13 @@ from hindcast.pipeline.evaluation.evaluate import make_job
 from hindcast.pipeline.recipes.proposals.proposal import second_zero
 from hindcast.pipeline.recipes.recipe import Recipe, TraceSource
 from hindcast.pipeline.report.whatif import plan as planning
+from hindcast.pipeline.scenarios.queue.instances import usable
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.whatif import pools as pooling
 from hindcast.pipeline.whatif.batch_systems.multifactor import Clock
-from hindcast.pipeline.whatif.record import Record, read_record
+from hindcast.pipeline.whatif.record import Array, Record, read_record
 from hindcast.pipeline.workloads.schema import Workload
 
 WINDOWS, BEFORE, RUN = "windows", "before", "run"
@@ -95,6 +97,15 @@ class PlayedLog:
     def plan(self) -> planning.Plan:
         """The plan of the log."""
         return planning.plan(self.record, pooling.part(self.where, self.record))
+
+    @cached_property
+    def users(self) -> Array:
+        """The log's number of each user: runs count users from 0, (U,)."""
+        tasks = self.workload.tasks.filter(usable(self.workload))
+        if "user" not in tasks.columns:
+            return np.zeros(0, np.int64)
+        found: Array = tasks["user"].drop_nulls().unique().sort().cast(pl.Int64).to_numpy()
+        return found
 
     @cached_property
     def content(self) -> list[str]:

@@ -109,7 +109,14 @@ def policies_of(names: Sequence[str], run: Recipe) -> list[Policy]:
             kind = of.kind if isinstance(of, MemoryRule) else "heuristic"
             found.append(Policy(name, kind, name, rule, description=of.description))
             continue
-        for each in entrants(run, [name]):
+        asked = entrants(run, [name])
+        if not asked:
+            raise InputError(
+                f"--policy {name}: a log of jobs has no recorded policies of datasets, expected a "
+                f"rule or a checkpoint; the log's own scheduler is {RECORDED!r}, which is always "
+                "played"
+            )
+        for each in asked:
             behaviour = each.behaviour
             if behaviour.stochastic:
                 raise InputError(
@@ -296,17 +303,25 @@ def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
     })  # fmt: skip
 
 
-def write_jobs(out: Path, record: Record, part: Part, name: str, starts: Sequence[Array]) -> None:
+def write_jobs(
+    out: Path, record: Record, users: Array, part: Part, name: str, starts: Sequence[Array]
+) -> None:
     """Write OUT/jobs/POLICY.parquet: the counted jobs of a run under a policy.
 
+    `users` are the log's numbers of the users of runs, (U,).
+
     Columns: job (number in order of submission), submit_s, eligible_s, start_s and end_s on the
-    clock of the log, processors, requested_s, user, queue, partition (numbers, null if unknown),
-    wait_s (of the user) and bounded_slowdown.
+    clock of the log, processors, requested_s, user, queue, partition (the log's numbers, null if
+    unknown), wait_s (of the user) and bounded_slowdown.
     """
     run, place = joined(part.runs)
     of = np.flatnonzero(run.counted)
     start = np.concatenate(starts)[place][of]
-    named = {name: getattr(run, name)[of] for name in ("user", "queue", "partition")}
+    named = {
+        "user": np.append(users, -1)[run.user[of]],  # -1 is unknown
+        "queue": run.queue[of],
+        "partition": run.partition[of],
+    }
     frame = pl.DataFrame(
         {
             "job": record.row[run.row[of]],

@@ -42,7 +42,6 @@ from hindcast.pipeline.report.whatif.numbers import Scope as Values
 from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.storage.files import (
     make_folder,
     read_parquet,
@@ -71,7 +70,7 @@ from hindcast.policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")
 _DRAWS: Final = 20  # of --shake
-_SHAKEN_MOMENTS: Final = 2e10  # waiting jobs at the moments of all shakes, some minutes
+_SHAKEN_JOBS: Final = 60_000_000  # jobs of all shaken runs together, which take some minutes
 # Rule that plans the slots of all waiting jobs at every moment, and the number of jobs in a run up
 # to which it is played without being asked for.
 _PLANNING, _PLANNED_JOBS = "conservative", 100_000
@@ -204,12 +203,12 @@ def _material(
         values[scope.name] = Values(of_scope)
     run = next(scope for scope in scopes if scope.name == RUN).parts[0]
     together, _ = joined(run.runs)
-    shakes = _shakes(session, run, policies, of_run)
+    shakes = _shakes(session, run, policies)
     known = "" if graded is None or graded.known is None else graded.known
     changes = _changes(session, run, policies, of_run, known, shakes) if request.changes else None
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
     for name, of in of_run.items():
-        plays.write_jobs(session.out, session.record, run, name, of)
+        plays.write_jobs(session.out, session.record, session.users, run, name, of)
     # An orderly scheduler without backfilling leaves fitting jobs waiting, and has a good grade.
     far = graded is not None and graded.letter in {"C", "D"}
     fitting = graded.fitting if graded is not None and far else None
@@ -235,7 +234,7 @@ def _material(
         missing=missing_fields(workload),
         delivered=_delivered(policies, training),
         training=training,
-        names=session.record.names,
+        names={**session.record.names, "user": dict(enumerate(map(str, session.users.tolist())))},
         epoch_s=None if session.second_zero is None else session.second_zero.timestamp(),
         mine="" if mine is None else mine.label,
         commands=_commands(session, recipes, policies),
@@ -276,8 +275,9 @@ def _advice(
             played = itertools.count(1)
             run = run_of(record, session.plan.test_first, warm=session.plan.warm)
             found = advise(
-                record, run, rule, today, clock=session.clock, tell=lambda: tell(next(played), 0)
-            )
+                record, run, rule, today, clock=session.clock,
+                tell=lambda: tell(0, 1, f"{next(played)} runs"),
+            )  # fmt: skip
         write_atomically(path, table_writer(found.frame))
         return {"left_out": list(found.left_out)}
 
@@ -316,14 +316,14 @@ def _replayed(run: Part, starts: Sequence[Array]) -> Replay:
 Drawn = Sequence[tuple[float, float]]  # mean bounded slowdown and wait in s, by draw
 
 
-def _shakes(
-    session: PlayedLog, run: Part, policies: Sequence[Policy], of_run: Mapping[str, Sequence[Array]]
-) -> dict[str, Drawn]:
+def _shakes(session: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[str, Drawn]:
     """Return the values of every rule by draw, with all submissions moved by up to a minute."""
     rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
     draws = session.request.shake
     if draws is None:
-        draws = _affordable(run, of_run[rules[0].name], len(rules))
+        # The same log has the same draws on every machine: jobs are counted, not seconds.
+        played = len(rules) * sum(len(of.row) for of in run.runs)
+        draws = max(2, min(_DRAWS, _SHAKEN_JOBS // max(played, 1)))
         if draws < _DRAWS:
             note(f"shakes: {draws} draws, not {_DRAWS}, since the log is long; --shake K draws K")
     found: dict[str, Drawn] = {}
@@ -340,21 +340,6 @@ def _shakes(
             if drawn:
                 found[policy.name] = drawn
     return found
-
-
-def _affordable(run: Part, starts: Sequence[Array], rules: int) -> int:
-    """Return the number of draws that some minutes allow.
-
-    It follows from the lengths of the queues, not from a clock: the same log has the same draws.
-    """
-    moments = 0
-    for of, start in zip(run.runs, starts, strict=True):
-        went = start != NEVER
-        events = np.sort(np.concatenate([of.arrive[went], (start + of.run)[went]]))
-        since, until = np.maximum(of.arrive, of.now)[went], start[went]
-        passed = np.searchsorted(events, until) - np.searchsorted(events, since)
-        moments += int(passed.sum()) + 50 * len(events)
-    return max(2, min(_DRAWS, int(_SHAKEN_MOMENTS / max(moments * rules, 1))))
 
 
 def _changes(

@@ -14,6 +14,9 @@ others the priority is c + (w + a)^e g, with the wait w of the job: g is the val
 
 Rules of learned run times have g from what completed runs of all users say. It is computed again
 at moments at which a job may start, for the jobs of which runs with one of their contexts ended.
+
+These functions make no arrays and are compiled without counts of references to arrays
+(`_nrt=False`), which took four fifths of the time.
 """
 
 import math

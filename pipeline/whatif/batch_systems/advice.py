@@ -43,6 +43,7 @@ from hindcast.pipeline.whatif.orders import (
     GIVEN,
     GREEDY,
     HANDICAP,
+    LEARNING,
     PREDICTING,
     Mode,
     Order,
@@ -63,12 +64,16 @@ TESTED: Final = 500  # bf_max_job_test
 WINDOW: Final = 43_200  # greatest bf_window in minutes
 # Choosing constants takes about 110 runs of 30 % of the log.
 FEW: Final = 100_000  # jobs of the run up to which all constants are chosen
-MANY: Final = 300_000  # jobs of the run above which none are
 OUTCOMES: Final = (
     "mean_bounded_slowdown", "mean_wait_s", "p95_wait_s", "p99_wait_s", "max_wait_s",
     "mean_slowdown_wide", "mean_slowdown_long", "starved_share", "user_fairness",
 )  # fmt: skip
 
+# What rules with predictions keep of completed runs.
+_KEPT: Final = {
+    **dict.fromkeys(PREDICTING, "the last run times of users"),
+    **dict.fromkeys(LEARNING, "means of the run times of users and of requests"),
+}
 _WORDS: Final = {ALL: "all", 0: "none", GREEDY: "greedy"}
 _NICE: Final = 2_147_483_645  # the greatest nice
 _CONSTANTS: Final = (1_000_000_000, 4_000_000_000)  # above every nice
@@ -213,21 +218,20 @@ def advise(
         )
     rows = [] if today is None else [Setting(today[0].name, "today", "", "", *today)]
     rows += _of_rule(log, best, left_out)
-    if jobs <= MANY:
+    if jobs <= FEW:
         for form in _HANDICAPS:
             rows += _handicaps(log, form)
-    if jobs <= FEW:
         rows += _multifactors(log)
-    if jobs > FEW:
-        which = "handicaps and multifactor" if jobs > MANY else "multifactor"
-        left_out.append(
-            f"rows of {which} whose constants are chosen: the run has {jobs:,} jobs, and choosing "
-            "them would take minutes"
-        )
     rows += [
         replace(row, rule="multifactor with fair share", exact="another order")
         for row in _of_lines(log, _FAIR)
     ]
+    if jobs > FEW:
+        left_out.append(
+            "handicaps and multifactor weights, which are chosen, and rows in which every tested "
+            f"job reserves: the run has {jobs:,} jobs, and they would take many minutes"
+        )
+        rows = [row for row in rows if row.mode.reservations != ALL]
     known: dict[tuple[int, Mode], dict[str, float]] = {}  # of orders that are there twice
     table = []
     for row in rows:
@@ -270,14 +274,14 @@ def _of_rule(log: _Log, best: str, left_out: list[str]) -> list[Setting]:
     if order.kind != AGED:
         left_out.append(f"Slurm's rows of {name}: nice is no function of when a log began")
         return rows
-    if name in PREDICTING:
+    if name in _KEPT:
         left_out.append(
             f"PBS's row of {name}: it needs a hook that writes predicted run times into a resource"
         )
     for period, modes in ((60, (1, 0)), (300, (1,))):
         exact = f"to PriorityCalcPeriod ({period} s)"
-        if name in PREDICTING:
-            exact += "; the plugin has to keep the last run times of users"
+        if name in _KEPT:
+            exact += f"; the plugin has to keep {_KEPT[name]}"
         plugin = (
             f"PriorityCalcPeriod={period // 60}\nPrioritySiteFactorPlugin=site_factor/{name}\n"
             f"# site_factor plugin: floor(1000 x the priority of {name}), at most {_NICE}"
@@ -400,7 +404,7 @@ def _site_factor(order: Order) -> Order:
 
     A rule with predictions is played with its own priorities.
     """
-    if order.name in PREDICTING:
+    if order.name in _KEPT:
         return order
     rule = order.rule
 

@@ -143,7 +143,7 @@ def test_priorities_of_a_site_factor_are_whole_thousandths(record, run):
 
 def test_the_nice_of_large_jobs_stays_below_the_constant(record, monkeypatch):
     monkeypatch.setattr(advice, "STEPS", (64.0,))
-    monkeypatch.setattr(advice, "FEW", 0)
+    monkeypatch.setattr(advice, "_multifactors", lambda _: [])
     large = replace(record, requested=record.requested * 10_000)
     run = run_of(large, large.first)
     lines = advise(large, run, "saf_easy").frame.filter(rule="handicap k r n")["lines"]
@@ -152,9 +152,17 @@ def test_the_nice_of_large_jobs_stays_below_the_constant(record, monkeypatch):
 
 
 def choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the rows whose constants are chosen, as for a very large log."""
-    for limit in ("FEW", "MANY"):
-        monkeypatch.setattr(advice, limit, 0)
+    """Leave out the rows whose constants are chosen."""
+    for rows in ("_handicaps", "_multifactors"):
+        monkeypatch.setattr(advice, rows, lambda *_: [])
+
+
+def test_what_would_take_many_minutes_is_left_out_with_the_reason(record, run, monkeypatch):
+    monkeypatch.setattr(advice, "FEW", 0)
+    found = advise(record, run, "saf_easy")
+    assert set(found.frame["reservations"]) == {"1"}
+    assert not found.frame["choice"].to_list() or set(found.frame["choice"]) == {""}
+    assert "every tested job reserves" in found.left_out[-1]
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -171,13 +179,22 @@ def test_rules_of_every_kind_have_rows_or_a_reason(record, run, name, monkeypatc
         assert (conf.depth, conf.not_modelled) == (1, ())
 
 
+def test_a_plugin_of_learned_run_times_has_the_rule_s_own_priorities(record, run, monkeypatch):
+    choose_nothing(monkeypatch)
+    found = advise(record, run, "aged_expected_easy").frame.filter(rule="aged_expected")
+    row = found.filter(scheduler="Slurm", reservations="1").row(0, named=True)
+    assert "has to keep means of the run times" in row["exact"]
+    order = replace(policy_of("aged_expected_easy")[0], refresh_s=60, minutes=True)
+    wanted = outcomes(run, play(run, order, Mode(1, 500)))
+    assert row["mean_wait_s"] == wanted["mean_wait_s"]
+
+
 def test_what_has_no_lines_is_said(record, run, monkeypatch):
     choose_nothing(monkeypatch)
     for name in ("sjf_clairvoyant", "my_agent", "mine"):
         found = advise(record, run, name)
         assert name in found.left_out[0]
         assert set(found.frame["rule"]) == {"multifactor with fair share"}
-    assert "choosing them would take minutes" in found.left_out[1]
     assert advise(record, run, "conservative").frame["rule"][0] == "fcfs"
 
 

@@ -58,6 +58,7 @@ def test_the_second_of_two_jobs_is_predicted_from_the_first_by_hand():
     assert "nothing is left to predict" in meaning(explained(same))
 
 
+@pytest.mark.slow
 def test_the_command_prints_both_tables_and_what_they_mean(capsys):
     assert cli.main(["behaviour", f"{ROOT}/examples/example.swf", "--runs"]) == 0
     out = capsys.readouterr().out

@@ -44,7 +44,7 @@ def check_windows(rows: pl.DataFrame, **settings) -> None:
 
 def test_waits_of_windows_equal_golden_rows():
     rows = golden("golden/queue/run_times_windows.csv").filter(pl.col("log") == "kth")
-    check_windows(rows.gather_every(14))
+    check_windows(rows.gather_every(49))
 
 
 @pytest.mark.nightly

@@ -3,11 +3,14 @@
 import math
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.evaluation.evaluate import Job
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import _plain
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
@@ -21,6 +24,7 @@ from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import read_record
 from hindcast.pipeline.whatif.run import run_of
 from hindcast.policies.deciding import load_decider
+from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics import rules
 from hindcast.policies.registry import resolve
 from tests.pipeline.scenarios.queue.reference import PlainJob, easy
@@ -29,6 +33,7 @@ from tests.pipeline.whatif import records
 
 SCENARIO = load_scenario("queue")
 OBJECTIVE = "bounded_slowdown"
+AGENT = f"{Path(__file__).parents[4]}/datasets/queue-kth-online/agent"
 RULES = rules("queue")
 PRIORITIES = {
     "aged_expected": lambda wait, v, e, n: (wait + 86400) * math.sqrt(v) / (e * n),
@@ -195,12 +200,12 @@ def test_columns_and_digests_are_those_of_before_unless_the_setting_is_on():
     assert "log_weight" not in [f.name for f in spec.candidates]
     with pytest.raises(InputError, match=r"needs the column 'log_weight'.*run_times = true"):
         resolve("wsept_easy", "queue", spec)
-    instance = SCENARIO.instance(without, OBJECTIVE, records_log(), 0, None)
+    instance = SCENARIO.instance(without, OBJECTIVE, long_log(), 0, None)
     with pytest.raises(InputError, match=r"set config\.run_times = true"):
         RULES["wsept_conservative"].check(instance)
 
 
-def records_log():
+def long_log():
     jobs = [(i, 1, 5, 5, 0, 1) for i in range(300)]
     return workload(*jobs)
 
@@ -264,3 +269,18 @@ def test_live_decisions_over_many_jobs_are_those_of_the_simulator(rule):
     played, decided = live_starts(rule, 2000, 1500)
     assert len(played) > 1500
     assert decided == played
+
+
+def test_an_evaluation_gives_a_policy_the_columns_that_it_reads():
+    recipe = load_recipe("queue-kth-v1")
+    known = {of.behaviour.name: of.behaviour for of in entrants(
+        recipe, ["aged_expected_easy", "saf_easy", "wsept_conservative", AGENT]
+    )}  # fmt: skip
+    job = Job(recipe, SCENARIO, None, [0], 1, None, 1)
+    seen = {name: job.seen_by(of).recipe.config.run_times for name, of in known.items()}
+    assert list(seen.values()) == [True, False, True, False]
+    with_columns = replace(recipe, config=replace(recipe.config, run_times=True))
+    job = replace(job, recipe=with_columns)
+    seen = [job.seen_by(of).recipe.config.run_times for of in known.values()]
+    assert seen == [True, True, True, False]  # a checkpoint was trained without them
+    assert [of.behaviour.name for of in entrants(with_columns, list(known)[:3])] == list(known)[:3]
