@@ -8,10 +8,12 @@ print rows of docs/results/queue_orders.csv. FOLDER has the logs of the Parallel
 docs/results/queue-orders.md has the candidates and the rule by which they are judged.
 
 Numbers are means over shaken runs (hindcast.pipeline.whatif.shakes). Intervals: 2,000 draws of the
-weeks of each run.
+weeks of each run. The column `provenance` is the key of the record of this process, which is
+printed to stderr for docs/results/provenance.json.
 """
 
 import csv
+import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +28,7 @@ from hindcast.pipeline.scenarios.queue.config import WIDE
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect, learn, learned, version_of
 from hindcast.pipeline.scenarios.queue.schedule import WEEK_S
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
+from hindcast.pipeline.storage.provenance import key_of, provenance
 from hindcast.pipeline.traces import swf
 from hindcast.pipeline.whatif.batch_systems.multifactor import decay, usage_before
 from hindcast.pipeline.whatif.orders import (
@@ -69,7 +72,7 @@ WINDOW, FOLLOW, WINDOWS = 256, 1024, 40  # jobs of a window, jobs after it, wind
 RESAMPLES: Final = 2000
 COLUMNS: Final = (
     "part", "log", "policy", "runs", "draws", "slowdown", "wait_h", "p99_wait_h",
-    "longest_wait_h", "slowdown_wide", "ratio", "low", "high",
+    "longest_wait_h", "slowdown_wide", "ratio", "low", "high", "provenance",
 )  # fmt: skip
 
 _DAY_S: Final = 86400.0
@@ -454,9 +457,12 @@ def main(arguments: Sequence[str]) -> None:
     else:
         scores = play_all(records, test_runs, (*COMPARATORS, *names), REPORTED)
         table = rows("test", scores, REPORTED, list(records))
+    record = provenance()
+    key = key_of(record)
+    tell(f'"{key}": {json.dumps(record, indent=2)}')
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(table)
+    writer.writerows([*row, key] for row in table)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,14 @@ BOUNDS: Final = "bounds.csv"  # these two are columns of the protocol page, not 
 SIZES: Final = "sizes.csv"
 COMMANDS: Final = "commands.json"
 RANKING: Final = "ope_ranking.csv"  # a part of it is the table of a page written by hand
+ORDERS: Final = "queue_orders.csv"  # the same
 
 
 def result_pages() -> Mapping[str, str]:
     """Return the pages of all committed tables."""
     pages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        if path.name in {BOUNDS, SIZES, RANKING}:
+        if path.name in {BOUNDS, SIZES, RANKING, ORDERS}:
             continue
         content = path.read_bytes()
         if path.name == GATE:
