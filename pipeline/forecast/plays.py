@@ -8,7 +8,7 @@ The jobs of a draw are those that run and wait at the moment, then copies of ear
 A copy has its own processors, request and run time; the request where its run is not known yet.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,12 +41,14 @@ from hindcast.pipeline.whatif.playing import (
 )
 from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.run import PER_JOB, Run, with_histories
-from hindcast.pipeline.whatif.waiting import FIRST, Jobs, Waiting, empty_queue
+from hindcast.pipeline.whatif.waiting import FIRST, PREDICTED, Jobs, Waiting, empty_queue
 
-WEEK_S: Final = 7 * 86_400
+DAY_S: Final = 86_400
+WEEK_S: Final = 7 * DAY_S
 WEEKS: Final = 8  # the most of which submissions are copied
-HORIZON_S: Final = 14 * 86_400
+HORIZON_S: Final = 14 * DAY_S
 DRAWS: Final = 60
+OF_JOB: Final = tuple(name for name in PER_JOB if name not in {"row", "counted", "chain"})
 _PICKED: Final = 64  # jobs of the log for the steps of a desk
 
 
@@ -113,24 +115,32 @@ def past_of(record: Record) -> Past:
     return Past(record, contexts, arrivals, np.concatenate(list(by_size)))
 
 
-def moment_of(past: Past, now: int) -> Run:
-    """Return the jobs that run and wait at a moment, after what the schedule decided there."""
+def moment_of(past: Past, now: int, order: Order) -> Run:
+    """Return the jobs that run and wait at a moment, after what the schedule decided there.
+
+    It has the histories of all users if the order reads them.
+    """
     record, end = past.record, past.arrivals.end
     stop = int(np.searchsorted(record.arrive, now, side="right"))
     start, known = record.start[:stop], record.known[:stop]
     running = np.flatnonzero(known & (start <= now) & (end[:stop] > now))
     row = np.concatenate([running, np.flatnonzero(known & (start > now))])
-    of_record = {
-        name: getattr(record, name)[row] for name in PER_JOB
-        if name not in {"row", "counted", "chain"}
-    }  # fmt: skip
-    nothing = np.zeros(0, np.int64)
+    columns = {name: getattr(record, name)[row] for name in OF_JOB}
+    nobody = [np.full(int(of.max(initial=-1)) + 1, -1) for of in (record.user, record.key)]
     run = Run(
-        processors=record.processors, now=now, running=len(running), row=row, **of_record,
+        processors=record.processors, now=now, running=len(running), row=row, **columns,
         counted=np.arange(len(row)) >= len(running), chain=np.full(len(row), -1),
-        last=nothing, before=nothing, similar=nothing,
+        last=nobody[0], before=nobody[0].copy(), similar=nobody[1],
     )  # fmt: skip
-    return with_histories(record, run)
+    return with_all_histories(past, run) if order.rule in PREDICTED else run
+
+
+def with_all_histories(past: Past, moment: Run) -> Run:
+    """Return a moment with the histories of all users and keys of the log, its second included."""
+    record = past.record
+    of_all = replace(moment, now=moment.now + 1, user=record.user, key=record.key)
+    found = with_histories(record, of_all)
+    return replace(moment, last=found.last, before=found.before, similar=found.similar)
 
 
 @dataclass(frozen=True)
@@ -143,16 +153,18 @@ class Spans:
 
 
 def drawn_spans(past: Past, now: int, draws: int, rng: np.random.Generator) -> Spans:
-    """Return as many weeks before a moment as a draw says, one to eight; whole days if not one.
+    """Return spans of one to eight weeks that end at a moment; whole days in a log of no week.
 
-    Nothing is copied where the log is younger than a day.
+    They end whole weeks earlier where the log ended more than a day before. Nothing is copied where
+    the log is younger than a day.
     """
-    age = now - past.first
-    weeks = min(WEEKS, age // WEEK_S)
+    age, late = now - past.first, now - int(past.record.arrive[-1]) - DAY_S
+    lag = -(-max(late, 0) // WEEK_S) * WEEK_S
+    weeks = min(WEEKS, (age - lag) // WEEK_S)
     length = WEEK_S * rng.integers(1, max(weeks, 1) + 1, size=draws)
-    if weeks == 0:
-        length = np.full(draws, age // 86_400 * 86_400)
-    return Spans(now - length, np.full(draws, now), length)
+    if weeks < 1:
+        length = np.full(draws, max(age - lag, 0) // DAY_S * DAY_S)
+    return Spans(now - lag - length, np.full(draws, now - lag), lag + length)
 
 
 def no_arrivals(now: int, draws: int) -> Spans:
@@ -286,7 +298,7 @@ def play_draws(
     some = np.resize(past.picked, max(room, _PICKED if room else 0))
     record = past.record
     columns = {name: np.concatenate([getattr(moment, name), getattr(record, name)[some]])
-               for name in PER_JOB if name not in {"row", "counted", "chain"}}  # fmt: skip
+               for name in OF_JOB}  # fmt: skip
     size = here + len(some)
     run_of_all = Run(
         processors=moment.processors, now=moment.now, running=moment.running,
