@@ -133,7 +133,7 @@ def earlier_jobs(past: Past, now: int, rng: np.random.Generator) -> Array:
 
 def forecasts_of(
     past: Past, policy: Policy, jobs: Array, seed: int, *, names: tuple[str, ...] = PLAYED,
-    tell: Tell = lambda _done, _total: None,
+    draws: int = DRAWS, tell: Tell = lambda _done, _total: None,
 ) -> Forecasts:  # fmt: skip
     """Return the forecasts of jobs at their submissions; those of a job depend on no other one."""
     record = past.record
@@ -142,7 +142,8 @@ def forecasts_of(
         moment = moment_of(past, int(record.arrive[job]), policy[0])
         asked = np.flatnonzero(moment.row == job)
         rng = generator(seed, _PURPOSE, int(record.row[job]))
-        quantiles["draws"][place] = quantiles_of(forecast(past, moment, policy, asked, rng))[0]
+        waits = forecast(past, moment, policy, asked, rng, draws=draws)
+        quantiles["draws"][place] = quantiles_of(waits)[0]
         if len(names) > 1:
             for name, wait in plan(past, moment, policy, asked).items():
                 quantiles[name][place] = wait
@@ -194,8 +195,9 @@ class Check:
 
 
 def check(
-    past: Past, policy: Policy, count: int, seed: int, tell: Tell = lambda _done, _total: None
-) -> Check:
+    past: Past, policy: Policy, count: int, seed: int, *, draws: int = DRAWS,
+    tell: Tell = lambda _done, _total: None,
+) -> Check:  # fmt: skip
     """Return how good the forecasts of a rule are on the last 30 % of a log.
 
     Args:
@@ -203,6 +205,7 @@ def check(
         policy: The rule that the plays follow.
         count: Number of jobs that are drawn from those that did not start at once.
         seed: Seed of the draws.
+        draws: Number of draws.
         tell: Is given the number of finished forecasts and their total.
     """
     record, rng = past.record, generator(seed, _PURPOSE)
@@ -215,7 +218,8 @@ def check(
     tested = np.sort(rng.choice(late, min(count, len(late)), replace=False))
     part = early[-int(1.5 * EARLIER * len(late) / len(tested)) :]  # as thinned as those tested
     before = np.sort(rng.choice(part, min(int(1.5 * EARLIER), len(part)), replace=False))
-    made = forecasts_of(past, policy, np.concatenate([before, tested]), seed, tell=tell)
+    jobs = np.concatenate([before, tested])
+    made = forecasts_of(past, policy, jobs, seed, draws=draws, tell=tell)
     new = slice(len(before), None)
     scores = {
         name: score(

@@ -102,7 +102,9 @@ def contexts_of(user: Array, cpu: Array, requested: Array, run: Array, end: Arra
         ends.append(end[order])
         shares.append(share[order])
         codes.append(code[order])
-    return Contexts(Runs(np.concatenate(ends), np.concatenate(shares)), tuple(codes), cpus, requests)
+    return Contexts(
+        Runs(np.concatenate(ends), np.concatenate(shares)), tuple(codes), cpus, requests
+    )
 
 
 @compiled(_nrt=False)

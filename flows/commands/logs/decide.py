@@ -124,7 +124,7 @@ def run(request: Request) -> dict[str, Any]:
 def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> dict[str, Any]:
     from hindcast.policies.deciding import agreement
 
-    state = _parsed(text, where)
+    state = parsed(text, where)
     answer: dict[str, Any] = decider.decide(state, first=request.first, where=where)
     if "done" in state:
         answer |= agreement(answer, state["done"], where)
@@ -150,14 +150,18 @@ def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
 
 def _lines(request: Request) -> Iterator[tuple[str, str | bytes]]:
     """Return each state as JSON, behind the name of its file and line."""
-    source = request.shadow or request.states
-    name = "stdin" if source == _STDIN else source
     if request.serve:
         # Bytes: a line that is not UTF-8 is refused without ending the process.
         for number, line in enumerate(getattr(sys.stdin, "buffer", sys.stdin), 1):
             if line.strip():
-                yield f"{name}, line {number}", line
+                yield f"stdin, line {number}", line
         return
+    yield from texts_of(request.shadow or request.states)
+
+
+def texts_of(source: str) -> Iterator[tuple[str, str]]:
+    """Return each state of a file or of stdin as JSON, behind the name of its file and line."""
+    name = "stdin" if source == _STDIN else source
     try:
         text = sys.stdin.read() if source == _STDIN else location(source).read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -183,7 +187,8 @@ def _is_one(line: str, text: str) -> bool:
     return False
 
 
-def _parsed(text: str | bytes, where: str) -> Any:
+def parsed(text: str | bytes, where: str) -> Any:
+    """Return a state from JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
