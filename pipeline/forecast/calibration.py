@@ -24,7 +24,8 @@ _OFFSET_S: Final = 600.0
 
 def quantiles_of(waits: NDArray[np.int64]) -> Floats:
     """Return the seven quantiles of D draws for T jobs, (T, 7), of waits in s, (D, T)."""
-    return np.quantile(waits, LEVELS, axis=0, method="hazen").T
+    found: Floats = np.quantile(waits, LEVELS, axis=0, method="hazen").T
+    return found
 
 
 def shifts_of(quantiles: Floats, waits: Array) -> Floats:

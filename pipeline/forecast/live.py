@@ -69,8 +69,8 @@ def parse_job(text: str) -> dict[str, Any]:
     for key in _NEW[:2]:
         limits = WAITING[key]
         assert limits is not None
-        value = job.get(key)
-        if type(value) is not int or not limits.low <= value <= limits.high:
+        number = job.get(key)
+        if type(number) is not int or not limits.low <= number <= limits.high:
             raise InputError(
                 f"--job {text!r}: expected {key}= with a whole number of {limits.unit} from "
                 f"{limits.low:,} to {limits.high:,}"
@@ -108,7 +108,9 @@ class Starts:
             if made <= at < made + WEEK_S:
                 return found
         jobs = earlier_jobs(self.schedule, at, generator(self.seed, _PURPOSE))
-        found = forecasts_of(self.schedule, self.policy, jobs, self.seed, names=("draws",))
+        found = forecasts_of(
+            self.schedule, self.policy, jobs, self.seed, names=("draws",), draws=self.draws
+        )
         self.earlier[at] = found
         return found
 

@@ -238,7 +238,7 @@ def _copy_arrivals(
         if draws.state[_CLAIRVOYANT] == 1:
             jobs.request[size] = ends.run[size]
         size, at = size + 1, at + 1
-    return size
+    return size  # type: ignore[no-any-return]
 
 
 @compiled()

@@ -126,10 +126,13 @@ def _check(request: Request) -> list[dict[str, Any]]:
         policy = rule_of(rule)
         schedule = schedule_of(record, policy, recorded=request.recorded)
         with progress(f"forecasts under {rule}") as tell:
-            found = check_forecasts(schedule, policy, request.count, request.seed, tell)
+            found = check_forecasts(
+                schedule, policy, request.count, request.seed, draws=request.draws, tell=tell
+            )
         for name, score in found.scores.items():
             rows.append({
-                "rule": rule, "starts": "recorded" if request.recorded else "simulated",
+                "log": location(request.log).name, "rule": rule,
+                "starts": "recorded" if request.recorded else "simulated",
                 "forecast": name, "jobs": found.jobs, "at_once": found.at_once,
                 "loss_h": score.loss_h,
                 **{f"coverage_{one}": score.coverage[int(one)] for one in _PERCENTS},
