@@ -52,4 +52,4 @@ def starts(
     past = past_of(record) if record.known.any() else schedule
     zero = second_zero(workload)[0]
     unix = None if zero is None else int(zero.timestamp())
-    return Starts(past, policy, users_of(workload), schedule, unix, seed, draws)
+    return Starts(past, policy, users_of(workload), schedule, unix, recorded, seed, draws)

@@ -88,6 +88,7 @@ class Starts:
         users: Numbers of the users by name, see `users_of`.
         schedule: The log with the starts that forecasts are calibrated on.
         second_zero: Second 0 of the log in seconds since 1970, None if it is unknown.
+        is_recorded: Whether these are the log's own starts, not those of the rule.
         seed: Seed of the draws.
         draws: Number of draws.
         earlier: Forecasts to calibrate on, by the moment before which they were made.
@@ -98,6 +99,7 @@ class Starts:
     users: Mapping[str, int]
     schedule: Past
     second_zero: int | None
+    is_recorded: bool = False
     seed: int = 0
     draws: int = DRAWS
     earlier: dict[int, Forecasts] = field(default_factory=dict)
@@ -127,8 +129,9 @@ class Starts:
             where: File and line, for messages.
 
         Returns:
-            now, rule, calibrated_on (number of forecasts; with 0 the intervals are those of the
-            draws), jobs, and set_aside if there are any. A job has its id, submitted, the interval
+            now, rule, schedule ("simulated" or "recorded"), calibrated_on (number of forecasts of
+            this schedule; with 0 the intervals are those of the draws), jobs, and set_aside if
+            there are any. A job has its id, submitted, the interval
             of its start by %, its median, and its start by requested times (requested,
             reservation), on the clock of the state. None stands for later than 14 days.
 
@@ -150,6 +153,7 @@ class Starts:
         started = int((self.calibration(at).start <= at).sum())
         found |= {
             "now": state["now"], "rule": self.policy[0].name,
+            "schedule": "recorded" if self.is_recorded else "simulated",
             "calibrated_on": started if started >= FEWEST else 0, "jobs": jobs,
         }  # fmt: skip
         return found | ({"set_aside": aside} if aside else {})
@@ -222,7 +226,8 @@ class Starts:
 
         found = []
         for place, job in enumerate(state["waiting"][-count:]):
-            at_once = not waits[:, place].any()  # then it does not depend on the draws
+            # Under the rule, a start at this moment does not depend on the draws.
+            at_once = not waits[:, place].any() and not self.is_recorded
             values = list(map(moment_of_state, (raw if at_once else moved)[place].tolist()))
             of_job = {"id": job["id"], "submitted": job["submitted"], "median": values[_MIDDLE]}
             of_job |= {str(one): [values[low], values[high]]

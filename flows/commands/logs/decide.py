@@ -62,6 +62,11 @@ class Request:
         "for no limit", default=0.0, metavar="P",
     )  # fmt: skip
     rule: p.Name = p.option("rule that decides then", default="fcfs_easy", metavar="RULE")
+    starts: p.Folder = p.option(
+        "log of the machine: say also when the waiting jobs start, see `hindcast start`; under "
+        "the policy, or under --rule if it is an agent",
+        default="", metavar="LOG",
+    )  # fmt: skip
 
 
 def check(request: Request) -> None:
@@ -75,7 +80,21 @@ def check(request: Request) -> None:
     source = request.shadow or request.states
     if source != _STDIN and not location(source).is_file():
         raise InputError(f"{source}: no such file, expected states as JSON or JSON lines")
+    if request.starts and not location(request.starts).exists():
+        raise InputError(f"{request.starts}: no such file, expected a log of jobs")
     _decider(request)
+
+
+def _forecaster(request: Request) -> Any:
+    """Return what answers when jobs start, None if that is not asked for."""
+    if not request.starts:
+        return None
+    from hindcast.flows.commands.logs import start
+    from hindcast.flows.runs.starts import starts
+    from hindcast.pipeline.whatif.orders import policy_of
+
+    rule = request.policy if policy_of(request.policy) else request.rule
+    return starts(start.Request(request.starts), rule)
 
 
 def _decider(request: Request) -> Any:
@@ -99,11 +118,13 @@ def _decider(request: Request) -> Any:
 
 def run(request: Request) -> dict[str, Any]:
     """Decide for all states; print the answers at once with --serve, and return them otherwise."""
-    decider, answers = _decider(request), list[dict[str, Any]]()
+    decider, answers, forecaster = _decider(request), list[dict[str, Any]](), _forecaster(request)
     counts = Counter[str](states=0, starts=0)
     for where, text in _lines(request):
         try:
             answer = _answer(request, decider, where, text)
+            if forecaster is not None:
+                answer["forecast"] = forecaster.answer(parsed(text, where), where=where)
         except HindcastError as error:
             if not request.serve:
                 raise
@@ -233,6 +254,10 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     if "done" in answer:
         done = ", ".join(map(str, answer["done"])) or "nothing"
         yield f"  done: {done} ({'the same' if answer['agrees'] else 'not the same'})"
+    if "forecast" in answer:
+        from hindcast.flows.commands.logs.start import text_of
+
+        yield from (f"  {line}" for line in text_of(answer["forecast"]))
     for choice in answer["decisions"]:
         by = ""
         if choice["by"] != "policy":

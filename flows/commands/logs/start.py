@@ -155,10 +155,10 @@ def text_of(answer: Mapping[str, Any]) -> Iterator[str]:
     """Return the forecasts of a state as lines; times are from now on."""
     name = f"state {answer['id']} at {answer['now']}" if "id" in answer else f"at {answer['now']}"
     count, now = answer["calibrated_on"], answer["now"]
-    yield f"{name}, under {answer['rule']}" + (
-        f", calibrated on {count} earlier forecasts" if count else ", not calibrated: too few "
-        "earlier jobs waited"
-    )  # fmt: skip
+    basis = f"calibrated on {count} forecasts of the {answer['schedule']} schedule"
+    if not count:
+        basis = "not calibrated: too few earlier jobs waited"
+    yield f"{name}, under {answer['rule']}, {basis}"
     for job in answer.get("set_aside", ()):
         yield f"  set aside job {job['id']}: {job['reason']}"
     table = [["job", "starts in", *(f"{one} %" for one in _PERCENTS), "requested", "reservation"]]
@@ -170,7 +170,8 @@ def text_of(answer: Mapping[str, Any]) -> Iterator[str]:
         ]
         for job in answer["jobs"]
     ]  # fmt: skip
-    yield from _aligned(table)
+    if answer["jobs"]:
+        yield from _aligned(table)
 
 
 def _span(moment: int | None, now: int) -> str:

@@ -56,9 +56,7 @@ def log():
 
 
 def contexts(log):
-    return run_times.contexts_of(
-        log.user, log.cpu, log.requested, log.run, log.start + log.run
-    )
+    return run_times.contexts_of(log.user, log.cpu, log.requested, log.run, log.start + log.run)
 
 
 @pytest.mark.parametrize("elapsed", [0, 1000])
