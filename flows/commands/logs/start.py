@@ -6,12 +6,11 @@ from typing import Annotated, Any, Final
 
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown
-from hindcast.flows.commands.logs import decide
 from hindcast.flows.progress import progress
+from hindcast.flows.runs.states import STDIN, parsed, texts_of
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.storage.location import is_remote, location
 
-_STDIN: Final = "-"
 _RULE: Final = "fcfs_easy"
 _PERCENTS: Final = ("50", "80", "95")
 
@@ -26,7 +25,7 @@ class Request:
     )
     states: p.Folder = p.argument(
         "file of a state as JSON, or of many as JSON lines, as for `decide` (default: stdin)",
-        default=_STDIN, nargs="?", metavar="STATES",
+        default=STDIN, nargs="?", metavar="STATES",
     )  # fmt: skip
     rules: tuple[p.Name, ...] = p.option(
         f"rule of `queue` that starts jobs; several for --check (default: {_RULE})", default=(),
@@ -73,7 +72,7 @@ def check(request: Request) -> None:
             raise InputError(f"{place}: expected a place on this machine, not in an object store")
     if not location(request.log).exists():
         no_such_file(location(request.log), "a log of jobs")
-    if request.check and (request.states != _STDIN or request.jobs or request.at is not None):
+    if request.check and (request.states != STDIN or request.jobs or request.at is not None):
         raise InputError("--check is about the log alone; leave out STATES, --job and --at")
     if request.out is not None and not request.check:
         raise InputError("--out is for the table of --check")
@@ -81,7 +80,7 @@ def check(request: Request) -> None:
         raise InputError(f"{request.out}: this file exists and is not overwritten")
     if len(request.rules) > 1 and not request.check:
         raise InputError("--rule: expected one rule; several are for --check")
-    if request.states != _STDIN and not location(request.states).is_file():
+    if request.states != STDIN and not location(request.states).is_file():
         raise InputError(f"{request.states}: no such file, expected states as JSON or JSON lines")
     from hindcast.flows.runs.starts import rule_of  # compiles the simulators
     from hindcast.flows.runs.whatif import source_of
@@ -101,14 +100,14 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.flows.runs.starts import starts
     from hindcast.pipeline.forecast.live import parse_job
 
-    texts = list(decide.texts_of(request.states))
+    texts = list(texts_of(request.states))
     found = starts(
         request, (request.rules or (_RULE,))[0], recorded=request.recorded, seed=request.seed,
         draws=request.draws,
     )  # fmt: skip
     more = [parse_job(text) for text in request.jobs]
     return {"answers": [
-        found.answer(decide.parsed(text, where), more=more, at=request.at, where=where)
+        found.answer(parsed(text, where), more=more, at=request.at, where=where)
         for where, text in texts
     ]}  # fmt: skip
 
@@ -147,50 +146,16 @@ def show(result: Mapping[str, Any]) -> Shown:
     """Return the forecasts of every state as a table, or the checks."""
     if "checks" in result:
         return Shown(list(_check_lines(result["checks"])), result["checks"])
+    from hindcast.flows.runs.starts import text_of
+
     lines = [line for answer in result["answers"] for line in text_of(answer)]
     return Shown(lines, result["answers"])
 
 
-def text_of(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Return the forecasts of a state as lines; times are from now on."""
-    name = f"state {answer['id']} at {answer['now']}" if "id" in answer else f"at {answer['now']}"
-    count, now = answer["calibrated_on"], answer["now"]
-    basis = f"calibrated on {count} forecasts of the {answer['schedule']} schedule"
-    if not count:
-        basis = "not calibrated: too few earlier jobs waited"
-    yield f"{name}, under {answer['rule']}, {basis}"
-    for job in answer.get("set_aside", ()):
-        yield f"  set aside job {job['id']}: {job['reason']}"
-    table = [["job", "starts in", *(f"{one} %" for one in _PERCENTS), "requested", "reservation"]]
-    table += [
-        [
-            str(job["id"]), _span(job["median"], now),
-            *(" to ".join(_span(one, now) for one in job[percent]) for percent in _PERCENTS),
-            *(_span(job[key], now) for key in ("requested", "reservation")),
-        ]
-        for job in answer["jobs"]
-    ]  # fmt: skip
-    if answer["jobs"]:
-        yield from _aligned(table)
-
-
-def _span(moment: int | None, now: int) -> str:
-    """Return how long it is until a moment."""
-    if moment is None:
-        return ">14 d"
-    seconds = moment - now
-    if seconds < 60:
-        return "now" if seconds == 0 else f"{seconds} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 48 * 60:
-        return f"{minutes // 60}:{minutes % 60:02} h"
-    return f"{minutes / 1440:.1f} d"
-
-
 def _check_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Return the checks as lines, one table per rule."""
+    from hindcast.flows.runs.starts import aligned
+
     for rule in dict.fromkeys(row["rule"] for row in rows):
         of_rule = [row for row in rows if row["rule"] == rule]
         one = of_rule[0]
@@ -203,15 +168,7 @@ def _check_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             shares = [f"{row[f'coverage_{percent}']:.1%}" for percent in _PERCENTS]
             widths = [f"{row[f'width_{percent}_h']:.1f}" for percent in _PERCENTS[1:]]
             table.append([row["forecast"], f"{row['loss_h']:.3f}", *shares, *widths])
-        yield from _aligned(table)
-
-
-def _aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return rows as lines with columns, the first one on the left."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
-        yield f"  {'  '.join(cells).rstrip()}"
+        yield from aligned(table)
 
 
 COMMANDS: Final = {"start": Command(
