@@ -27,16 +27,18 @@ class WhatIfResult:
     """The page of `whatif`, and its conclusion.
 
     Attributes:
-        page: The HTML page. Its numbers are beside it, in whatif.json, whatif.csv and groups.csv.
-        lines: The conclusion, as the command line prints it.
-        grade: How near the simulated machine is to the log: A, B, C or D; None if the log has no
-            starts to compare with.
+        page: The HTML page. Its numbers are beside it, in whatif.json, whatif.csv and other tables.
+        lines: Grade, badge and conclusion, as the command line prints them.
+        badge: What may be said about a change of the scheduler: "Gain", "No clear difference", ...
+        grade: Whether the log can be that of one machine with an orderly scheduler: A, B, C or D;
+            "-" where nearly nobody waits; "" if the log has no starts.
         warnings: Limits of the conclusions from this log.
     """
 
     page: Path
     lines: tuple[str, ...]
-    grade: str | None
+    badge: str
+    grade: str
     warnings: tuple[str, ...]
 
 
@@ -58,6 +60,14 @@ def whatif(
     out: Place | None = None,
     *,
     policies: Sequence[Place] = (),
+    without_rules: Sequence[str] = (),
+    only_rules: Sequence[str] = (),
+    mine: Place | None = None,
+    changes: Sequence[str] = (),
+    shake: int | None = None,
+    pools: Mapping[str, int] | None = None,
+    where: Sequence[str] = (),
+    without: Sequence[str] = (),
     train: bool = False,
     iterations: int | None = None,
     trace_format: str | None = None,
@@ -73,6 +83,18 @@ def whatif(
         out: Folder of the page, its numbers and evaluations. None is whatif-NAME of the log, in the
             working folder.
         policies: Rules and folders of checkpoints beside the usual rules.
+        without_rules: Usual rules to leave out.
+        only_rules: The usual rules to keep; empty for all.
+        mine: Your scheduler, played as policy `mine`: a slurm.conf, lines of PBS, or
+            "FILE.py:function".
+        changes: Changed worlds, such as "processors=+10%", "limit=24h" or "depth=50"; "A,B" for
+            both in one.
+        shake: Draws in which submissions are moved by up to a minute. None is 20, fewer for a long
+            log.
+        pools: Processors by partition; "A+B" for partitions that share theirs.
+        where: "partition=NAME" selects the jobs that are played, "user=", "queue=" or "account="
+            those that are counted, "FROM..TO" the part of the log that is the run.
+        without: Times in which the machine was closed, each "FROM..TO", for the grade.
         train: Whether to train agents on the first part of the log, which takes minutes.
         iterations: Generations of each training; only with `train`.
         trace_format: Format of the log. None recognises it by its first lines.
@@ -83,31 +105,42 @@ def whatif(
         The page and its conclusion.
 
     Raises:
-        InputError: The log, its format, a setting or a policy cannot be used, or `out` holds the
-            page of another log.
+        InputError: The log, its format, a setting, a policy, a change or a condition cannot be
+            used, or `out` holds the page of another log.
 
     Example:
-        >>> found = hindcast.whatif("jobs.swf", policies=["f2_easy"])
-        >>> print(found.page, *found.lines)
+        >>> found = hindcast.whatif("jobs.swf", policies=["f2_easy"], changes=["processors=+10%"])
+        >>> print(found.page, found.badge, *found.lines)
     """
     from hindcast.flows.commands.logs import whatif as command
 
+    sizes = ",".join(f"{name}={size}" for name, size in (pools or {}).items())
     line = ["hindcast", "whatif", str(log)]
     line += ["--out", str(out)] if out else []
-    line += ["--policy", *map(str, policies)] if policies else []
+    line += _words("--policy", policies)
+    line += _words("--without-rule", without_rules)
+    line += _words("--only-rule", only_rules)
+    line += ["--mine", str(mine)] if mine else []
+    line += [word for change in changes for word in ("--change", change)]
+    line += ["--shake", str(shake)] if shake is not None else []
+    line += ["--pools", sizes] if sizes else []
+    line += [word for each in where for word in ("--where", each)]
+    line += [word for each in without for word in ("--without", each)]
     line += ["--train"] if train else []
     line += ["--iterations", str(iterations)] if iterations else []
     line += ["--format", trace_format] if trace_format else []
     line += [word for override in _overrides(settings) for word in ("--set", override)]
     request = command.Request(
-        str(log), str(out or ""), tuple(map(str, policies)), train=train, iterations=iterations,
-        format=trace_format, settings=_overrides(settings), workers=workers,
-        command=shlex.join(line),
+        str(log), str(out or ""), tuple(map(str, policies)), tuple(without_rules),
+        tuple(only_rules), str(mine) if mine else None, tuple(changes), shake, sizes or None,
+        tuple(where), tuple(without), train=train, iterations=iterations, format=trace_format,
+        settings=_overrides(settings), workers=workers, command=shlex.join(line),
     )  # fmt: skip
     result = _run(command, request)
     return WhatIfResult(
-        Path(result["page"]), tuple(result["lines"]), result["grade"], tuple(result["warnings"])
-    )
+        Path(result["page"]), tuple(result["lines"]), result["badge"], result["grade"],
+        tuple(result["warnings"]),
+    )  # fmt: skip
 
 
 def ingest(
@@ -362,6 +395,11 @@ def _run(command: Any, request: Any) -> dict[str, Any]:
     command.check(request)
     result: dict[str, Any] = command.run(request)
     return result
+
+
+def _words(flag: str, values: Sequence[Place]) -> list[str]:
+    """Return an option that takes several values, as words of a command line."""
+    return [flag, *map(str, values)] if values else []
 
 
 def _overrides(settings: Settings | None) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from hindcast.pipeline.storage.files import (
 )
 from hindcast.pipeline.storage.versions import version
 from hindcast.pipeline.whatif.orders import Mode, Order, policy_of
-from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes
+from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes, weeks_of
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.replay import replay
@@ -109,7 +109,14 @@ def policies_of(names: Sequence[str], run: Recipe) -> list[Policy]:
             kind = of.kind if isinstance(of, MemoryRule) else "heuristic"
             found.append(Policy(name, kind, name, rule, description=of.description))
             continue
-        for each in entrants(run, [name]):
+        asked = entrants(run, [name])
+        if not asked:
+            raise InputError(
+                f"--policy {name}: a log of jobs has no recorded policies of datasets, expected a "
+                f"rule or a checkpoint; the log's own scheduler is {RECORDED!r}, which is always "
+                "played"
+            )
+        for each in asked:
             behaviour = each.behaviour
             if behaviour.stochastic:
                 raise InputError(
@@ -258,18 +265,24 @@ def _in_scenario(scope: Scope, entrant: Entrant) -> list[list[Array]]:
     ]
 
 
-def values_of(scope: Scope, starts: Sequence[Sequence[Array]]) -> dict[str, NDArray[np.float64]]:
+def values_of(
+    scope: Scope, policy: Policy, starts: Sequence[Sequence[Array]]
+) -> dict[str, NDArray[np.float64]]:
     """Return the outcomes of a policy by name, (B,): by window, or by week of a run.
 
-    Outcomes without weeks, and those of a run of less than four weeks, have one value.
+    Outcomes without weeks, and those of a run of less than four weeks, have one value. Those of
+    recorded starts are of the jobs whose start is known.
     """
-    rows = []
+    rows, weeks = [], 0
     for part, each in zip(scope.parts, starts, strict=True):
         run, place = joined(part.runs)
+        weeks = weeks_of(run)
+        if policy.name == RECORDED:
+            run = replace(run, counted=run.counted & (run.start != NEVER))
         rows.append((run, np.concatenate(each)[place]))
     table = [outcomes(*row) for row in rows]
     found = {name: np.array([row[name] for row in table]) for name in table[0]}
-    return found | dict(by_week(*rows[0])) if len(rows) == 1 else found
+    return found | dict(by_week(*rows[0], weeks)) if len(rows) == 1 else found
 
 
 def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:
@@ -289,17 +302,25 @@ def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
     })  # fmt: skip
 
 
-def write_jobs(out: Path, record: Record, part: Part, name: str, starts: Sequence[Array]) -> None:
+def write_jobs(
+    out: Path, record: Record, users: Array, part: Part, name: str, starts: Sequence[Array]
+) -> None:
     """Write OUT/jobs/POLICY.parquet: the counted jobs of a run under a policy.
 
+    `users` are the log's numbers of the users of runs, (U,).
+
     Columns: job (number in order of submission), submit_s, eligible_s, start_s and end_s on the
-    clock of the log, processors, requested_s, user, queue, partition (numbers, null if unknown),
-    wait_s (of the user) and bounded_slowdown.
+    clock of the log, processors, requested_s, user, queue, partition (the log's numbers, null if
+    unknown), wait_s (of the user) and bounded_slowdown.
     """
     run, place = joined(part.runs)
     of = np.flatnonzero(run.counted)
     start = np.concatenate(starts)[place][of]
-    named = {name: getattr(run, name)[of] for name in ("user", "queue", "partition")}
+    named = {
+        "user": np.append(users, -1)[run.user[of]],  # -1 is unknown
+        "queue": run.queue[of],
+        "partition": run.partition[of],
+    }
     frame = pl.DataFrame(
         {
             "job": record.row[run.row[of]],

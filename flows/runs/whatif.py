@@ -12,9 +12,8 @@ import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +25,10 @@ from hindcast.flows.commands.ingest import no_settings
 from hindcast.flows.progress import note, progress
 from hindcast.flows.runs import plays
 from hindcast.flows.runs.ledger import Ledger
-from hindcast.flows.runs.plays import RECORDED, Machine, Part, Policy, Scope
+from hindcast.flows.runs.played_log import BEFORE, RECIPES, RUN, WINDOWS, PlayedLog
+from hindcast.flows.runs.plays import RECORDED, Part, Policy
 from hindcast.pipeline.errors import InputError, unknown_name
-from hindcast.pipeline.evaluation.evaluate import make_job
 from hindcast.pipeline.recipes.loading import apply_override, load_recipe
-from hindcast.pipeline.recipes.proposals.proposal import second_zero
 from hindcast.pipeline.recipes.recipe import Recipe, TraceSource
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.recipes.settings import read_settings
@@ -44,11 +42,9 @@ from hindcast.pipeline.report.whatif.numbers import Scope as Values
 from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.storage.files import (
     make_folder,
     read_parquet,
-    sha256_file,
     table_writer,
     write_atomically,
     write_text,
@@ -58,31 +54,23 @@ from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif import pools as pooling
-from hindcast.pipeline.whatif.advice import advise
+from hindcast.pipeline.whatif.batch_systems.advice import advise
+from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
 from hindcast.pipeline.whatif.grade import Grade, grade
-from hindcast.pipeline.whatif.mine import Mine, read_mine
-from hindcast.pipeline.whatif.multifactor import Clock
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
-from hindcast.pipeline.whatif.record import Array, Record, read_record
+from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.replay import Replay, beside_record
 from hindcast.pipeline.whatif.run import Run, joined, run_of
 from hindcast.pipeline.whatif.shakes import shaken
 from hindcast.pipeline.whatif.worlds import World, changed, compare, read_change
 from hindcast.pipeline.workloads.log_caveats import log_caveats, missing_fields
-from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.entrants import entrants
 
 _FORMATS: Final = ("swf", "slurm", "pbs", "table")
-_WINDOWS, _BEFORE, _RUN = "windows", "before", "run"
-_RECIPES: Final = {
-    _WINDOWS: planning.RECIPE,
-    _BEFORE: planning.BEFORE,
-    _RUN: planning.RUN,
-}  # scope -> recipe
 _DRAWS: Final = 20  # of --shake
-_SHAKEN_MOMENTS: Final = 2e10  # waiting jobs at the moments of all shakes, some minutes
+_SHAKEN_JOBS: Final = 60_000_000  # jobs of all shaken runs together, which take some minutes
 # Rule that plans the slots of all waiting jobs at every moment, and the number of jobs in a run up
 # to which it is played without being asked for.
 _PLANNING, _PLANNED_JOBS = "conservative", 100_000
@@ -121,139 +109,6 @@ def check_request(request: Any) -> None:
                 raise unknown_name(f"rule of --{option}-rule", name, known)
 
 
-@dataclass(frozen=True)
-class _Session:
-    """A log that is played, and what its plays share.
-
-    Attributes:
-        request: The request.
-        out: The folder.
-        source: The source of the log.
-        workload: The log.
-    """
-
-    request: Any
-    out: Path
-    source: TraceSource
-    workload: Workload
-
-    @cached_property
-    def whole(self) -> Record:
-        """The record of all jobs."""
-        return read_record(self.workload)
-
-    @cached_property
-    def pools(self) -> tuple[pooling.Pool, ...]:
-        """The pools of --pools."""
-        return pooling.parse_pools(self.request.pools) if self.request.pools else ()
-
-    @cached_property
-    def where(self) -> pooling.Where:
-        """The conditions of --where."""
-        return pooling.parse_where(self.request.where, self.second_zero)
-
-    @cached_property
-    def machines(self) -> tuple[Machine, ...]:
-        """The machines: one, or the pools."""
-        record = self.whole
-        if not self.pools and pooling.selected(self.where, ()) is None:
-            return (Machine(record, np.arange(len(record.row))),)
-        partition = pooling.labels(self.workload, record, "partition")
-        chosen = pooling.selected(self.where, self.pools)
-        records = (
-            (pooling.select(record, chosen, partition),)
-            if chosen is not None
-            else pooling.split(record, self.pools, partition)
-        )
-        place = np.argsort(record.row)
-        positions = [np.sort(place[of.row]) for of in records]
-        kept = np.unique(np.concatenate(positions))
-        return tuple(
-            Machine(of, np.searchsorted(kept, position))
-            for of, position in zip(records, positions, strict=True)
-        )
-
-    @cached_property
-    def record(self) -> Record:
-        """The record of the jobs of all machines."""
-        if len(self.machines) == 1:
-            return self.machines[0].record
-        rows = np.concatenate([machine.record.row for machine in self.machines])
-        return self.whole.take(np.flatnonzero(np.isin(self.whole.row, rows)))
-
-    @cached_property
-    def plan(self) -> planning.Plan:
-        """The plan of the log."""
-        return planning.plan(self.record, pooling.part(self.where, self.record))
-
-    @cached_property
-    def content(self) -> list[str]:
-        """SHA-256 of the files of the log: the digest of a recipe covers their paths alone."""
-        return [file.sha256 for file in self.workload.provenance.files]
-
-    @cached_property
-    def second_zero(self) -> datetime | None:
-        """The moment of second 0 of the log."""
-        return second_zero(self.workload)[0]
-
-    @cached_property
-    def clock(self) -> Clock | None:
-        """The clock of the log."""
-        zero = self.second_zero
-        return None if zero is None else Clock(int(zero.timestamp()), zero.tzinfo or UTC)
-
-    @cached_property
-    def identity(self) -> str:
-        """What the policy of --mine depends on."""
-        file, of_function, _ = self.request.mine.partition(".py:")
-        path = location(file + ".py" if of_function else file)
-        return f"mine|{self.request.mine}|{sha256_file(path)}"
-
-    def parts(self, recipes: Mapping[str, Recipe]) -> list[Scope]:
-        """Return the scopes that have jobs: before, run, windows."""
-        plan, record = self.plan, self.record
-        columns = {
-            name: pooling.labels(self.workload, record, name)
-            for name in ("user", "queue", "account")
-        }
-        counts = pooling.counts(self.where, columns, len(record.row))
-        windows = [(first, first + plan.jobs, plan.follow) for first in plan.test]
-        bounds = {
-            _BEFORE: [(plan.before, plan.test_first, 0)],
-            _RUN: [(plan.test_first, plan.test_last, 0)],
-            _WINDOWS: windows,
-        }
-        scopes = []
-        for name, of in bounds.items():
-            found = (
-                plays.part_of(
-                    self.machines, (first, last), arrive=record.arrive, counts=counts,
-                    follow=follow, warm=plan.warm, window=number,
-                )
-                for number, (first, last, follow) in enumerate(of)
-                if first < last
-            )  # fmt: skip
-            kept = tuple(part for part in found if part is not None)
-            if not kept:
-                continue
-            recipe, job = recipes.get(_RECIPES[name]), None
-            if recipe is not None and self.is_whole:
-                job = replace(make_job(recipe, "test", self.out), workload=self.workload)
-            scopes.append(Scope(name, kept, job))
-        return scopes
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether the run is the last 30 % of the jobs, and all of its jobs count."""
-        where = self.where
-        return where.begin is None and where.end is None and not set(where.names) - {"partition"}
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all jobs of the log are played on one machine."""
-        return len(self.machines) == 1 and self.record is self.whole
-
-
 def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
     """Run all stages of a request of `hindcast whatif`, trainings through `call`."""
     out = location(request.out or _id_of(location(request.log)))
@@ -264,7 +119,7 @@ def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
 def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     source = source_of(request)
     note(f"reading {Path(source.path).name} as {source.format}")
-    session = _Session(request, out, source, load_source(reading(source)))
+    session = PlayedLog(request, out, source, load_source(reading(source)))
     name, log = _id_of(Path(source.path)), Path(source.path).name
     trace: dict[str, Any] = {"format": source.format, "path": source.path}
     if source.settings:
@@ -288,7 +143,7 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
 
 
 def _policies(
-    session: _Session, run: Recipe, training: Mapping[str, Any] | None, mine: Mine | None
+    session: PlayedLog, run: Recipe, training: Mapping[str, Any] | None, mine: Mine | None
 ) -> list[Policy]:
     """Return the policies that are played, in the order of tables."""
     request, names = session.request, [*planning.RULES, *planning.CLAIRVOYANT]
@@ -312,7 +167,7 @@ def _policies(
         found.insert(0, Policy(RECORDED, "recorded", RECORDED, None, description=text))
     if mine is not None:
         rule = (mine.order, mine.mode)
-        text = "; ".join((f"the scheduler of {mine.label}", *mine.not_modelled))
+        text = mine.description
         found.append(Policy("mine", "heuristic", session.identity, rule, description=text))
     if not [policy for policy in found if policy.kind == "heuristic"]:
         raise InputError("no rule is left to compare; name at least one with --policy")
@@ -320,7 +175,7 @@ def _policies(
 
 
 def _material(
-    session: _Session, ledger: Ledger, recipes: Mapping[str, Recipe], policies: Sequence[Policy],
+    session: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe], policies: Sequence[Policy],
     training: Mapping[str, Any] | None, mine: Mine | None,
 ) -> Material:  # fmt: skip
     """Play everything and return what the page is made of."""
@@ -340,20 +195,23 @@ def _material(
                 starts = plays.played(session.out, ledger, scope, policy, inputs, tell)
             of_scope[policy.name] = {
                 metric: found
-                for metric, found in plays.values_of(scope, starts).items()
+                for metric, found in plays.values_of(scope, policy, starts).items()
                 if metric in UNITS
             }
-            if scope.name == _RUN:
+            if scope.name == RUN:
                 of_run[policy.name] = starts[0]
         values[scope.name] = Values(of_scope)
-    run = next(scope for scope in scopes if scope.name == _RUN).parts[0]
+    run = next(scope for scope in scopes if scope.name == RUN).parts[0]
     together, _ = joined(run.runs)
-    shakes = _shakes(session, run, policies, of_run)
+    shakes = _shakes(session, run, policies)
     known = "" if graded is None or graded.known is None else graded.known
     changes = _changes(session, run, policies, of_run, known, shakes) if request.changes else None
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
     for name, of in of_run.items():
-        plays.write_jobs(session.out, session.record, run, name, of)
+        plays.write_jobs(session.out, session.record, session.users, run, name, of)
+    # An orderly scheduler without backfilling leaves fitting jobs waiting, and has a good grade.
+    far = graded is not None and graded.letter in {"C", "D"}
+    fitting = graded.fitting if graded is not None and far else None
     material = Material(
         name=Path(session.source.path).name,
         format=session.source.format,
@@ -363,36 +221,50 @@ def _material(
         plan=plan,
         kinds={policy.name: policy.kind for policy in policies},
         descriptions={policy.name: policy.description for policy in policies},
-        run=values[_RUN],
-        windows=values.get(_WINDOWS),
-        before=values.get(_BEFORE),
+        run=values[RUN],
+        windows=values.get(WINDOWS),
+        before=values.get(BEFORE),
         jobs=counted_jobs(together),
         played=frames,
         grade=graded,
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
-        caveats=log_caveats(workload, pools=bool(session.pools)),
+        caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
         missing=missing_fields(workload),
-        delivered={} if training is None else training["delivered"],
+        delivered=_delivered(policies, training),
         training=training,
-        names=session.record.names,
+        names={**session.record.names, "user": dict(enumerate(map(str, session.users.tolist())))},
         epoch_s=None if session.second_zero is None else session.second_zero.timestamp(),
         mine="" if mine is None else mine.label,
         commands=_commands(session, recipes, policies),
         command=request.command,
     )  # fmt: skip
-    return replace(material, advice=_advice(session, ledger, material, inputs, mine))
+    advice, left_out = _advice(session, ledger, material, inputs, mine)
+    return replace(material, advice=advice, without_advice=left_out)
+
+
+def _delivered(policies: Sequence[Policy], training: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what the gate of each agent's training delivered, "" for an agent without a gate."""
+    found = {of.name: of.entrant.delivered for of in policies if of.entrant is not None}
+    agents = {of.name for of in policies if of.kind == "learned"}
+    return {
+        **{name: what for name, what in found.items() if name in agents},
+        **({} if training is None else training["delivered"]),
+    }
 
 
 def _advice(
-    session: _Session, ledger: Ledger, material: Material, inputs: Mapping[str, Any],
+    session: PlayedLog, ledger: Ledger, material: Material, inputs: Mapping[str, Any],
     mine: Mine | None,
-) -> pl.DataFrame | None:  # fmt: skip
-    """Return advice.csv for the best rule before the run; None where there are several machines."""
+) -> tuple[pl.DataFrame | None, tuple[str, ...]]:  # fmt: skip
+    """Return advice.csv for the best rule before the run, and what is left out there.
+
+    There is none for several machines, nor for a run other than the last 30 %.
+    """
     rule = material.cast.candidate
     if len(session.machines) > 1 or policy_of(rule) is None or not session.is_usual:
-        return None
+        return None, ()
     today = policy_of(material.known) if mine is None else (mine.order, mine.mode)
     path = session.out / "plays" / "advice.parquet"
     key = {**inputs, "rule": rule, "today": material.known if mine is None else session.identity}
@@ -403,19 +275,18 @@ def _advice(
             played = itertools.count(1)
             run = run_of(record, session.plan.test_first, warm=session.plan.warm)
             found = advise(
-                record, run, rule, today, clock=session.clock, tell=lambda: tell(next(played), 0)
-            )
-        for text in found.left_out:
-            note(f"what to change: left out are {text}")
+                record, run, rule, today, clock=session.clock,
+                tell=lambda: tell(0, 1, f"{next(played)} runs"),
+            )  # fmt: skip
         write_atomically(path, table_writer(found.frame))
-        return {}
+        return {"left_out": list(found.left_out)}
 
     if not ledger.is_finished("advice", key, path):
         ledger.record("advice", key, path, make())
-    return read_parquet(path)
+    return read_parquet(path), tuple(ledger.result_of("advice")["left_out"])
 
 
-def _grade(session: _Session, mine: Mine | None) -> Grade:
+def _grade(session: PlayedLog, mine: Mine | None) -> Grade:
     stops = [
         span for text in session.request.without
         for span in [pooling.parse_times(text, "--without", session.second_zero)]
@@ -445,14 +316,14 @@ def _replayed(run: Part, starts: Sequence[Array]) -> Replay:
 Drawn = Sequence[tuple[float, float]]  # mean bounded slowdown and wait in s, by draw
 
 
-def _shakes(
-    session: _Session, run: Part, policies: Sequence[Policy], of_run: Mapping[str, Sequence[Array]]
-) -> dict[str, Drawn]:
+def _shakes(session: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[str, Drawn]:
     """Return the values of every rule by draw, with all submissions moved by up to a minute."""
     rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
     draws = session.request.shake
     if draws is None:
-        draws = _affordable(run, of_run[rules[0].name], len(rules))
+        # The same log has the same draws on every machine: jobs are counted, not seconds.
+        played = len(rules) * sum(len(of.row) for of in run.runs)
+        draws = max(2, min(_DRAWS, _SHAKEN_JOBS // max(played, 1)))
         if draws < _DRAWS:
             note(f"shakes: {draws} draws, not {_DRAWS}, since the log is long; --shake K draws K")
     found: dict[str, Drawn] = {}
@@ -471,23 +342,8 @@ def _shakes(
     return found
 
 
-def _affordable(run: Part, starts: Sequence[Array], rules: int) -> int:
-    """Return the number of draws that some minutes allow.
-
-    It follows from the lengths of the queues, not from a clock: the same log has the same draws.
-    """
-    moments = 0
-    for of, start in zip(run.runs, starts, strict=True):
-        went = start != NEVER
-        events = np.sort(np.concatenate([of.arrive[went], (start + of.run)[went]]))
-        since, until = np.maximum(of.arrive, of.now)[went], start[went]
-        passed = np.searchsorted(events, until) - np.searchsorted(events, since)
-        moments += int(passed.sum()) + 50 * len(events)
-    return max(2, min(_DRAWS, int(_SHAKEN_MOMENTS / max(moments * rules, 1))))
-
-
 def _changes(
-    session: _Session, run: Part, policies: Sequence[Policy],
+    session: PlayedLog, run: Part, policies: Sequence[Policy],
     of_run: Mapping[str, Sequence[Array]], known: str, shakes: Mapping[str, Drawn],
 ) -> pl.DataFrame:  # fmt: skip
     """Return changes.csv: a row for each change and rule, see `hindcast.pipeline.report.whatif`."""
@@ -524,7 +380,7 @@ def _changes(
 
 
 def _world(
-    session: _Session, run: Part, policy: Policy, text: str, draw: int | None,
+    session: PlayedLog, run: Part, policy: Policy, text: str, draw: int | None,
     tell: Callable[[float], None],
 ) -> tuple[Run, World, Array]:  # fmt: skip
     """Return the unchanged run of all machines, the changed world, and the starts in it."""
@@ -543,7 +399,7 @@ def _world(
 
 
 def _named_for_changes(
-    session: _Session, rules: Sequence[Policy], run: Run, starts: Mapping[str, Array], known: str
+    session: PlayedLog, rules: Sequence[Policy], run: Run, starts: Mapping[str, Array], known: str
 ) -> list[Policy]:
     """Return the rules of changed worlds: --only-rule, the known scheduler, or the best three."""
     by_name = {policy.name: policy for policy in rules}
@@ -560,7 +416,7 @@ def _named_for_changes(
 
 
 def _commands(
-    session: _Session, recipes: Mapping[str, Recipe], policies: Sequence[Policy]
+    session: PlayedLog, recipes: Mapping[str, Recipe], policies: Sequence[Policy]
 ) -> dict[str, str]:
     """Return the command that gives the same values as each table, by its name."""
     if not session.is_whole:
@@ -572,7 +428,7 @@ def _commands(
         scope: shlex.join(
             ["hindcast", "evaluate", str(session.out / file), "--policy", *names, "--out", "scores"]
         )
-        for scope, file in _RECIPES.items()
+        for scope, file in RECIPES.items()
         if file in recipes
     }
 
@@ -602,7 +458,7 @@ def _refuse_another(out: Path, texts: Mapping[str, str]) -> None:
 
 
 def _train(
-    session: _Session, ledger: Ledger, recipes: Mapping[str, Recipe], call: Call
+    session: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe], call: Call
 ) -> dict[str, Any]:
     """Train an agent with each seed, unless that is done; return checkpoints, gates and budget."""
     request, out = session.request, session.out

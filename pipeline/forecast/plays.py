@@ -29,6 +29,7 @@ from hindcast.pipeline.whatif.playing import (
     RUNNING,
     STATE,
     UNTIL,
+    WORK,
     ChangeCell,
     Ends,
     FillCell,
@@ -199,7 +200,7 @@ def _begin(
     waiting.size[:], waiting.newest[:] = 0, -1
     jobs.last[:], jobs.before[:], jobs.similar[:] = draws.last, draws.before, draws.similar
     state[NOW], state[FREE], state[NEXT] = draws.state[_MOMENT], draws.state[_FREE], runs
-    state[LEFT], state[RUNNING], state[BEGUN] = len(draws.jobs), 0, 0
+    state[LEFT], state[RUNNING], state[BEGUN], state[WORK] = len(draws.jobs), 0, 0, 0
     state[UNTIL] = draws.state[_MOMENT] + draws.state[_HORIZON]
     for job in range(draws.run.shape[1]):
         ends.run[job] = draws.run[draw, job]

@@ -3,11 +3,12 @@
 The decision changes neither the queue nor the running jobs, and knows no run time that has not
 been observed, so it can be asked in any state: that of a simulation, or that of a record::
 
-    waiting = empty_queue(jobs, users)          join(scheme, waiting, job) for each
-    running = Running(ends, cpu)                estimated ends, ascending
-    count = decide(scheme, waiting, running, count_of_running, now, free, chosen, desk)
+    waiting, desk = empty_queue(N, users), empty_desk(jobs)
+    join(scheme, jobs, waiting, job)                          for each waiting job
+    running = Running(estimated ends, ascending, processors)
+    count = decide(scheme, waiting, running, desk, now, free, number of running jobs)
 
-`chosen[:count]` are the jobs that start, in the order in which they were taken.
+`desk.chosen[:count]` are the jobs that start, in the order in which they were taken.
 """
 
 import numpy as np

@@ -64,6 +64,7 @@ class Grade:
         unknown_work: Their share of the processor-seconds.
         at_once: Share of the other jobs that did not wait.
         mean_wait_s: Mean wait of the other jobs in s, from their arrival.
+        fitting: Share of their waiting (job-seconds) while the job itself would have fitted.
     """
 
     letter: str
@@ -80,6 +81,7 @@ class Grade:
     unknown_work: float
     at_once: float
     mean_wait_s: float
+    fitting: float
 
     @property
     def json(self) -> dict[str, Any]:
@@ -152,6 +154,7 @@ def grade(
         unknown_work=float(work[~known].sum() / work.sum()),
         at_once=float((waits == 0).mean()) if len(waits) else 0.0,
         mean_wait_s=float(waits.mean()) if len(waits) else 0.0,
+        fitting=sum(one.fitting for one in measured) / max(sum(one.waiting for one in measured), 1),
     )
 
 

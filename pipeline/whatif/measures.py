@@ -31,7 +31,7 @@ LEAST_ALONE: Final = 30  # jobs that came when nobody waited, below which reacti
 LEAST_DELTA: Final = 60.0  # s
 MOST_DELTA: Final = 600.0  # s
 
-_OVER, _HELD, _OPEN, _WAITING, _ODD, _STARTS, _ALONE = range(7)
+_OVER, _HELD, _OPEN, _WAITING, _FITTING, _ODD, _STARTS, _ALONE = range(8)
 
 
 class _Moments(NamedTuple):
@@ -56,6 +56,7 @@ class Measures:
         held: Processor-seconds held.
         open: Job-seconds waited while every waiting job fitted, without the first D s.
         waiting: Job-seconds waited.
+        fitting: Job-seconds waited while the job itself fitted.
         odd: Starts out of nothing.
         starts: Starts after a wait.
         passed: Pairs of equal jobs of which the later one started first.
@@ -70,6 +71,7 @@ class Measures:
     held: int
     open: int
     waiting: int
+    fitting: int
     odd: int
     starts: int
     passed: int
@@ -98,7 +100,7 @@ def measure(record: Record, least: float = LEAST_DELTA) -> Measures:
     """Measure a record, with a D of at least so many s. Jobs of unknown start are left out."""
     known = np.flatnonzero(record.known)
     jobs = _moments(record, known)
-    sums, alone = np.zeros(7, np.int64), np.zeros(len(known), np.int64)
+    sums, alone = np.zeros(8, np.int64), np.zeros(len(known), np.int64)
     stretches = np.zeros((3, 3 * len(known)), np.int64)
     delta = least
     while True:
@@ -112,8 +114,8 @@ def measure(record: Record, least: float = LEAST_DELTA) -> Measures:
     passed, twins = _twins(record, known)
     return Measures(
         over=int(sums[_OVER]), held=int(sums[_HELD]), open=int(sums[_OPEN]),
-        waiting=int(sums[_WAITING]), odd=int(sums[_ODD]), starts=int(sums[_STARTS]),
-        passed=passed, twins=twins, alone=came_alone, delta=delta,
+        waiting=int(sums[_WAITING]), fitting=int(sums[_FITTING]), odd=int(sums[_ODD]),
+        starts=int(sums[_STARTS]), passed=passed, twins=twins, alone=came_alone, delta=delta,
         stretches=stretches[:, :count].copy(),
     )  # fmt: skip
 
@@ -137,8 +139,8 @@ def pooled(measures: Sequence[Measures]) -> Measures:
 
     return Measures(
         over=total("over"), held=total("held"), open=total("open"), waiting=total("waiting"),
-        odd=total("odd"), starts=total("starts"), passed=total("passed"), twins=total("twins"),
-        alone=alone, delta=delta_of(alone),
+        fitting=total("fitting"), odd=total("odd"), starts=total("starts"),
+        passed=total("passed"), twins=total("twins"), alone=alone, delta=delta_of(alone),
         stretches=np.concatenate([one.stretches for one in measures], axis=1),
     )  # fmt: skip
 
@@ -175,6 +177,10 @@ def _sweep(
         if not first:
             seconds = moment - before
             sums[_WAITING] += seconds * waiting
+            for size in range(largest + 1):
+                if jobs.sizes[size] > free:
+                    break
+                sums[_FITTING] += seconds * waiting_of[size]
             sums[_HELD] += seconds * (processors - free)
             if free < 0:
                 sums[_OVER] -= seconds * free

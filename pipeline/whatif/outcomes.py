@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
-from hindcast.pipeline.scenarios.queue.schedule import means_by_week
+from hindcast.pipeline.scenarios.queue.schedule import WEEK_S, means_by_week
 from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.run import Run
 
@@ -86,11 +86,19 @@ def outcomes(run: Run, starts: Array) -> dict[str, float]:
     }
 
 
-def by_week(run: Run, starts: Array) -> Mapping[str, NDArray[np.float64]]:
-    """Return the mean outcomes by week of submission, see `means_by_week`."""
+def weeks_of(run: Run) -> int:
+    """Return the number of weeks in which the counted jobs of a run were submitted."""
+    return int((run.submit[run.counted].max() - run.now) // WEEK_S) + 1
+
+
+def by_week(run: Run, starts: Array, weeks: int | None = None) -> Mapping[str, NDArray[np.float64]]:
+    """Return the mean outcomes by week of submission, see `means_by_week`.
+
+    `weeks` is their number; None: those of the counted jobs.
+    """
     jobs = counted(run, starts)
     values = {"mean_bounded_slowdown": jobs.slowdown, "mean_wait_s": jobs.wait}
-    return means_by_week(run.submit[jobs.job] - run.now, values)
+    return means_by_week(run.submit[jobs.job] - run.now, values, weeks or weeks_of(run))
 
 
 def _mean(values: NDArray[np.generic]) -> float:

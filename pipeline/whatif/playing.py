@@ -14,6 +14,7 @@ from numba import types
 from numba.typed import List
 from numpy.typing import NDArray
 
+from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.simulation.uncounted import uncounted
@@ -55,6 +56,7 @@ from hindcast.pipeline.whatif.waiting import (
 )
 
 _SLICE: Final = 1 << 24  # slots, segments and moments that one call of the loop handles
+_QUESTION: Final = 1 << 14  # the same, of a question to a Python function
 # Places in `state`. A play goes no further than the moment UNTIL.
 NOW, FREE, NEXT, LEFT, RUNNING, BEGUN, WORK, PLANNED, UNTIL = range(9)
 STATE: Final = 9
@@ -174,7 +176,6 @@ def advance(
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
     ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
     filled = scheme[KIND] >= FILLED
-    state[WORK] = 0
     while state[LEFT] > 0 and state[WORK] < _SLICE:
         if state[BEGUN] < 2:
             if state[BEGUN] == 1:
@@ -204,6 +205,7 @@ def advance(
                 state[WORK] += 8 * count
                 if scheme[KIND] == ASKED:
                     state[BEGUN] = 2
+                    state[WORK] += _QUESTION
                     return _ASKING
                 seen = now // scheme[REFRESH] * scheme[REFRESH]
                 fill_of(memory.ints, memory.floats, seen, memory.jobs[:count], jobs.arrive,
@@ -224,6 +226,7 @@ def advance(
                 if state[LEFT] == 0:
                     break
         state[WORK] += 16 + desk.state[DESK_WORK] + 64 * count
+    state[WORK] = 0
     return _DONE if state[LEFT] == 0 else GOING
 
 
@@ -306,8 +309,15 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
     Jobs after the counted ones start until all counted jobs have started. The starts of running
     jobs are the recorded ones. `tell` is given the share of the counted jobs that have started,
     after every slice.
+
+    Raises InputError for a job that is wider than the machine and does not run already.
     """
     size = len(run.arrive)
+    if (widest := int(run.cpu[run.running :].max(initial=0))) > run.processors:
+        raise InputError(
+            f"a job needs {widest:,} processors and can never start, expected at most the "
+            f"{run.processors:,} of the machine"
+        )
     scheme, jobs, waiting = scheme_of(run, order, mode), jobs_of(run, order), _queue(run)
     running, desk = Running(*(np.zeros(size, np.int64) for _ in range(2))), empty_desk(jobs)
     starts = np.full(size, NEVER)

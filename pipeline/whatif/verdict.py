@@ -266,8 +266,8 @@ def verdict(evidence: Evidence) -> Verdict:
     else:
         badge, text = "Gain", claim
     reasons = [sentence_of(caveat.text) for caveat in found]
-    if of.letter == "-" and not found:
-        reasons.append(text)
+    if of.letter == "-":
+        reasons.append(_nobody_waits(of))
     if of.letter in {"C", "D"}:
         reasons.append(sentence_of(f"grade {of.letter}: {of.failing or 'the machine is another'}"))
     if of.opponent != RECORDED:

@@ -11,6 +11,9 @@ found by computing the priorities of a few blocks, not of all waiting jobs.
 
 Rules whose priority does not change while a job waits have it as the value of a slot. For the
 others the priority is c + (w + a)^e g, with the wait w of the job: g is the value.
+
+These functions make no arrays and are compiled without counts of references to arrays
+(`_nrt=False`), which took four fifths of the time.
 """
 
 from typing import Final, NamedTuple

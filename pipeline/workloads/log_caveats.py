@@ -43,8 +43,6 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     OVERLOADED: "the processors of the machine (--set processors=N)",
     QUARANTINED: "rows that can be read",
     GPUS: "a log of jobs without GPUs",
-    HARDLY_ANY_WAITS: "a part of the log in which jobs wait",
-    WAITS_WHILE_FITTING: "the limits and reservations for which the jobs waited",
 }
 
 _SHARE: Final = 0.05  # of jobs or of work, above which an unknown value rules out a word of gain
@@ -56,7 +54,8 @@ _LIMIT_KEPT: Final = 0.05  # of the jobs above their limits, in the right unit
 _UNITS: Final = ((60, "minutes"), (3600, "hours"), (0.001, "milliseconds"))  # in s
 _FAR: Final = 5.0  # times its limit that a runaway has run, and longer than jobs were submitted
 _FAR_WITHOUT_LIMIT: Final = 100.0  # times the median run time, where no limit is known
-_WAITS: Final = 0.05  # of the jobs wait a minute; with fewer, nearly nobody waits
+_LONG_WAIT_S: Final = 60.0
+_WAITS: Final = 0.05  # of the jobs wait so long; with fewer, nearly nobody waits
 _FITTING: Final = 0.5  # of the waiting
 _DERIVED: Final = "requested_s from duration_s"  # a count of the readers
 _HOUR_S: Final = 3600
@@ -153,7 +152,6 @@ def log_caveats(
     workload: Workload,
     *,
     pools: bool = False,
-    waited: float | None = None,
     fitting: float | None = None,
 ) -> tuple[Caveat, ...]:
     """Return the facts about a log that limit what can be said, notes of its reader included.
@@ -161,7 +159,6 @@ def log_caveats(
     Args:
         workload: The log.
         pools: Whether its partitions are played as pools of their own.
-        waited: Share of the jobs that waited for a minute or more, if it is known.
         fitting: Share of the recorded waiting (job-seconds) while the job would have fitted.
 
     Returns:
@@ -178,9 +175,6 @@ def log_caveats(
     if log.tasks.height < _LEAST_JOBS:
         text = f"the log has {log.tasks.height:,} jobs: too few to tell policies apart"
         measured.append(Caveat(FEW_JOBS, text, {"jobs": log.tasks.height}))
-    if waited is not None and waited < _WAITS:
-        text = f"nearly nobody waits: {share_text(waited)} of the jobs waited for a minute or more"
-        measured.append(Caveat(HARDLY_ANY_WAITS, text, {"waited": waited}))
     if fitting is not None and fitting > _FITTING:
         text = (
             f"jobs waited although they fitted for {share_text(fitting)} of the recorded waiting: "
@@ -257,7 +251,13 @@ def _waits(log: _Log) -> Iterator[Caveat]:
         text = f"{cv.NO_WAIT}: nothing can be compared with the recorded scheduler"
         noted = of_provenance(log.workload.provenance)
         yield next((c for c in noted if c.code == cv.NO_WAIT_TIMES), Caveat(cv.NO_WAIT_TIMES, text))
-    if unknown.all() or max(jobs, work) < _SMALL:
+    if unknown.all():
+        return
+    waited = float((log.tasks["wait_s"].drop_nulls().to_numpy() >= _LONG_WAIT_S).mean())
+    if waited < _WAITS:
+        text = f"nearly nobody waits: {share_text(waited)} of the jobs waited for a minute or more"
+        yield Caveat(HARDLY_ANY_WAITS, text, {"waited": waited})
+    if max(jobs, work) < _SMALL:
         return
     text = (
         f"the start of {_count(n, jobs, work)} is unknown: they count in no recorded wait, and the "

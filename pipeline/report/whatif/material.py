@@ -50,7 +50,7 @@ class Material:
         replay: Replay of the record; None without record.
         shaken: Values of the run by shake, for every policy that was shaken.
         changes: Changed worlds with the columns of changes.csv, or None.
-        advice: What to change, see `hindcast.pipeline.whatif.advice`, or None.
+        advice: What to change, see `hindcast.pipeline.whatif.batch_systems.advice`, or None.
         without_advice: Why settings are missing in it.
         caveats: Facts about the log that limit every conclusion.
         missing: Sentences about fields that the log lacks.

@@ -301,14 +301,15 @@ def _html(
         measurements=words.measurements(material),
         grades=tables.grade_table(material) if material.grade else None,
         beside=beside,
-        run=tables.run_table(material, unit),
-        windows=tables.windows_table(material, unit),
+        run=tables.run_table(material, unit, told.colour),
+        windows=tables.windows_table(material, unit, told.colour),
         changes=tables.changes_table(material, unit),
         advice=tables.advice_table(material, unit),
         unit=unit,
         lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
         groups=tables.groups_tables(grouped, unit),
         policies_plot=policies_plot(material, order, unit),
-        weeks_plot=weeks_plot(material, weeks, unit),
+        # One point is no line.
+        weeks_plot=weeks_plot(material, weeks, unit) if material.jobs["week"].max() else None,
         **explaining(_described(material)),
     )

@@ -23,7 +23,7 @@ from hindcast.pipeline.report.whatif.material import LEARNED, RECORDED, THE_LOG,
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, pair_of, ranking, spread
 from hindcast.pipeline.whatif.grade import LIMITS
 from hindcast.pipeline.whatif.replay import distance
-from hindcast.pipeline.whatif.verdict import FEWEST_BLOCKS
+from hindcast.pipeline.whatif.verdict import FEWEST_BLOCKS, Colour
 
 _KINDS: Final = {
     "partition": "By partition",
@@ -41,6 +41,12 @@ _MEASURED: Final[Mapping[str, str]] = {
     "odd": "starts out of nothing, of those after a wait",
     "reaction": "median wait of a job that comes when nobody waits, and that fits [s]",
     "idle": "waiting in which the known scheduler would have started the job",
+}
+_SIDES: Final[Mapping[Colour, str]] = {
+    "grey": "same",
+    "green": "better",
+    "yellow": "better",
+    "red": "worse",
 }
 _JAIN: Final = (
     " Fairness is Jain's index of the mean slowdowns of users: 1 if all are equal, 1 / users if "
@@ -133,7 +139,7 @@ def _weekly(week: NDArray[np.int64], wait: NDArray[np.float64]) -> NDArray[np.fl
     return np.asarray(np.bincount(week, wait)[counts > 0] / counts[counts > 0])
 
 
-def run_table(material: Material, unit: TimeUnit) -> Table:
+def run_table(material: Material, unit: TimeUnit, colour: Colour) -> Table:
     """Return every policy in the run."""
     scope, jobs = material.run, material.jobs
     carried = int(jobs["carried"].sum())
@@ -150,13 +156,12 @@ def run_table(material: Material, unit: TimeUnit) -> Table:
         text += ". The run is shorter than four weeks, so that there are no intervals."
     else:
         text += (
-            f". Intervals and differences are over {count_of(scope.blocks, 'week')} of submission; "
-            "a difference is coloured if its interval excludes zero."
+            f". Intervals and differences are over {count_of(scope.blocks, 'week')} of submission."
         )
-    return _policies(material, scope, "One run", text, unit)
+    return _policies(material, scope, "One run", text, unit, colour)
 
 
-def windows_table(material: Material, unit: TimeUnit) -> Table | None:
+def windows_table(material: Material, unit: TimeUnit, colour: Colour) -> Table | None:
     """Return every policy on the windows."""
     if material.windows is None:
         return None
@@ -166,10 +171,12 @@ def windows_table(material: Material, unit: TimeUnit) -> Table | None:
         "policy pays for its own past; in the run it does. Waits count from the beginning of the "
         "window."
     )
-    return _policies(material, material.windows, "Windows", text, unit)
+    return _policies(material, material.windows, "Windows", text, unit, colour)
 
 
-def _policies(material: Material, scope: Scope, title: str, text: str, unit: TimeUnit) -> Table:
+def _policies(
+    material: Material, scope: Scope, title: str, text: str, unit: TimeUnit, colour: Colour
+) -> Table:
     cast, is_run = material.cast, scope is material.run
     best = cast.best_run if is_run else cast.best_windows
     references = [name for name in (cast.recorded, best) if name in scope.values]
@@ -194,7 +201,7 @@ def _policies(material: Material, scope: Scope, title: str, text: str, unit: Tim
             rank = ranks.get(name)
             cells.append(Cell(NOTHING) if rank is None else Cell(str(rank), rank))
         cells.append(_estimate(material, scope, name, HEADLINE, three_digits))
-        cells += [_beside(material, scope, name, str(other)) for other in references]
+        cells += [_beside(material, scope, name, str(other), colour) for other in references]
         cells.append(_estimate(material, scope, name, WAIT, unit.number))
         if both:
             wait = scope.value(name, WAIT) - float(material.jobs["held_s"].to_numpy().mean())
@@ -257,16 +264,13 @@ def _estimate(
     return Cell(told(mean.value), mean.value, small, more=more)
 
 
-def _beside(material: Material, scope: Scope, name: str, reference: str) -> Cell:
-    """Return a difference with its interval; one between two machines has no colour."""
+def _beside(material: Material, scope: Scope, name: str, reference: str, colour: Colour) -> Cell:
+    """Return a difference with its interval; the one that the badge is about has its colour."""
     if name == reference or (name == RECORDED and not material.comparable):
         return Cell(NOTHING)
     pair = pair_of(scope, name, reference)
-    side = "same"
-    if pair.clear:
-        side = "better" if pair.difference.value < 0 else "worse"
-    if (RECORDED in {name, reference} and not material.near) or name in material.knowing:
-        side = "same"
+    judged = (name, reference) == (material.cast.candidate, RECORDED)
+    side = _SIDES[colour] if judged else "same"
     small = ""
     if pair.has_interval:
         small = " .. ".join(percent(end)[:-2] for end in (pair.share.low, pair.share.high))

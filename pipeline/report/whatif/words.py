@@ -307,7 +307,8 @@ def losers(material: Material, table: pl.DataFrame, unit: TimeUnit) -> Iterator[
         if policy != name or work < _SMALL or mean is None or other is None:
             continue
         if mean > _LONGER * other and mean - other > _SLOWER_S:
-            found.append(f"{group} ({unit.number(other)} to {unit.text(mean)})")
+            named = f"{group} of the {kind}s" if group in {"rest", "unknown"} else group
+            found.append(f"{named} ({unit.number(other)} to {unit.text(mean)})")
     text = ", ".join(found) if found else "no group shown here"
     yield f"Longer mean waits under {name} than under {base}, in the run: {text}."
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue import layout as m
 
-_WEEK_S: Final = 7 * 86_400
+WEEK_S: Final = 7 * 86_400
 _LEAST_WEEKS: Final = 4
 
 
@@ -65,29 +65,31 @@ def by_week(ints: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
     """Return the mean outcomes of a finished episode by week, see `means_by_week`."""
     schedule = read_schedule(ints)
     chosen = schedule.counted
+    weeks = int(schedule.submit[chosen].max() // WEEK_S) + 1
     return means_by_week(
         schedule.submit[chosen],
         {
             "mean_bounded_slowdown": schedule.bounded_slowdowns[chosen],
             "mean_wait_s": schedule.waits[chosen],
         },
+        weeks,
     )
 
 
 def means_by_week(
-    submit: NDArray[np.int64], values: Mapping[str, NDArray[np.generic]]
+    submit: NDArray[np.int64], values: Mapping[str, NDArray[np.generic]], weeks: int
 ) -> Mapping[str, NDArray[np.float64]]:
     """Return the means of values of J counted jobs by week of submission, each (W,).
 
     A week's value is the sum over its jobs times W / J, so that the mean of the weeks is the mean
     over the jobs. Empty for less than four weeks. Submissions (J,) are in seconds since the
-    beginning, in order.
+    beginning.
     """
-    if submit[-1] < (_LEAST_WEEKS - 1) * _WEEK_S:
+    if weeks < _LEAST_WEEKS:
         return {}
-    week = np.maximum(submit, 0) // _WEEK_S
-    share = (int(week.max()) + 1) / len(submit)
+    week = np.maximum(submit, 0) // WEEK_S
+    share = weeks / len(submit)
     return {
-        name: np.bincount(week, of_jobs).astype(np.float64) * share
+        name: np.bincount(week, of_jobs, weeks).astype(np.float64) * share
         for name, of_jobs in values.items()
     }

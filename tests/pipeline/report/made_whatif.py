@@ -59,6 +59,7 @@ def grade(letter="A", known=None, **numbers):
         unknown_work=0.0,
         at_once=0.4,
         mean_wait_s=7786.6,
+        fitting=0.1,
     )
 
 

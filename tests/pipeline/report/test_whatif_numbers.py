@@ -1,6 +1,7 @@
 """Tests of the numbers and sentences of `hindcast whatif`."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hindcast.pipeline.pages.numbers import percent, time_unit
@@ -115,3 +116,16 @@ def test_groups_hold_every_job_once_and_name_what_the_log_names():
     halves = [known[(np.arange(40, 300) % 2) == place].mean() for place in (0, 1)]
     of = table.filter(kind="partition", policy="log").sort("group")
     assert of["mean_wait_s"].to_list() == pytest.approx(halves)
+
+
+def test_groups_that_wait_longer_are_named_in_the_unit_of_the_page():
+    waits = [("recorded", 60.0, 3600.0), ("saf_easy", 3600.0, 360_000.0)]
+    table = pl.DataFrame(
+        [
+            {"policy": policy, "kind": "queue", "group": group, "mean_wait_s": w, "work_share": 0.5}
+            for policy, *of in waits
+            for group, w in zip(("queue 1", "rest"), of, strict=True)
+        ]
+    )
+    (text,) = words.losers(material(), table, time_unit(7200.0))
+    assert "queue 1 (0.02 to 1.00 h), rest of the queues (1.00 to 100 h)." in text

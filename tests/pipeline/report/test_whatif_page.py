@@ -121,6 +121,10 @@ def test_every_page_says_its_badge_and_no_more(page, kind):
     assert len(re.findall(r"\bgain", found.text, flags=re.IGNORECASE)) == (
         1 if "Gain" in BADGES[kind] else 0
     )
+    coloured = re.findall(r'class="(better|worse)"', found.markup)
+    side = {"green": "better", "yellow": "better", "red": "worse"}.get(story["colour"])
+    assert set(coloured) == ({side} if side else set())
+    assert len(coloured) == 2 * bool(side)  # in the run and on the windows
     colours = {"green": "win", "yellow": "unclear", "red": "loss", "grey": ""}
     assert f'<div class="finding {colours[story["colour"]]}"' in found.markup
     assert len(set(re.findall(r"\[(h|min|s)\]", found.text)) - {"s"}) <= 1  # unit of all waits

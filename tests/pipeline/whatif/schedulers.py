@@ -56,6 +56,7 @@ class Scheduler:
     Attributes:
         order: Name in ORDERS, or what has `key` and `used` as a Multifactor.
         reservations: 0, 1 (EASY) or more.
+        depth: Number of jobs that are tested, the head included.
         cycle: Jobs start at multiples of so many seconds only.
         closed: Begin and end of a reservation of the machine that is known in advance.
     """
@@ -64,6 +65,7 @@ class Scheduler:
     reservations: int = 1
     cycle: int = 1
     closed: tuple[int, int] | None = None
+    depth: int = ALL
 
     def starts(self, jobs: Record, processors: int, hold: np.ndarray | int = 0) -> np.ndarray:
         """Return the start of each job, none less than its hold in s after its arrival."""
@@ -119,6 +121,7 @@ class Scheduler:
         while order and jobs.cpu[order[0]] <= free:
             free -= jobs.cpu[order[0]]
             chosen.append(order.pop(0))
+        order = order[: self.depth]
         if not order or self.reservations == 0:
             return chosen
         ends = [(end - jobs.run[job] + jobs.requested[job], job) for end, job in running]

@@ -8,17 +8,17 @@ import pytest
 
 from hindcast.pipeline.scenarios.queue.priorities import RULES
 from hindcast.pipeline.traces import swf
-from hindcast.pipeline.whatif import advice
-from hindcast.pipeline.whatif.advice import OUTCOMES, Advice, advise
-from hindcast.pipeline.whatif.mine import read_mine
-from hindcast.pipeline.whatif.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems import advice
+from hindcast.pipeline.whatif.batch_systems.advice import OUTCOMES, Advice, advise
+from hindcast.pipeline.whatif.batch_systems.mine import read_mine
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.pbs_formula import parse_pbs_conf
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import parse_slurm_conf
 from hindcast.pipeline.whatif.orders import HANDICAP, STRICT, Mode, Order, policy_of
 from hindcast.pipeline.whatif.outcomes import outcomes
-from hindcast.pipeline.whatif.pbs_formula import parse_pbs_conf
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.whatif.run import Run, run_of
-from hindcast.pipeline.whatif.slurm_conf import parse_slurm_conf
 from tests.conftest import require_traces
 
 PATH = Path("slurm.conf")
@@ -143,7 +143,7 @@ def test_priorities_of_a_site_factor_are_whole_thousandths(record, run):
 
 def test_the_nice_of_large_jobs_stays_below_the_constant(record, monkeypatch):
     monkeypatch.setattr(advice, "STEPS", (64.0,))
-    monkeypatch.setattr(advice, "FEW", 0)
+    monkeypatch.setattr(advice, "_multifactors", lambda _: [])
     large = replace(record, requested=record.requested * 10_000)
     run = run_of(large, large.first)
     lines = advise(large, run, "saf_easy").frame.filter(rule="handicap k r n")["lines"]
@@ -152,9 +152,17 @@ def test_the_nice_of_large_jobs_stays_below_the_constant(record, monkeypatch):
 
 
 def choose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the rows whose constants are chosen, as for a very large log."""
-    for limit in ("FEW", "MANY"):
-        monkeypatch.setattr(advice, limit, 0)
+    """Leave out the rows whose constants are chosen."""
+    for rows in ("_handicaps", "_multifactors"):
+        monkeypatch.setattr(advice, rows, lambda *_: [])
+
+
+def test_what_would_take_many_minutes_is_left_out_with_the_reason(record, run, monkeypatch):
+    monkeypatch.setattr(advice, "FEW", 0)
+    found = advise(record, run, "saf_easy")
+    assert set(found.frame["reservations"]) == {"1"}
+    assert not found.frame["choice"].to_list() or set(found.frame["choice"]) == {""}
+    assert "every tested job reserves" in found.left_out[-1]
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -177,7 +185,6 @@ def test_what_has_no_lines_is_said(record, run, monkeypatch):
         found = advise(record, run, name)
         assert name in found.left_out[0]
         assert set(found.frame["rule"]) == {"multifactor with fair share"}
-    assert "choosing them would take minutes" in found.left_out[1]
     assert advise(record, run, "conservative").frame["rule"][0] == "fcfs"
 
 

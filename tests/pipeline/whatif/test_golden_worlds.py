@@ -1,12 +1,13 @@
 """Changed worlds and shakes of the last 30 % of real logs: numbers of an independent program."""
 
+from dataclasses import replace
 from functools import cache
 
 import polars as pl
 import pytest
 
 from hindcast.pipeline.traces import swf
-from hindcast.pipeline.whatif.orders import policy_of
+from hindcast.pipeline.whatif.orders import ALL, EASY, Mode, order_of, policy_of
 from hindcast.pipeline.whatif.outcomes import outcomes
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import read_record
@@ -21,6 +22,17 @@ FILES = {
     "CTC-SP2": "CTC-SP2-1996-3.1-cln.swf.gz",
 }
 QUICK = "KTH-SP2"
+# Slowdown and wait in h where the first 500 jobs of the order reserve; the last row is EASY with
+# priorities that are seen every 300 s.
+RESERVING = {
+    "fcfs": ((60.4, 1.47), (167.4, 12.49)),
+    "sjf": ((27.0, 0.84), (221.6, 30.87)),
+    "saf": ((23.9, 0.64), (160.1, 34.94)),
+    "lxf": ((36.3, 1.02), (124.5, 12.27)),
+    "wfp3": ((38.2, 1.04), (138.0, 12.83)),
+    "unicef": ((30.2, 0.95), (127.0, 14.08)),
+    "lxf seen late": ((32.3, 0.92), (85.7, 8.83)),
+}
 
 
 def near(value):
@@ -112,3 +124,15 @@ def test_every_golden_draw_of_the_shakes(log):
         assert pair.slowdown.mean() == near(row["slowdown_difference_mean"])
         assert spread(pair.slowdown) == near(row["slowdown_difference_sd"])
         assert spread(pair.wait) == near(row["wait_s_difference_sd"])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", RESERVING)
+def test_orders_under_the_options_of_slurm(name):
+    order, mode = order_of(name.split()[0]), Mode(ALL, 500)
+    if "late" in name:
+        order, mode = replace(order, refresh_s=300), EASY
+    for log, expected in zip(FILES, RESERVING[name], strict=False):
+        found = outcomes(run(log), play(run(log), order, mode))
+        hours = round(found["mean_wait_s"] / 3600, 2)
+        assert (round(found["mean_bounded_slowdown"], 1), hours) == expected

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.whatif.batch_systems.mine import read_mine
 from hindcast.pipeline.whatif.grade import grade
-from hindcast.pipeline.whatif.mine import read_mine
 from hindcast.pipeline.whatif.orders import ASKED, EASY, Order
 from hindcast.pipeline.whatif.pools import labels, parse_pools, split
 from tests.pipeline.whatif.records import by_hand, golden, record, workload

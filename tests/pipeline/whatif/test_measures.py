@@ -24,6 +24,7 @@ def values(found):
         "delta": found.delta,
         "alone": len(found.alone),
         "in_longest": longest / max(found.stretches[2].sum(), 1),
+        "fitting": found.fitting / max(found.waiting, 1),
     }
 
 

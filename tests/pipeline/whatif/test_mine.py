@@ -9,7 +9,8 @@ import pytest
 
 from hindcast.pipeline.errors import InputError, PolicyFault, UnknownName
 from hindcast.pipeline.traces import swf
-from hindcast.pipeline.whatif.mine import Mine, read_mine
+from hindcast.pipeline.whatif.batch_systems import advice
+from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
 from hindcast.pipeline.whatif.orders import ALL, EASY, GREEDY, STRICT, Mode, policy_of
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record, read_record
@@ -54,13 +55,7 @@ def rule(run: Run, name: str, mode: Mode | None = None) -> list[int]:
     return play(run, policy[0], mode or policy[1]).tolist()
 
 
-FORMULAS = {
-    "sjf": "-walltime",
-    "saf": "-(walltime*ncpus)",
-    "lxf": "(eligible_time+walltime)/walltime",
-    "wfp3": "((eligible_time/walltime)**3)*ncpus",
-    "unicef": "eligible_time/(walltime*log2(ncpus if ncpus>2 else 2))",
-}
+FORMULAS = {name: text for name, text in advice._FORMULAS.items() if text}
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -162,9 +157,34 @@ def test_names_of_a_log_are_those_of_partitions_and_queues(tmp_path, record, run
     )
 
 
+def test_a_window_shorter_than_the_longest_limit_is_said(tmp_path, record):
+    longest = -(-int(record.requested.max()) // 60)
+    text = "SchedulerParameters=bf_window={}"
+    assert not given(tmp_path, text.format(longest), record, "s.conf").not_modelled
+    (said,) = given(tmp_path, text.format(longest - 1), record, "s.conf").not_modelled
+    assert f"the longest limit of the log is {longest:,} minutes" in said
+    builtin = f"{text.format(1)}\nSchedulerType=sched/builtin"
+    assert not given(tmp_path, builtin, record, "s.conf").not_modelled
+
+
+def test_age_counts_from_the_submission_with_accrue_always(tmp_path, record, run):
+    """A job that was eligible 600 s after its submission is 600 points ahead of its wait."""
+    late = replace(run, submit=run.arrive - 600)
+    now = int(run.arrive[1]) + 50
+    for flag, points in (("", [50]), ("\nPriorityFlags=ACCRUE_ALWAYS", [650])):
+        text = f"PriorityWeightAge=10000\nPriorityMaxAge=0-2:46:40{flag}"
+        order = given(tmp_path, text, record, "s.conf").order
+        assert order.priorities is not None
+        values = np.zeros(1)
+        order.priorities.fill(*order.priorities.begin(late), now, np.array([1]), run.arrive, values)
+        assert values.tolist() == points
+
+
 def test_resets_without_a_clock_are_said(tmp_path, record):
     mine = given(tmp_path, "PriorityUsageResetPeriod=WEEKLY", record, "s.conf")
     assert "does not say when its second 0 was" in mine.not_modelled[0]
+    assert mine.description.startswith("the scheduler of s.conf; the simulation differs from it: ")
+    assert given(tmp_path, "PriorityMaxAge=7-0", record, "s.conf").description.endswith("s.conf")
 
 
 FUNCTIONS = """

@@ -12,15 +12,15 @@ import pytest
 
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.traces import swf
+from hindcast.pipeline.whatif.batch_systems.mine import read_mine
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import UNLIMITED, SlurmConf, parse_slurm_conf
 from hindcast.pipeline.whatif.family import explain, members
-from hindcast.pipeline.whatif.mine import read_mine
-from hindcast.pipeline.whatif.multifactor import Clock, slurm_mode, slurm_order
 from hindcast.pipeline.whatif.orders import ALL, Mode
 from hindcast.pipeline.whatif.outcomes import outcomes
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.whatif.run import run_of
-from hindcast.pipeline.whatif.slurm_conf import UNLIMITED, SlurmConf, parse_slurm_conf
 from tests.conftest import require_traces
 
 PATH = Path("slurm.conf")
@@ -306,3 +306,18 @@ def test_fair_share_has_the_golden_numbers():
 def test_nine_settings_have_the_golden_numbers(log):
     folder = require_traces("../golden/whatif/conf")
     golden(log, {path.stem for path in folder.glob("*.conf")})
+
+
+@pytest.mark.slow
+def test_a_log_of_multifactor_priority_is_explained_by_its_own_settings():
+    """Fair share with EASY backfilling made every start of this log, with no usage before it."""
+    record = read_record(swf.read(require_traces("../cases/whatif/sdsc-a.swf.gz"))[0])
+    text = (require_traces("../golden/whatif/conf") / "fair_classic.conf").read_text()
+    conf = parse_slurm_conf(
+        text.replace("bf_max_job_test=500", "bf_job_part_count_reserve=1"), PATH
+    )
+    policy = slurm_order(conf, record, Clock()), slurm_mode(conf)
+    nearest, *_ = explain([record], members(policy))
+    assert (nearest.name.split()[0], nearest.share, nearest.idle) == ("mine", 1.0, 0.0)
+    run = run_of(record, record.first)
+    assert play(run, *policy).tolist() == run.start.tolist()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.whatif.multifactor import (
+from hindcast.pipeline.whatif.batch_systems.multifactor import (
     Clock,
     ShareTree,
     age_factor,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.whatif.pbs_formula import (
+from hindcast.pipeline.whatif.batch_systems.pbs_formula import (
     VARIABLES,
     PbsConf,
     is_pbs_conf,
@@ -72,6 +72,9 @@ def test_a_constant_has_a_value_for_every_job():
         ("ncpus +", "is no formula"),
         ("", "is no formula"),
         ("-" * 200 + "1", "nested more than 100 levels deep"),
+        ("[" + "-" * 700 + "1]", "the formula is nested too deeply"),
+        ("1" + "0" * 400, "the formula has the number 1000"),
+        ("1" + "0" * 5000, "is no formula"),
         ("1+" * 6000 + "1", "more than 10,000"),
     ],
 )

@@ -13,24 +13,33 @@ from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.memory_rules import MemoryRule, play_rule
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
-from hindcast.pipeline.whatif.orders import policy_of
+from hindcast.pipeline.whatif.orders import Mode, order_of, policy_of
 from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes
 from hindcast.pipeline.whatif.playing import play
-from hindcast.pipeline.whatif.record import read_record
+from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.whatif.run import run_of
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics import rules
+from tests.pipeline.whatif.records import by_hand
+from tests.pipeline.whatif.schedulers import ALL, Scheduler
 
 SCENARIO = load_scenario("queue")
 RULES = rules("queue")
 PLAYED = sorted(name for name in RULES if policy_of(name))
+QUICK = (
+    "saf", "lxf_easy", "aged_similar_easy", "fcfs_easy_sjbf", "unicef_greedy", "saf_clairvoyant",
+    "conservative",
+)  # fmt: skip
 _NO_BOUND = ("bounded_slowdown_lower_bound", "wait_lower_bound")
 
 
 def drawn_log(seed: int, jobs: int = 150, processors: int = 16) -> Workload:
-    """Return a log with ties, unknown users, runs beyond requests and starts beyond the machine."""
+    """Return a log with ties, unknown users, runs beyond requests and starts beyond the machine.
+
+    That of seed 2 takes weeks, those of the others hours.
+    """
     rng = np.random.default_rng(seed)
-    run = rng.integers(1, 40, jobs) * rng.choice([1, 7, 40], jobs)
+    run = rng.integers(1, 40, jobs) * rng.choice([1, 7, 40], jobs) * (401 if seed == 2 else 1)
     cpu = rng.choice([1, 1, 2, 3, 4, 8, processors], jobs)
     width = int((run * cpu).sum() / processors / rng.uniform(0.7, 1.6))
     columns = {
@@ -76,8 +85,12 @@ def simulated(name: str, config: QueueConfig, log: Workload):
     return waits["s"], values, episode.blocks
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize("seed", [
+    0, pytest.param(1, marks=pytest.mark.nightly), pytest.param(2, marks=pytest.mark.nightly),
+])  # fmt: skip
+@pytest.mark.parametrize("name", [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in PLAYED
+])  # fmt: skip
 def test_every_rule_starts_every_job_when_the_scenario_does(name, seed):
     log = drawn_log(seed)
     for config, last in (
@@ -91,6 +104,8 @@ def test_every_rule_starts_every_job_when_the_scenario_does(name, seed):
         )  # fmt: skip
         starts = play(run, *policy_of(name))
         waits, values, weeks = simulated(name, config, log)
+        assert weeks or seed < 2 or not config.whole
+        assert by_week(run, starts).keys() == weeks.keys()
         np.testing.assert_array_equal(counted(run, starts).wait, waits)
         found = outcomes(run, starts)
         for outcome, value in values.items():
@@ -98,6 +113,28 @@ def test_every_rule_starts_every_job_when_the_scenario_does(name, seed):
                 assert found[outcome] == pytest.approx(value, rel=1e-9), outcome
         for outcome, means in by_week(run, starts).items():
             np.testing.assert_array_equal(means, weeks[outcome])
+
+
+def queued_record(seed: int, jobs: int = 160) -> Record:
+    """Return jobs that come faster than their machine serves them: queues of a hundred."""
+    rng = np.random.default_rng(seed)
+    cpu, run = rng.choice([1, 1, 2, 3, 5, 12], jobs), rng.integers(1, 90, jobs)
+    arrive = np.sort(rng.integers(0, int((cpu * run).sum() / 12 / 2), jobs))
+    return replace(
+        by_hand(12, *zip(arrive, arrive, run, cpu, strict=True)),
+        requested=run * rng.choice([1, 2, 5], jobs) + rng.choice([0, 0, 7], jobs),
+    )
+
+
+@pytest.mark.parametrize("reservations", [1, 2, 5, ALL])
+@pytest.mark.parametrize("order", ["fcfs", "saf", "lxf"])
+def test_reservations_and_depth_are_those_of_a_plain_scheduler(order, reservations):
+    for seed, depth in ((0, ALL), (1, ALL), (2, 20), (3, 4)):
+        record = queued_record(seed)
+        plain = Scheduler(order, reservations, depth=depth).starts(record, record.processors)
+        run = run_of(record, 0, warm=False)
+        starts = play(run, order_of(order), Mode(reservations, depth))
+        np.testing.assert_array_equal(starts, plain, f"seed {seed}, depth {depth}")
 
 
 def test_the_first_jobs_of_a_run_hold_more_than_the_machine_at_first():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.whatif.slurm_conf import (
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import (
     UNLIMITED,
     SlurmConf,
     is_slurm_conf,
@@ -70,7 +70,7 @@ def test_the_output_of_scontrol_is_read_too():
         "SchedulerType           = sched/builtin\n\nSlurmctld(primary) at head is UP\n"
     )
     assert (conf.half_life_s, conf.weight_fairshare, conf.backfill) == (604_800, 10_000, False)
-    assert conf.not_modelled == ()
+    assert [one.partition(":")[0] for one in conf.not_modelled] == ["fair share"]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,7 @@ def test_the_output_of_scontrol_is_read_too():
         ("PartitionName=a\nPartitionName=a", "line 2: PartitionName=a stands there twice"),
         ("PartitionName=a PriorityJobFactor=x", "PriorityJobFactor is 'x'; expected a whole"),
         ("PartitionName=a Nodes=n[5-1]", "Nodes is 'n[5-1]'; expected nodes such as"),
+        ("PriorityFlags=FAIR_TREE,NO_FAIR_TREE", "has FAIR_TREE and NO_FAIR_TREE; leave one"),
         ("PriorityWeightAge", "line 1: 'PriorityWeightAge', expected KEY=VALUE"),
     ],
 )
@@ -112,11 +113,13 @@ def test_settings_that_are_not_simulated_are_named():
         "PartitionName=a PriorityTier=2\nPartitionName=b\n"
     )
     assert [one.partition(":")[0] for one in conf.not_modelled] == [
-        "Include nodes.conf", "PriorityWeightTRES=CPU=1000", "SchedulerParameters=bf_window=4320",
+        "Include nodes.conf", "PriorityWeightTRES=CPU=1000",
         "SchedulerParameters=bf_max_job_user=10", "PriorityFlags=MAX_TRES", "PriorityWeightQOS=5",
         "PriorityTier",
     ]  # fmt: skip
     assert conf.window_s == 4_320 * 60
+    basic = parsed("PriorityType=priority/basic\nPriorityWeightAge=1")
+    assert basic.not_modelled == ("weights: PriorityType=priority/basic does not use them",)
 
 
 def test_lists_of_nodes():
@@ -134,12 +137,22 @@ def test_a_file_is_recognised_by_its_lines():
     assert not is_slurm_conf("# PriorityMaxAge=7-0\njob_sort_formula = ncpus")
 
 
-def test_an_absent_file_and_one_that_is_no_text(tmp_path):
+def test_what_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "slurm.conf"
     with pytest.raises(InputError, match="there is no such file"):
-        read_slurm_conf(tmp_path / "slurm.conf")
-    (tmp_path / "slurm.conf").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="cannot be read as text"):
-        read_slurm_conf(tmp_path / "slurm.conf")
+        read_slurm_conf(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_slurm_conf(tmp_path)
+    path.write_bytes(b"PriorityMaxAge=7-0\0")
+    with pytest.raises(InputError, match="this is no text"):
+        read_slurm_conf(path)
+
+
+def test_comments_of_any_encoding_and_lines_of_any_system(tmp_path):
+    path = tmp_path / "slurm.conf"
+    path.write_bytes(b"\xef\xbb\xbfPriorityWeightAge=5 # W\xe4hler\r\nPriorityMaxAge=1-0\r\n")
+    conf = read_slurm_conf(path)
+    assert (conf.weight_age, conf.max_age_s) == (5, 86_400)
 
 
 def test_the_nine_settings_are_read():

@@ -7,7 +7,7 @@ import pytest
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.whatif.orders import ALL, GREEDY, Mode, Order, order_of, policy_of
+from hindcast.pipeline.whatif.orders import ASKED, GREEDY, Mode, Order, order_of, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record
@@ -218,9 +218,23 @@ def test_whole_minutes_are_what_the_scheduler_sees():
     assert play(run, minutes, EASY)[2] == 109
 
 
-def test_a_job_that_never_starts_says_so_and_progress_is_told():
-    jobs = [(0, 1, 10, 10), (1, 1, 10, 10)]
-    record = record_of(jobs)
-    run = run_of(record, 0, 1, follow=1, warm=False)
+def test_jobs_after_the_counted_ones_need_not_start():
+    run = run_of(record_of([(0, 1, 10, 10), (1, 1, 10, 10)]), 0, 1, follow=1, warm=False)
     assert play(run, order_of("fcfs"), Mode(GREEDY)).tolist() == [0, NEVER]
-    assert Mode(ALL).reservations > len(jobs)
+
+
+def test_a_job_wider_than_the_machine_is_refused():
+    run = run_of(record_of([(0, 5, 10, 10)]), 0, warm=False)
+    with pytest.raises(InputError, match=r"needs 5 processors .* at most the 4 of the machine"):
+        play(run, FCFS, EASY)
+
+
+def test_a_function_that_is_asked_tells_how_far_it_is():
+    """A priority from Python orders the jobs, and an interruption has its turn between slices."""
+    jobs = [(i, 4, 3, 3) for i in range(3000)]
+    run, told = run_of(record_of(jobs), 0, warm=False), []
+    newest = Order("newest", ASKED, ask=lambda *_: lambda now, jobs, arrive: arrive[jobs] * 1.0)
+    starts = play(run, newest, EASY, told.append)
+    assert starts[:4].tolist() == [0, 8997, 8994, 3]
+    assert told == sorted(told)
+    assert 0 < told[0] < 1

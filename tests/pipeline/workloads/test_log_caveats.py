@@ -186,12 +186,11 @@ def test_local_times_over_a_change_of_clocks_are_an_hour_off():
     assert found(log(notes=summer)) == {}
 
 
-def test_measures_of_the_record_are_given():
-    assert list(found(log(), waited=0.04, fitting=0.6)) == [
-        "hardly_any_waits",
-        "waits_while_fitting",
-    ]
-    assert found(log(), waited=0.05, fitting=0.5) == {}
+def test_how_jobs_waited_is_said():
+    assert list(found(log(), fitting=0.6)) == ["waits_while_fitting"]
+    assert found(log(), fitting=0.5) == {}
+    assert list(found(log(wait_s=np.where(first(49), 60.0, 0.0)))) == ["hardly_any_waits"]
+    assert found(log(wait_s=np.where(first(50), 60.0, 0.0))) == {}
 
 
 def test_names_are_kept_in_a_note():

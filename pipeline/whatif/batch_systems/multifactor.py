@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import UNLIMITED, SlurmConf
 from hindcast.pipeline.whatif.orders import (
     ALL,
     CHANGE,
@@ -39,7 +40,6 @@ from hindcast.pipeline.whatif.orders import (
 )
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.run import UNPLANNED, Run
-from hindcast.pipeline.whatif.slurm_conf import UNLIMITED, SlurmConf
 
 LARGEST: Final = 2.0**32 - 1.0  # of all priorities, and seconds of an age without a limit
 ROOT: Final = 0
@@ -333,10 +333,11 @@ def multifactor_order(name: str, weights: Weights, record: Record, clock: Clock)
     run begins with the usage of the record before it.
     """
     users = np.unique(record.user)
+    latest = float(record.arrive[-1] + record.run.sum())
+    moments = clock.resets(weights.reset, float(record.arrive[0]), latest)
 
     def begin(run: Run) -> tuple[Whole, Real]:
-        jobs, latest = len(run.row), float(record.arrive[-1] + record.run.sum())
-        moments = clock.resets(weights.reset, float(record.arrive[0]), latest)
+        jobs = len(run.row)
         past = moments[moments <= run.now]
         held = np.searchsorted(users, record.user), record.cpu
         since = int(past[-1]) if len(past) else int(record.arrive[0])

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.priorities import NUMBER, priority
 from hindcast.pipeline.simulation.kernel import compiled
-from hindcast.pipeline.whatif.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.multifactor import Clock, slurm_mode, slurm_order
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import parse_slurm_conf
 from hindcast.pipeline.whatif.orders import (
     AGED,
     ALL,
@@ -53,7 +54,6 @@ from hindcast.pipeline.whatif.outcomes import outcomes
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.run import Run, run_of
-from hindcast.pipeline.whatif.slurm_conf import parse_slurm_conf
 
 Real = NDArray[np.float64]
 
@@ -63,7 +63,6 @@ TESTED: Final = 500  # bf_max_job_test
 WINDOW: Final = 43_200  # greatest bf_window in minutes
 # Choosing constants takes about 110 runs of 30 % of the log.
 FEW: Final = 100_000  # jobs of the run up to which all constants are chosen
-MANY: Final = 300_000  # jobs of the run above which none are
 OUTCOMES: Final = (
     "mean_bounded_slowdown", "mean_wait_s", "p95_wait_s", "p99_wait_s", "max_wait_s",
     "mean_slowdown_wide", "mean_slowdown_long", "starved_share", "user_fairness",
@@ -93,7 +92,8 @@ _FORMULAS: Final[Mapping[str, str]] = {
     "laf": "walltime*ncpus",
     "lxf": "(eligible_time+walltime)/walltime",
     "wfp3": "((eligible_time/walltime)**3)*ncpus",
-    "unicef": "eligible_time/(walltime*log(ncpus if ncpus>2 else 2))",
+    # The logarithm of the rule: another base turns ties by its rounding.
+    "unicef": "eligible_time/(walltime*log2(ncpus if ncpus>2 else 2))",
 }
 _HANDICAPS: Final[Mapping[str, Callable[[Real, Real], Real]]] = {
     "k r n": lambda r, n: r * n,
@@ -212,21 +212,20 @@ def advise(
         )
     rows = [] if today is None else [Setting(today[0].name, "today", "", "", *today)]
     rows += _of_rule(log, best, left_out)
-    if jobs <= MANY:
+    if jobs <= FEW:
         for form in _HANDICAPS:
             rows += _handicaps(log, form)
-    if jobs <= FEW:
         rows += _multifactors(log)
-    if jobs > FEW:
-        which = "handicaps and multifactor" if jobs > MANY else "multifactor"
-        left_out.append(
-            f"rows of {which} whose constants are chosen: the run has {jobs:,} jobs, and choosing "
-            "them would take minutes"
-        )
     rows += [
         replace(row, rule="multifactor with fair share", exact="another order")
         for row in _of_lines(log, _FAIR)
     ]
+    if jobs > FEW:
+        left_out.append(
+            "handicaps and multifactor weights, which are chosen, and rows in which every tested "
+            f"job reserves: the run has {jobs:,} jobs, and they would take many minutes"
+        )
+        rows = [row for row in rows if row.mode.reservations != ALL]
     known: dict[tuple[int, Mode], dict[str, float]] = {}  # of orders that are there twice
     table = []
     for row in rows:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean, nearest, printable
-from hindcast.pipeline.whatif.slurm_conf import read_text
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import read_text
 
 Real = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def _check(node: ast.expr, where: str, names: set[str], depth: int) -> None:
     match node:
         case ast.Constant(value=int() | float() as value) if type(value) is not bool:
             if abs(value) > _GREATEST:
-                raise InputError(f"{where}: the formula has the number {value:g}")
+                raise InputError(f"{where}: the formula has the number {str(value)[:20]}..")
             return
         case ast.Name(id=name):
             if name in VARIABLES or name in _OLD_NAMES:
@@ -161,7 +161,10 @@ def _check(node: ast.expr, where: str, names: set[str], depth: int) -> None:
 
 def _refusal(node: ast.expr) -> str:
     """Return why a node may not stand in a formula."""
-    text = printable(ast.unparse(node)[:80])
+    try:
+        text = printable(ast.unparse(node)[:80])
+    except RecursionError:
+        return "the formula is nested too deeply"
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         close = nearest(name, _FUNCTIONS)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, PolicyFault
 from hindcast.pipeline.plugins import Source, load, source_of
-from hindcast.pipeline.whatif.multifactor import (
+from hindcast.pipeline.whatif.batch_systems.multifactor import (
     Clock,
     Weights,
     labels,
@@ -34,8 +34,7 @@ from hindcast.pipeline.whatif.multifactor import (
     unlisted_partitions,
     usage_shares,
 )
-from hindcast.pipeline.whatif.orders import ASKED, EASY, GIVEN, GREEDY, Ask, Mode, Order, order_of
-from hindcast.pipeline.whatif.pbs_formula import (
+from hindcast.pipeline.whatif.batch_systems.pbs_formula import (
     CHANGING,
     FAIR,
     HALF_LIFE_S,
@@ -44,9 +43,14 @@ from hindcast.pipeline.whatif.pbs_formula import (
     is_pbs_conf,
     parse_pbs_conf,
 )
+from hindcast.pipeline.whatif.batch_systems.slurm_conf import (
+    is_slurm_conf,
+    parse_slurm_conf,
+    read_text,
+)
+from hindcast.pipeline.whatif.orders import ASKED, EASY, GIVEN, GREEDY, Ask, Mode, Order, order_of
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.run import UNPLANNED, Run
-from hindcast.pipeline.whatif.slurm_conf import is_slurm_conf, parse_slurm_conf, read_text
 
 NAME: Final = "mine"
 _EXPECTED: Final = (
@@ -74,6 +78,14 @@ class Mine:
     order: Order
     mode: Mode
     not_modelled: tuple[str, ...] = ()
+
+    @property
+    def description(self) -> str:
+        """What it is, and where the simulation differs from it."""
+        text = f"the scheduler of {self.label}"
+        if not self.not_modelled:
+            return text
+        return f"{text}; the simulation differs from it: {'; '.join(self.not_modelled)}"
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,12 @@ def read_mine(given: str, record: Record, clock: Clock | None = None) -> Mine:
         aside.append(
             f"PriorityUsageResetPeriod={conf.reset}: the log does not say when its second 0 was, "
             "so usage is reset as if that were 1970-01-01 00:00"
+        )
+    longest = int(record.requested.max())
+    if conf.backfill and conf.window_s < longest:
+        aside.append(
+            f"bf_window: Slurm looks {conf.window_s // 60:,} minutes ahead, the longest limit "
+            f"of the log is {-(-longest // 60):,} minutes"
         )
     order = slurm_order(conf, record, clock or Clock())
     return Mine(path.name, order, slurm_mode(conf), tuple(aside))

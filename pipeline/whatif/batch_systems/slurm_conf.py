@@ -67,7 +67,7 @@ class SlurmConf:
         backfill: Whether SchedulerType is sched/backfill; else it is sched/builtin.
         tested: bf_max_job_test: jobs that one pass of backfilling tests.
         reserving: bf_job_part_count_reserve: jobs that get a reservation; 0 is every tested one.
-        window_s: bf_window in s.
+        window_s: bf_window in s. It is not simulated.
         partitions: The partitions by name.
         not_modelled: Lines of the file that a simulation does not obey.
     """
@@ -276,13 +276,24 @@ def read_slurm_conf(path: Path) -> SlurmConf:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file of settings; raise InputError if it is none."""
+    """Return the text of a file of settings; raise InputError if it is none.
+
+    Comments may have any encoding.
+    """
     try:
-        return path.read_text("utf-8")
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path}: has more than {_MOST_BYTES:,} bytes, expected settings")
+        raw = path.read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file, expected lines of slurm.conf") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as text ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if b"\0" in raw:
+        raise InputError(f"{path}: this is no text, expected settings")
+    return raw.decode("utf-8-sig", errors="replace")
+
+
+_MOST_BYTES: Final = 1 << 24
 
 
 def parse_slurm_conf(text: str, path: Path) -> SlurmConf:
@@ -310,6 +321,9 @@ def parse_slurm_conf(text: str, path: Path) -> SlurmConf:
                     aside += _options(value, where, values)
                 else:
                     aside += _setting(key, value, where, values)
+    flags, where = values.get("flags", ((), ""))
+    if {"FAIR_TREE", "NO_FAIR_TREE"} <= {*flags}:
+        raise InputError(f"{where}: PriorityFlags has FAIR_TREE and NO_FAIR_TREE; leave one out")
     found = {name: value for name, (value, _) in values.items()}
     aside += _not_modelled(found, partitions)
     return SlurmConf(
@@ -386,8 +400,6 @@ def _options(text: str, where: str, values: dict[str, tuple[Any, str]]) -> list[
             continue
         attribute, parse = _OPTIONS[name.lower()]
         _add(name, attribute, _parsed(name, value, parse, where), where, values)
-        if attribute == "window_s":
-            aside.append(f"SchedulerParameters={option}")
     return aside
 
 
@@ -436,6 +448,13 @@ def _not_modelled(found: Mapping[str, Any], partitions: Mapping[str, Partition])
             f"PriorityWeightQOS={found['weight_qos']}: slurm.conf has no priorities of QOS, so the "
             "factor is 0"
         )
+    if found.get("weight_fairshare"):
+        aside.append(
+            "fair share: slurm.conf has no shares of accounts, so all users have equal ones"
+        )
+    weighted = [name for name in found if name.startswith("weight_") and found[name]]
+    if weighted and found.get("type") == "priority/basic":
+        aside.append("weights: PriorityType=priority/basic does not use them")
     if found.get("reset") == "NOW":
         aside.append("PriorityUsageResetPeriod=NOW")
     if len({one.tier for one in partitions.values()}) > 1:

@@ -1,0 +1,1 @@
+"""Settings of Slurm and PBS: read, played as a policy, and advised."""
