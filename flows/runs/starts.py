@@ -1,7 +1,7 @@
 """Forecasts of when waiting jobs start, from a log: what `start` and `decide` share."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hindcast.flows.progress import note
@@ -11,8 +11,10 @@ from hindcast.pipeline.forecast.forecasts import Policy, simulated
 from hindcast.pipeline.forecast.live import Starts, users_of
 from hindcast.pipeline.forecast.plays import DRAWS, Past, past_of
 from hindcast.pipeline.recipes.proposals.proposal import second_zero
-from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.recipes.workload_source import INGESTED, load_source
 from hindcast.pipeline.scenarios.queue.priorities import RULES
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.whatif.orders import policy_of
 from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.workloads.schema import Workload
@@ -40,7 +42,15 @@ def rule_of(name: str) -> Policy:
 
 def read(request: Any) -> tuple[Workload, Record]:
     """Return the log of a request and its record."""
-    workload = load_source(reading(source_of(request)))
+    source = source_of(request)
+    workload = load_source(reading(source))
+    notes = None if source.format == INGESTED else FORMATS[source.format].notes
+    if notes is not None:  # the moment of second 0
+        provenance = workload.provenance
+        more = notes(location(request.log))
+        workload = replace(
+            workload, provenance=replace(provenance, notes=(*provenance.notes, *more))
+        )
     return workload, read_record(workload)
 
 

@@ -48,6 +48,20 @@ def test_a_state_is_answered_with_intervals(capsys, state):
     assert start(capsys, *words, "--draws", "10")[1] == [answer]
 
 
+def test_a_state_may_count_seconds_since_1970(capsys, tmp_path, state):
+    """The header of the log says when it began."""
+    begin, path = 1_704_067_200, tmp_path / "moved.json"
+    moved = json.loads(json.dumps(STATE))
+    for job in (*moved["waiting"], *moved["running"], moved):
+        for key in {"now", "submitted", "started"} & job.keys():
+            job[key] += begin
+    path.write_text(json.dumps(moved))
+    (here,), (there,) = (start(capsys, LOG, one, "--draws", "3")[1] for one in (state, str(path)))
+    for one, other in zip(here["jobs"], there["jobs"], strict=True):
+        assert other["median"] == one["median"] + begin
+        assert other["requested"] == one["requested"] + begin
+
+
 def test_text_says_when_from_now_on(capsys, state):
     assert cli.main(["start", LOG, state, "--draws", "10"]) == 0
     lines = capsys.readouterr().out.splitlines()
