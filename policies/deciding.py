@@ -14,6 +14,7 @@ In the last three cases a rule decides. Every decision says who made it.
 
 import dataclasses
 import importlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError, InputError
 from hindcast.pipeline.scenarios import LIVE_STATES, load_scenario
+from hindcast.pipeline.scenarios.queue.features import RUN_TIMES
 from hindcast.pipeline.settings.ranges import check_ranges, number, range_of
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.memory_rules import MemoryRule
@@ -297,13 +299,13 @@ def require_live_state(scenario: str) -> None:
 def _resolved(name: str, scenario: Any, config: Any) -> tuple[Behaviour, Any]:
     """Return the behaviour of a name, and settings under which it can act.
 
-    Without settings, those of the scenario, with a row that waits where the policy needs it.
+    Without settings, those of the scenario, with the columns that the policy needs.
     """
     if config is not None:
         return resolve(name, scenario.name, scenario.spec(config, scenario.objectives[0])), config
-    plain, waits = scenario.config(), scenario.config(allow_wait=True)
     error: InputError | None = None
-    for settings in (plain, waits):
+    for run_times, allow_wait in itertools.product((False, True), repeat=2):
+        settings = scenario.config(allow_wait=allow_wait, run_times=run_times)
         try:
             spec = scenario.spec(settings, scenario.objectives[0])
             return resolve(name, scenario.name, spec), settings
@@ -314,9 +316,11 @@ def _resolved(name: str, scenario: Any, config: Any) -> tuple[Behaviour, Any]:
 
 
 def _settings_of(scenario: Any, policy: Any) -> Any:
-    """Return settings under which a policy can act, with a row that waits where it needs it."""
+    """Return settings under which a policy can act, with the columns that it needs."""
     read = [f.name for f in getattr(policy, "features_candidates", ())]
-    return scenario.config(allow_wait="is_wait" in (*read, *getattr(policy, "needs", ())))
+    needed = {*read, *getattr(policy, "needs", ())}
+    run_times = not needed.isdisjoint(column.name for column in RUN_TIMES)
+    return scenario.config(allow_wait="is_wait" in needed, run_times=run_times)
 
 
 def _require_certain(name: str, behaviour: Behaviour) -> None:

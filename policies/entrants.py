@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.errors import DatasetError, HindcastError, InputError, RecipeError
 from hindcast.pipeline.evaluation.evaluate import Entrant
 from hindcast.pipeline.plugins import is_reference, source_of
 from hindcast.pipeline.recipes.recipe import Recipe
@@ -47,12 +47,11 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
     digest of their weights or of their source is added. `behaviour` stands for the recipe's
     behaviours, which form one group, weighted by their episodes.
     """
-    scenario = load_scenario(recipe.scenario)
-    spec = scenario.spec(recipe.config, recipe.objective)
+    specs = _specs(recipe)
     found = [
         entrant
         for name in dict.fromkeys(names)
-        for entrant in (_recorded(recipe) if name == BEHAVIOUR else [_entrant(name, recipe, spec)])
+        for entrant in (_recorded(recipe) if name == BEHAVIOUR else [_seen(name, recipe, specs)])
     ]
     for distinct in (_with_file, _distinct):
         count = Counter(c.behaviour.name for c in found)
@@ -143,6 +142,31 @@ def _recorded(recipe: Recipe) -> list[Entrant]:
         )
         for name in episodes
     ]  # fmt: skip
+
+
+def _specs(recipe: Recipe) -> list[Spec]:
+    """Return the specs that policies of an evaluation can have, that of the recipe first.
+
+    The others have the columns that settings add, and lack those that the recipe adds.
+    """
+    scenario, config = load_scenario(recipe.scenario), recipe.config
+    others = [
+        replace(config, **{setting: not getattr(config, setting)})
+        for setting in dict.fromkeys(scenario.added.values())
+    ]
+    return [scenario.spec(each, recipe.objective) for each in (config, *others)]
+
+
+def _seen(name: str, recipe: Recipe, specs: Sequence[Spec]) -> Entrant:
+    """Return an entrant under the first of the specs that suits it."""
+    fault: HindcastError | None = None
+    for spec in specs:
+        try:
+            return _entrant(name, recipe, spec)
+        except (InputError, DatasetError) as error:
+            fault = fault or error
+    assert fault is not None
+    raise fault
 
 
 def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:

@@ -244,6 +244,7 @@ def _in_scenario(scope: Scope, entrant: Entrant) -> list[list[Array]]:
             f"--policy {behaviour.name}: a policy of this kind plays whole logs, so --pools and "
             "--where partition=... cannot have it"
         )
+    job = job.seen_by(behaviour)
     scenario = replace(job.scenario, blocks=_starts)
     rngs = [generator(job.recipe.seed, f"evaluate {behaviour.name}", w, 0) for w in job.windows]
     windows = [part.window for part in scope.parts]

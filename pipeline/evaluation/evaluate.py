@@ -12,7 +12,7 @@ Every given policy is scored on every window of the split. No policy is selected
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import Episode, Planner, plays_episodes, run_episode
-from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.scenario import Instance, Scenario, config_for
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Outcome, Spec
 from hindcast.pipeline.storage.files import (
@@ -229,6 +229,13 @@ class Job:
         """Return the problem instance of a window."""
         return make_instance(self.recipe, self.scenario, self.workload, window)
 
+    def seen_by(self, behaviour: Behaviour) -> "Job":
+        """Return the same problem with the added columns that a policy reads, see Scenario."""
+        config = config_for(self.scenario, self.recipe.config, behaviour.policy)
+        if config == self.recipe.config:
+            return self
+        return replace(self, recipe=replace(self.recipe, config=config))
+
 
 def make_job(
     recipe: Recipe, split: str, out: Path, seeds: int | None = None, workers: int = 1
@@ -407,6 +414,7 @@ def _play(
     progress: Callable[[int, int], None],
 ) -> list[Episode]:
     """Run every (window, seed): compiled episodes in threads, others BATCH at a time."""
+    job = job.seen_by(behaviour)
 
     def rng(window: int, seed: int) -> np.random.Generator:
         return generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)

@@ -37,8 +37,9 @@ from hindcast.pipeline.scenarios.queue.live_fields import WAITING
 from hindcast.pipeline.scenarios.queue.live_state import read_moment, set_aside
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.whatif.record import Array, Record
-from hindcast.pipeline.whatif.run import Run
-from hindcast.pipeline.whatif.waiting import PREDICTED
+from hindcast.pipeline.whatif.run import Past as Completed
+from hindcast.pipeline.whatif.run import Run, log_of
+from hindcast.pipeline.whatif.waiting import OF_USER, PREDICTS_FROM
 from hindcast.pipeline.workloads.schema import Workload
 
 _LATE_S: Final = 60 * DAY_S  # a state may be so long after the end of the log
@@ -195,9 +196,10 @@ class Starts:
         moment = Run(
             processors=state["processors"], now=at, running=size, row=np.arange(len(jobs)),
             counted=start == NEVER, chain=np.full(len(jobs), -1), last=np.full(count, -1),
-            before=np.full(count, -1), similar=nobody, **columns,
+            before=np.full(count, -1), similar=nobody,
+            past=Completed(log_of(self.past.record), at), **columns,
         )  # fmt: skip
-        if self.policy[0].rule not in PREDICTED:
+        if PREDICTS_FROM.get(self.policy[0].rule) != OF_USER:
             return moment
         return _with_completed(self.past, moment, state.get("completed"), users)
 

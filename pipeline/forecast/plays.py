@@ -9,13 +9,16 @@ A copy has its own processors, request and run time; the request where its run i
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hindcast.pipeline.forecast.run_times import Contexts, contexts_of, draw_run_times, ends_of
-from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.simulation.kernel import Ints, Ints2, compiled
+from hindcast.pipeline.scenarios.queue import run_times as learning
+from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
+from hindcast.pipeline.simulation.kernel import Floats, Ints, Ints2, compiled
 from hindcast.pipeline.whatif.desk import Desk, Running, empty_desk
 from hindcast.pipeline.whatif.orders import Mode, Order
 from hindcast.pipeline.whatif.playing import (
@@ -41,8 +44,18 @@ from hindcast.pipeline.whatif.playing import (
     start_job,
 )
 from hindcast.pipeline.whatif.record import Array, Record
-from hindcast.pipeline.whatif.run import PER_JOB, Run, with_histories
-from hindcast.pipeline.whatif.waiting import FIRST, PREDICTED, Jobs, Waiting, empty_queue
+from hindcast.pipeline.whatif.run import PER_JOB, Run, log_of, with_histories
+from hindcast.pipeline.whatif.run import Past as Completed
+from hindcast.pipeline.whatif.waiting import (
+    FIRST,
+    OF_ALL,
+    OF_USER,
+    PREDICTS,
+    PREDICTS_FROM,
+    Jobs,
+    Waiting,
+    empty_queue,
+)
 
 DAY_S: Final = 86_400
 WEEK_S: Final = 7 * DAY_S
@@ -50,6 +63,7 @@ WEEKS: Final = 8  # the most of which submissions are copied
 HORIZON_S: Final = 14 * DAY_S
 DRAWS: Final = 60
 OF_JOB: Final = tuple(name for name in PER_JOB if name not in {"row", "counted", "chain"})
+_BEFORE_ALL: Final = -LATER  # a moment before which no run has ended
 _PICKED: Final = 64  # jobs of the log for the steps of a desk
 
 
@@ -77,6 +91,8 @@ class Draws(NamedTuple):
     last: Ints  # (U,) histories at the moment
     before: Ints  # (U,)
     similar: Ints  # (K,)
+    places: Ints  # (4 L,) learned contexts of the submissions, if the rule reads them; else (0,)
+    sums: Floats  # the contexts at the moment
     state: Ints  # (6,) of the places below
 
 
@@ -103,6 +119,25 @@ class Past:
     def first(self) -> int:
         """The first arrival."""
         return int(self.record.arrive[0])
+
+    @cached_property
+    def learned(self) -> tuple[learning.Contexts, Array]:
+        """The contexts from which rules learn run times, and their places by job, (4 L,).
+
+        A job of a state that has a context of no job of the log goes without it.
+        """
+        of = self.record.user, self.record.cpu, self.record.requested
+        contexts = learning.contexts_of(*of)
+        return contexts, contexts.places(*of)
+
+    def sums(self, now: int) -> NDArray[np.float64]:
+        """Return these contexts after all runs that have ended by a moment."""
+        contexts, places = self.learned
+        log, sums = log_of(self.record), contexts.empty()
+        ended = log.by_end[: np.searchsorted(log.ends, now, side="right")]
+        of_job = np.ascontiguousarray(places.reshape(-1, learning.CONTEXTS)[ended].reshape(-1))
+        learning.learn_all(of_job, sums, 0, log.run[ended], log.requested[ended])
+        return sums
 
 
 def past_of(record: Record) -> Past:
@@ -132,8 +167,9 @@ def moment_of(past: Past, now: int, order: Order) -> Run:
         processors=record.processors, now=now, running=len(running), row=row, **columns,
         counted=np.arange(len(row)) >= len(running), chain=np.full(len(row), -1),
         last=nobody[0], before=nobody[0].copy(), similar=nobody[1],
+        past=Completed(log_of(record), now),
     )  # fmt: skip
-    return with_all_histories(past, run) if order.rule in PREDICTED else run
+    return with_all_histories(past, run) if PREDICTS_FROM.get(order.rule) == OF_USER else run
 
 
 def with_all_histories(past: Past, moment: Run) -> Run:
@@ -199,6 +235,7 @@ def _begin(
     runs = draws.state[_RUNNING]
     waiting.size[:], waiting.newest[:] = 0, -1
     jobs.last[:], jobs.before[:], jobs.similar[:] = draws.last, draws.before, draws.similar
+    jobs.sums[:] = draws.sums
     state[NOW], state[FREE], state[NEXT] = draws.state[_MOMENT], draws.state[_FREE], runs
     state[LEFT], state[RUNNING], state[BEGUN], state[WORK] = len(draws.jobs), 0, 0, 0
     state[UNTIL] = draws.state[_MOMENT] + draws.state[_HORIZON]
@@ -234,6 +271,10 @@ def _copy_arrivals(
         jobs.arrive[size] = arrivals.arrive[at] + shift
         jobs.cpu[size], jobs.request[size] = arrivals.cpu[at], arrivals.requested[at]
         jobs.user[size], jobs.key[size] = arrivals.user[at], arrivals.key[at]
+        if len(draws.places) > 0:
+            to, of = learning.CONTEXTS * size, learning.CONTEXTS * at
+            for i in range(learning.CONTEXTS):
+                jobs.places[to + i] = draws.places[of + i]
         known = arrivals.end[at] <= draws.state[_KNOWN]
         ends.run[size] = arrivals.run[at] if known else arrivals.requested[at]
         if draws.state[_CLAIRVOYANT] == 1:
@@ -304,20 +345,27 @@ def play_draws(
     run_of_all = Run(
         processors=moment.processors, now=moment.now, running=moment.running,
         row=np.arange(size), counted=np.zeros(size, bool), chain=np.full(size, -1),
-        last=moment.last, before=moment.before, similar=moment.similar, **columns,
+        last=moment.last, before=moment.before, similar=moment.similar,
+        past=Completed(moment.past.log, _BEFORE_ALL), **columns,
     )  # fmt: skip
     scheme, known = scheme_of(run_of_all, order, mode), jobs_of(run_of_all, order)
     scheme[FIRST] = min(past.first, moment.arrive[moment.running :].min(initial=past.first))
+    places = np.zeros(0, np.int64)
+    if scheme[PREDICTS] == OF_ALL:
+        contexts, places = past.learned
+        of = (run_of_all.user, run_of_all.cpu, run_of_all.requested)
+        known = known._replace(places=contexts.places(*of), sums=past.sums(moment.now))
     held = int(moment.cpu[: moment.running].sum())
     numbers = np.zeros((5, size), np.int64)
     must, start = np.zeros(size, np.int64), np.full(size, NEVER)
     must[jobs], start[: moment.running] = 1, moment.start[: moment.running]
-    ends = Ends(numbers[0], numbers[1], numbers[2], numbers[3], np.arange(size), run_of_all.chain,
-                must, start, numbers[4])  # fmt: skip
+    row = np.concatenate([moment.row, len(record.row) + here + np.arange(len(some))])
+    ends = Ends(numbers[0], numbers[1], numbers[2], numbers[3], row, run_of_all.chain, must, start,
+                numbers[4])  # fmt: skip
     starts = np.full((len(run), len(jobs)), NEVER)
     draws = Draws(
         np.ascontiguousarray(run), spans.since, spans.until, spans.shift, jobs, starts,
-        known.last.copy(), known.before.copy(), known.similar.copy(),
+        known.last.copy(), known.before.copy(), known.similar.copy(), places, known.sums.copy(),
         np.array([moment.now, moment.processors if free is None else free + held, moment.running,
                   HORIZON_S, moment.now if known_until is None else known_until,
                   order.clairvoyant]),

@@ -1,7 +1,7 @@
 """The parts of a scenario, and functions that the scenarios share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -107,6 +107,9 @@ class Scenario:
         blocks: Function (ints) -> values of some outcomes by block of a long episode, such as a
             week, of which the outcome is the mean. An evaluation of a single window has intervals
             over its blocks. Empty for an episode that is too short. None if there are no blocks.
+        added: Columns of the candidates that a setting adds, each with the name of the setting,
+            which is true or false and changes nothing else. An evaluation gives every policy those
+            that it reads, whatever the recipe says.
         bound: Name of the outcome that bounds the headline outcome, or None.
         bound_kind: "lower" or "upper": the direction of the bound.
         source: Paper to cite.
@@ -129,10 +132,26 @@ class Scenario:
     demand: Callable[[Any, Workload, int], Demand] | None = None
     stretch: Callable[[Any, int], tuple[int, int]] | None = None
     blocks: Blocks | None = None
+    added: Mapping[str, str] = field(default_factory=dict)
     bound: str | None = None
     bound_kind: str | None = None
     source: str = ""
     differences: tuple[str, ...] = ()
+
+
+def config_for(scenario: Scenario, config: Any, policy: Any) -> Any:
+    """Return settings under which candidates have the added columns that a policy reads.
+
+    A learned policy gets no others, since it knows the columns that it was trained on.
+    """
+    features = getattr(policy, "features_candidates", None)
+    if features is None:
+        read = set(getattr(policy, "needs", ()))
+        given = {setting: True for column, setting in scenario.added.items() if column in read}
+    else:
+        read = {feature.name for feature in features}
+        given = {setting: column in read for column, setting in scenario.added.items()}
+    return replace(config, **given) if given else config
 
 
 LARGEST_INSTANCE: Final = 1 << 28  # numbers of 8 bytes: 2 GiB

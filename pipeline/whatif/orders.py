@@ -122,12 +122,14 @@ AGES: Final = {
     "lxf": (0.0, 1, 1.0), "wfp3": (0.0, 3, 0.0), "unicef": (0.0, 1, 0.0),
     "similar_area": (60.0, 1, 0.0), "aged_area": (86400.0, 1, 0.0),
     "aged_similar": (86400.0, 1, 0.0), "steady_area": (3600.0, 1, 0.0),
-    "balanced_area": (3600.0, 1, 0.0),
+    "balanced_area": (3600.0, 1, 0.0), "aged_expected": (86400.0, 1, 0.0),
+    "wsept": (86400.0, 1, 0.0),
 }  # fmt: skip
 # rule: (a, e, c) of its priority c + (w + a)^e g, where only the wait w changes with time
 PREDICTING: Final = (
     "spf", "sapf", "similar_area", "aged_area", "aged_similar", "steady_area", "balanced_area",
 )  # fmt: skip
+LEARNING: Final = ("aged_expected", "wsept")  # from completed runs of all users
 _CLAIRVOYANT: Final = ("sjf", "saf", "lxf")
 
 
@@ -145,8 +147,10 @@ def policy_of(name: str) -> tuple[Order, Mode] | None:
     if name == "fcfs_easy_sjbf":
         return Order(name, FIXED, NUMBER["fcfs"], behind=NUMBER["sjf"]), EASY
     rule, _, form = name.rpartition("_")
-    mode = {"easy": EASY, "greedy": Mode(GREEDY), "clairvoyant": EASY}.get(form)
-    if mode is None or (form == "clairvoyant" and rule not in _CLAIRVOYANT):
+    modes = {"easy": EASY, "greedy": Mode(GREEDY), "clairvoyant": EASY, "conservative": ALL_RESERVE}
+    mode = modes.get(form)
+    of_some = {"clairvoyant": _CLAIRVOYANT, "conservative": LEARNING}
+    if mode is None or rule not in of_some.get(form, (rule,)):
         rule, mode = name, STRICT
     order = order_of(rule)
     if order is None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
+from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, learn, learned
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.pipeline.whatif.deciding import decide
@@ -38,17 +39,20 @@ from hindcast.pipeline.whatif.waiting import (
     DEPTH,
     FIRST,
     KIND,
-    PREDICTED,
+    OF_ALL,
     PREDICTS,
+    PREDICTS_FROM,
     REFRESH,
     RESERVATIONS,
     RULE,
     SCHEME,
+    STALE,
     WAITING,
     Jobs,
     Waiting,
     complete,
     empty_queue,
+    expect_again,
     join,
     leave,
     list_waiting,
@@ -166,6 +170,28 @@ def _sort_coming(ends: Ends, coming: int) -> None:
         ends.coming[at] = job
 
 
+@compiled(_nrt=False)
+def _learn(jobs: Jobs, ends: Ends, running: int, before: int) -> None:
+    """Enter the runs that ended at a moment into their contexts, in the order of their rows.
+
+    `before` jobs ran before the moment; those that ended stand behind the running ones.
+    """
+    for i in range(running, before):
+        job, end, at = ends.job[i], ends.end[i], i
+        while at > running:
+            other = ends.job[at - 1]
+            if ends.end[at - 1] < end or (
+                ends.end[at - 1] == end and ends.row[other] < ends.row[job]
+            ):
+                break
+            ends.job[at], ends.end[at] = other, ends.end[at - 1]
+            at -= 1
+        ends.job[at], ends.end[at] = job, end
+    for i in range(running, before):
+        job = ends.job[i]
+        learn(jobs.places, CONTEXTS * job, jobs.sums, 0, ends.run[job], jobs.request[job])
+
+
 @compiled()
 def advance(
     scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
@@ -184,7 +210,7 @@ def advance(
                     return _DONE
                 if state[NOW] == LATER:
                     return _STUCK
-            now, coming = state[NOW], 0
+            now, coming, before = state[NOW], 0, state[RUNNING]
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] <= now:
                 job = end_first(jobs, running, ends, state)
                 complete(scheme, jobs, waiting, job, ends.run[job])
@@ -194,12 +220,18 @@ def advance(
                 if part >= 0:
                     jobs.arrive[part], ends.coming[coming] = now, part
                     coming += 1
+            if scheme[PREDICTS] == OF_ALL and state[RUNNING] < before:
+                _learn(jobs, ends, state[RUNNING], before)
+                waiting.size[STALE] = 1
             while state[NEXT] < state[PLANNED] and jobs.arrive[state[NEXT]] <= now:
                 join(scheme, jobs, waiting, state[NEXT])
                 state[NEXT] += 1
             _sort_coming(ends, coming)
             for i in range(coming):
                 join(scheme, jobs, waiting, ends.coming[i])
+            if scheme[PREDICTS] == OF_ALL:
+                expect_again(scheme, jobs, waiting, state[FREE])
+                state[WORK] += waiting.size[WAITING]
             if scheme[KIND] >= FILLED and state[FREE] > 0 and waiting.size[WAITING] > 0:
                 count = list_waiting(waiting, memory.jobs)
                 state[WORK] += 8 * count
@@ -271,7 +303,7 @@ def scheme_of(run: Run, order: Order, mode: Mode) -> Array:
     scheme[KIND], scheme[RULE], scheme[BEHIND] = order.kind, order.rule, order.behind
     scheme[REFRESH] = order.refresh_s
     scheme[FIRST] = arrived.min(initial=LATER)
-    scheme[PREDICTS] = order.rule in PREDICTED
+    scheme[PREDICTS] = PREDICTS_FROM.get(order.rule, 0)
     scheme[RESERVATIONS], scheme[DEPTH] = mode.reservations, mode.depth
     return scheme
 
@@ -296,10 +328,14 @@ def jobs_of(run: Run, order: Order) -> Jobs:
     if order.kind in {GIVEN, HANDICAP}:
         assert order.numbers is not None
         number = np.ascontiguousarray(order.numbers(run), np.float64)
+    places, contexts = np.zeros(0, np.int64), np.zeros(0)
+    if PREDICTS_FROM.get(order.rule) == OF_ALL:
+        past = run.past
+        places, contexts = learned(past.log, past.now, run.user, run.cpu, request)
     return Jobs(
         run.arrive.copy(), np.ascontiguousarray(run.cpu), request, np.ascontiguousarray(run.user),
         np.ascontiguousarray(run.key), number, run.last.copy(), run.before.copy(),
-        run.similar.copy(),
+        run.similar.copy(), places, contexts,
     )  # fmt: skip
 
 

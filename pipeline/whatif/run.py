@@ -23,6 +23,19 @@ UNPLANNED: Final = LATER  # arrival of a job that joins the queue when its prede
 
 
 @dataclass(frozen=True)
+class Past:
+    """The jobs of a log that were completed before a run.
+
+    Attributes:
+        log: The log.
+        now: Beginning of the run in s.
+    """
+
+    log: Log
+    now: int
+
+
+@dataclass(frozen=True)
 class Run:
     """The N jobs of a run.
 
@@ -47,6 +60,7 @@ class Run:
         last: Last run of every user that was completed before the run in s, -1 if none was, (U,).
         before: The run before it, (U,).
         similar: Last completed run of every key, (K,).
+        past: The jobs that were completed before.
     """
 
     processors: int
@@ -71,6 +85,7 @@ class Run:
     last: Array
     before: Array
     similar: Array
+    past: Past
 
     @property
     def carried(self) -> int:
@@ -111,7 +126,7 @@ def run_of(
     stop = size if last is None else last
     if not 0 <= first < stop <= size:
         raise InputError(f"expected jobs from 0 to {size:,}, got {first:,} to {stop:,}")
-    log, now = _log_of(record), int(record.arrive[first]) if now is None else now
+    log, now = log_of(record), int(record.arrive[first]) if now is None else now
     running = carried = np.zeros(0, np.int64)
     if warm:
         if not log.has_starts:
@@ -158,7 +173,7 @@ def joined(runs: Sequence[Run]) -> tuple[Run, Array]:
 _read: list[tuple[Record, Log]] = []  # the record that was read last
 
 
-def _log_of(record: Record) -> Log:
+def log_of(record: Record) -> Log:
     """Return the record as the log of the scenario; an unknown start is the arrival."""
     for known, log in _read:
         if known is record:
@@ -179,7 +194,7 @@ def _log_of(record: Record) -> Log:
 
 def with_histories(record: Record, run: Run) -> Run:
     """Return a run with the histories that a record gives the keys of its jobs."""
-    return replace(run, **_histories(_log_of(record), run.now, run.user, run.key))
+    return replace(run, **_histories(log_of(record), run.now, run.user, run.key))
 
 
 def _histories(log: Log, now: int, user: Array, key: Array) -> dict[str, Any]:
@@ -189,4 +204,4 @@ def _histories(log: Log, now: int, user: Array, key: Array) -> dict[str, Any]:
     last, before = (np.full(int(log.user.max(initial=-1)) + 1, -1) for _ in range(2))
     similar = np.full(int(max(log.key.max(initial=-1), key.max(initial=-1))) + 1, -1)
     last[users], before[users], similar[keys] = found
-    return {"last": last, "before": before, "similar": similar}
+    return {"last": last, "before": before, "similar": similar, "past": Past(log, now)}

@@ -12,18 +12,31 @@ found by computing the priorities of a few blocks, not of all waiting jobs.
 Rules whose priority does not change while a job waits have it as the value of a slot. For the
 others the priority is c + (w + a)^e g, with the wait w of the job: g is the value.
 
+Rules of learned run times have g from what completed runs of all users say. It is computed again
+at moments at which a job may start, for the jobs of which runs with one of their contexts ended.
+
 These functions make no arrays and are compiled without counts of references to arrays
 (`_nrt=False`), which took four fifths of the time.
 """
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from hindcast.pipeline.scenarios.queue.layout import LATER
 from hindcast.pipeline.scenarios.queue.priorities import NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect, version_of
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
-from hindcast.pipeline.whatif.orders import AGED, AGES, FIXED, GIVEN, HANDICAP, PREDICTING
+from hindcast.pipeline.whatif.orders import (
+    AGED,
+    AGES,
+    FIXED,
+    GIVEN,
+    HANDICAP,
+    LEARNING,
+    PREDICTING,
+)
 
 SLOTS: Final = 64  # of a block
 _LONG: Final = 2.0**20  # s, a wait at which w + a outweighs the constant
@@ -36,9 +49,14 @@ SCHEME: Final = 8
 AGE_OFFSET: Final = np.array([AGES.get(name, (0.0, 1, 0.0))[0] for name in RULES])
 AGE_POWER: Final = np.array([AGES.get(name, (0.0, 1, 0.0))[1] for name in RULES])
 AGE_CONSTANT: Final = np.array([AGES.get(name, (0.0, 1, 0.0))[2] for name in RULES])
-PREDICTED: Final = {NUMBER[name] for name in PREDICTING}
+# scheme[PREDICTS]: 0 for rules without predictions, and those from
+OF_USER, OF_ALL = 1, 2  # the last runs of the job's user, or contexts of all completed runs
+PREDICTS_FROM: Final = {
+    **{NUMBER[name]: OF_USER for name in PREDICTING}, **{NUMBER[name]: OF_ALL for name in LEARNING},
+}  # fmt: skip
 
-BLOCKS, WAITING = range(2)  # places in Waiting.size
+# Places in Waiting.size. STALE: 1 if runs have ended since values were computed from contexts.
+BLOCKS, WAITING, STALE = range(3)
 
 
 class Jobs(NamedTuple):
@@ -53,6 +71,8 @@ class Jobs(NamedTuple):
     last: Ints  # (U,) last completed run of the user, -1 if there is none
     before: Ints  # (U,) the run before it
     similar: Ints  # (K,) last completed run of the key
+    places: Ints  # (4 N,) contexts of the job, see pipeline.scenarios.queue.run_times; else (0,)
+    sums: Floats  # the contexts
 
 
 class Waiting(NamedTuple):
@@ -62,8 +82,9 @@ class Waiting(NamedTuple):
     cpu: Ints  # (S,)
     request: Ints  # (S,)
     arrive: Ints  # (S,)
-    predicted: Floats  # (S,) predicted run time p in s, if the rule uses it
-    similar: Floats  # (S,) run time u of the last similar job in s
+    predicted: Floats  # (S,) predicted run time p in s, if the rule uses it; or e
+    similar: Floats  # (S,) run time u of the last similar job in s; or v
+    version: Floats  # (S,) that of the contexts from which e and v are
     value: Floats  # (S,) see the module
     score: Floats  # (S,) priority at this moment; -inf for a job that is not to be taken
     used: Ints  # (B,) slots in use
@@ -79,21 +100,21 @@ class Waiting(NamedTuple):
     after: Ints  # (N,) waiting job of the same user that came before it, -1 if none did
     ahead: Ints  # (N,) the one that came after it
     newest: Ints  # (U,) waiting job of the user that came last
-    size: Ints  # (2,)
+    size: Ints  # (3,)
 
 
 def empty_queue(jobs: int, users: int) -> Waiting:
     """Return a queue for so many jobs of so many users."""
     blocks = 2 * (jobs // SLOTS) + 4
     slots = blocks * SLOTS
-    whole, numbers = np.zeros((5, slots), np.int64), np.zeros((4, slots))
+    whole, numbers = np.zeros((5, slots), np.int64), np.zeros((5, slots))
     of_blocks, bounds = np.zeros((6, blocks), np.int64), np.zeros((2, blocks))
     links = np.full((3, jobs), -1)
     return Waiting(
-        whole[0], whole[1], whole[2], whole[3], numbers[0], numbers[1], numbers[2], numbers[3],
-        of_blocks[0], of_blocks[1], of_blocks[2], of_blocks[3], bounds[0], bounds[1], of_blocks[4],
-        whole[4], of_blocks[5], links[0], links[1], links[2], np.full(users, -1),
-        np.zeros(2, np.int64),
+        whole[0], whole[1], whole[2], whole[3], numbers[0], numbers[1], numbers[4], numbers[2],
+        numbers[3], of_blocks[0], of_blocks[1], of_blocks[2], of_blocks[3], bounds[0], bounds[1],
+        of_blocks[4], whole[4], of_blocks[5], links[0], links[1], links[2], np.full(users, -1),
+        np.zeros(3, np.int64),
     )  # fmt: skip
 
 
@@ -132,9 +153,15 @@ def of_rule(scheme: Ints, waiting: Waiting, slot: int, wait: float) -> float:
 def _set_value(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
     """Set the value of a slot: the priority of its job, or the g of an aged one."""
     kind, rule, job, value = scheme[KIND], scheme[RULE], waiting.job[slot], 0.0
-    if scheme[PREDICTS] == 1:
+    if scheme[PREDICTS] == OF_USER:
         waiting.predicted[slot] = predicted(jobs, job)
         waiting.similar[slot] = similar_run(jobs, job)
+    elif scheme[PREDICTS] == OF_ALL:
+        at = CONTEXTS * job
+        waiting.version[slot] = version_of(jobs.places, at, jobs.sums, 0)
+        # As a policy of the scenario reads them: from logarithms.
+        v, e = expect(jobs.places, at, jobs.sums, 0, jobs.request[job])
+        waiting.similar[slot], waiting.predicted[slot] = math.exp(v), math.exp(e)
     if kind == FIXED:
         value = of_rule(scheme, waiting, slot, 0.0)
     elif kind == AGED:
@@ -189,7 +216,7 @@ def _copy(waiting: Waiting, slot: int, to: int) -> None:
     waiting.job[to], waiting.cpu[to] = waiting.job[slot], waiting.cpu[slot]
     waiting.request[to], waiting.arrive[to] = waiting.request[slot], waiting.arrive[slot]
     waiting.predicted[to], waiting.similar[to] = waiting.predicted[slot], waiting.similar[slot]
-    waiting.value[to] = waiting.value[slot]
+    waiting.value[to], waiting.version[to] = waiting.value[slot], waiting.version[slot]
     waiting.place[waiting.job[to]] = to
 
 
@@ -233,7 +260,7 @@ def join(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
     _summarise(waiting, block)
     waiting.size[WAITING] += 1
     user = jobs.user[job]
-    if scheme[PREDICTS] == 1 and user >= 0:
+    if scheme[PREDICTS] == OF_USER and user >= 0:
         other = waiting.newest[user]
         waiting.after[job], waiting.ahead[job], waiting.newest[user] = other, -1, job
         if other >= 0:
@@ -251,7 +278,7 @@ def leave(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
     _summarise(waiting, block)
     waiting.size[WAITING] -= 1
     user = jobs.user[job]
-    if scheme[PREDICTS] == 1 and user >= 0:
+    if scheme[PREDICTS] == OF_USER and user >= 0:
         after, ahead = waiting.after[job], waiting.ahead[job]
         if after >= 0:
             waiting.ahead[after] = ahead
@@ -269,7 +296,7 @@ def complete(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int) -> 
         return
     jobs.before[user], jobs.last[user] = jobs.last[user], run
     jobs.similar[jobs.key[job]] = run
-    if scheme[PREDICTS] == 0:
+    if scheme[PREDICTS] != OF_USER:
         return
     other, stale = waiting.newest[user], -1
     while other >= 0:
@@ -284,6 +311,28 @@ def complete(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int) -> 
         other = waiting.after[other]
     if stale >= 0:
         _summarise(waiting, stale)
+
+
+@compiled(_nrt=False)
+def expect_again(scheme: Ints, jobs: Jobs, waiting: Waiting, free: int) -> None:
+    """Compute values from contexts in which runs ended again, if a job may start."""
+    blocks, least = waiting.size[BLOCKS], LATER
+    if waiting.size[STALE] == 0:
+        return
+    for block in range(blocks):
+        least = min(least, waiting.least_cpu[block])
+    if least > free:
+        return
+    waiting.size[STALE] = 0
+    for block in range(blocks):
+        begin, stale = block * SLOTS, False
+        for slot in range(begin, begin + waiting.used[block]):
+            at = CONTEXTS * waiting.job[slot]
+            if version_of(jobs.places, at, jobs.sums, 0) != waiting.version[slot]:
+                _set_value(scheme, jobs, waiting, slot)
+                stale = True
+        if stale:
+            _summarise(waiting, block)
 
 
 @compiled(_nrt=False)

@@ -21,6 +21,9 @@ the first job of the window here. `spf`, `sapf`: predictions of Tsafrir et al., 
 system-generated predictions", TPDS 2007. `fcfs_easy_sjbf`: the same paper. `conservative`:
 Mu'alem & Feitelson, TPDS 2001. `similar_area`, `aged_area`, `aged_similar`, `steady_area` and
 `balanced_area` were chosen on the first parts of logs of the archive; they are ours.
+`aged_expected` and `wsept` need config.run_times: v and e are learned from completed runs. `wsept`
+is the rule of Rothkopf, "Scheduling with random service times", Management Science 1966 (with known
+run times that of Smith, Naval Research Logistics Quarterly 1956), for processors x time, aged.
 
 Some rules choose from the memory of an episode (hindcast.pipeline.simulation.memory_rules).
 `conservative` knows no more than a real scheduler, but is not a score of a row. `NAME_clairvoyant`
@@ -31,6 +34,7 @@ can then not be recorded.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -42,8 +46,9 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
-from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
-from hindcast.pipeline.scenarios.queue.priorities import NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW, RUN_TIMES
+from hindcast.pipeline.scenarios.queue.priorities import FIRST_LEARNED, NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
@@ -67,7 +72,9 @@ _EASY, _STRICT, _GREEDY = range(3)
 @compiled(types.void(types.int64, types.int64, FLOATS, ROWS, FLOATS))
 def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-def]
     """Fill the scores of a rule in a form."""
-    waits = candidates.shape[1] > ROW.is_wait
+    width = candidates.shape[1]
+    # The last two columns are those of learned run times, if there is an even number more.
+    waits = (width - ROW.is_wait) % 2 == 1
     closed = context[MOMENT.closed] > 0.0
     for i in range(len(scores)):
         if waits and candidates[i, ROW.is_wait] > 0.0:
@@ -80,6 +87,16 @@ def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-d
             scores[i] = -candidates[i, ROW.log_requested]
         elif rule == 5:
             scores[i] = -candidates[i, ROW.log_area]
+        elif rule >= FIRST_LEARNED:
+            scores[i] = priority(
+                rule,
+                np.rint(np.exp(candidates[i, ROW.log_waited])) - 60.0,
+                np.rint(np.exp(candidates[i, ROW.log_requested])),
+                np.rint(np.exp(candidates[i, ROW.log_processors])),
+                candidates[i, ROW.submitted],
+                math.exp(candidates[i, width - 1]),
+                math.exp(candidates[i, width - 2]),
+            )
         else:
             scores[i] = priority(
                 rule,
@@ -163,10 +180,29 @@ def _clairvoyant(rule: int) -> Compiled:
     return choose
 
 
-@compiled(CHOOSE)
-def _conservative(ints, floats):  # type: ignore[no-untyped-def]
-    """Return the first job whose earliest slot, with all older jobs in theirs, is now."""
+@compiled(types.void(INTS, FLOATS, types.int64, FLOATS))
+def _fill_learned(ints, floats, rule, scores):  # type: ignore[no-untyped-def]
+    """Fill the priorities of the visible jobs under a rule of learned run times."""
+    for i in range(len(scores)):
+        job = ints[ints[m.WAITING_AT] + i]
+        r, n = ints[ints[m.REQUESTED_AT] + job], ints[ints[m.CPU_AT] + job]
+        submit, at = ints[ints[m.SUBMIT_AT] + job], ints[m.PLACES_AT] + CONTEXTS * job
+        v, e = expect(ints, at, floats, ints[m.SUMS_AT], r)
+        s = 1 + submit - ints[m.FIRST_SUBMIT]
+        scores[i] = priority(rule, ints[m.NOW] - submit, r, n, s, math.exp(e), math.exp(v))
+
+
+@compiled(types.int64(INTS, FLOATS, types.int64))
+def _first_planned(ints, floats, rule):  # type: ignore[no-untyped-def]
+    """Return the first job whose earliest slot, with all jobs before it in theirs, is now.
+
+    The order is that of a rule of learned run times, or that of arrival.
+    """
     now, rows = ints[m.NOW], shown(ints)
+    order, scores = np.arange(rows), np.zeros(rows)
+    if rule >= FIRST_LEARNED:
+        _fill_learned(ints, floats, rule, scores)
+        order = np.argsort(-scores, kind="mergesort")
     times = np.empty(ints[m.RUNNING] + 2 * rows + 2, np.int64)
     free = np.empty(len(times), np.int64)  # from times[i] to times[i + 1]
     times[0], free[0], size = now, ints[m.FREE], 1
@@ -177,7 +213,7 @@ def _conservative(ints, floats):  # type: ignore[no-untyped-def]
             times[size], free[size] = end, free[size - 1]
             size += 1
         free[size - 1] += ints[ints[m.CPU_AT] + job]
-    for i in range(rows):
+    for i in order:
         job = ints[ints[m.WAITING_AT] + i]
         n, r = ints[ints[m.CPU_AT] + job], ints[ints[m.REQUESTED_AT] + job]
         first = at = 0
@@ -200,6 +236,14 @@ def _conservative(ints, floats):  # type: ignore[no-untyped-def]
             free[j] -= n
     ints[m.MAY_WAIT] = 1
     return rows
+
+
+def _conservative(rule: int) -> Compiled:
+    @compiled(CHOOSE)
+    def choose(ints, floats):  # type: ignore[no-untyped-def]
+        return _first_planned(ints, floats, rule)
+
+    return choose
 
 
 @compiled(CHOOSE)
@@ -226,6 +270,15 @@ def _check_starts(instance: Instance) -> None:
         )
 
 
+def _check_run_times(instance: Instance) -> None:
+    """Raise InputError if run times are not learned."""
+    if instance.ints[m.RUN_TIMES] == 0:
+        raise InputError(
+            "this rule needs run times that are learned as jobs complete; set config.run_times = "
+            "true"
+        )
+
+
 _SYMBOLS: Final[Mapping[str, str]] = {
     "w": "exp(log_waited) - 60",
     "r": "exp(log_requested)",
@@ -233,7 +286,10 @@ _SYMBOLS: Final[Mapping[str, str]] = {
     "s": "submitted",
     "p": "exp(log_predicted)",
     "u": "exp(log_similar)",
+    "v": "exp(log_weight)",
+    "e": "exp(log_expected)",
 }
+_RUN_TIMES: Final = tuple(column.name for column in RUN_TIMES)
 
 
 def _in_columns(formula: str) -> str:
@@ -245,21 +301,22 @@ def _in_columns(formula: str) -> str:
 def _of_rule(name: str) -> tuple[Heuristic, ...]:
     """Return the three forms of a rule."""
     number = NUMBER[name]
+    needs = _RUN_TIMES if number >= FIRST_LEARNED else ()
     chosen, formula = RULES[name][0], _in_columns(RULES[name][1])
     return (
         Heuristic(
-            name, _score(number, _STRICT), needs=("is_wait",),
+            name, _score(number, _STRICT), needs=("is_wait", *needs),
             description=f"{chosen}; nobody else starts before it",
             formula=f"{formula}; the row is_wait while a job holds the reservation",
         ),
         Heuristic(
-            f"{name}_easy", _score(number, _EASY),
+            f"{name}_easy", _score(number, _EASY), needs=needs,
             description=f"{chosen}; it starts or gets a reservation, then the next that does not "
                 "delay it (EASY backfilling)",
             formula=formula,
         ),
         Heuristic(
-            f"{name}_greedy", _score(number, _GREEDY),
+            f"{name}_greedy", _score(number, _GREEDY), needs=needs,
             description=f"{chosen}, of those that fit",
             formula=f"{formula}; jobs whose fits is 0 lie below",
         ),
@@ -293,10 +350,20 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
 
 _MEMORY_RULES: Final = (
     MemoryRule(
-        "conservative", _conservative, needs=("is_wait",),
+        "conservative", _conservative(NUMBER["fcfs"]), needs=("is_wait",),
         description="in order of arrival, every job gets the earliest slot that delays no older "
             "one; the first whose slot is now starts (conservative backfilling)",
         formula="computed from the memory, by requested times",
+    ),
+    *(
+        MemoryRule(
+            f"{name}_conservative", _conservative(NUMBER[name]),
+            needs=("is_wait", *_RUN_TIMES), check=_check_run_times,
+            description="in order of priority, every job gets the earliest slot that delays none "
+                f"before it; the first whose slot is now starts. First is {RULES[name][0]}",
+            formula=f"{RULES[name][1]}; computed from the memory",
+        )
+        for name in list(RULES)[FIRST_LEARNED:]
     ),
     *(
         MemoryRule(

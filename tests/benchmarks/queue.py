@@ -1,5 +1,7 @@
 """Speed of `queue`: a whole log with and without observations, and episodes that step together.
 
+Rules of learned run times stand beside others, in the scenario and in the runs of `whatif`.
+
     python -m tests.benchmarks.queue
 
 The log is drawn: 100,000 jobs that offer seven tenths of 128 processors. A run of `whatif` is
@@ -16,6 +18,7 @@ from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.simulation.batched import BatchedEpisodes
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.scenario import config_for
 from hindcast.pipeline.whatif.orders import policy_of
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.record import read_record
@@ -56,15 +59,18 @@ def measure() -> list[tuple[str, float, str, str]]:
     scenario, log = load_scenario("queue"), drawn_log()
     known, rng = rules("queue"), np.random.default_rng(0)
     config = QueueConfig(whole=True, warm=False, visible=128)
-    spec = scenario.spec(config, "bounded_slowdown")
-    whole = scenario.instance(config, "bounded_slowdown", log, 0, rng)
     rates = {}
-    for name in ("saf_clairvoyant", "saf_easy", "aged_area_easy"):
-        run_episode(scenario, spec, whole, Behaviour(name, known[name]), rng)
+    for name in ("saf_clairvoyant", "saf_easy", "aged_area_easy", "aged_expected_easy"):
+        behaviour = Behaviour(name, known[name])
+        config = config_for(scenario, config, known[name])
+        spec = scenario.spec(config, "bounded_slowdown")
+        whole = scenario.instance(config, "bounded_slowdown", log, 0, rng)
+        run_episode(scenario, spec, whole, behaviour, rng)
         begun = time.perf_counter()
-        episode = run_episode(scenario, spec, whole, Behaviour(name, known[name]), rng)
+        episode = run_episode(scenario, spec, whole, behaviour, rng)
         rates[name] = episode.steps / (time.perf_counter() - begun)
     config = QueueConfig(warm=False, visible=128)
+    spec = scenario.spec(config, "bounded_slowdown")
     instances = [
         scenario.instance(config, "bounded_slowdown", log, 5 * n, rng) for n in range(EPISODES)
     ]
@@ -91,10 +97,11 @@ def _runs() -> list[tuple[str, float, str, str]]:
     scenario, log, known = load_scenario("queue"), drawn_log(QUEUED, 1.2), rules("queue")
     rng, found = np.random.default_rng(0), []
     config = QueueConfig(whole=True, warm=False, allow_wait=True)
-    spec = scenario.spec(config, "bounded_slowdown")
-    whole = scenario.instance(config, "bounded_slowdown", log, 0, rng)
     run = run_of(read_record(log), 0, warm=False)
-    for name in ("saf_easy", "aged_area_easy", "conservative"):
+    for name in ("saf_easy", "aged_area_easy", "aged_expected_easy", "conservative"):
+        seen = config_for(scenario, config, known[name])
+        spec = scenario.spec(seen, "bounded_slowdown")
+        whole = scenario.instance(seen, "bounded_slowdown", log, 0, rng)
         begun = time.process_time()
         run_episode(scenario, spec, whole, Behaviour(name, known[name]), rng)
         seconds = time.process_time() - begun

@@ -3,6 +3,7 @@
 import html
 import itertools
 import re
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,8 +12,10 @@ import pytest
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.recognition import recognise
+from tests.conftest import require_traces
 from tests.flows.whatif_pages import Answer
 
+ROOT = Path(__file__).resolve().parents[2]
 JOBS = 600
 WEEK_S = 7 * 86_400
 
@@ -62,6 +65,7 @@ def test_the_page_is_one_file_that_loads_nothing(made):
     assert made.json["nearness"]["known"] == "fcfs none"
     assert made.json["nearness"]["grade"] == "A"
     assert "order of arrival without backfilling in 100 %" in made.page
+    assert "no area is in it, in spite of its name" in made.page  # of steady_area_easy
     assert len(set(re.findall(r"\[(h|min|s|days)\]", made.page)) - {"s"}) == 1  # of all waits
     explained = set(re.findall(r'id="rule-\d+">(.*?)</span>', markup))
     assert kinds <= explained
@@ -146,6 +150,27 @@ def test_trained_agents_stand_beside_the_rules_and_refused_ones_are_named_so(tmp
     for name in refused:
         assert name not in page.first
         assert name in page.page
+
+
+@pytest.mark.parametrize(
+    ("log", "pages"),
+    [
+        pytest.param("examples/example.swf", ["quickstart-engineer"], marks=pytest.mark.slow),
+        pytest.param(
+            "swf/KTH-SP2-1996-2.swf.gz",
+            ["quickstart-engineer", "how-to/read-the-whatif-page", "tutorials/your-own-trace"],
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_documents_show_what_the_command_prints(tmp_path, capsys, log, pages):
+    path = ROOT / log if (ROOT / log).exists() else require_traces(log)
+    Answer(path, tmp_path / "out")
+    lines = "\n".join(capsys.readouterr().out.splitlines()[-4:-1])
+    for page in pages:
+        assert lines in (ROOT / "docs" / f"{page}.md").read_text("utf-8"), page
+    if log != "examples/example.swf":
+        assert " ".join(lines.split()) in " ".join((ROOT / "README.md").read_text("utf-8").split())
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,26 @@ class Answer:
         if badge in _UNSAID:  # no number of a policy beside the scheduler's
             assert not re.search(r"% (less|more)\b.*than your scheduler", story["conclusion"])
         if badge not in GREY:
-            sides = [story["evidence"][scope] for scope in ("run", "windows")]
-            signs = {side["policy"] < side["opponent"] for side in sides}
-            assert signs == {badge != "Worse"}
+            assert colour_of(story["evidence"]) == story["colour"]
         return self
+
+
+def colour_of(evidence):
+    """Return the colour that the numbers behind a badge of a good log allow."""
+    scopes = [evidence["run"], evidence["windows"]]
+    if None in scopes or evidence["shake_sd"] is None or evidence["opponent"] != "recorded":
+        return "grey"
+    less = {scope["policy"] < scope["opponent"] for scope in scopes}
+    clear = [
+        scope["blocks"] >= 4 and (scope["high"] < 0 if less == {True} else scope["low"] > 0)
+        for scope in scopes
+    ]
+    difference = abs(scopes[0]["policy"] - scopes[0]["opponent"])
+    if len(less) > 1 or not any(clear) or difference <= 2 * evidence["shake_sd"]:
+        return "grey"
+    if less == {False}:
+        return "red"
+    return "yellow" if max(evidence["ratios"].values()) > 1.2 else "green"
 
 
 def text_of(markup):

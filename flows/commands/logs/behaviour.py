@@ -1,4 +1,4 @@
-"""`hindcast behaviour`: a model of the choices that a log's scheduler made."""
+"""`hindcast behaviour`: a model of the choices that a log's scheduler made; its run times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from hindcast.flows.commands import Command, Shown
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
+    from hindcast.pipeline.workloads.schema import Workload
     from hindcast.policies.ope.behaviour.model import BehaviourModel
 
 _DATASET: Final = "data"  # folder of the parts, which no workload has
@@ -35,6 +36,9 @@ class Request:
         default=(), flag="--set", action="append", metavar="KEY=VALUE",
     )  # fmt: skip
     seed: p.Seed = p.option("seed of the network that the model is compared with", default=0)
+    runs: bool = p.option(
+        "say instead how well completed runs predict the run times of later jobs", default=False
+    )
 
     @property
     def log(self) -> str:
@@ -50,9 +54,12 @@ def check(request: Request) -> None:
 
     if is_remote(location(request.source)):
         raise InputError(f"{request.source}: expected a place on this machine, not a store")
+    if request.runs and request.out:
+        raise InputError("--out is for the model of the choices, expected no file with --runs")
     if _is_dataset(request):
         options = (
             ("--out", request.out), ("--format", request.format), ("--set", request.settings),
+            ("--runs", request.runs),
         )  # fmt: skip
         for name, value in options:
             if value:
@@ -71,6 +78,8 @@ def _is_dataset(request: Request) -> bool:
 
 def run(request: Request) -> dict[str, Any]:
     """Fit and test the model; write it, and for a dataset the estimated propensities."""
+    if request.runs:
+        return _runs(request)
     model, wrote = fitted(request)
     return {**_result(model), "source": request.source, "wrote": None if not wrote else str(wrote)}
 
@@ -90,19 +99,48 @@ def fitted(request: Request) -> tuple["BehaviourModel", Path | None]:
     return model, wrote
 
 
-def _of_log(request: Request) -> "BehaviourModel":
+def _workload(request: Request) -> "Workload":
     from hindcast.flows.runs.whatif import source_of
     from hindcast.pipeline.recipes.recipe import Recipe
     from hindcast.pipeline.recipes.workload_source import load_source
     from hindcast.pipeline.scenarios import load_scenario
-    from hindcast.pipeline.scenarios.queue.instances import read_log
-    from hindcast.policies.ope.behaviour.model import model_of_log
 
     config = load_scenario("queue").config()
     recipe = Recipe(
         "log", "queue", config, "bounded_slowdown", source_of(request), {"test": range(1)}, 1
     )
-    return model_of_log(read_log(load_source(recipe)), request.seed)
+    return load_source(recipe)
+
+
+def _of_log(request: Request) -> "BehaviourModel":
+    from hindcast.pipeline.scenarios.queue.instances import read_log
+    from hindcast.policies.ope.behaviour.model import model_of_log
+
+    return model_of_log(read_log(_workload(request)), request.seed)
+
+
+def _runs(request: Request) -> dict[str, Any]:
+    """Return how well completed runs predict later ones."""
+    import numpy as np
+
+    from hindcast.pipeline.whatif.predictable import NAMES, PARTS, explained, meaning
+    from hindcast.pipeline.whatif.record import read_record
+
+    found = explained(read_record(_workload(request)))
+    shares = {
+        name: [
+            {"context": context, **{
+                part: None if np.isnan(share) else float(share)
+                for part, share in zip(PARTS, row, strict=True)
+            }}
+            for context, row in zip(NAMES, values, strict=True)
+        ]
+        for name, values in (("weight", found.weight), ("ln_run", found.ln_run))
+    }  # fmt: skip
+    return {
+        "source": request.source, "jobs": found.jobs, "started": found.started, "runs": shares,
+        "meaning": meaning(found), "wrote": None,
+    }  # fmt: skip
 
 
 def _of_dataset(request: Request) -> tuple["BehaviourModel", Path]:
@@ -142,6 +180,8 @@ def _result(model: Any) -> dict[str, Any]:
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the test of the model, its coefficients in words, and the file written."""
+    if "runs" in result:
+        return Shown(_shown_runs(result))
     tested = f"{result['tested']:,} later ones of {result['candidates']:.1f} candidates each"
     lines = [
         f"{result['source']}: fitted on {result['fitted']:,} choices, tested on {tested}",
@@ -163,11 +203,42 @@ def show(result: Mapping[str, Any]) -> Shown:
     return Shown(lines)
 
 
+_QUANTITIES: Final = {
+    "weight": "10 s / max(run, 10 s), the weight of a job in the mean bounded slowdown",
+    "ln_run": "ln run, which flatters: requests alone tell long jobs from short ones",
+}
+
+
+def _shown_runs(result: Mapping[str, Any]) -> list[str]:
+    """Return the tables of explained shares, and what they mean."""
+    begun = "" if result["started"] else "; it knows no starts, so jobs count as started at once"
+    lines = [
+        f"{result['source']}: {result['jobs']:,} jobs, predicted when they arrived{begun}",
+        "share of the variation that is explained by the runs that had ended by then, of",
+    ]
+    for name, rows in result["runs"].items():
+        parts = [part for part in rows[0] if part != "context"]
+        lines += [f"  {_QUANTITIES[name]}", f"    {'':<31}" + "".join(f"{p:>13}" for p in parts)]
+        for row in rows:
+            lines.append(
+                f"    {row['context']:<31}" + "".join(f"{_percent(row[p]):>13}" for p in parts)
+            )
+    return [*lines, result["meaning"]]
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "-"
+    return f"{share:.0%}" if share > -1.0 else "below -100%"
+
+
 COMMANDS: Final = {"behaviour": Command(
     "hindcast behaviour KTH-SP2-1996-2.swf.gz",
     Request,
     "The model is a conditional logit of which waiting job started, among those that fitted. It\n"
     "is fitted on the first 60 % and tested on the last 30 %. Beside a dataset of recorded\n"
     "decisions, such as one of the level `recorded` or an imported history, it writes estimated\n"
-    "propensities, for `hindcast ope --propensities estimated`.",
+    "propensities, for `hindcast ope --propensities estimated`. --runs tells what rules that\n"
+    "learn run times, such as aged_expected, can know. Shares are below 0 where the mean, which\n"
+    "is known only afterwards, would have been nearer.",
 )}  # fmt: skip

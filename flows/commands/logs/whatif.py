@@ -117,7 +117,8 @@ COMMANDS: Final = {"whatif": Command(
     Request,
     "Run again, it continues where it stopped. The last line of the output is the path of the\n"
     "page. Rules that are always on it: fcfs_easy, sjf_easy, saf_easy, lxf_easy, wfp3_easy,\n"
-    "unicef_easy, aged_area_easy, steady_area_easy, conservative; and, marked as knowing run\n"
-    "times, saf_clairvoyant and lxf_clairvoyant. Beside the page are whatif.json, whatif.csv,\n"
-    "groups.csv, changes.csv, shake.csv, advice.csv and jobs/POLICY.parquet.",
+    "unicef_easy, aged_area_easy, aged_expected_easy, wsept_easy, steady_area_easy, conservative;\n"
+    "and, marked as knowing run times, saf_clairvoyant and lxf_clairvoyant. Beside the page are\n"
+    "whatif.json, whatif.csv, groups.csv, changes.csv, shake.csv, advice.csv and\n"
+    "jobs/POLICY.parquet.",
 )}  # fmt: skip

@@ -38,10 +38,13 @@ _BEHAVIOURS: Final[tuple[Mapping[str, Any], ...]] = (
       for rule in ("sjf_easy", "saf_easy", "lxf_easy", "aged_area_easy")),
 )  # fmt: skip
 _POLICIES: Final = (
-    "random", "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "aged_area_easy", "steady_area_easy",
-    "conservative", "saf_clairvoyant",
+    "random", "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "aged_area_easy",
+    "aged_expected_easy", "steady_area_easy", "conservative", "saf_clairvoyant",
 )  # fmt: skip
-_REFERENCES: Final = ("random", "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "aged_area_easy")
+_REFERENCES: Final = (
+    "random", "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "aged_area_easy",
+    "aged_expected_easy",
+)  # fmt: skip
 
 
 def misfit(workload: Workload) -> str:

@@ -32,7 +32,7 @@ RECORDED: Final = "recorded"
 STRICT: Final = "fcfs"  # needs config.allow_wait
 RULES: Final = (
     "fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "wfp3_easy", "unicef_easy", "aged_area_easy",
-    "steady_area_easy", "conservative",
+    "aged_expected_easy", "wsept_easy", "steady_area_easy", "conservative",
 )  # fmt: skip
 CLAIRVOYANT: Final = ("saf_clairvoyant", "lxf_clairvoyant")
 

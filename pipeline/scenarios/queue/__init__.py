@@ -54,7 +54,7 @@ import numpy as np
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
-from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
 from hindcast.pipeline.scenarios.queue.instances import first_job, read_log, select_jobs
@@ -107,6 +107,7 @@ SCENARIO: Final = Scenario(
     stretch=stretch,
     blocks=by_week,
     forget=forget,
+    added={column.name: "run_times" for column in RUN_TIMES},
     bound="bounded_slowdown_lower_bound",
     bound_kind="lower",
     source=(

@@ -35,6 +35,8 @@ class QueueConfig:
         arrive: Moment at which a job can be started: "submit", or "eligible", when its holds and
             dependencies had ended, which the log must say; jobs are then counted in this order,
             and the time before is no wait.
+        run_times: Whether candidates have the columns `log_weight` and `log_expected`, run times
+            that are learned from all jobs as they complete.
         compat: "none". The published simulator of RLScheduler is scenario `rlscheduler`.
     """
 
@@ -49,6 +51,7 @@ class QueueConfig:
     kill: bool = False
     clock_s: int = number(0, "from 0 to 604,799", "s", metadata=LEFT_OUT_WHEN_DEFAULT)
     arrive: Literal["submit", "eligible"] = field(default="submit", metadata=LEFT_OUT_WHEN_DEFAULT)
+    run_times: bool = field(default=False, metadata=LEFT_OUT_WHEN_DEFAULT)
     compat: Literal["none"] = "none"
 
 

@@ -8,6 +8,7 @@ from numba import types
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.features import OUT, TERM
+from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, learn
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
@@ -160,15 +161,44 @@ def _release(ints, floats):  # type: ignore[no-untyped-def]
     remember(ints, floats, user, ints[ints[m.KEY_AT] + job], ints[ints[m.RUN_AT] + job])
 
 
+@compiled(types.void(INTS, FLOATS, types.int64))
+def _learn_run_times(ints, floats, running):  # type: ignore[no-untyped-def]
+    """Learn from the jobs that ended since so many were running.
+
+    They stand behind the running ones in `by_end`, where they are sorted by end and row.
+    """
+    begin = ints[m.BY_END_AT] + ints[m.RUNNING]
+    ends, rows = ints[m.END_AT], ints[m.ROW_AT]
+    for i in range(begin, ints[m.BY_END_AT] + running):
+        job, at = ints[i], i
+        while at > begin:
+            other = ints[at - 1]
+            if ints[ends + other] < ints[ends + job] or (
+                ints[ends + other] == ints[ends + job] and ints[rows + other] < ints[rows + job]
+            ):
+                break
+            ints[at] = other
+            at -= 1
+        ints[at] = job
+    for i in range(begin, ints[m.BY_END_AT] + running):
+        job = ints[i]
+        learn(
+            ints, ints[m.PLACES_AT] + CONTEXTS * job, floats, ints[m.SUMS_AT],
+            ints[ints[m.RUN_AT] + job], ints[ints[m.REQUESTED_AT] + job],
+        )  # fmt: skip
+
+
 @compiled(types.void(INTS, FLOATS))
 def happen(ints, floats):  # type: ignore[no-untyped-def]
     """Let every release and then every arrival of this time happen, and open the phase."""
-    now = ints[m.NOW]
+    now, running = ints[m.NOW], ints[m.RUNNING]
     while ints[m.RUNNING] > 0:
         last = ints[ints[m.BY_END_AT] + ints[m.RUNNING] - 1]
         if ints[ints[m.END_AT] + last] > now:
             break
         _release(ints, floats)
+    if ints[m.RUN_TIMES] == 1:
+        _learn_run_times(ints, floats, running)
     while ints[m.NEXT] < ints[m.JOBS] and ints[ints[m.SUBMIT_AT] + ints[m.NEXT]] <= now:
         arrive(ints, floats, ints[m.NEXT])
         ints[m.NEXT] += 1

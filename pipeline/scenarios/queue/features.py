@@ -70,6 +70,15 @@ CANDIDATES: Final = (
     _IS_WAIT,
 )  # fmt: skip
 
+# Columns of config.run_times, behind all others.
+RUN_TIMES: Final = (
+    Feature("log_weight", "1", -42, 0,
+            "ln of the expected 10 s / max(run, 10 s): learned from the completed runs of similar "
+            "requested times, of the user, and of the user's jobs like it, see `run_times`"),
+    Feature("log_expected", "ln s", 0, np.inf,
+            "ln of the expected run time in s, at most the requested time, learned likewise"),
+)  # fmt: skip
+
 OUTCOMES: Final = (
     Outcome("mean_bounded_slowdown", "1",
             "max(1, (wait + run) / max(run, 10 s)), mean over the counted jobs"),
@@ -104,13 +113,15 @@ OUT: Final = columns(OUTCOMES)
 def spec(config: QueueConfig, objective: str) -> Spec:
     """Return the names of the observation, the reward terms and the outcomes.
 
-    Without `allow_wait` rows have no column `is_wait`, which is the last one.
+    Without `allow_wait` rows have no column `is_wait`, and without `run_times` not the two that
+    would stand behind it.
     """
+    candidates = CANDIDATES if config.allow_wait else CANDIDATES[:-1]
     return Spec(
         scenario="queue",
         objective=objective,
         context=CONTEXT,
-        candidates=CANDIDATES if config.allow_wait else CANDIDATES[:-1],
+        candidates=candidates + (RUN_TIMES if config.run_times else ()),
         reward_terms=TERMS,
         outcomes=OUTCOMES,
     )

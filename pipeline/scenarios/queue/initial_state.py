@@ -1,7 +1,7 @@
 """The memory of a `queue` episode before its first decision."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numba import types
@@ -13,10 +13,12 @@ from hindcast.pipeline.scenarios.queue.bounds import lower_bounds
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, TERMS
 from hindcast.pipeline.scenarios.queue.instances import Jobs, Log, histories, recent_submissions
+from hindcast.pipeline.scenarios.queue.run_times import learned
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.simulation.scenario import Instance, make_memory, require_room
 
 _NUMBERS_PER_JOB = 32  # of memory, at most: blocks per job, per user, per key and of the profile
+_NUMBERS_PER_RUN_TIME = 20  # more with learned run times: blocks per job, and contexts
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Beginning:
         last: Last completed run of every user in s, (U,); -1 if there is none.
         before: The run before it, (U,).
         similar: Last completed run of every key, (K,).
+        row: Number in the log, (N,); (0,) without learned run times.
+        places: Places of the contexts of every job, (4 N,); (0,) without learned run times.
+        contexts: The contexts, see hindcast.pipeline.scenarios.queue.run_times.
     """
 
     processors: int
@@ -62,6 +67,9 @@ class Beginning:
     last: NDArray[np.int64]
     before: NDArray[np.int64]
     similar: NDArray[np.int64]
+    row: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    places: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    contexts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
 @compiled(types.void(INTS, FLOATS, types.int64, types.int64))
@@ -94,9 +102,9 @@ def _pass_to_first_decision(ints, floats):  # type: ignore[no-untyped-def]
         floats[m.FIRST_ELAPSED] = ints[m.NOW]
 
 
-def require_memory(jobs: int) -> None:
+def require_memory(config: QueueConfig, jobs: int) -> None:
     """Raise InputError if an episode of that many jobs needs too much memory."""
-    require_room(float(_NUMBERS_PER_JOB) * jobs)
+    require_room(float(_NUMBERS_PER_JOB + config.run_times * _NUMBERS_PER_RUN_TIME) * jobs)
 
 
 def lay_jobs(
@@ -127,6 +135,8 @@ def lay_jobs(
             (m.HELD_AT, users, 0),
             (m.USER_WAITING_AT, users, 0),
             (m.USER_STAMP_AT, users, 0),
+            (m.ROW_AT, len(jobs.row), jobs.row),
+            (m.PLACES_AT, len(jobs.places), jobs.places),
         ),
         m.FLOAT_HEADER,
         (
@@ -145,6 +155,10 @@ def lay_jobs(
             (m.PROFILE_END_AT, n + 1, 0.0),
             (m.PROFILE_FREE_AT, n + 1, 0.0),
             (m.PROFILE_LN_AT, n + 1, 0.0),
+            (m.SUMS_AT, len(jobs.contexts), jobs.contexts),
+            (m.VERSION_AT, len(jobs.row), -1.0),
+            (m.LN_WEIGHT_AT, len(jobs.row), 0.0),
+            (m.LN_EXPECTED_AT, len(jobs.row), 0.0),
         ),
     )
     ints[m.JOBS], ints[m.PROCESSORS], ints[m.FREE] = n, jobs.processors, jobs.processors
@@ -162,6 +176,7 @@ def lay_jobs(
     ints[m.HOUR_FIRST] = ints[m.HOUR_LAST] = ints[m.HOUR_AT]
     ints[m.TOLD] = m.NEVER
     ints[m.FIRST_SUBMIT] = jobs.first_submit
+    ints[m.RUN_TIMES] = config.run_times
     return ints, floats
 
 
@@ -169,7 +184,7 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     """Return the memory of an episode with these jobs."""
     chosen = np.concatenate([jobs.running, jobs.carried, jobs.counted, jobs.follow]).astype(int)
     n, running, carried = len(chosen), len(jobs.running), len(jobs.carried)
-    require_memory(n)
+    require_memory(config, n)
     counted = carried + len(jobs.counted)
     submit, cpu, requested = log.submit[chosen] - jobs.now, log.cpu[chosen], log.requested[chosen]
     run = np.minimum(log.run[chosen], requested) if config.kill else log.run[chosen]
@@ -181,12 +196,16 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     hour = np.concatenate(
         [recent_submissions(log, jobs.now) - jobs.now, submit[running + carried :]]
     )
+    of_run_times = {}
+    if config.run_times:
+        places, contexts = learned(log, jobs.now, log.user[chosen], cpu, requested)
+        of_run_times = {"row": chosen, "places": places, "contexts": contexts}
     ints, floats = lay_jobs(config, objective, Beginning(
         processors=log.processors, clock_s=jobs.now + config.clock_s,
         first_submit=int(submit[running:].min()), running=running, carried=carried,
         counted=counted, submit=submit, cpu=cpu, run=run, requested=requested, user=user, key=key,
         queue=log.queue[chosen], logged=logged, hour=hour, last=last, before=before,
-        similar=similar,
+        similar=similar, **of_run_times,
     ))  # fmt: skip
     of_counted = slice(running, running + counted)
     bounds = lower_bounds(

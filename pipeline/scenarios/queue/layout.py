@@ -3,9 +3,11 @@
     ints    header | per job (N each): submit, processors, run, requested, user, key, queue, logged
             start, start, end, stamp | waiting (N) | by_request (N) | by_end (N) | last hour (H)
             | per user (U each): last run, the run before it, processors, waiting jobs, stamp
+            | with `run_times`: row (N), places of the contexts (4 N)
     floats  header | per job (N each): ln processors, ln requested, ln area, ln waited, weight
             | per user (U each): ln predicted, ln waiting jobs | per key (K): ln similar
             | profile: end, free, ln of the time until then (N + 1 each)
+            | with `run_times`: contexts, per job (N each): version, ln weight, ln expected
 
 The N jobs are numbered 0 .. N-1: first those that run at time 0, then the carried jobs and the jobs
 of the window, which are counted, then the follow-on jobs. Within each group they are in order of
@@ -66,7 +68,13 @@ LAST_AT, BEFORE_AT, HELD_AT, USER_WAITING_AT, USER_STAMP_AT = range(46, 51)
 LN_CPU_AT, LN_REQUESTED_AT, LN_AREA_AT, LN_WAITED_AT, WEIGHT_AT = range(51, 56)
 LN_PREDICTED_AT, LN_USER_WAITING_AT, LN_SIMILAR_AT = range(56, 59)
 PROFILE_END_AT, PROFILE_FREE_AT, PROFILE_LN_AT = range(59, 62)
-INT_HEADER: Final = 62
+# Of learned run times, see hindcast.pipeline.scenarios.queue.run_times.
+RUN_TIMES: Final = 62  # 1 if run times are learned
+ROW_AT: Final = 63  # number of the job in the log, by which runs of one second are ordered
+PLACES_AT: Final = 64  # places of its contexts
+SUMS_AT: Final = 65  # the contexts
+VERSION_AT, LN_WEIGHT_AT, LN_EXPECTED_AT = range(66, 69)
+INT_HEADER: Final = 69
 
 # The header of floats; 0 is TIME.
 SLOWDOWN: Final = 1  # sum of the term `bounded_slowdown` over all steps

@@ -4,7 +4,8 @@ A state is an object with these keys, see docs/how-to/decide.md for all of them:
 
     now, processors          the moment, and the size of the machine
     waiting, running         jobs, the waiting ones in order of arrival
-    completed                runs that have ended, the last one at the end: from them predictions
+    completed                runs that have ended, the last one at the end: from them predictions,
+                             and with config.run_times what is learned from the runs of all users
     reservation              of the job that holds it, if there is one
 
 Times are whole seconds on any one clock. In the memory, time 0 is the moment. The run time of an
@@ -51,6 +52,7 @@ from hindcast.pipeline.scenarios.queue.live_fields import (
     read_values,
 )
 from hindcast.pipeline.scenarios.queue.observation import observe
+from hindcast.pipeline.scenarios.queue.run_times import contexts_of, learn_all
 from hindcast.pipeline.settings.ranges import shown
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, begin_episode
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
@@ -117,13 +119,14 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
     check_jobs(columns, names, now, processors, where)
     n, r, w = len(running) + len(waiting), len(running), len(waiting)
     more = int(read_flag(state, "expects_arrivals", where))  # the job that never arrives
-    require_memory(n + len(completed))
+    require_memory(config, n + len(completed))
 
     cpu, requested = (
         np.concatenate([columns["running", k], columns["waiting", k], np.ones(more, np.int64)])
         for k in ("processors", "requested")
     )
     user, key, numbers, keys = _users(running, waiting, cpu.tolist(), requested.tolist(), where)
+    users, similar, seconds = _runs(completed, numbers, keys, where)
     elapsed = now - started
     run = requested.copy()
     run[:r] = np.maximum(requested[:r], elapsed + 1)  # a running job ends after now
@@ -145,6 +148,8 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
         submit=np.concatenate([-elapsed, submit - now, np.full(more, m.LATER)]),
         cpu=cpu, run=run, requested=requested,
         user=np.concatenate([user, np.full(more, -1)]),
+        **_run_times(completed, numbers, np.append(user, np.full(more, -1)), cpu, requested)
+        if config.run_times else {},
         key=np.concatenate([key, np.full(more, -1)]),
         queue=np.concatenate([np.zeros(r, np.int64), columns["waiting", "queue"],
                               np.zeros(more, np.int64)]),
@@ -153,7 +158,7 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
         similar=np.full(len(keys) + 1, -1),
     ))  # fmt: skip
     settle(ints, floats, len(numbers), r)
-    _remember_all(ints, floats, *_runs(completed, numbers, keys, where))
+    _remember_all(ints, floats, users, similar, seconds)
     _set_free(ints, read_number(state, "free", where), where)
     head = _reserve(ints, state.get("reservation"), names, r, now, where)
     rows = min(w, int(ints[m.VISIBLE])) + 1
@@ -259,7 +264,8 @@ def state_of(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, 
     """Return the state of an episode at a decision, in which names are numbers.
 
     Observations of `read_moment` of the state equal those of the episode. The state does not hold
-    what no scheduler knows: run times of jobs that have not ended, and jobs to come.
+    what no scheduler knows: run times of jobs that have not ended, and jobs to come. Learned run
+    times would need every completed run, and the state has those of the predictions alone.
     """
     now = int(ints[m.NOW])
 
@@ -387,6 +393,27 @@ def _runs(
             similar.append(keys.get((user, cpu, requested), other_key))
             seconds.append(run)
     return np.array(users, np.int64), np.array(similar, np.int64), np.array(seconds, np.int64)
+
+
+def _run_times(
+    completed: Sequence[Mapping[str, Any]], numbers: Mapping[Any, int],
+    user: Ints, cpu: Ints, requested: Ints,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the learned run times of a beginning with these jobs, (N,) each.
+
+    A completed run without its requested time says nothing. They have been checked.
+    """
+    past = [run for run in completed if run.get("requested") is not None]
+    runs, times, cpus = (
+        np.array([run.get(name) or 0 for run in past], np.int64)
+        for name in ("run", "requested", "processors")
+    )
+    users = np.array([numbers.get(run.get("user"), -1) for run in past], np.int64)
+    known = contexts_of(user, cpu, requested)
+    contexts = known.empty()
+    learn_all(known.places(users, cpus, times), contexts, 0, runs, times)
+    places = known.places(user, cpu, requested)
+    return {"row": np.arange(len(user)), "places": places, "contexts": contexts}
 
 
 def _set_free(ints: Ints, free: int | None, where: str) -> None:

@@ -20,8 +20,9 @@ from numba import types
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import can_wait, shown
 from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect, version_of
 from hindcast.pipeline.simulation import kernel as k
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, compiled
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 
 _DAY_S = 86_400
 _HOUR_S = 3_600
@@ -83,6 +84,24 @@ def _write_context(ints, floats, context):  # type: ignore[no-untyped-def]
     context[MOMENT.arrivals] = math.log(1.0 + ints[m.HOUR_LAST] - ints[m.HOUR_FIRST])
     context[MOMENT.day_sin], context[MOMENT.day_cos] = floats[m.DAY_SIN], floats[m.DAY_COS]
     context[MOMENT.week_sin], context[MOMENT.week_cos] = floats[m.WEEK_SIN], floats[m.WEEK_COS]
+
+
+@compiled(types.void(INTS, FLOATS, types.int64, ROWS))
+def _write_run_times(ints, floats, rows, candidates):  # type: ignore[no-untyped-def]
+    """Write the learned run times of the visible jobs into the last two columns."""
+    versions, weights, expected = ints[m.VERSION_AT], ints[m.LN_WEIGHT_AT], ints[m.LN_EXPECTED_AT]
+    column = candidates.shape[1] - 2
+    for i in range(rows):
+        job = ints[ints[m.WAITING_AT] + i]
+        at = ints[m.PLACES_AT] + CONTEXTS * job
+        version = version_of(ints, at, floats, ints[m.SUMS_AT])
+        if floats[versions + job] != version:
+            floats[versions + job] = version
+            requested = ints[ints[m.REQUESTED_AT] + job]
+            ln = expect(ints, at, floats, ints[m.SUMS_AT], requested)
+            floats[weights + job], floats[expected + job] = ln
+        candidates[i, column] = floats[weights + job]
+        candidates[i, column + 1] = floats[expected + job]
 
 
 @compiled(OBSERVE)
@@ -167,6 +186,8 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         submitted = 1 + ints[submits + job] - first_submit
         candidates[row, ROW.submitted] = submitted
         feasible[row] = safe or reserving
+    if ints[m.RUN_TIMES] == 1:
+        _write_run_times(ints, floats, rows, candidates)
     if ints[m.ALLOW_WAIT] == 1:
         for i in range(rows):
             candidates[i, ROW.is_wait] = 0.0

@@ -2,6 +2,8 @@
 
 w is the time that a job has waited, r its requested time, n its processors, s 1 + its submission
 since the first one (all in s), p the predicted run time and u the run time of the last similar job.
+The expected weight v, of 10 s / max(run, 10 s), and the expected run time e are learned from the
+runs that have completed, see hindcast.pipeline.scenarios.queue.run_times.
 hindcast.policies.heuristics.queue has the sources.
 """
 
@@ -68,8 +70,17 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
         "the largest (wait + 1 h) / sqrt(requested time x processors x run time of similar jobs)",
         "(w + 3600) / sqrt(u r n)",
     ),
+    "aged_expected": (
+        "the largest (wait + 1 day) x sqrt(expected weight) / (expected run time x processors)",
+        "(w + 86400) sqrt(v) / (e n)",
+    ),
+    "wsept": (
+        "the largest (wait + 1 day) x expected weight / (expected run time x processors), WSEPT",
+        "(w + 86400) v / (e n)",
+    ),
 }  # rule: what it prefers, priority
 NUMBER: Final = {name: i for i, name in enumerate(RULES)}
+FIRST_LEARNED: Final = NUMBER["aged_expected"]  # from here on rules have e and v for p and u
 
 
 @compiled(
@@ -77,7 +88,10 @@ NUMBER: Final = {name: i for i, name in enumerate(RULES)}
                   types.float64, types.float64)
 )  # fmt: skip
 def priority(rule, w, r, n, s, p, u):  # type: ignore[no-untyped-def]
-    """Return the priority of a job under a rule, given by its place in the table of rules."""
+    """Return the priority of a job under a rule, given by its place in the table of rules.
+
+    p and u are e and v for the rules of learned run times.
+    """
     if rule == 0:
         return -s
     if rule == 1:
@@ -119,4 +133,8 @@ def priority(rule, w, r, n, s, p, u):  # type: ignore[no-untyped-def]
         return (w + 86400.0) / (math.sqrt(u) * r * n)
     if rule == 19:
         return (w + 3600.0) / (math.sqrt(u) * r)
-    return (w + 3600.0) / math.sqrt(u * r * n)
+    if rule == 20:
+        return (w + 3600.0) / math.sqrt(u * r * n)
+    if rule == 21:
+        return (w + 86400.0) * math.sqrt(u) / (p * n)
+    return (w + 86400.0) * u / (p * n)

@@ -50,7 +50,7 @@ def state(easy):
     return state_at(easy, int(easy.past.record.arrive[jobs[-40]]))
 
 
-@pytest.mark.parametrize("rule", ["saf_easy", "similar_area_easy", "conservative"])
+@pytest.mark.parametrize("rule", ["saf_easy", "similar_area_easy", "conservative", "wsept_easy"])
 def test_a_state_says_what_the_log_says_at_that_moment(rule):
     """So plays from it are those from the moment itself, to the second."""
     starts = starts_under(rule)

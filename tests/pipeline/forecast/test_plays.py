@@ -17,7 +17,7 @@ FIELDS = ("arrive", "cpu", "requested", "run", "user", "key")
 @pytest.mark.parametrize(
     "rule",
     ["fcfs_easy", "saf_easy", "aged_area_easy", "similar_area_easy", "saf_clairvoyant",
-     "conservative", "sjf_greedy", "fcfs"],
+     "conservative", "sjf_greedy", "fcfs", "aged_expected_easy", "wsept_conservative"],
 )  # fmt: skip
 def test_with_true_run_times_and_arrivals_every_start_is_that_of_the_schedule(rule):
     """From any moment on, to the second."""

@@ -94,10 +94,12 @@ def simulated(name: str, config: QueueConfig, log: Workload):
 def test_every_rule_starts_every_job_when_the_scenario_does(name, seed):
     log = drawn_log(seed)
     for config, last in (
-        (QueueConfig(jobs=10, starts=(100,), whole=True, allow_wait=True), None),
-        (QueueConfig(jobs=40, starts=(30,), follow=50, allow_wait=True, kill=seed == 1), 70),
-        (QueueConfig(jobs=50, starts=(0,), follow=0, allow_wait=True, warm=False), 50),
-    ):
+        (QueueConfig(jobs=10, starts=(100,), whole=True, allow_wait=True, run_times=True), None),
+        (QueueConfig(jobs=40, starts=(30,), follow=50, allow_wait=True, kill=seed == 1,
+                     run_times=True), 70),
+        (QueueConfig(jobs=50, starts=(0,), follow=0, allow_wait=True, warm=False, run_times=True),
+         50),
+    ):  # fmt: skip
         run = run_of(
             read_record(log), config.starts[0], last, follow=config.follow, warm=config.warm,
             kill=config.kill,

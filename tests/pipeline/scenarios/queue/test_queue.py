@@ -350,7 +350,7 @@ def test_what_a_log_does_not_say_cannot_be_followed():
 
 
 def test_rules_over_the_memory_can_be_recorded_where_waiting_is_a_choice():
-    spec, instance = made(drawn(1), jobs=20, follow=10, allow_wait=True)
+    spec, instance = made(drawn(1), jobs=20, follow=10, allow_wait=True, run_times=True)
     rng = np.random.default_rng(0)
     for name, rule in MEMORY_RULES.items():
         runner = episode_runner(SCENARIO, spec, instance, Behaviour(name, rule))
@@ -369,7 +369,8 @@ def test_a_pure_rule_needs_the_row_that_waits():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings", [{}, {"allow_wait": True, "visible": 4}, {"reserve": False, "kill": True}]
+    "settings",
+    [{}, {"allow_wait": True, "visible": 4, "run_times": True}, {"reserve": False, "kill": True}],
 )
 def test_conformance(settings):
     config = QueueConfig(jobs=15, follow=8, **settings)
@@ -415,8 +416,8 @@ def test_eligible_moments_must_be_known():
 
 
 def test_a_policy_reads_requests_by_its_formula_or_its_reservation():
-    """Requests bound predictions, p and u; backfilling beside a reservation reads them always."""
+    """Requests bound p, u, v and e; backfilling beside a reservation reads them always."""
     for name, rule in {**HEURISTICS, **MEMORY_RULES}.items():
         reserves = not name.endswith("_greedy") and f"{name}_easy" not in HEURISTICS
-        letters = re.findall(r"\b[rpu]\b", rule.formula.partition(";")[0])
+        letters = re.findall(r"\b[rpuev]\b", rule.formula.partition(";")[0])
         assert reads_requests(name) == (name != "recorded" and bool(reserves or letters)), name
