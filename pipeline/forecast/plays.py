@@ -93,10 +93,10 @@ class Draws(NamedTuple):
     similar: Ints  # (K,)
     places: Ints  # (4 L,) learned contexts of the submissions, if the rule reads them; else (0,)
     sums: Floats  # the contexts at the moment
-    state: Ints  # (6,) of the places below
+    state: Ints  # (7,) of the places below
 
 
-_MOMENT, _FREE, _RUNNING, _HORIZON, _KNOWN, _CLAIRVOYANT = range(6)
+_MOMENT, _FREE, _RUNNING, _HORIZON, _KNOWN, _CLAIRVOYANT, _PROCESSORS = range(7)
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,8 @@ def _copy_arrivals(
         if arrivals.arrive[at] + shift > until:
             break
         jobs.arrive[size] = arrivals.arrive[at] + shift
-        jobs.cpu[size], jobs.request[size] = arrivals.cpu[at], arrivals.requested[at]
+        jobs.cpu[size] = min(arrivals.cpu[at], draws.state[_PROCESSORS])  # now fewer, perhaps
+        jobs.request[size] = arrivals.requested[at]
         jobs.user[size], jobs.key[size] = arrivals.user[at], arrivals.key[at]
         if len(draws.places) > 0:
             to, of = learning.CONTEXTS * size, learning.CONTEXTS * at
@@ -368,7 +369,7 @@ def play_draws(
         known.last.copy(), known.before.copy(), known.similar.copy(), places, known.sums.copy(),
         np.array([moment.now, moment.processors if free is None else free + held, moment.running,
                   HORIZON_S, moment.now if known_until is None else known_until,
-                  order.clairvoyant]),
+                  order.clairvoyant, moment.processors]),
     )  # fmt: skip
     ints, floats, fill, change = functions_of(run_of_all, order)
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))

@@ -145,6 +145,16 @@ def test_faulty_jobs_are_set_aside_and_a_faulty_state_is_refused(easy, state):
         easy.answer({**state, "wating": []})
 
 
+def test_a_machine_that_is_now_smaller_goes_on(easy, state):
+    """Jobs of the log that are wider than it ask for all of it, and do not block it for ever."""
+    jobs = [{**job, "processors": min(job["processors"], 4)} for job in state["waiting"]]
+    small = {**state, "processors": 4, "running": [], "waiting": jobs}
+    answer = easy.answer(small)
+    assert all(job["median"] is not None for job in answer["jobs"])
+    new = easy.answer(small, more=[live.parse_job("processors=1,requested=14400")])["jobs"][-1]
+    assert new["median"] is not None
+
+
 def test_histories_of_the_state_take_the_place_of_the_logs():
     starts = starts_under("similar_area_easy")
     now = int(starts.past.record.arrive[f.waited(starts.past)[-40]])
