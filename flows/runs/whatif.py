@@ -60,6 +60,7 @@ from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
+from hindcast.pipeline.whatif.predictable import explained
 from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.replay import Replay, beside_record
 from hindcast.pipeline.whatif.run import Run, joined, run_of
@@ -230,6 +231,7 @@ def _material(
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
+        predictable=explained(session.record),
         caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
         missing=missing_fields(workload),
         delivered=_delivered(policies, training),
