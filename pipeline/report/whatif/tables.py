@@ -332,12 +332,14 @@ def predictable_table(material: Material) -> Table | None:
         return None
     body = []
     for name, shares in zip(predictable.NAMES, found.weight.tolist(), strict=True):
-        cells = [Cell(percent(share, signed=False), share) if share == share else Cell(NOTHING)
-                 for share in shares]  # fmt: skip
+        cells = [
+            Cell(NOTHING) if math.isnan(share) else Cell(percent(share, signed=False), share)
+            for share in shares
+        ]
         body.append(Row([Cell(name), *cells]))
     caption = (
-        ": share of the variation of 10 s / max(run, 10 s), the weight of a job in the mean bounded "
-        "slowdown, that the runs explain which had ended when the job arrived. Below 0, the mean "
+        ": share of the variation of 10 s / max(run, 10 s), the weight of a job in the mean "
+        "bounded slowdown, that the runs explain which had ended when the job arrived. Below 0, the mean "
         "of the part, known only afterwards, would have been nearer."
     )
     return Table("Completed runs", caption, ["known of", *predictable.PARTS], body)
