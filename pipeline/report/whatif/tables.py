@@ -339,8 +339,8 @@ def predictable_table(material: Material) -> Table | None:
         body.append(Row([Cell(name), *cells]))
     caption = (
         ": share of the variation of 10 s / max(run, 10 s), the weight of a job in the mean "
-        "bounded slowdown, that the runs explain which had ended when the job arrived. Below 0, the mean "
-        "of the part, known only afterwards, would have been nearer."
+        "bounded slowdown, that the runs explain which had ended when the job arrived. Below 0, "
+        "the mean of the part, known only afterwards, would have been nearer."
     )
     return Table("Completed runs", caption, ["known of", *predictable.PARTS], body)
 
