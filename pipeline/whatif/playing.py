@@ -331,7 +331,7 @@ def jobs_of(run: Run, order: Order) -> Jobs:
     places, contexts = np.zeros(0, np.int64), np.zeros(0)
     if PREDICTS_FROM.get(order.rule) == OF_ALL:
         past = run.past
-        places, contexts = learned(past.log, past.now, run.user, run.cpu, request)
+        places, contexts = learned(past.log, past.now, run.user, run.cpu, run.requested)
     return Jobs(
         run.arrive.copy(), np.ascontiguousarray(run.cpu), request, np.ascontiguousarray(run.user),
         np.ascontiguousarray(run.key), number, run.last.copy(), run.before.copy(),

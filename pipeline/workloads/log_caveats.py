@@ -30,9 +30,13 @@ QUARANTINED: Final = "quarantined"
 GPUS: Final = "gpus"
 HARDLY_ANY_WAITS: Final = "hardly_any_waits"
 WAITS_WHILE_FITTING: Final = "waits_while_fitting"
+_SIZE: Final = (
+    "the processors of the machine (--set processors=N; for SWF, MaxProcs of the header; for a "
+    "table, its mapping)"
+)
 # Code of a caveat that rules out a word of gain -> what would mend it.
 DISQUALIFYING: Final[Mapping[str, str]] = {
-    cv.NO_CLUSTER_SIZE: "the processors of the machine (--set processors=N)",
+    cv.NO_CLUSTER_SIZE: _SIZE,
     cv.NO_LIMITS: "the time limits with which the jobs were submitted",
     cv.NO_WAIT_TIMES: "the times at which the jobs started",
     UNKNOWN_WAITS: "the starts of these jobs",
@@ -40,7 +44,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     LIMITS_EXCEEDED: "the unit of the time limits",
     CLUSTERS_POOLED: "the log of one cluster alone",
     PARTITIONS_POOLED: "the processors of each partition (--pools NAME=PROCESSORS,...)",
-    OVERLOADED: "the processors of the machine (--set processors=N)",
+    OVERLOADED: _SIZE,
     QUARANTINED: "rows that can be read",
     GPUS: "a log of jobs without GPUs",
 }

@@ -102,6 +102,8 @@ def test_the_fault_of_a_log_is_said_and_nothing_is_concluded(answer, fault):
     page, (_, _, codes, said) = answer(fault).is_honest(), FAULTS[fault]
     assert {caveat["code"] for caveat in page.json["disqualifiers"]} == codes
     assert said in page.page
+    if SIZE in codes:  # a log in SWF takes no setting
+        assert "(--set processors=N; for SWF, MaxProcs of the header" in page.page
     expected = "Cannot be judged" if codes else "Nearly nobody waits"
     assert (page.json["badge"], page.json["colour"]) == (expected, "grey")
 

@@ -43,6 +43,7 @@ from hindcast.pipeline.whatif.orders import (
     GIVEN,
     GREEDY,
     HANDICAP,
+    LEARNING,
     PREDICTING,
     Mode,
     Order,
@@ -68,6 +69,11 @@ OUTCOMES: Final = (
     "mean_slowdown_wide", "mean_slowdown_long", "starved_share", "user_fairness",
 )  # fmt: skip
 
+# What rules with predictions keep of completed runs.
+_KEPT: Final = {
+    **dict.fromkeys(PREDICTING, "the last run times of users"),
+    **dict.fromkeys(LEARNING, "means of the run times of users and of requests"),
+}
 _WORDS: Final = {ALL: "all", 0: "none", GREEDY: "greedy"}
 _NICE: Final = 2_147_483_645  # the greatest nice
 _CONSTANTS: Final = (1_000_000_000, 4_000_000_000)  # above every nice
@@ -268,14 +274,14 @@ def _of_rule(log: _Log, best: str, left_out: list[str]) -> list[Setting]:
     if order.kind != AGED:
         left_out.append(f"Slurm's rows of {name}: nice is no function of when a log began")
         return rows
-    if name in PREDICTING:
+    if name in _KEPT:
         left_out.append(
             f"PBS's row of {name}: it needs a hook that writes predicted run times into a resource"
         )
     for period, modes in ((60, (1, 0)), (300, (1,))):
         exact = f"to PriorityCalcPeriod ({period} s)"
-        if name in PREDICTING:
-            exact += "; the plugin has to keep the last run times of users"
+        if name in _KEPT:
+            exact += f"; the plugin has to keep {_KEPT[name]}"
         plugin = (
             f"PriorityCalcPeriod={period // 60}\nPrioritySiteFactorPlugin=site_factor/{name}\n"
             f"# site_factor plugin: floor(1000 x the priority of {name}), at most {_NICE}"
@@ -398,7 +404,7 @@ def _site_factor(order: Order) -> Order:
 
     A rule with predictions is played with its own priorities.
     """
-    if order.name in PREDICTING:
+    if order.name in _KEPT:
         return order
     rule = order.rule
 

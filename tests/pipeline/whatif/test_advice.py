@@ -179,6 +179,16 @@ def test_rules_of_every_kind_have_rows_or_a_reason(record, run, name, monkeypatc
         assert (conf.depth, conf.not_modelled) == (1, ())
 
 
+def test_a_plugin_of_learned_run_times_has_the_rule_s_own_priorities(record, run, monkeypatch):
+    choose_nothing(monkeypatch)
+    found = advise(record, run, "aged_expected_easy").frame.filter(rule="aged_expected")
+    row = found.filter(scheduler="Slurm", reservations="1").row(0, named=True)
+    assert "has to keep means of the run times" in row["exact"]
+    order = replace(policy_of("aged_expected_easy")[0], refresh_s=60, minutes=True)
+    wanted = outcomes(run, play(run, order, Mode(1, 500)))
+    assert row["mean_wait_s"] == wanted["mean_wait_s"]
+
+
 def test_what_has_no_lines_is_said(record, run, monkeypatch):
     choose_nothing(monkeypatch)
     for name in ("sjf_clairvoyant", "my_agent", "mine"):
