@@ -61,6 +61,7 @@ from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
+from hindcast.pipeline.whatif.predictable import explained
 from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.replay import Replay, beside_record
 from hindcast.pipeline.whatif.run import Run, joined, run_of
@@ -97,7 +98,7 @@ def source_of(request: Any) -> TraceSource:
 
 def check_request(request: Any) -> None:
     """Raise InputError for a policy, change, pool or condition that cannot be used."""
-    plays.policies_of(request.policies, _reading(TraceSource(INGESTED)))
+    plays.policies_of(request.policies, reading(TraceSource(INGESTED)))
     for text in request.changes:
         read_change(text)
     if request.mine and not file_of(request.mine).is_file():
@@ -122,7 +123,7 @@ def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
 def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     source = source_of(request)
     note(f"reading {Path(source.path).name} as {source.format}")
-    session = PlayedLog(request, out, source, load_source(_reading(source)))
+    session = PlayedLog(request, out, source, load_source(reading(source)))
     name, log = _id_of(Path(source.path)), Path(source.path).name
     trace: dict[str, Any] = {"format": source.format, "path": source.path}
     if source.settings:
@@ -233,6 +234,7 @@ def _material(
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
+        predictable=explained(session.record),
         caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
         missing=missing_fields(workload),
         delivered=_delivered(policies, training),
@@ -436,7 +438,7 @@ def _commands(
     }
 
 
-def _reading(source: TraceSource) -> Recipe:
+def reading(source: TraceSource) -> Recipe:
     """Return a recipe that does no more than name the log."""
     config = load_scenario("queue").config()
     return Recipe("whatif", "queue", config, "bounded_slowdown", source, {"test": range(1)}, 1)
