@@ -34,8 +34,8 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.heuristics import rules
+from hindcast.policies.heuristics.needs import require_columns
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.registry import require_columns
 from hindcast.policies.rollouts.trajectories import sample_trajectories
 
 RETURN = "guard_return"

@@ -159,7 +159,7 @@ def find_guide(spec: Spec, name: str) -> Heuristic | None:
     Raises UnknownName if there is none, InputError if it needs columns that are not there.
     """
     from hindcast.policies.heuristics import heuristics
-    from hindcast.policies.registry import require_columns
+    from hindcast.policies.heuristics.needs import require_columns
 
     by_name = heuristics(spec.scenario)
     if not name:
