@@ -40,9 +40,10 @@ from hindcast.pipeline.simulation.policy import (
 )
 from hindcast.pipeline.simulation.rollout import Planner
 from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.policies.heuristics.needs import require_columns
 from hindcast.policies.networks.features import FeatureMap, input_names
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.registry import require_columns, resolve
+from hindcast.policies.registry import resolve
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Floats, Floats, NDArray[np.bool_]], Floats]  # context, candidates, feasible

@@ -5,7 +5,7 @@ A name is that of a rule, a checkpoint or a rollout, or a reference to a policy 
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +21,7 @@ from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.location import location
 from hindcast.policies.heuristics import find_rule, heuristics, rules
+from hindcast.policies.heuristics.needs import require_columns
 from hindcast.policies.own_policy import own_policy
 
 if TYPE_CHECKING:  # importing them compiles kernels
@@ -269,24 +270,6 @@ def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     policy = load_policy(folder)
     policy.check(load_scenario(recipe.scenario).spec(recipe.config, recipe.objective))
     return Behaviour(behaviour.name, policy, behaviour.epsilon, behaviour.temperature)
-
-
-# Settings of [config] that give candidates a column.
-_SETTINGS: Final = {
-    "is_wait": "allow_wait", "log_weight": "run_times", "log_expected": "run_times",
-}  # fmt: skip
-
-
-def require_columns(name: str, needed: Sequence[str], spec: Spec) -> None:
-    """Raise InputError unless candidates have the columns that a rule needs."""
-    missing = [column for column in needed if column not in {f.name for f in spec.candidates}]
-    if missing:
-        setting = _SETTINGS.get(missing[0])
-        raise InputError(
-            f"policy {name!r} of scenario {spec.scenario} needs the column {missing[0]!r}, which "
-            "candidates do not have under these settings"
-            + (f"; set config.{setting} = true" if setting else "")
-        )
 
 
 def _behaviour(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:

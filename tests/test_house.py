@@ -42,6 +42,7 @@ FLOORS = (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
         "pipeline.estimators", "pipeline.gymnasium_env", "pipeline.whatif",
     ),
+    ("pipeline.forecast",),
     ("pipeline.report", "pipeline.testing"),
     ("policies.heuristics",),
     ("policies.networks",),
@@ -70,6 +71,7 @@ FLOORS_OF_FLOWS = (
     ),
     ("flows.commands.calibrate", "flows.commands.ingest", "flows.commands.train_online"),
     ("flows.runs.stages", "flows.runs.whatif"),  # runs of several commands
+    ("flows.runs.starts",),
     ("flows.commands.run", "flows.commands.logs"),
     ("flows.runs.nightly", "flows.runs.reproduce"),
     ("flows.commands.nightly", "flows.commands.study", "flows.commands.reproduce"),

@@ -78,6 +78,7 @@ WORKS = {
     "report": ["report", "scores", "--out", "report.html"],
     "ope": ["ope", "data", "--policy", "tetris", "--no-truth", "--out", "ope"],
     "decide": ["decide", "saf_easy", "state.json"],
+    "start": ["start", "jobs.txt", "state.json", "--at", "9000"],
 }
 NEEDS = {  # name -> words of the command line, what needs the module, and the module
     "train": (["train", "data", "--agent", "cql", "--out", "a"], "training", "torch"),

@@ -23,15 +23,16 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "results"
 BOUNDS: Final = "bounds.csv"  # these two are columns of the protocol page, not tables of policies
 SIZES: Final = "sizes.csv"
 COMMANDS: Final = "commands.json"
-RANKING: Final = "ope_ranking.csv"  # a part of it is the table of a page written by hand
-ORDERS: Final = "queue_orders.csv"  # the same
+RANKING: Final = "ope_ranking.csv"  # parts of these are tables of pages written by hand
+STARTS: Final = "start_times.csv"
+ORDERS: Final = "queue_orders.csv"
 
 
 def result_pages() -> Mapping[str, str]:
     """Return the pages of all committed tables."""
     pages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        if path.name in {BOUNDS, SIZES, RANKING, ORDERS}:
+        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS}:
             continue
         content = path.read_bytes()
         if path.name == GATE:

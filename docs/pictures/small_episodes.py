@@ -117,10 +117,11 @@ def queue() -> tuple[Any, Instance]:
     config = QueueConfig(jobs=5, warm=False)
     cpu, run = np.array([4, 6, 2, 1, 2]), np.array([100, 50, 500, 500, 99])
     unknown, none = np.full(5, -1), np.zeros(0, np.int64)
+    submit = np.array([0, 1, 1, 1, 1])
     log = QueueLog(
-        processors=8, submit=np.array([0, 1, 1, 1, 1]), cpu=cpu, run=run, requested=run,
-        user=unknown, key=unknown, queue=np.zeros(5, np.int64), start=np.full(5, NEVER),
-        by_end=none, ends=none,
+        processors=8, row=np.arange(5), submit=submit, arrive=submit, cpu=cpu, run=run,
+        requested=run, user=unknown, key=unknown, queue=np.zeros(5, np.int64),
+        start=np.full(5, NEVER), known=np.zeros(5, np.bool_), by_end=none, ends=none,
     )  # fmt: skip
     return config, queue_instance(config, "bounded_slowdown", log, select_jobs(config, log, 0))
 

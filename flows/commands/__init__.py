@@ -47,6 +47,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "calibrate": "print a scenario's calibration table beside the paper's numbers",
     },
     "operating": {
+        "start": "forecast when the waiting jobs of a machine will start, with intervals",
         "decide": "choose the jobs that a real machine should start now, with the reasons",
         "nightly": "`run` for the trace of one day, in a folder named by date and digest",
         "watch": "show what the commands that write below a folder are doing",
@@ -68,6 +69,7 @@ FIRST: Final[Mapping[str, str]] = {
 _MODULES: Final = {
     "behaviour": "logs.behaviour",
     "decide": "logs.decide",
+    "start": "logs.start",
     "whatif": "logs.whatif",
     "list": "inspect",
     "show": "inspect",

@@ -33,6 +33,12 @@ RECIPES: Final = {
 }  # scope -> recipe
 
 
+def file_of(mine: str) -> Path:
+    """Return the file of --mine: FILE, or that of FILE.py:function."""
+    file, of_function, _ = mine.partition(".py:")
+    return location(file + ".py" if of_function else file)
+
+
 @dataclass(frozen=True)
 class PlayedLog:
     """A log that is played, and what its plays share.
@@ -126,9 +132,7 @@ class PlayedLog:
     @cached_property
     def identity(self) -> str:
         """What the policy of --mine depends on."""
-        file, of_function, _ = self.request.mine.partition(".py:")
-        path = location(file + ".py" if of_function else file)
-        return f"mine|{self.request.mine}|{sha256_file(path)}"
+        return f"mine|{self.request.mine}|{sha256_file(file_of(self.request.mine))}"
 
     def parts(self, recipes: Mapping[str, Recipe]) -> list[Scope]:
         """Return the scopes that have jobs: before, run, windows."""

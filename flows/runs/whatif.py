@@ -25,7 +25,7 @@ from hindcast.flows.commands.ingest import no_settings
 from hindcast.flows.progress import note, progress
 from hindcast.flows.runs import plays
 from hindcast.flows.runs.ledger import Ledger
-from hindcast.flows.runs.played_log import BEFORE, RECIPES, RUN, WINDOWS, PlayedLog
+from hindcast.flows.runs.played_log import BEFORE, RECIPES, RUN, WINDOWS, PlayedLog, file_of
 from hindcast.flows.runs.plays import RECORDED, Part, Policy
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.recipes.loading import apply_override, load_recipe
@@ -53,6 +53,7 @@ from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
 from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.first_look import no_such_file
 from hindcast.pipeline.whatif import pools as pooling
 from hindcast.pipeline.whatif.batch_systems.advice import advise
 from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
@@ -60,6 +61,7 @@ from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
+from hindcast.pipeline.whatif.predictable import explained
 from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.replay import Replay, beside_record
 from hindcast.pipeline.whatif.run import Run, joined, run_of
@@ -96,9 +98,11 @@ def source_of(request: Any) -> TraceSource:
 
 def check_request(request: Any) -> None:
     """Raise InputError for a policy, change, pool or condition that cannot be used."""
-    plays.policies_of(request.policies, _reading(TraceSource(INGESTED)))
+    plays.policies_of(request.policies, reading(TraceSource(INGESTED)))
     for text in request.changes:
         read_change(text)
+    if request.mine and not file_of(request.mine).is_file():
+        no_such_file(file_of(request.mine), "a slurm.conf, lines of PBS, or FILE.py:function")
     if request.pools:
         pooling.parse_pools(request.pools)
     rules = [*planning.RULES, *planning.CLAIRVOYANT]
@@ -119,7 +123,7 @@ def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
 def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     source = source_of(request)
     note(f"reading {Path(source.path).name} as {source.format}")
-    session = PlayedLog(request, out, source, load_source(_reading(source)))
+    session = PlayedLog(request, out, source, load_source(reading(source)))
     name, log = _id_of(Path(source.path)), Path(source.path).name
     trace: dict[str, Any] = {"format": source.format, "path": source.path}
     if source.settings:
@@ -230,6 +234,7 @@ def _material(
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
+        predictable=explained(session.record),
         caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
         missing=missing_fields(workload),
         delivered=_delivered(policies, training),
@@ -433,7 +438,7 @@ def _commands(
     }
 
 
-def _reading(source: TraceSource) -> Recipe:
+def reading(source: TraceSource) -> Recipe:
     """Return a recipe that does no more than name the log."""
     config = load_scenario("queue").config()
     return Recipe("whatif", "queue", config, "bounded_slowdown", source, {"test": range(1)}, 1)

@@ -34,6 +34,7 @@ from hindcast.pipeline.traces.table import (
 from hindcast.pipeline.traces.text_rows import collect, scan_rows
 
 _ROWS: Final = 2000  # looked at, except for states
+_MOST_GROUPS: Final = 50  # queues of a log
 _MOST_STATES: Final = 40
 _SEPARATORS: Final = (",", ";", "\t", "|")
 # Usual names, without unit, the surest first.
@@ -147,6 +148,7 @@ def propose(table: Path) -> Proposal:
     _spans(proposal, sample, hints)
     _amounts(proposal, sample, hints)
     _states(proposal, rows, table)
+    _groups(proposal, sample)
     used = set(proposal.columns.values())
     proposal.unused = [label for label in labels if label not in used]
     _missing(proposal, labels)
@@ -403,6 +405,20 @@ def _states(proposal: Proposal, rows: pl.LazyFrame, table: Path) -> None:
             )
         else:
             proposal.states.setdefault(outcome, []).append(value)
+
+
+def _groups(proposal: Proposal, sample: pl.DataFrame) -> None:
+    """Add an unsure line for a column of queues or partitions that has too many values."""
+    for name in ("queue", "partition"):
+        label = proposal.columns.get(name)
+        if label is None:
+            continue
+        values = sample[label].drop_nulls().n_unique()
+        if values > max(_MOST_GROUPS, sample.height // 10):
+            proposal.unsure.append(
+                f"{name}: {label!r} has {values:,} values in {sample.height:,} rows: are they "
+                "names, or the time that a job waited?"
+            )
 
 
 def _missing(proposal: Proposal, labels: list[str]) -> None:

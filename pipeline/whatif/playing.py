@@ -61,9 +61,10 @@ from hindcast.pipeline.whatif.waiting import (
 
 _SLICE: Final = 1 << 24  # slots, segments and moments that one call of the loop handles
 _QUESTION: Final = 1 << 14  # the same, of a question to a Python function
-NOW, FREE, NEXT, LEFT, RUNNING, BEGUN, WORK, PLANNED = range(8)  # places in `state`
-_STATE: Final = 8
-_DONE, _GOING, _ASKING, _STUCK = range(4)  # what the loop returns
+# Places in `state`. A play goes no further than the moment UNTIL.
+NOW, FREE, NEXT, LEFT, RUNNING, BEGUN, WORK, PLANNED, UNTIL = range(9)
+STATE: Final = 9
+_DONE, GOING, _ASKING, _STUCK = range(4)  # what the loop returns
 
 FillCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(FILL))]
 ChangeCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(CHANGE))]
@@ -192,11 +193,11 @@ def _learn(jobs: Jobs, ends: Ends, running: int, before: int) -> None:
 
 
 @compiled()
-def _advance(
+def advance(
     scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
     memory: Memory, fill: FillCell, change: ChangeCell, state: Ints,
 ) -> int:  # fmt: skip
-    """Play moments until all jobs that must have started, or the slice is over."""
+    """Play moments until all jobs that must have started, the time or the slice is over."""
     fill_of, change_of = fill[0], change[0]
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
     ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
@@ -205,6 +206,8 @@ def _advance(
         if state[BEGUN] < 2:
             if state[BEGUN] == 1:
                 state[NOW] = _next_moment(jobs, ends, state)
+                if state[NOW] > state[UNTIL]:
+                    return _DONE
                 if state[NOW] == LATER:
                     return _STUCK
             now, coming, before = state[NOW], 0, state[RUNNING]
@@ -256,7 +259,7 @@ def _advance(
                     break
         state[WORK] += 16 + desk.state[DESK_WORK] + 64 * count
     state[WORK] = 0
-    return _DONE if state[LEFT] == 0 else _GOING
+    return _DONE if state[LEFT] == 0 else GOING
 
 
 @compiled(FILL)
@@ -328,7 +331,7 @@ def jobs_of(run: Run, order: Order) -> Jobs:
     places, contexts = np.zeros(0, np.int64), np.zeros(0)
     if PREDICTS_FROM.get(order.rule) == OF_ALL:
         past = run.past
-        places, contexts = learned(past.log, past.now, run.user, run.cpu, request)
+        places, contexts = learned(past.log, past.now, run.user, run.cpu, run.requested)
     return Jobs(
         run.arrive.copy(), np.ascontiguousarray(run.cpu), request, np.ascontiguousarray(run.user),
         np.ascontiguousarray(run.key), number, run.last.copy(), run.before.copy(),
@@ -364,13 +367,13 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
     ints, floats, fill, change = functions_of(run, order)
     ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
-    state = np.zeros(_STATE, np.int64)
+    state = np.zeros(STATE, np.int64)
     state[NOW], state[FREE], state[LEFT] = run.now, run.processors, must.sum()
-    state[PLANNED] = (run.arrive != UNPLANNED).sum()
+    state[PLANNED], state[UNTIL] = (run.arrive != UNPLANNED).sum(), LATER
     _begin(scheme, jobs, running, ends, memory, change, state, run.running)
     whole = max(int(state[LEFT]), 1)
     while (
-        status := _advance(scheme, jobs, waiting, running, ends, desk, memory, fill, change, state)
+        status := advance(scheme, jobs, waiting, running, ends, desk, memory, fill, change, state)
     ) != _DONE:
         assert status != _STUCK, "a counted job can never start"
         if status == _ASKING:

@@ -234,6 +234,11 @@ def part(where: Where, record: Record) -> tuple[int, int]:
     last = len(record.submit)
     if where.end is not None:
         last = int(np.searchsorted(record.arrive, where.end))
+    if first >= last and where.begin is None:
+        begin = int(record.arrive[first])
+        raise InputError(
+            f"--where ..TO: without FROM, the run begins at second {begin:,} of the log"
+        )
     if first >= last:
         raise InputError("--where FROM..TO: no job arrived in this part of the log")
     return first, last

@@ -126,7 +126,7 @@ def run_of(
     stop = size if last is None else last
     if not 0 <= first < stop <= size:
         raise InputError(f"expected jobs from 0 to {size:,}, got {first:,} to {stop:,}")
-    log, now = _log_of(record), int(record.arrive[first]) if now is None else now
+    log, now = log_of(record), int(record.arrive[first]) if now is None else now
     running = carried = np.zeros(0, np.int64)
     if warm:
         if not log.has_starts:
@@ -173,7 +173,7 @@ def joined(runs: Sequence[Run]) -> tuple[Run, Array]:
 _read: list[tuple[Record, Log]] = []  # the record that was read last
 
 
-def _log_of(record: Record) -> Log:
+def log_of(record: Record) -> Log:
     """Return the record as the log of the scenario; an unknown start is the arrival."""
     for known, log in _read:
         if known is record:
@@ -194,7 +194,7 @@ def _log_of(record: Record) -> Log:
 
 def with_histories(record: Record, run: Run) -> Run:
     """Return a run with the histories that a record gives the keys of its jobs."""
-    return replace(run, **_histories(_log_of(record), run.now, run.user, run.key))
+    return replace(run, **_histories(log_of(record), run.now, run.user, run.key))
 
 
 def _histories(log: Log, now: int, user: Array, key: Array) -> dict[str, Any]:

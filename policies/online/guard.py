@@ -34,6 +34,7 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.heuristics import rules
+from hindcast.policies.heuristics.needs import require_columns
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.rollouts.trajectories import sample_trajectories
 
@@ -134,7 +135,7 @@ def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> Gua
     """Return the guard of a recipe, or None if it names no rules.
 
     Raises RecipeError for settings that do not exist, UnknownName for rules and outcomes that do
-    not.
+    not, InputError for rules that need other columns.
     """
     settings = recipe.online.guard
     if not settings.references:
@@ -155,6 +156,8 @@ def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> Gua
             f"{where}: windows is {list(settings.windows)}, expected some of 0..{count - 1}"
         )
     spec = scenario.spec(changed.config, changed.objective)
+    for name in settings.references:
+        require_columns(name, by_name[name].needs, spec)
     lower = [outcome.name for outcome in spec.outcomes if outcome.better == "lower"]
     for name, factor in settings.limits.items():
         if name not in lower:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.building.build import build
-from hindcast.pipeline.errors import RecipeError, UnknownName
+from hindcast.pipeline.errors import InputError, RecipeError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
@@ -206,6 +206,8 @@ def test_a_guard_refuses_what_it_cannot_play(recipe):
         guard_of(guarded(recipe, ("sjf_easy",), folow=1), source, 0, 1)
     with pytest.raises(RecipeError, match="reads the memory"):
         guard_of(guarded(recipe, ("saf_clairvoyant",)), source, 0, 1)
+    with pytest.raises(InputError, match=r"'wsept_easy'.*config.run_times = true"):
+        guard_of(guarded(recipe, ("wsept_easy",)), source, 0, 1)
 
 
 def test_a_limit_of_a_guard_is_a_multiple_of_the_smallest_outcome_of_its_rules(recipe):

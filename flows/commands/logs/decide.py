@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown
+from hindcast.flows.runs.states import STDIN, parsed, texts_of
 from hindcast.pipeline.errors import HindcastError, InputError
 from hindcast.pipeline.storage.location import location
 
-_STDIN: Final = "-"
 _WIDE: Final = 7  # digits of a number in a table
 
 
@@ -22,7 +22,7 @@ class Request:
 
     policy: p.Name = p.argument("rule, or folder of a checkpoint", metavar="POLICY")
     states: p.Folder = p.argument(
-        "file of a state as JSON, or of many as JSON lines (default: stdin)", default=_STDIN,
+        "file of a state as JSON, or of many as JSON lines (default: stdin)", default=STDIN,
         nargs="?", metavar="STATES",
     )  # fmt: skip
     scenario: p.Name = p.option("scenario of the states", default="queue")
@@ -62,20 +62,38 @@ class Request:
         "for no limit", default=0.0, metavar="P",
     )  # fmt: skip
     rule: p.Name = p.option("rule that decides then", default="fcfs_easy", metavar="RULE")
+    starts: p.Folder = p.option(
+        "log of the machine: say also when the waiting jobs start, see `hindcast start`; under "
+        "the policy, or under --rule if it is an agent",
+        default="", metavar="LOG",
+    )  # fmt: skip
 
 
 def check(request: Request) -> None:
     """Raise InputError for options that exclude each other, and for an unknown policy or file."""
-    if request.shadow and (request.states != _STDIN or request.serve):
+    if request.shadow and (request.states != STDIN or request.serve):
         raise InputError("--shadow is itself a file of states; leave out STATES and --serve")
-    if request.serve and request.states != _STDIN:
+    if request.serve and request.states != STDIN:
         raise InputError("--serve reads states from stdin; leave out STATES")
     if request.overrides and not request.recipe:
         raise InputError("--set changes a recipe, expected --recipe too")
     source = request.shadow or request.states
-    if source != _STDIN and not location(source).is_file():
+    if source != STDIN and not location(source).is_file():
         raise InputError(f"{source}: no such file, expected states as JSON or JSON lines")
+    if request.starts and not location(request.starts).exists():
+        raise InputError(f"{request.starts}: no such file, expected a log of jobs")
     _decider(request)
+
+
+def _forecaster(request: Request) -> Any:
+    """Return what answers when jobs start, None if that is not asked for."""
+    if not request.starts:
+        return None
+    from hindcast.flows.runs.starts import Source, starts
+    from hindcast.pipeline.whatif.orders import policy_of
+
+    rule = request.policy if policy_of(request.policy) else request.rule
+    return starts(Source(request.starts), rule)
 
 
 def _decider(request: Request) -> Any:
@@ -99,11 +117,13 @@ def _decider(request: Request) -> Any:
 
 def run(request: Request) -> dict[str, Any]:
     """Decide for all states; print the answers at once with --serve, and return them otherwise."""
-    decider, answers = _decider(request), list[dict[str, Any]]()
+    decider, answers, forecaster = _decider(request), list[dict[str, Any]](), _forecaster(request)
     counts = Counter[str](states=0, starts=0)
     for where, text in _lines(request):
         try:
             answer = _answer(request, decider, where, text)
+            if forecaster is not None:
+                answer["forecast"] = forecaster.answer(parsed(text, where), where=where)
         except HindcastError as error:
             if not request.serve:
                 raise
@@ -124,7 +144,7 @@ def run(request: Request) -> dict[str, Any]:
 def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> dict[str, Any]:
     from hindcast.policies.deciding import agreement
 
-    state = _parsed(text, where)
+    state = parsed(text, where)
     answer: dict[str, Any] = decider.decide(state, first=request.first, where=where)
     if "done" in state:
         answer |= agreement(answer, state["done"], where)
@@ -150,44 +170,13 @@ def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
 
 def _lines(request: Request) -> Iterator[tuple[str, str | bytes]]:
     """Return each state as JSON, behind the name of its file and line."""
-    source = request.shadow or request.states
-    name = "stdin" if source == _STDIN else source
     if request.serve:
         # Bytes: a line that is not UTF-8 is refused without ending the process.
         for number, line in enumerate(getattr(sys.stdin, "buffer", sys.stdin), 1):
             if line.strip():
-                yield f"{name}, line {number}", line
+                yield f"stdin, line {number}", line
         return
-    try:
-        text = sys.stdin.read() if source == _STDIN else location(source).read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}: not UTF-8 ({error}), expected JSON") from error
-    lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if not lines:
-        raise InputError(f"{name}: empty, expected a state as JSON, or JSON lines")
-    if _is_one(lines[0][1], text):
-        yield name, text
-        return
-    for number, line in lines:
-        yield f"{name}, line {number}", line
-
-
-def _is_one(line: str, text: str) -> bool:
-    """Return whether a text is one object over several lines: its first line alone is no JSON."""
-    if line.strip() == text.strip():
-        return False
-    try:
-        json.loads(line)
-    except ValueError:
-        return line.strip() in {"{", "["} or not line.rstrip().endswith("}")
-    return False
-
-
-def _parsed(text: str | bytes, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error}), expected a state as an object") from error
+    yield from texts_of(request.shadow or request.states)
 
 
 def _print(answer: Mapping[str, Any]) -> None:
@@ -228,6 +217,10 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     if "done" in answer:
         done = ", ".join(map(str, answer["done"])) or "nothing"
         yield f"  done: {done} ({'the same' if answer['agrees'] else 'not the same'})"
+    if "forecast" in answer:
+        from hindcast.flows.runs.starts import text_of
+
+        yield from (f"  {line}" for line in text_of(answer["forecast"]))
     for choice in answer["decisions"]:
         by = ""
         if choice["by"] != "policy":

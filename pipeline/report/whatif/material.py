@@ -16,6 +16,7 @@ from hindcast.pipeline.report.whatif.plan import Plan
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.closed import Closed
 from hindcast.pipeline.whatif.grade import NO_GRADE, Grade
+from hindcast.pipeline.whatif.predictable import Explained, meaning
 from hindcast.pipeline.whatif.replay import Replay
 from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
 from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING
@@ -52,6 +53,7 @@ class Material:
         changes: Changed worlds with the columns of changes.csv, or None.
         advice: What to change, see `hindcast.pipeline.whatif.batch_systems.advice`, or None.
         without_advice: Why settings are missing in it.
+        predictable: What completed runs explain of later ones, or None.
         caveats: Facts about the log that limit every conclusion.
         missing: Sentences about fields that the log lacks.
         delivered: What the gate of each agent's training delivered: "agent" or "rule"; "" for an
@@ -83,6 +85,7 @@ class Material:
     changes: pl.DataFrame | None = None
     advice: pl.DataFrame | None = None
     without_advice: tuple[str, ...] = ()
+    predictable: Explained | None = None
     caveats: tuple[Caveat, ...] = ()
     missing: tuple[str, ...] = ()
     delivered: Mapping[str, str] = field(default_factory=dict)
@@ -92,6 +95,11 @@ class Material:
     mine: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What completed runs explain, in words."""
+        return "" if self.predictable is None else meaning(self.predictable)
 
     @property
     def known(self) -> str:

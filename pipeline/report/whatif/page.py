@@ -305,6 +305,7 @@ def _html(
         windows=tables.windows_table(material, unit, told.colour),
         changes=tables.changes_table(material, unit),
         advice=tables.advice_table(material, unit),
+        predictable=tables.predictable_table(material),
         unit=unit,
         lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
         groups=tables.groups_tables(grouped, unit),

@@ -21,6 +21,7 @@ from hindcast.pipeline.report.whatif import words
 from hindcast.pipeline.report.whatif.jobs import recorded
 from hindcast.pipeline.report.whatif.material import LEARNED, RECORDED, THE_LOG, Material
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, pair_of, ranking, spread
+from hindcast.pipeline.whatif import predictable
 from hindcast.pipeline.whatif.grade import LIMITS
 from hindcast.pipeline.whatif.replay import distance
 from hindcast.pipeline.whatif.verdict import FEWEST_BLOCKS, Colour
@@ -322,6 +323,26 @@ def changes_table(material: Material, unit: TimeUnit) -> Table | None:
         "Differences are those of the slowdown, with 95 % intervals over weeks if there are four."
     )
     return Table("Changed worlds", text, head, body, words=2)
+
+
+def predictable_table(material: Material) -> Table | None:
+    """Return what completed runs explain of the weights of later jobs, by context."""
+    found = material.predictable
+    if found is None:
+        return None
+    body = []
+    for name, shares in zip(predictable.NAMES, found.weight.tolist(), strict=True):
+        cells = [
+            Cell(NOTHING) if math.isnan(share) else Cell(percent(share, signed=False), share)
+            for share in shares
+        ]
+        body.append(Row([Cell(name), *cells]))
+    caption = (
+        ": share of the variation of 10 s / max(run, 10 s), the weight of a job in the mean "
+        "bounded slowdown, that the runs explain which had ended when the job arrived. Below 0, "
+        "the mean of the part, known only afterwards, would have been nearer."
+    )
+    return Table("Completed runs", caption, ["known of", *predictable.PARTS], body)
 
 
 def advice_table(material: Material, unit: TimeUnit) -> Table | None:

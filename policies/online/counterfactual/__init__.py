@@ -45,6 +45,7 @@ from hindcast.pipeline.errors import unknown_name
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.player import Decider
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
@@ -117,7 +118,7 @@ def learner(
     average = make_scorer(network, scorer.weights(), rng, device)
     optimiser = torch.optim.Adam(scorer.parameters(), lr=config.learning_rate)
     recent = RecentBuffer(config.keep)
-    guide = find_guide(problem.spec.scenario, config.guide) if weights is None else None
+    guide = find_guide(problem.spec, config.guide) if weights is None else None
 
     def step(iteration: int) -> Info:
         decider = Decider(
@@ -152,14 +153,21 @@ def learner(
     )
 
 
-def find_guide(scenario: str, name: str) -> Heuristic | None:
-    """Return the scenario's rule of that name, None for ""; raise UnknownName otherwise."""
-    from hindcast.policies.heuristics import heuristics
+def find_guide(spec: Spec, name: str) -> Heuristic | None:
+    """Return the scenario's rule of that name, None for "".
 
-    by_name = heuristics(scenario)
-    if name and name not in by_name:
-        raise unknown_name(f"guide of {scenario}", name, by_name)
-    return by_name.get(name)
+    Raises UnknownName if there is none, InputError if it needs columns that are not there.
+    """
+    from hindcast.policies.heuristics import heuristics
+    from hindcast.policies.heuristics.needs import require_columns
+
+    by_name = heuristics(spec.scenario)
+    if not name:
+        return None
+    if name not in by_name:
+        raise unknown_name(f"guide of {spec.scenario}", name, by_name)
+    require_columns(name, by_name[name].needs, spec)
+    return by_name[name]
 
 
 def best_gain(played: Sequence[Counterfactuals]) -> float:

@@ -179,6 +179,28 @@ def test_similar_jobs_are_those_of_the_changed_requests():
     assert exact.similar[exact.key].tolist() == [10, 40]
 
 
+@pytest.mark.parametrize("name", ["aged_expected_easy", "wsept_greedy"])
+def test_run_times_are_learned_from_the_changed_requests(name):
+    """A world is the run of a log that had these requests from its beginning."""
+    rng = np.random.default_rng(3)
+    run = rng.integers(1, 4000, 160)
+    jobs = np.stack([np.sort(rng.integers(0, 60_000, 160)), rng.integers(1, 5, 160), run,
+                     run * rng.integers(1, 40, 160)], axis=1)  # fmt: skip
+    record = replace(record_of(jobs, waits=300), user=rng.integers(-1, 3, 160))
+    record = replace(record, key=np.where(record.user < 0, -1, record.key))
+    other = jobs.copy()
+    other[:, 3] = run
+    exact = replace(record_of(other, waits=300), user=record.user)
+    order, mode = policy_of(name)
+    world = changed(read_change("requests=exact"), record, run_of(record, 60)).run
+    starts = play(world, order, mode)
+    wanted = play(replace(run_of(exact, 60), key=world.key, similar=world.similar), order, mode)
+    np.testing.assert_array_equal(starts, wanted)
+    assert (starts != play(run_of(record, 60), order, mode)).any()
+    chained = changed(read_change("limit=20min"), record, run_of(record, 60)).run
+    assert (play(chained, order, mode)[chained.counted] != NEVER).all()
+
+
 def test_the_shifts_are_those_of_the_definition():
     jobs = [(0, 4, 1000, 1000), *((500, 1, 10, 20) for _ in range(5))]
     run = run_of(record_of(jobs), 1)

@@ -1,5 +1,6 @@
 """Rules of learned run times against numbers of an independent implementation, on two real logs."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -13,8 +14,12 @@ from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.batched import BatchedEpisodes
 from hindcast.pipeline.simulation.policy import Behaviour, best_feasible
 from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.whatif.orders import policy_of
+from hindcast.pipeline.whatif.outcomes import counted
+from hindcast.pipeline.whatif.playing import play
+from hindcast.pipeline.whatif.run import run_of
 from hindcast.policies.heuristics import rules
-from tests.pipeline.whatif.records import golden, workload
+from tests.pipeline.whatif.records import golden, record, workload
 
 SCENARIO = load_scenario("queue")
 RULES = rules("queue")
@@ -56,6 +61,38 @@ def test_waits_of_all_windows_equal_golden_rows(allow_wait):
 
 
 @pytest.mark.nightly
+def test_runs_of_whatif_have_the_waits_of_golden_rows():
+    rows = golden("golden/queue/run_times_windows.csv")
+    for row in rows.iter_rows(named=True):
+        first = row["first_job"]
+        run = run_of(record(LOGS[row["log"]]), first, first + 256, follow=1024)
+        jobs = counted(run, play(run, *policy_of(f"{row['rule']}_easy")))
+        assert (len(jobs.wait), jobs.wait.sum()) == (row["counted"], row["wait_s"]), row
+        assert jobs.wait.max() == row["max_wait_s"]
+        wanted = pytest.approx(row["mean_bounded_slowdown"], rel=1e-9)
+        assert jobs.slowdown.mean() == wanted, row
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("rule", ["aged_expected_easy", "wsept_easy"])
+@pytest.mark.parametrize(("log", "first"), [("kth", 19_942), ("sdsc-sp2", 37_830)])
+def test_a_long_run_of_whatif_starts_every_job_as_the_scenario_does(log, first, rule):
+    spec, instance = window(log, first, whole=True)
+    kept = {}
+
+    def keep(ints):
+        kept["schedule"] = read_schedule(ints)
+        return {}
+
+    behaviour = Behaviour(rule, RULES[rule])
+    rng = np.random.default_rng(0)
+    run_episode(dataclasses.replace(SCENARIO, blocks=keep), spec, instance, behaviour, rng)
+    run = run_of(record(LOGS[log]), first)
+    starts = play(run, *policy_of(rule)) - run.now
+    np.testing.assert_array_equal(starts, kept["schedule"].start)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("log", "first"), [("kth", 2304), ("sdsc-sp2", 25600)])
 @pytest.mark.parametrize("rule", ["aged_expected", "wsept"])
 def test_starts_and_what_was_learned_until_then_equal_golden_rows(log, first, rule):
@@ -65,7 +102,7 @@ def test_starts_and_what_was_learned_until_then_equal_golden_rows(log, first, ru
     spec, instance = window(log, first)
     began = int(workload(LOGS[log]).tasks["submit_s"].sort()[first])
     episode, learned = BatchedEpisodes(SCENARIO, spec, [instance]), {}
-    counted = int(instance.ints[m.FIRST_COUNTED])
+    first_counted = int(instance.ints[m.FIRST_COUNTED])
     while len(episode.live):
         seen, ints = episode.observe(), episode.memory(0)[0]
         scores = np.empty(len(seen.feasible))
@@ -73,7 +110,7 @@ def test_starts_and_what_was_learned_until_then_equal_golden_rows(log, first, ru
             seen.context[0], seen.candidates, seen.feasible, np.zeros(0), scores
         )
         row = best_feasible(scores, seen.feasible)
-        job = int(ints[ints[m.WAITING_AT] + row]) - counted
+        job = int(ints[ints[m.WAITING_AT] + row]) - first_counted
         learned[job] = [math.exp(ln) for ln in seen.candidates[row, -2:]]
         episode.step(np.array([row]))
     schedule = read_schedule(episode.memory(0)[0])

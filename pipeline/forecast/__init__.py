@@ -1,0 +1,1 @@
+"""Forecasts of when waiting jobs start, from plays of the queue with drawn run times."""
