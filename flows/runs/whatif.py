@@ -26,7 +26,7 @@ from hindcast.flows.progress import note, progress
 from hindcast.flows.runs import plays
 from hindcast.flows.runs.ledger import Ledger
 from hindcast.flows.runs.played_log import BEFORE, RECIPES, RUN, WINDOWS, PlayedLog, file_of
-from hindcast.flows.runs.plays import RECORDED, Part, Policy
+from hindcast.flows.runs.plays import RECORDED, Part, Policy, Scope
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.recipes.loading import apply_override, load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe, TraceSource
@@ -185,6 +185,7 @@ def _material(
     """Play everything and return what the page is made of."""
     request, workload, plan = session.request, session.workload, session.plan
     scopes = session.parts(recipes)
+    run = _run_of(session, scopes)
     graded = _grade(session, mine) if plan.warm else None
     values: dict[str, Values] = {}
     inputs = plays.inputs_of(session.content, {
@@ -205,7 +206,6 @@ def _material(
             if scope.name == RUN:
                 of_run[policy.name] = starts[0]
         values[scope.name] = Values(of_scope)
-    run = next(scope for scope in scopes if scope.name == RUN).parts[0]
     together, _ = joined(run.runs)
     shakes = _shakes(session, run, policies)
     known = "" if graded is None or graded.known is None else graded.known
@@ -257,6 +257,20 @@ def _delivered(policies: Sequence[Policy], training: Mapping[str, Any] | None) -
         **{name: what for name, what in found.items() if name in agents},
         **({} if training is None else training["delivered"]),
     }
+
+
+def _run_of(session: PlayedLog, scopes: Sequence[Scope]) -> Part:
+    """Return the run; raise InputError if there is none, or a change leaves nothing of it."""
+    parts = [scope.parts[0] for scope in scopes if scope.name == RUN]
+    if not parts:
+        raise InputError(
+            "the run, usually the last 30 % of the jobs, has no counted job whose start is known; "
+            "choose another part with --where FROM..TO"
+        )
+    for text in session.request.changes:
+        for run in parts[0].runs:
+            changed(read_change(text), session.record, run)
+    return parts[0]
 
 
 def _advice(

@@ -17,6 +17,7 @@ from hindcast.pipeline.report.whatif.material import (
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Pair, pair_of, ranking
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.closed import Closed
+from hindcast.pipeline.whatif.grade import NO_GRADE
 
 _LONGER: Final = 1.1  # times the wait of another policy that count as longer
 _SLOWER_S: Final = 900.0  # seconds that count as longer
@@ -213,8 +214,9 @@ def cautions(material: Material, told: v.Verdict, unit: TimeUnit) -> list[str]:
     others = (caveat for caveat in material.caveats if caveat.code not in disqualified)
     found += [v.sentence_of(caveat.text) for caveat in others]
     found += closed_times(material)
-    found += [v.sentence_of(text) for text in measurements(material).values()]
-    found += idle(material)
+    if material.letter != NO_GRADE:
+        found += [v.sentence_of(text) for text in measurements(material).values()]
+        found += idle(material)
     said = told.sentence.lower()
     return [text for text in dict.fromkeys(found) if text.rstrip(".").lower() not in said]
 
