@@ -1,6 +1,6 @@
 """Small datasets of several scenarios, and one with an episode of more than 40,000 decisions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.padding import Padded
-from hindcast.pipeline.exports import export
+from hindcast.pipeline.exports import EXPORTS, export
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -50,8 +50,8 @@ def build_long(folder: Path) -> Path:
 
 
 def build_images(folder: Path) -> Path:
-    """Build a dataset of `slots` with images."""
-    settings = ('config.observation="image"', "config.steps=5")
+    """Build a dataset of `slots` with images. The last episodes are cut off."""
+    settings = ('config.observation="image"', "config.steps=5", "config.max_time_steps=15")
     return _build("slots-deeprm-v1", folder / "dataset", ("random", "sjf_now"), settings)
 
 
@@ -82,3 +82,13 @@ def _build(name: str, folder: Path, policies: Sequence[str], settings: Sequence[
     assert kept
     build(recipe, behaviours(recipe), folder)
     return folder
+
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "long": build_long,
+    "images": build_images,
+    "valued": build_valued,
+    "thermal": build_thermal,
+}
+if "history" in EXPORTS:  # a format of a paper
+    KINDS["recorded"] = build_recorded

@@ -16,17 +16,17 @@ from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
 from hindcast.pipeline.recipes import shipped
-from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
+from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios import SCENARIOS
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 from tests.conftest import require_traces
+from tests.readable_recipes import READABLE
 from tests.representatives import nightly_but
 
-RECIPES = known_recipes()
-LOADED = {name: load_recipe(name) for name in RECIPES}
+LOADED = {name: load_recipe(name) for name in READABLE}
 RECORDING = [name for name, recipe in LOADED.items() if recipe.behaviours]  # others evaluate
 # Recipes that record datasets for others, not only for their own agent to imitate before play.
 LOGS = [name for name in RECORDING if not LOADED[name].online.agent]
@@ -36,7 +36,7 @@ DERIVED = {
     for name in LOGS
     if (level := LOADED[name].level) in {"random", "heuristic"}
 }
-SETTINGS = [name for name in RECIPES if name not in DERIVED]
+SETTINGS = [name for name in READABLE if name not in DERIVED]
 
 
 def one_each(names: list[str]) -> list[object]:
@@ -66,7 +66,7 @@ def load(name: str, *more: str) -> Recipe:
     return dataclasses.replace(recipe, behaviours=tuple(once))
 
 
-@pytest.fixture(params=RECIPES)
+@pytest.fixture(params=READABLE)
 def recipe(request) -> Recipe:
     """Return each recipe in turn. Skip recipes that need a real trace where it is absent."""
     if LOADED[request.param].trace.path:

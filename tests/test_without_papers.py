@@ -31,11 +31,12 @@ print(json.dumps(answers))
 def copy(tmp_path_factory):
     """Return a checkout without the papers, with the kernels that are compiled already."""
     place = tmp_path_factory.mktemp("copy")
-    for name in ("pipeline", "policies", "flows", "datasets"):
+    for name in ("pipeline", "policies", "flows", "datasets", "tests"):
         shutil.copytree(ROOT / name, place / name)
     for name in ("hindcast.py", "pyproject.toml"):
         shutil.copy2(ROOT / name, place / name)
     shutil.rmtree(place / "flows" / "papers")
+    shutil.rmtree(place / "tests" / "flows" / "papers")
     return place
 
 
@@ -77,3 +78,20 @@ def test_the_core_is_whole_without_the_papers(copy, tmp_path):
     for name, text in (("reproduce", "unknown paper"), ("calibrate", "unknown calibration")):
         code, _, error = answers[name]
         assert (code, text in error) == (2, True), error
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_tests_of_the_core_pass_without_the_papers(copy):
+    """Tests that are repeated for every recipe, export and agent are so for those of the core."""
+    names = (
+        "pipeline/exports", "pipeline/inspection", "pipeline/recipes", "policies/offline",
+        "policies/online/test_training.py", "flows/test_cli.py",
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "not (slow or nightly or ray)",
+         *(f"tests/{name}" for name in names)],
+        cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout

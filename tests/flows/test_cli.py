@@ -73,12 +73,6 @@ def test_version(capsys):
         (["build", RECIPE, "--out", "x", "--workers", "1025"], "at most 1024"),
         (["--versoin"], "unrecognized arguments: --versoin (see `hindcast --help`)"),
         (["export", "d", "--to", "cvs", "--out", "x"], "did you mean 'csv'?"),
-        (["calibrate", "multiclustr"], "did you mean 'multicluster'?"),
-        (["calibrate", "multicluster", "--last", "3"], "multicluster has no option --last"),
-        (["calibrate", "multicluster", "x"], "needs 0 folders, not 1"),
-        (["calibrate", "multicluster-scores", "x"], "needs --policy"),
-        (["calibrate", "sliding", "x"], "needs --recipe"),
-        (["calibrate", "fitness-correlation", "a", "--recipe", "x"], "needs 2 folders, not 1"),
         (["report", "a", "b", "--spread", "c"], "--spread is for one evaluation"),
         (["report", "a", "--pages", "--metrics", "c"], "--metrics is for the page"),
         (
@@ -90,7 +84,7 @@ def test_version(capsys):
         (["build", "logs/kth.swf", "--out", "x"], "logs/kth.swf: no such file or folder, expected"),
         (["build", "kth.swf.gz", "--out", "x"], "kth.swf.gz: no such file or folder, expected a"),
         (["build", f"{RECIPE}.toml", "--out", "x"], f"did you mean '{RECIPE}'?"),
-        (["build", str(ROOT / "docs"), "--out", "x"], "is no dataset and holds no recipe.toml"),
+        (["build", str(ROOT / "flows"), "--out", "x"], "is no dataset and holds no recipe.toml"),
         (["build", RECIPE, "--set", "conifg.machines=3", "--out", "x"], "did you mean 'config'?"),
         (["build", RECIPE, "--set", "config.machnes=3", "--out", "x"], "did you mean 'machines'?"),
         (["build", RECIPE, "--set", "machines", "--out", "x"], "expected section.key=value"),
@@ -246,11 +240,11 @@ def test_list_of_names(capsys):
 
 def test_list_of_keys(capsys):
     """The settings of an online agent are among the keys and have descriptions."""
-    keys = listed(capsys, "--keys", "deferrable-osdec-online")
+    keys = listed(capsys, "--keys", "thermal-online")
     epochs = keys["online.settings.epochs"]
     assert (epochs["value"], epochs["type"]) == (4, "integer")
-    assert epochs["meaning"].startswith("Passes over a batch")
-    assert keys["online.settings.network.encoder"]["value"] == "attention"
+    assert epochs["meaning"].startswith("Passes over the decisions")
+    assert keys["online.settings.network.hidden"]["value"] == [32, 32]
 
 
 def test_show_as_text_and_as_json(tiny_dataset, capsys):

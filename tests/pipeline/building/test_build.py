@@ -129,6 +129,7 @@ def test_row_groups_end_on_episode_boundaries(tiny_dataset):
             assert file.read_row_group(group, columns=["choice"])["choice"][-1].as_py() is None
 
 
+@pytest.mark.slow
 def test_sampled_decisions_are_rows_of_the_dataset(tiny_dataset):
     """A learner gets the rows of the files, the next observation included."""
     dataset = ds.open(tiny_dataset)

@@ -8,15 +8,7 @@ import polars as pl
 import pytest
 
 import hindcast.pipeline.dataset as ds
-from tests import sample_datasets
-
-KINDS: dict[str, Callable[[Path], Path]] = {
-    "long": sample_datasets.build_long,
-    "images": sample_datasets.build_images,
-    "valued": sample_datasets.build_valued,
-    "recorded": sample_datasets.build_recorded,
-    "thermal": sample_datasets.build_thermal,
-}
+from tests.sample_datasets import KINDS
 
 
 @dataclass(frozen=True)

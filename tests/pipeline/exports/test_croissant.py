@@ -15,7 +15,7 @@ from hindcast.pipeline.exports import export
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
-from tests.sample_datasets import LONG_STEPS
+from tests.sample_datasets import KINDS, LONG_STEPS
 
 pytestmark = [  # warnings of rdflib, which mlcroissant uses for JSON-LD, and of pandas
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -65,7 +65,7 @@ def without_nan(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(columns)
 
 
-@pytest.fixture(params=["images", "valued", "recorded", "thermal"])
+@pytest.fixture(params=[kind for kind in KINDS if kind != "long"])
 def short(request, sources):
     return sources(request.param)
 

@@ -8,7 +8,7 @@ import pytest
 
 from hindcast.pipeline.exports import export
 from tests.pipeline.exports.padded import expected_rows
-from tests.sample_datasets import LONG_STEPS
+from tests.sample_datasets import KINDS, LONG_STEPS
 
 h5py = pytest.importorskip("h5py")
 
@@ -64,14 +64,17 @@ def test_every_transition_is_equal(source, tmp_path):
 
 def test_ends_are_marked_as_d4rl_marks_them(sources, tmp_path):
     """Ended episodes have one terminal, and episodes that were cut off have one timeout."""
-    for kind, ends in (("thermal", "terminals"), ("recorded", "timeouts")):
+    for kind in KINDS.keys() - {"long", "valued"}:
         source = sources(kind)
         export(source.folder, "d4rl", tmp_path / kind)
         with h5py.File(tmp_path / kind) as file:
-            assert file[ends][()].sum() == source.episodes.height
-            assert not (file["terminals"][()] & file["timeouts"][()]).any()
-            lengths = np.diff(np.flatnonzero(file[ends][()]), prepend=-1)
-            assert lengths.tolist() == source.episodes["steps"].to_list()
+            terminals, timeouts = file["terminals"][()], file["timeouts"][()]
+        ends = np.flatnonzero(terminals | timeouts)
+        assert (terminals[ends] != timeouts[ends]).all()
+        assert timeouts[ends].tolist() == source.episodes["truncated"].to_list()
+        lengths = np.diff(ends, prepend=-1)
+        assert lengths.tolist() == source.episodes["steps"].to_list()
+    assert set(sources("images").episodes["truncated"]) == {True, False}
 
 
 @pytest.mark.slow

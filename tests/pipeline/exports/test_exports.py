@@ -94,12 +94,6 @@ def test_a_missing_library_is_named_with_its_extra(name, thermal, tmp_path, monk
     assert not listed(tmp_path)
 
 
-def test_other_scenarios_are_no_history(images, tmp_path):
-    with pytest.raises(InputError, match=r"slots cannot be written as a history file.*--to csv"):
-        export(images.folder, "history", tmp_path / "x")
-    assert not listed(tmp_path)
-
-
 @pytest.mark.parametrize("name", GENERAL)
 def test_damage_in_a_part_is_named_and_nothing_is_left(name, images, tmp_path):
     broken = tmp_path / "broken"
@@ -168,9 +162,10 @@ def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
         assert (remote / path.name).read_bytes() == path.read_bytes()
     with pytest.raises(StorageError, match="not empty"):
         export(thermal.folder, "csv", remote)
-    single = location("memory://exports/history.json")
-    export(thermal.folder, "history", single)
-    assert len(json.loads(single.read_text())) == thermal.decisions.height
+    single = location("memory://exports/x.hdf5")
+    export(thermal.folder, "d4rl", single)
+    export(thermal.folder, "d4rl", tmp_path / "x.hdf5")
+    assert single.read_bytes() == (tmp_path / "x.hdf5").read_bytes()
 
 
 @pytest.mark.parametrize("name", EXPORTS)
@@ -197,14 +192,14 @@ def test_the_command_says_what_was_cut_and_what_is_lost(name, images, tmp_path, 
 
 
 def test_the_command_prints_json(thermal, tmp_path, capsys):
-    out = tmp_path / "x.json"
+    out = tmp_path / "x.hdf5"
     assert cli.main(
-        ["export", str(thermal.folder), "--to", "history", "--out", str(out), "--json"]
+        ["export", str(thermal.folder), "--to", "d4rl", "--out", str(out), "--json"]
     ) == 0  # fmt: skip
     said = json.loads(capsys.readouterr().out)
     assert said["export"] == str(out)
     assert said["bytes"] == out.stat().st_size
-    assert said["format"] == "history"
+    assert said["format"] == "d4rl"
     assert said["files"] == 1
 
 

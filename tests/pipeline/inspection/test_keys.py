@@ -8,8 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from hindcast.pipeline.inspection.keys import recipe_keys, type_name
-from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.settings.ranges import number
+from tests.readable_recipes import READABLE
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Outer:
     rate: float = 0.5
 
 
-@pytest.mark.parametrize("name", known_recipes())
+@pytest.mark.parametrize("name", READABLE)
 def test_each_key_can_be_given_with_set(name):
     """The values of a recipe, given as overrides, make the same recipe.
 

@@ -5,11 +5,12 @@ import tomllib
 
 import pytest
 
-from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, parse_recipe
+from hindcast.pipeline.recipes.loading import load_recipe, parse_recipe
 from hindcast.pipeline.recipes.toml import recipe_toml
+from tests.readable_recipes import READABLE
 
 
-@pytest.mark.parametrize("name", known_recipes())
+@pytest.mark.parametrize("name", READABLE)
 def test_a_recipe_written_and_read_has_the_same_digest(name):
     recipe = load_recipe(name)
     again = parse_recipe(tomllib.loads(recipe_toml(recipe)), "again")

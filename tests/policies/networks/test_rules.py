@@ -17,7 +17,7 @@ from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError
-from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
@@ -40,6 +40,7 @@ from hindcast.policies.registry import behaviours
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 from tests.conftest import require_traces
 from tests.policies.trainings import train, train_agent
+from tests.readable_recipes import READABLE
 
 PROBLEMS = {
     "binpack": ("binpack-synthetic-v1", ("config.machines=3",)),
@@ -293,7 +294,7 @@ def test_rules_are_given_the_context_that_they_read():
 
 def test_contexts_have_one_size_but_where_settings_decide_it():
     sizes: dict[str, set[int]] = {}
-    for name in known_recipes():
+    for name in READABLE:
         recipe = load_recipe(name)
         spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
         sizes.setdefault(recipe.scenario, set()).add(len(spec.context))

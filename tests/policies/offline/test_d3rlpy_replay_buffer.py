@@ -14,12 +14,7 @@ from hindcast.policies.offline.d3rlpy_replay_buffer import mini_batches, open_ar
 from tests import sample_datasets
 from tests.pipeline.exports.padded import expected_rows
 
-KINDS = {
-    "long": sample_datasets.build_long,
-    "images": sample_datasets.build_images,
-    "recorded": sample_datasets.build_recorded,
-    "valued": sample_datasets.build_valued,
-}
+KINDS = {kind: made for kind, made in sample_datasets.KINDS.items() if kind != "thermal"}
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of d3rlpy's imports
 
 
@@ -193,7 +188,7 @@ def test_masked_q_learning_trains_a_hundred_steps_on_mini_batches(exported):
     ids=["missing", "shape", "type", "length", "pickle"],
 )
 def test_a_damaged_export_is_named(spoil, said, exported, tmp_path):
-    folder, _dataset = exported("recorded")
+    folder, _dataset = exported("valued")
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     spoil(tmp_path)
@@ -202,7 +197,7 @@ def test_a_damaged_export_is_named(spoil, said, exported, tmp_path):
 
 
 def test_a_dataset_is_no_export(exported):
-    _folder, dataset = exported("recorded")
+    _folder, dataset = exported("valued")
     with pytest.raises(DatasetError, match=r"shape\.json"):
         replay_buffer(dataset.folder)
 

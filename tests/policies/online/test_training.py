@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, UnknownName
-from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.workloads.folder import save_workload
@@ -19,6 +19,7 @@ from hindcast.policies.online.training import problem_of, settings_of
 from tests.folders import content
 from tests.policies.test_queue import write_log
 from tests.policies.trainings import train, train_online
+from tests.readable_recipes import READABLE
 from tests.representatives import nightly_but
 
 SMALL = {"trajectories": 4, "windows": 2, "stay": 2}
@@ -250,7 +251,9 @@ def test_a_recipe_without_an_agent_asks_for_one(tiny_recipe, tmp_path):
         train_online(tiny_recipe, out=tmp_path, agent="reinforce", iterations=0)
 
 
-@pytest.mark.parametrize("name", [n for n in known_recipes() if load_recipe(n).online.agent])
+@pytest.mark.parametrize(
+    "name", [n for n in READABLE if load_recipe(n).online.agent in ONLINE_AGENTS]
+)
 def test_the_settings_of_a_recipe_make_an_agent(name):
     """Every [online] section in datasets/ is read as strictly as in a training."""
     recipe = load_recipe(name)

@@ -4,11 +4,14 @@ import dataclasses
 
 import numpy as np
 import polars as pl
+import pytest
 
 from hindcast.flows.papers.thermal_report.history import export as exported
 from hindcast.flows.papers.thermal_report.history.exporting import to_history
 from hindcast.flows.papers.thermal_report.history.records import read_history, write_records
+from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.exports import export
+from hindcast.pipeline.storage.location import location
 
 
 def all_blocks(dataset):
@@ -36,6 +39,19 @@ def test_values_are_those_of_the_dataset(thermal, tmp_path):
     np.testing.assert_array_equal(
         history.state.servers[:, :, 3].astype(np.float32), np.array(usage.to_list(), np.float32)
     )
+
+
+def test_other_scenarios_are_no_history(images, tmp_path):
+    with pytest.raises(InputError, match=r"slots cannot be written as a history file.*--to csv"):
+        export(images.folder, "history", tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_store_gets_the_same_file(thermal, tmp_path):
+    remote = location("memory://exports/history.json")
+    export(thermal.folder, "history", remote)
+    export(thermal.folder, "history", tmp_path / "x.json")
+    assert remote.read_bytes() == (tmp_path / "x.json").read_bytes()
 
 
 def test_an_episode_in_several_blocks_is_joined(thermal, tmp_path):
