@@ -123,12 +123,12 @@ def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
 def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     source = source_of(request)
     note(f"reading {Path(source.path).name} as {source.format}")
-    session = PlayedLog(request, out, source, load_source(reading(source)))
-    name, log = _id_of(Path(source.path)), Path(source.path).name
+    log = PlayedLog(request, out, source, load_source(reading(source)))
+    name, file = _id_of(Path(source.path)), Path(source.path).name
     trace: dict[str, Any] = {"format": source.format, "path": source.path}
     if source.settings:
         trace["settings"] = dict(source.settings)
-    texts = planning.recipes(session.plan, name, trace, f"log {log}")
+    texts = planning.recipes(log.plan, name, trace, f"log {file}")
     make_folder(out)
     _refuse_another(out, texts)
     for file, text in texts.items():
@@ -137,24 +137,24 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     ledger = Ledger(out, recipes[planning.RUN].id, recipes[planning.RUN].digest)
     training = None
     if request.train:
-        training = _train(session, ledger, recipes, call)
+        training = _train(log, ledger, recipes, call)
     mine = None
     if request.mine:
-        mine = read_mine(request.mine, session.record, session.clock)
-    policies = _policies(session, recipes[planning.RUN], training, mine)
-    material = _material(session, ledger, recipes, policies, training, mine)
+        mine = read_mine(request.mine, log.record, log.clock)
+    policies = _policies(log, recipes[planning.RUN], training, mine)
+    material = _material(log, ledger, recipes, policies, training, mine)
     return write_page(material, out)
 
 
 def _policies(
-    session: PlayedLog, run: Recipe, training: Mapping[str, Any] | None, mine: Mine | None
+    log: PlayedLog, run: Recipe, training: Mapping[str, Any] | None, mine: Mine | None
 ) -> list[Policy]:
     """Return the policies that are played, in the order of tables."""
-    request, names = session.request, [*planning.RULES, *planning.CLAIRVOYANT]
+    request, names = log.request, [*planning.RULES, *planning.CLAIRVOYANT]
     if request.only_rules:
         names = [name for name in names if name in request.only_rules]
     names = [name for name in names if name not in request.without_rules]
-    jobs = session.plan.test_last - session.plan.test_first
+    jobs = log.plan.test_last - log.plan.test_first
     asked = (*request.policies, *request.only_rules)
     if _PLANNING in names and jobs > _PLANNED_JOBS and _PLANNING not in asked:
         note(
@@ -166,30 +166,30 @@ def _policies(
     if training is not None:
         names += training["used"]
     found = plays.policies_of(names, run)
-    if session.plan.warm:
+    if log.plan.warm:
         text = "the recorded starts, each in its second, or later where the job does not fit then"
         found.insert(0, Policy(RECORDED, "recorded", RECORDED, None, description=text))
     if mine is not None:
         rule = (mine.order, mine.mode)
         text = mine.description
-        found.append(Policy("mine", "heuristic", session.identity, rule, description=text))
+        found.append(Policy("mine", "heuristic", log.identity, rule, description=text))
     if not [policy for policy in found if policy.kind == "heuristic"]:
         raise InputError("no rule is left to compare; name at least one with --policy")
     return found
 
 
 def _material(
-    session: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe], policies: Sequence[Policy],
+    log: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe], policies: Sequence[Policy],
     training: Mapping[str, Any] | None, mine: Mine | None,
 ) -> Material:  # fmt: skip
     """Play everything and return what the page is made of."""
-    request, workload, plan = session.request, session.workload, session.plan
-    scopes = session.parts(recipes)
-    run = _run_of(session, scopes)
-    graded = _grade(session, mine) if plan.warm else None
+    request, workload, plan = log.request, log.workload, log.plan
+    scopes = log.parts(recipes)
+    run = _run_of(log, scopes)
+    graded = _grade(log, mine) if plan.warm else None
     values: dict[str, Values] = {}
-    inputs = plays.inputs_of(session.content, {
-        "settings": dict(session.source.settings), "pools": request.pools,
+    inputs = plays.inputs_of(log.content, {
+        "settings": dict(log.source.settings), "pools": request.pools,
         "where": list(request.where),
     })  # fmt: skip
     of_run: dict[str, list[Array]] = {}  # starts by machine
@@ -197,7 +197,7 @@ def _material(
         of_scope: dict[str, dict[str, Any]] = {}
         for policy in policies:
             with _shares(f"{scope.name}: {policy.name}") as tell:
-                starts = plays.played(session.out, ledger, scope, policy, inputs, tell)
+                starts = plays.played(log.out, ledger, scope, policy, inputs, tell)
             of_scope[policy.name] = {
                 metric: found
                 for metric, found in plays.values_of(scope, policy, starts).items()
@@ -207,19 +207,19 @@ def _material(
                 of_run[policy.name] = starts[0]
         values[scope.name] = Values(of_scope)
     together, _ = joined(run.runs)
-    shakes = _shakes(session, run, policies)
+    shakes = _shakes(log, run, policies)
     known = "" if graded is None or graded.known is None else graded.known
-    changes = _changes(session, run, policies, of_run, known, shakes) if request.changes else None
+    changes = _changes(log, run, policies, of_run, known, shakes) if request.changes else None
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
     for name, of in of_run.items():
-        plays.write_jobs(session.out, session.record, session.users, run, name, of)
+        plays.write_jobs(log.out, log.record, log.users, run, name, of)
     # An orderly scheduler without backfilling leaves fitting jobs waiting, and has a good grade.
     far = graded is not None and graded.letter in {"C", "D"}
     fitting = graded.fitting if graded is not None and far else None
     material = Material(
-        name=Path(session.source.path).name,
-        format=session.source.format,
-        settings=dict(session.source.settings),
+        name=Path(log.source.path).name,
+        format=log.source.format,
+        settings=dict(log.source.settings),
         provenance=workload.provenance,
         processors=together.processors,
         plan=plan,
@@ -234,18 +234,18 @@ def _material(
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
         shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
         changes=changes,
-        predictable=explained(session.record),
-        caveats=log_caveats(workload, pools=bool(session.pools), fitting=fitting),
+        predictable=explained(log.record),
+        caveats=log_caveats(workload, pools=bool(log.pools), fitting=fitting),
         missing=missing_fields(workload),
         delivered=_delivered(policies, training),
         training=training,
-        names={**session.record.names, "user": dict(enumerate(map(str, session.users.tolist())))},
-        epoch_s=None if session.second_zero is None else session.second_zero.timestamp(),
+        names={**log.record.names, "user": dict(enumerate(map(str, log.users.tolist())))},
+        epoch_s=None if log.second_zero is None else log.second_zero.timestamp(),
         mine="" if mine is None else mine.label,
-        commands=_commands(session, recipes, policies),
+        commands=_commands(log, recipes, policies),
         command=request.command,
     )  # fmt: skip
-    advice, left_out = _advice(session, ledger, material, inputs, mine)
+    advice, left_out = _advice(log, ledger, material, inputs, mine)
     return replace(material, advice=advice, without_advice=left_out)
 
 
@@ -259,7 +259,7 @@ def _delivered(policies: Sequence[Policy], training: Mapping[str, Any] | None) -
     }
 
 
-def _run_of(session: PlayedLog, scopes: Sequence[Scope]) -> Part:
+def _run_of(log: PlayedLog, scopes: Sequence[Scope]) -> Part:
     """Return the run; raise InputError if there is none, or a change leaves nothing of it."""
     parts = [scope.parts[0] for scope in scopes if scope.name == RUN]
     if not parts:
@@ -267,14 +267,14 @@ def _run_of(session: PlayedLog, scopes: Sequence[Scope]) -> Part:
             "the run, usually the last 30 % of the jobs, has no counted job whose start is known; "
             "choose another part with --where FROM..TO"
         )
-    for text in session.request.changes:
+    for text in log.request.changes:
         for run in parts[0].runs:
-            changed(read_change(text), session.record, run)
+            changed(read_change(text), log.record, run)
     return parts[0]
 
 
 def _advice(
-    session: PlayedLog, ledger: Ledger, material: Material, inputs: Mapping[str, Any],
+    log: PlayedLog, ledger: Ledger, material: Material, inputs: Mapping[str, Any],
     mine: Mine | None,
 ) -> tuple[pl.DataFrame | None, tuple[str, ...]]:  # fmt: skip
     """Return advice.csv for the best rule before the run, and what is left out there.
@@ -282,19 +282,19 @@ def _advice(
     There is none for several machines, nor for a run other than the last 30 %.
     """
     rule = material.cast.candidate
-    if len(session.machines) > 1 or policy_of(rule) is None or not session.is_usual:
+    if len(log.machines) > 1 or policy_of(rule) is None or not log.is_usual:
         return None, ()
     today = policy_of(material.known) if mine is None else (mine.order, mine.mode)
-    path = session.out / "plays" / "advice.parquet"
-    key = {**inputs, "rule": rule, "today": material.known if mine is None else session.identity}
+    path = log.out / "plays" / "advice.parquet"
+    key = {**inputs, "rule": rule, "today": material.known if mine is None else log.identity}
 
     def make() -> dict[str, Any]:
-        record = session.record
+        record = log.record
         with progress("what to change") as tell:
             played = itertools.count(1)
-            run = run_of(record, session.plan.test_first, warm=session.plan.warm)
+            run = run_of(record, log.plan.test_first, warm=log.plan.warm)
             found = advise(
-                record, run, rule, today, clock=session.clock,
+                record, run, rule, today, clock=log.clock,
                 tell=lambda: tell(0, 1, f"{next(played)} runs"),
             )  # fmt: skip
         write_atomically(path, table_writer(found.frame))
@@ -305,15 +305,15 @@ def _advice(
     return read_parquet(path), tuple(ledger.result_of("advice")["left_out"])
 
 
-def _grade(session: PlayedLog, mine: Mine | None) -> Grade:
+def _grade(log: PlayedLog, mine: Mine | None) -> Grade:
     stops = [
-        span for text in session.request.without
-        for span in [pooling.parse_times(text, "--without", session.second_zero)]
+        span for text in log.request.without
+        for span in [pooling.parse_times(text, "--without", log.second_zero)]
     ]  # fmt: skip
     note("grading the machine")
-    last = int(session.record.arrive[-1]) + 1
+    last = int(log.record.arrive[-1]) + 1
     return grade(
-        [machine.record for machine in session.machines],
+        [machine.record for machine in log.machines],
         None if mine is None else (mine.order, mine.mode),
         [(begin or 0, last if end is None else end) for begin, end in stops],
     )
@@ -335,10 +335,10 @@ def _replayed(run: Part, starts: Sequence[Array]) -> Replay:
 Drawn = Sequence[tuple[float, float]]  # mean bounded slowdown and wait in s, by draw
 
 
-def _shakes(session: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[str, Drawn]:
+def _shakes(log: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[str, Drawn]:
     """Return the values of every rule by draw, with all submissions moved by up to a minute."""
     rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
-    draws = session.request.shake
+    draws = log.request.shake
     if draws is None:
         # The same log has the same draws on every machine: jobs are counted, not seconds.
         played = len(rules) * sum(len(of.row) for of in run.runs)
@@ -362,26 +362,26 @@ def _shakes(session: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[s
 
 
 def _changes(
-    session: PlayedLog, run: Part, policies: Sequence[Policy],
+    log: PlayedLog, run: Part, policies: Sequence[Policy],
     of_run: Mapping[str, Sequence[Array]], known: str, shakes: Mapping[str, Drawn],
 ) -> pl.DataFrame:  # fmt: skip
     """Return changes.csv: a row for each change and rule, see `hindcast.pipeline.report.whatif`."""
     rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
     together, place = joined(run.runs)
     merged = {of.name: np.concatenate(of_run[of.name])[place] for of in rules}
-    named = _named_for_changes(session, rules, together, merged, known)
+    named = _named_for_changes(log, rules, together, merged, known)
     rows = []
     draws = min((len(of) for of in shakes.values()), default=0)
-    for text in session.request.changes:
+    for text in log.request.changes:
         for policy in named:
             with _shares(f"{text}: {policy.name}") as tell:
-                first = _world(session, run, policy, text, None, tell)
+                first = _world(log, run, policy, text, None, tell)
                 together = first[0]
                 slowdown = compare(together, merged[policy.name], *first[1:])
                 wait = compare(together, merged[policy.name], *first[1:], "wait")
                 spread = []
                 for draw in range(draws):
-                    moved, world, starts = _world(session, run, policy, text, draw, tell)
+                    moved, world, starts = _world(log, run, policy, text, draw, tell)
                     there = [plays.start(shaken(of, draw), policy) for of in run.runs]
                     _, order = joined([shaken(of, draw) for of in run.runs])
                     same = compare(moved, np.concatenate(there)[order], world, starts)
@@ -399,12 +399,12 @@ def _changes(
 
 
 def _world(
-    session: PlayedLog, run: Part, policy: Policy, text: str, draw: int | None,
+    log: PlayedLog, run: Part, policy: Policy, text: str, draw: int | None,
     tell: Callable[[float], None],
 ) -> tuple[Run, World, Array]:  # fmt: skip
     """Return the unchanged run of all machines, the changed world, and the starts in it."""
     runs = [of if draw is None else shaken(of, draw) for of in run.runs]
-    change, record = read_change(text), session.record
+    change, record = read_change(text), log.record
     worlds = [changed(change, record, of) for of in runs]
     assert policy.rule is not None
     order, mode = policy.rule
@@ -418,12 +418,12 @@ def _world(
 
 
 def _named_for_changes(
-    session: PlayedLog, rules: Sequence[Policy], run: Run, starts: Mapping[str, Array], known: str
+    log: PlayedLog, rules: Sequence[Policy], run: Run, starts: Mapping[str, Array], known: str
 ) -> list[Policy]:
     """Return the rules of changed worlds: --only-rule, the known scheduler, or the best three."""
     by_name = {policy.name: policy for policy in rules}
-    if session.request.only_rules or session.request.policies:
-        asked = {*session.request.only_rules, *session.request.policies, "mine"}
+    if log.request.only_rules or log.request.policies:
+        asked = {*log.request.only_rules, *log.request.policies, "mine"}
         if chosen := [policy for policy in rules if policy.name in asked]:
             return chosen
     if (served := policy_name(known)) in by_name:
@@ -435,17 +435,17 @@ def _named_for_changes(
 
 
 def _commands(
-    session: PlayedLog, recipes: Mapping[str, Recipe], policies: Sequence[Policy]
+    log: PlayedLog, recipes: Mapping[str, Recipe], policies: Sequence[Policy]
 ) -> dict[str, str]:
     """Return the command that gives the same values as each table, by its name."""
-    if not session.is_whole:
+    if not log.is_whole:
         return {}
     # A strict rule needs a column that the recipes do not ask for.
     strict = [of.name for of in policies if of.rule is not None and of.rule[1] == STRICT]
     names = [of.name for of in policies if of.name != "mine" and of.name not in strict]
     return {
         scope: shlex.join(
-            ["hindcast", "evaluate", str(session.out / file), "--policy", *names, "--out", "scores"]
+            ["hindcast", "evaluate", str(log.out / file), "--policy", *names, "--out", "scores"]
         )
         for scope, file in RECIPES.items()
         if file in recipes
@@ -477,15 +477,15 @@ def _refuse_another(out: Path, texts: Mapping[str, str]) -> None:
 
 
 def _train(
-    session: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe], call: Call
+    log: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe], call: Call
 ) -> dict[str, Any]:
     """Train an agent with each seed, unless that is done; return checkpoints, gates and budget."""
-    request, out = session.request, session.out
-    if not session.is_whole:
+    request, out = log.request, log.out
+    if not log.is_whole:
         raise InputError("--train plays whole logs, so it cannot go with --pools or a partition")
     if planning.TRAIN not in recipes:
         raise InputError(
-            f"--train: the log has {session.plan.log_jobs:,} jobs, expected at least "
+            f"--train: the log has {log.plan.log_jobs:,} jobs, expected at least "
             f"{planning.FEWEST_JOBS}"
         )
     recipe = recipes[planning.TRAIN]
@@ -494,7 +494,7 @@ def _train(
     for seed in recipe.online.seeds:
         folder = out / "agents" / f"{recipe.online.agent}-seed{seed}"
         inputs = {
-            "recipe": recipe.digest, "log": session.content, "iterations": iterations, "seed": seed,
+            "recipe": recipe.digest, "log": log.content, "iterations": iterations, "seed": seed,
         }  # fmt: skip
         step = train_online.Request(
             str(out / planning.TRAIN), str(folder), iterations=iterations, seed=seed,
