@@ -361,7 +361,7 @@ class Judged:
 
     @property
     def better(self) -> bool:
-        """Whether the interval is below 0, and no log and no longest wait forbids it."""
+        """True if the interval is below 0, and no log and no longest wait forbids it."""
         return self.high < 0 and max(self.ratios.values()) <= WORSE and self.longer <= LONGER
 
 

@@ -131,16 +131,14 @@ class PlayedLog:
 
     @cached_property
     def identity(self) -> str:
-        """What the policy of --mine depends on."""
+        """Text that changes when the policy of --mine does."""
         return f"mine|{self.request.mine}|{sha256_file(file_of(self.request.mine))}"
 
     def parts(self, recipes: Mapping[str, Recipe]) -> list[Scope]:
         """Return the scopes that have jobs: before, run, windows."""
         plan, record = self.plan, self.record
-        columns = {
-            name: pooling.labels(self.workload, record, name)
-            for name in ("user", "queue", "account")
-        }
+        # Labels are strings of every job, so they are made only of what is asked for.
+        columns = {name: pooling.labels(self.workload, record, name) for name in self.where.names}
         counts = pooling.counts(self.where, columns, len(record.row))
         windows = [(first, first + plan.jobs, plan.follow) for first in plan.test]
         bounds = {
@@ -174,11 +172,11 @@ class PlayedLog:
 
     @property
     def is_usual(self) -> bool:
-        """Whether the run is the last 30 % of the jobs, and all of its jobs count."""
+        """True if the run is the last 30 % of the jobs, and all of its jobs count."""
         where = self.where
         return where.begin is None and where.end is None and not set(where.names) - {"partition"}
 
     @property
     def is_whole(self) -> bool:
-        """Whether all jobs of the log are played on one machine."""
+        """True if all jobs of the log are played on one machine."""
         return len(self.machines) == 1 and self.record is self.whole

@@ -370,25 +370,19 @@ def _changes(
     together, place = joined(run.runs)
     merged = {of.name: np.concatenate(of_run[of.name])[place] for of in rules}
     named = _named_for_changes(log, rules, together, merged, known)
+    texts = log.request.changes
+    spreads = _spreads(log, run, named, min((len(of) for of in shakes.values()), default=0))
     rows = []
-    draws = min((len(of) for of in shakes.values()), default=0)
-    for text in log.request.changes:
+    for text in texts:
         for policy in named:
             with _shares(f"{text}: {policy.name}") as tell:
-                first = _world(log, run, policy, text, None, tell)
-                together = first[0]
-                slowdown = compare(together, merged[policy.name], *first[1:])
-                wait = compare(together, merged[policy.name], *first[1:], "wait")
-                spread = []
-                for draw in range(draws):
-                    moved, world, starts = _world(log, run, policy, text, draw, tell)
-                    there = [plays.start(shaken(of, draw), policy) for of in run.runs]
-                    _, order = joined([shaken(of, draw) for of in run.runs])
-                    same = compare(moved, np.concatenate(there)[order], world, starts)
-                    spread.append(same.difference.value)
+                there = _world(log, run.runs, policy, text, tell)
+            slowdown = compare(together, merged[policy.name], *there)
+            wait = compare(together, merged[policy.name], *there, "wait")
+            spread = spreads[text, policy.name]
             rows.append({
                 "change": text, "policy": policy.name, "jobs": slowdown.jobs,
-                "removed": first[1].removed, "chains": first[1].chains,
+                "removed": there[0].removed, "chains": there[0].chains,
                 "mean_bounded_slowdown": slowdown.mean, "mean_wait_s": wait.mean,
                 "same_jobs_slowdown": slowdown.same_jobs, "same_jobs_wait_s": wait.same_jobs,
                 "difference": slowdown.difference.value, "low": slowdown.difference.low,
@@ -398,12 +392,34 @@ def _changes(
     return pl.DataFrame(rows)
 
 
+def _spreads(
+    log: PlayedLog, run: Part, named: Sequence[Policy], draws: int
+) -> dict[tuple[str, str], list[float]]:
+    """Return the differences by draw of every change and policy.
+
+    The unchanged side of a draw is played once for all changes.
+    """
+    texts = log.request.changes
+    found: dict[tuple[str, str], list[float]] = {(t, of.name): [] for t in texts for of in named}
+    with _shares("shakes of changed worlds") as tell:
+        for number, policy in enumerate(named):
+            for draw in range(draws):
+                runs = [shaken(of, draw) for of in run.runs]
+                together, place = joined(runs)
+                starts = np.concatenate([plays.start(of, policy) for of in runs])[place]
+                for text in texts:
+                    there = _world(log, runs, policy, text)
+                    difference = compare(together, starts, *there).difference
+                    found[text, policy.name].append(difference.value)
+                tell((number + (draw + 1) / draws) / len(named))
+    return found
+
+
 def _world(
-    log: PlayedLog, run: Part, policy: Policy, text: str, draw: int | None,
-    tell: Callable[[float], None],
-) -> tuple[Run, World, Array]:  # fmt: skip
-    """Return the unchanged run of all machines, the changed world, and the starts in it."""
-    runs = [of if draw is None else shaken(of, draw) for of in run.runs]
+    log: PlayedLog, runs: Sequence[Run], policy: Policy, text: str,
+    tell: Callable[[float], None] | None = None,
+) -> tuple[World, Array]:  # fmt: skip
+    """Return the changed world of the runs of all machines, and the starts in it."""
     change, record = read_change(text), log.record
     worlds = [changed(change, record, of) for of in runs]
     assert policy.rule is not None
@@ -414,7 +430,7 @@ def _world(
         worlds[0], run=together, removed=sum(of.removed for of in worlds),
         chains=sum(of.chains for of in worlds),
     )  # fmt: skip
-    return joined(runs)[0], world, np.concatenate(starts)[place]
+    return world, np.concatenate(starts)[place]
 
 
 def _named_for_changes(

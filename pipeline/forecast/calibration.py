@@ -51,7 +51,7 @@ def calibrated(quantiles: Floats, shifts: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Score:
-    """How good forecasts of n waits are; waits and quantiles count as at most seven days.
+    """Quality of forecasts of n waits; waits and quantiles count as at most seven days.
 
     Attributes:
         loss_h: Mean pinball loss over the seven levels in h.

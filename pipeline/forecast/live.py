@@ -81,7 +81,7 @@ def parse_job(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Starts:
-    """What forecasts of a rule need beside a state.
+    """Things that forecasts of a rule need beside a state.
 
     Attributes:
         past: The log, from whose runs and arrivals plays draw.

@@ -1,4 +1,4 @@
-"""What a compiled decision reads and writes: the running jobs, the order, and those that start."""
+"""Memory of a compiled decision: the running jobs, the order, and the jobs that start."""
 
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ class Running(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """What a decision writes."""
+    """Memory that a decision writes."""
 
     chosen: Ints  # (N,) jobs that start, in order
     ends: Ints  # (N,) their estimated ends, ascending

@@ -99,7 +99,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Explained:
-    """What a scheduler explains of a record.
+    """Share of a record that a scheduler explains.
 
     Attributes:
         name: Order and mode, such as "saf easy".

@@ -1,4 +1,4 @@
-"""Whether the run times of a log can be predicted: what completed runs say about later ones.
+"""Prediction of run times: the share of later ones that completed runs of a log explain.
 
 One pass over the log. When a job arrives, two quantities are predicted from the runs that have
 ended by then, as hindcast.pipeline.scenarios.queue.run_times does: its weight in the mean bounded

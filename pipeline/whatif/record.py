@@ -57,7 +57,7 @@ class Record:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Whether the start of each job is known, (N,)."""
+        """Mask of the jobs whose start is known, (N,)."""
         return np.asarray(self.start != NEVER)
 
     @property

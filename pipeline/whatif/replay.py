@@ -24,7 +24,7 @@ _NONE: Final = 1 << 62  # processors of a place without a due job
 
 @dataclass(frozen=True)
 class Replay:
-    """What became of the recorded starts of a run.
+    """Result of a replay: the recorded starts of a run, as far as they could be kept.
 
     Attributes:
         starts: Starts in s on the clock of the log, (N,).

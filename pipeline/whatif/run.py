@@ -156,6 +156,8 @@ def joined(runs: Sequence[Run]) -> tuple[Run, Array]:
     Places count through the jobs of the runs, one run after the other. The result is for outcomes:
     the jobs of one run do not compete with those of another. All begin at one moment.
     """
+    if len(runs) == 1:
+        return runs[0], np.arange(len(runs[0].row))
     parts = {name: np.concatenate([getattr(run, name) for run in runs]) for name in PER_JOB}
     sizes = [len(run.row) for run in runs]
     begins = np.cumsum([0, *sizes[:-1]])

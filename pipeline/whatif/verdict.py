@@ -95,7 +95,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether an interval over enough blocks excludes 0 on the side of the difference."""
+        """True if an interval over enough blocks excludes 0 on the side of the difference."""
         if self.blocks < FEWEST_BLOCKS:
             return False
         return (self.value < 0 and self.high < 0) or (self.value > 0 and self.low > 0)
@@ -124,7 +124,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about a candidate and its opponent, in plain numbers.
+    """Evidence about a candidate and its opponent, in plain numbers.
 
     Attributes:
         policy: The candidate: the best rule of the log before the run, or an agent.
@@ -172,7 +172,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a page may say about a candidate.
+    """Statement that a page may make about a candidate.
 
     Attributes:
         badge: The badge.

@@ -60,7 +60,7 @@ BLOCKS, WAITING, STALE = range(3)
 
 
 class Jobs(NamedTuple):
-    """What the scheduler knows about the N jobs of a run, and the histories of their users."""
+    """Facts that the scheduler knows about the N jobs of a run, and their users' histories."""
 
     arrive: Ints  # (N,) moment at which the job joins the queue
     cpu: Ints  # (N,)

@@ -1,4 +1,4 @@
-"""What the page of `hindcast whatif` is made of, and who has a part on it.
+"""Material of the page of `hindcast whatif`, and the policies with a part on it.
 
 Everything that a command did not compute is None or empty, and the page goes without it.
 """
@@ -98,7 +98,7 @@ class Material:
 
     @property
     def meaning(self) -> str:
-        """What completed runs explain, in words."""
+        """Share of the run times that completed runs explain, in words."""
         return "" if self.predictable is None else meaning(self.predictable)
 
     @property
@@ -129,12 +129,12 @@ class Material:
 
     @property
     def comparable(self) -> bool:
-        """Whether the machine is near enough for the record to stand beside policies."""
+        """True if the machine is near enough for the record to stand beside policies."""
         return self.letter_of_run not in {"C", "D"}
 
     @property
     def near(self) -> bool:
-        """Whether differences to the record can be read as those to the log's scheduler."""
+        """True if differences to the record can be read as those to the log's scheduler."""
         return self.letter_of_run in {"A", "B"} and not self.disqualifiers
 
     @property

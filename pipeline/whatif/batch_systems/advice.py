@@ -1,4 +1,4 @@
-"""What to change: the lines of slurm.conf and of PBS that come nearest to a rule.
+"""Advice: the lines of slurm.conf and of PBS that come nearest to a rule.
 
 Every row is simulated on the reader's log as a policy of its own, with what the lines say: whole
 minutes of limits, whole priorities, the period at which Slurm computes them, the jobs that are
@@ -163,7 +163,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class _Log:
-    """What the rows are simulated on.
+    """Log and runs that the rows are simulated on.
 
     Attributes:
         record, run: The log, and its last 30 %.

@@ -81,7 +81,7 @@ class Mine:
 
     @property
     def description(self) -> str:
-        """What it is, and where the simulation differs from it."""
+        """The policy in words, with the points in which the simulation differs from it."""
         text = f"the scheduler of {self.label}"
         if not self.not_modelled:
             return text

@@ -293,7 +293,7 @@ _RESET_ON: Final[dict[str, Callable[[datetime], bool]]] = {
 
 @dataclass(frozen=True)
 class Weights:
-    """What the priorities of a run are made of.
+    """Parts of the priorities of a run.
 
     Attributes:
         age, fair: Weights of age and fair share.
