@@ -39,7 +39,6 @@ from hindcast.pipeline.report.whatif.material import Material
 from hindcast.pipeline.report.whatif.material import policy_of as policy_name
 from hindcast.pipeline.report.whatif.numbers import UNITS
 from hindcast.pipeline.report.whatif.numbers import Scope as Values
-from hindcast.pipeline.report.whatif.numbers import Shaken as Spread
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.storage.files import (
@@ -65,7 +64,7 @@ from hindcast.pipeline.whatif.predictable import explained
 from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.replay import Replay, beside_record
 from hindcast.pipeline.whatif.run import Run, joined, run_of
-from hindcast.pipeline.whatif.shakes import shaken
+from hindcast.pipeline.whatif.shakes import Shaken, shake, shaken
 from hindcast.pipeline.whatif.worlds import World, changed, compare, read_change
 from hindcast.pipeline.workloads.log_caveats import log_caveats, missing_fields
 from hindcast.policies.entrants import entrants
@@ -232,7 +231,7 @@ def _material(
         played=frames,
         grade=graded,
         replay=_replayed(run, of_run[RECORDED]) if RECORDED in of_run else None,
-        shaken={name: Spread(*np.transpose(found)) for name, found in shakes.items()},
+        shaken=shakes,
         changes=changes,
         predictable=explained(log.record),
         caveats=log_caveats(workload, pools=bool(log.pools), fitting=fitting),
@@ -332,10 +331,7 @@ def _replayed(run: Part, starts: Sequence[Array]) -> Replay:
     return beside_record(of, np.concatenate(starts)[place])
 
 
-Drawn = Sequence[tuple[float, float]]  # mean bounded slowdown and wait in s, by draw
-
-
-def _shakes(log: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[str, Drawn]:
+def _shakes(log: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[str, Shaken]:
     """Return the values of every rule by draw, with all submissions moved by up to a minute."""
     rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
     draws = log.request.shake
@@ -345,25 +341,17 @@ def _shakes(log: PlayedLog, run: Part, policies: Sequence[Policy]) -> dict[str, 
         draws = max(2, min(_DRAWS, _SHAKEN_JOBS // max(played, 1)))
         if draws < _DRAWS:
             note(f"shakes: {draws} draws, not {_DRAWS}, since the log is long; --shake K draws K")
-    found: dict[str, Drawn] = {}
-    with _shares("shakes") as tell:
-        for number, policy in enumerate(rules):
-            drawn = []
-            for draw in range(draws):
-                moved = [shaken(of, draw) for of in run.runs]
-                together, place = joined(moved)
-                starts = np.concatenate([plays.start(of, policy) for of in moved])[place]
-                jobs = counted(together, starts)
-                drawn.append((float(jobs.slowdown.mean()), float(jobs.wait.mean())))
-                tell((number + (draw + 1) / draws) / len(rules))
-            if drawn:
-                found[policy.name] = drawn
+    found: dict[str, Shaken] = {}
+    for policy in rules if draws else ():
+        assert policy.rule is not None
+        with _shares(f"shakes: {policy.name}") as tell:
+            found[policy.name] = shake(run.runs, *policy.rule, draws, tell)
     return found
 
 
 def _changes(
     log: PlayedLog, run: Part, policies: Sequence[Policy],
-    of_run: Mapping[str, Sequence[Array]], known: str, shakes: Mapping[str, Drawn],
+    of_run: Mapping[str, Sequence[Array]], known: str, shakes: Mapping[str, Shaken],
 ) -> pl.DataFrame:  # fmt: skip
     """Return changes.csv: a row for each change and rule, see `hindcast.pipeline.report.whatif`."""
     rules = [of for of in policies if of.rule is not None and of.kind == "heuristic"]
@@ -371,7 +359,7 @@ def _changes(
     merged = {of.name: np.concatenate(of_run[of.name])[place] for of in rules}
     named = _named_for_changes(log, rules, together, merged, known)
     texts = log.request.changes
-    spreads = _spreads(log, run, named, min((len(of) for of in shakes.values()), default=0))
+    spreads = _spreads(log, run, named, min((len(of.wait) for of in shakes.values()), default=0))
     rows = []
     for text in texts:
         for policy in named:

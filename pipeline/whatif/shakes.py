@@ -4,7 +4,7 @@ A schedule is chaotic: a second earlier or later changes which jobs start, and w
 a run. Draw k moves the submission of every job that arrives in the run by 0 to 60 s.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.whatif.orders import Mode, Order
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.playing import play
-from hindcast.pipeline.whatif.run import PER_JOB, Run
+from hindcast.pipeline.whatif.run import PER_JOB, Run, joined
 
 _MOST_S: Final = 60
 
@@ -60,25 +60,25 @@ def shaken(run: Run, draw: int) -> Run:
 
 
 def shake(
-    run: Run, order: Order, mode: Mode, draws: int, *,
-    world: Callable[[Run], Run] | None = None, tell: Callable[[float], None] | None = None,
+    runs: Sequence[Run], order: Order, mode: Mode, draws: int,
+    tell: Callable[[float], None] | None = None,
 ) -> Shaken:  # fmt: skip
     """Return the values of a policy over draws 0 .. K-1.
 
     Args:
-        run: The run, without chains.
+        runs: The run on each of the machines, without chains.
         order: Order of the policy.
-        mode: Its mode, in the changed world if there is one.
+        mode: Its mode.
         draws: Number of draws, K.
-        world: Function from a shaken run to that of a changed world.
         tell: Is given the share of the work that is done.
     """
     values = np.zeros((2, draws))
     for draw in range(draws):
-        moved = shaken(run, draw)
-        moved = moved if world is None else world(moved)
+        moved = [shaken(run, draw) for run in runs]
+        together, place = joined(moved)
         share = None if tell is None else _part(tell, draw, draws)
-        jobs = counted(moved, play(moved, order, mode, share))
+        starts = np.concatenate([play(run, order, mode, share) for run in moved])[place]
+        jobs = counted(together, starts)
         values[:, draw] = jobs.slowdown.mean(), jobs.wait.mean()
     return Shaken(values[0], values[1])
 

@@ -11,13 +11,14 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.report.whatif.jobs import recorded
-from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, Shaken, difference_of
+from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, difference_of
 from hindcast.pipeline.report.whatif.plan import Plan
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.closed import Closed
 from hindcast.pipeline.whatif.grade import NO_GRADE, Grade
 from hindcast.pipeline.whatif.predictable import Explained, meaning
 from hindcast.pipeline.whatif.replay import Replay
+from hindcast.pipeline.whatif.shakes import Shaken
 from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
 from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING
 from hindcast.pipeline.workloads.schema import Provenance

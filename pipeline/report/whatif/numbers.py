@@ -23,6 +23,7 @@ from hindcast.pipeline.statistics.intervals import (
     relative_difference,
 )
 from hindcast.pipeline.whatif import verdict as v
+from hindcast.pipeline.whatif.shakes import Shaken
 
 HEADLINE: Final = "mean_bounded_slowdown"
 WAIT: Final = "mean_wait_s"
@@ -145,19 +146,6 @@ def difference_of(
         of.low,
         of.high,
     )
-
-
-@dataclass(frozen=True)
-class Shaken:
-    """Values of one policy in the run, with all submissions shifted by up to a minute.
-
-    Attributes:
-        slowdown: Mean bounded slowdown of each draw, (K,).
-        wait: Mean wait of each draw in s, (K,).
-    """
-
-    slowdown: Array
-    wait: Array
 
 
 def spread(shaken: Mapping[str, Shaken], policy: str, metric: str) -> tuple[float, float] | None:

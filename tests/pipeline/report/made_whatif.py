@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.report.whatif.material import Material
-from hindcast.pipeline.report.whatif.numbers import Scope, Shaken
+from hindcast.pipeline.report.whatif.numbers import Scope
 from hindcast.pipeline.report.whatif.plan import Plan
 from hindcast.pipeline.whatif.closed import Closed
 from hindcast.pipeline.whatif.grade import LIMITS, Grade
 from hindcast.pipeline.whatif.replay import Replay
+from hindcast.pipeline.whatif.shakes import Shaken
 from hindcast.pipeline.workloads.schema import Provenance, SourceFile
 
 DAY_S = 86_400

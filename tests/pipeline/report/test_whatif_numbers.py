@@ -7,7 +7,8 @@ import pytest
 from hindcast.pipeline.pages.numbers import percent, time_unit
 from hindcast.pipeline.report.whatif import words
 from hindcast.pipeline.report.whatif.jobs import by_group, groups
-from hindcast.pipeline.report.whatif.numbers import HEADLINE, Scope, Shaken, pair_of, ranking
+from hindcast.pipeline.report.whatif.numbers import HEADLINE, Scope, pair_of, ranking
+from hindcast.pipeline.whatif.shakes import Shaken
 from tests.pipeline.report.made_whatif import frame_of, grade, jobs_of, material
 
 

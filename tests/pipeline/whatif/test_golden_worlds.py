@@ -110,7 +110,7 @@ def test_every_golden_draw_of_the_shakes(log):
     draws, found = golden("shake_draws.csv").filter(pl.col("log") == log), {}
     for row in rows.iter_rows(named=True):
         rule = row["rule"]
-        values = found[rule] = shake(run(log), *policy_of(rule), row["draws"])
+        values = found[rule] = shake([run(log)], *policy_of(rule), row["draws"])
         of_rule = draws.filter(pl.col("rule") == rule).sort("draw")
         assert values.slowdown == near(of_rule["mean_bounded_slowdown"].to_numpy())
         assert values.wait.tolist() == of_rule["mean_wait_s"].to_list()

@@ -216,7 +216,7 @@ def test_carried_jobs_are_not_moved_and_pairs_are_drawn_together():
     record = replace(record, start=np.array([0, 50, 60, 70]))
     run = run_of(record, 2)
     assert (run.carried, shaken(run, 0).submit[1]) == (1, 5)
-    one, other = (shake(run, *policy_of(name), 4) for name in ("fcfs_easy", "sjf_easy"))
+    one, other = (shake([run], *policy_of(name), 4) for name in ("fcfs_easy", "sjf_easy"))
     pair = other - one
     assert pair.wait.tolist() == [b - a for a, b in zip(one.wait, other.wait, strict=True)]
     assert spread(pair.wait) == pytest.approx(np.std(pair.wait, ddof=1))
