@@ -182,7 +182,7 @@ def with_all_histories(past: Past, moment: Run) -> Run:
 
 @dataclass(frozen=True)
 class Spans:
-    """Of which past each draw copies the submissions, (D,) each, see Draws."""
+    """Parts of the past whose submissions the draws copy, (D,) each, see Draws."""
 
     since: Array
     until: Array

@@ -202,7 +202,7 @@ def _letter(value: float, limits: tuple[float, float, float]) -> str:
 
 
 def _together(times: Sequence[Sequence[Closed]]) -> tuple[Closed, ...]:
-    """Return the closed times of all pools. One that several pools have is there once."""
+    """Return the closed times of all pools; a time that several pools share is listed once."""
     found: dict[tuple[int, int], list[Closed]] = {}
     for one in (one for of in times for one in of):
         found.setdefault((one.begin, one.end), []).append(one)

@@ -71,7 +71,7 @@ ChangeCell: TypeAlias = Annotated[Any, types.ListType(types.FunctionType(CHANGE)
 
 
 class Ends(NamedTuple):
-    """The running jobs in the order of their ends, last end first, and what the run is about."""
+    """The running jobs in the order of their ends, last end first, and columns of all N jobs."""
 
     end: Ints  # (N,)
     job: Ints  # (N,)

@@ -310,7 +310,7 @@ def _disqualifiers(of: Evidence) -> tuple[Caveat, ...]:
 
 
 def _doubts(of: Evidence, scopes: Sequence[Difference]) -> list[str]:
-    """Return why a difference is not clear: signs, intervals, shakes."""
+    """Return the reasons for which a difference is not clear: signs, intervals, shakes."""
     doubts = []
     if len(scopes) < 2:
         doubts.append("The run alone was played; windows of the same jobs could say the opposite.")

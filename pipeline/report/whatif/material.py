@@ -114,7 +114,7 @@ class Material:
 
     @property
     def closed(self) -> tuple[Closed, ...]:
-        """Closed times of the record within the run: the policies of a page start jobs in them."""
+        """Closed times of the record within the run, in which simulated policies start jobs."""
         jobs = self.jobs.filter(~pl.col("carried"))
         jobs = self.jobs if jobs.is_empty() else jobs
         begin, end = jobs["arrive_s"].to_numpy().min(), jobs["submit_s"].to_numpy().max()
