@@ -63,7 +63,7 @@ def place_in_both(
 @compiled(_nrt=False)
 def place(have: Ints, at: int, asks: Ints, of: int, shape: Shape) -> int:
     """Return the placement for which a vector suffices: the first such type, or NOWHERE."""
-    return place_in_both(have, at, have, at, asks, of, shape)  # type: ignore[no-any-return]
+    return place_in_both(have, at, have, at, asks, of, shape)
 
 
 @compiled(_nrt=False)
