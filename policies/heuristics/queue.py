@@ -46,8 +46,14 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
-from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW, RUN_TIMES
-from hindcast.pipeline.scenarios.queue.priorities import FIRST_LEARNED, NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.features import CLOSED, EQUIVALENT, MOMENT, ROW, RUN_TIMES
+from hindcast.pipeline.scenarios.queue.priorities import (
+    FIRST_LEARNED,
+    NUMBER,
+    RULES,
+    priority,
+    priority_of_asks,
+)
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation.kernel import (
@@ -69,22 +75,54 @@ _LAST: Final = -1e300  # below every priority
 _EASY, _STRICT, _GREEDY = range(3)
 
 
+@compiled(types.float64(types.int64, ROWS, types.int64))
+def _of_asks(rule, candidates, i):  # type: ignore[no-untyped-def]
+    """Return the priority of a row with several resources."""
+    width = candidates.shape[1]
+    if rule >= FIRST_LEARNED:
+        p, u = math.exp(candidates[i, width - 1]), math.exp(candidates[i, width - 2])
+    else:
+        p = np.rint(2.0 * np.exp(candidates[i, ROW.log_predicted])) / 2.0
+        u = np.rint(2.0 * np.exp(candidates[i, ROW.log_similar])) / 2.0
+    return priority_of_asks(
+        rule,
+        np.rint(np.exp(candidates[i, ROW.log_waited])) - 60.0,
+        np.int64(np.rint(np.exp(candidates[i, ROW.log_requested]))),
+        np.int64(np.rint(np.exp(candidates[i, ROW.log_processors]))),
+        np.int64(np.rint(1000.0 * np.exp(candidates[i, EQUIVALENT]))),
+        candidates[i, ROW.submitted],
+        p,
+        u,
+    )
+
+
 @compiled(types.void(types.int64, types.int64, FLOATS, ROWS, FLOATS))
 def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-def]
     """Fill the scores of a rule in a form."""
-    width = candidates.shape[1]
+    several, pooled = len(context) > len(MOMENT), False
     # The last two columns are those of learned run times, if there is an even number more.
-    waits = (width - ROW.is_wait) % 2 == 1
-    closed = context[MOMENT.closed] > 0.0
+    waits = (candidates.shape[1] - ROW.is_wait) % 2 == 1
+    closed = all_closed = context[MOMENT.closed] > 0.0
+    if several and 0.0 < context[MOMENT.closed] < 1.0:  # some pools are closed: see the rows
+        pooled = True
+        for i in range(len(scores)):
+            if candidates[i, ROW.submitted] > 0.0 and candidates[i, CLOSED] == 0.0:
+                all_closed = False
     for i in range(len(scores)):
-        if waits and candidates[i, ROW.is_wait] > 0.0:
-            scores[i] = 0.0 if form == _STRICT and closed else _LAST
+        if pooled:
+            closed = candidates[i, CLOSED] > 0.0
+        if (several and candidates[i, ROW.submitted] == 0.0) or (  # a job has 1 or more
+            not several and waits and candidates[i, ROW.is_wait] > 0.0
+        ):
+            scores[i] = 0.0 if form == _STRICT and all_closed else _LAST
         elif (form == _STRICT and closed) or (form == _GREEDY and candidates[i, ROW.fits] == 0.0):
             scores[i] = _LAST
         elif rule == 0:
             scores[i] = -candidates[i, ROW.submitted]
         elif rule == 1:
             scores[i] = -candidates[i, ROW.log_requested]
+        elif several:
+            scores[i] = _of_asks(rule, candidates, i)
         elif rule == 5:
             scores[i] = -candidates[i, ROW.log_area]
         elif rule >= FIRST_LEARNED:
@@ -94,8 +132,8 @@ def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-d
                 np.rint(np.exp(candidates[i, ROW.log_requested])),
                 np.rint(np.exp(candidates[i, ROW.log_processors])),
                 candidates[i, ROW.submitted],
-                math.exp(candidates[i, width - 1]),
-                math.exp(candidates[i, width - 2]),
+                math.exp(candidates[i, candidates.shape[1] - 1]),
+                math.exp(candidates[i, candidates.shape[1] - 2]),
             )
         else:
             scores[i] = priority(
@@ -121,8 +159,13 @@ def _score(rule: int, form: int) -> Compiled:
 
 @compiled(SCORE)
 def _fcfs_sjbf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    closed = context[MOMENT.closed] > 0.0
-    _fill(1 if closed else 0, _EASY, context, candidates, scores)
+    share = context[MOMENT.closed]
+    _fill(0, _EASY, context, candidates, scores)
+    for i in range(len(scores)):
+        # Rows of an open pool stand first, in order of arrival.
+        closed = share == 1.0 or (share > 0.0 and candidates[i, CLOSED] > 0.0)
+        if closed and scores[i] > _LAST:
+            scores[i] = -candidates[i, ROW.log_requested]
 
 
 @compiled(types.int64(INTS, FLOATS, types.int64, types.boolean))
