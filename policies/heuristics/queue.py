@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
-from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
+from hindcast.pipeline.scenarios.queue.dynamics import job_of, next_event, shown
 from hindcast.pipeline.scenarios.queue.features import CLOSED, EQUIVALENT, MOMENT, ROW, RUN_TIMES
 from hindcast.pipeline.scenarios.queue.priorities import (
     FIRST_LEARNED,
@@ -56,6 +56,7 @@ from hindcast.pipeline.scenarios.queue.priorities import (
 )
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.scenarios.queue.several import is_several
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
     FLOATS,
@@ -70,6 +71,11 @@ from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.heuristics.linear import RANDOM_LINEAR
+from hindcast.policies.heuristics.queue_several import (
+    choose_easy_in_pools,
+    first_planned_in_pools,
+    recorded_in_pools,
+)
 
 _LAST: Final = -1e300  # below every priority
 _EASY, _STRICT, _GREEDY = range(3)
@@ -168,6 +174,15 @@ def _fcfs_sjbf(context, candidates, feasible, parameters, scores):  # type: igno
             scores[i] = -candidates[i, ROW.log_requested]
 
 
+@compiled(types.int64(INTS, types.int64))
+def _or_wait(ints, row):  # type: ignore[no-untyped-def]
+    """Return a row, or for -1 the row that waits."""
+    if row < 0:
+        ints[m.MAY_WAIT] = 1
+        return shown(ints)
+    return row
+
+
 @compiled(types.int64(INTS, FLOATS, types.int64, types.boolean))
 def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def]
     """Return the choice of a rule with EASY backfilling, by run times or by requested times.
@@ -175,6 +190,8 @@ def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def
     The reservation is that of the job of the highest priority; it is computed at every decision,
     and every job starts in the open phase.
     """
+    if is_several(ints):
+        return _or_wait(ints, choose_easy_in_pools(ints, rule, clairvoyant))
     now, rows = ints[m.NOW], shown(ints)
     seconds = ints[m.RUN_AT] if clairvoyant else ints[m.REQUESTED_AT]
     shadow, spare = m.LATER, ints[m.FREE]
@@ -227,11 +244,17 @@ def _clairvoyant(rule: int) -> Compiled:
 def _fill_learned(ints, floats, rule, scores):  # type: ignore[no-untyped-def]
     """Fill the priorities of the visible jobs under a rule of learned run times."""
     for i in range(len(scores)):
-        job = ints[ints[m.WAITING_AT] + i]
+        job = job_of(ints, i)
         r, n = ints[ints[m.REQUESTED_AT] + job], ints[ints[m.CPU_AT] + job]
         submit, at = ints[ints[m.SUBMIT_AT] + job], ints[m.PLACES_AT] + CONTEXTS * job
         v, e = expect(ints, at, floats, ints[m.SUMS_AT], r)
         s = 1 + submit - ints[m.FIRST_SUBMIT]
+        if is_several(ints):
+            equivalent = ints[ints[m.EQUIVALENT_AT] + job]
+            scores[i] = priority_of_asks(
+                rule, ints[m.NOW] - submit, r, n, equivalent, s, math.exp(e), math.exp(v)
+            )
+            continue
         scores[i] = priority(rule, ints[m.NOW] - submit, r, n, s, math.exp(e), math.exp(v))
 
 
@@ -246,6 +269,8 @@ def _first_planned(ints, floats, rule):  # type: ignore[no-untyped-def]
     if rule >= FIRST_LEARNED:
         _fill_learned(ints, floats, rule, scores)
         order = np.argsort(-scores, kind="mergesort")
+    if is_several(ints):
+        return _or_wait(ints, first_planned_in_pools(ints, order))
     times = np.empty(ints[m.RUNNING] + 2 * rows + 2, np.int64)
     free = np.empty(len(times), np.int64)  # from times[i] to times[i + 1]
     times[0], free[0], size = now, ints[m.FREE], 1
@@ -292,6 +317,8 @@ def _conservative(rule: int) -> Compiled:
 @compiled(CHOOSE)
 def _recorded(ints, floats):  # type: ignore[no-untyped-def]
     """Return the job with the least start in the log, if it is before the next event and fits."""
+    if is_several(ints):
+        return _or_wait(ints, recorded_in_pools(ints))
     until, rows = next_event(ints), shown(ints)
     best, least = rows, until
     for i in range(rows):

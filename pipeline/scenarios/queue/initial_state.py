@@ -208,6 +208,7 @@ def lay_jobs(
     if several is not None:
         ints[m.RESOURCES], ints[m.FIRST_TYPE], ints[m.LAST_TYPE] = several.machine.shape
         ints[m.POOLS], ints[m.HAS_POOLS] = pools, several.machine.has_pools
+        ints[m.WISHING] = -1
     return ints, floats
 
 

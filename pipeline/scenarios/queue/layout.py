@@ -102,7 +102,10 @@ ROWS_AT: Final = 89  # the jobs of an observation
 HOLDS_AT: Final = 90  # per user, pool and resource: what its jobs hold
 ASKED_AT: Final = 91  # per resource: requested seconds times asks of the waiting jobs
 PROFILE_AT: Final = 92  # free amounts of the groups of the profile
-SEVERAL_HEADER: Final = 93
+# A rule over the memory may choose the placement of the job that it starts.
+WISHING: Final = 93  # the job, -1 for none
+WISHED: Final = 94
+SEVERAL_HEADER: Final = 95
 
 # The header of floats; 0 is TIME.
 SLOWDOWN: Final = 1  # sum of the term `bounded_slowdown` over all steps

@@ -152,12 +152,30 @@ def reserve_in_pool(ints, job):  # type: ignore[no-untyped-def]
 def place_job(ints, job):  # type: ignore[no-untyped-def]
     """Fix what a job takes that starts now; it may use up spare amounts."""
     placed, pool = placement_of(ints, job), ints[ints[m.POOL_AT] + job]
+    if ints[m.WISHING] == job:
+        placed = ints[m.WISHED]
+    ints[m.WISHING] = -1
     ints[ints[m.PLACED_AT] + job] = placed
     end = ints[m.NOW] + ints[ints[m.REQUESTED_AT] + job]
     if ints[ints[m.CLOSED_AT] + pool] == 1 and end > ints[ints[m.SHADOW_AT] + pool]:
         shape = shape_in(ints)
         spare = ints[m.SPARE_AT] + shape.resources * pool
         take(ints, spare, ints, asks_of(ints, job), shape, placed, 1)
+
+
+@compiled(types.int64(INTS, types.int64))
+def next_event_in(ints, pool):  # type: ignore[no-untyped-def]
+    """Return the time of the next release or arrival in a pool, LATER if there is none."""
+    at = m.LATER
+    for job in range(ints[m.NEXT], ints[m.JOBS]):
+        if ints[ints[m.POOL_AT] + job] == pool:
+            at = ints[ints[m.SUBMIT_AT] + job]
+            break
+    for i in range(ints[m.RUNNING] - 1, -1, -1):
+        job = ints[ints[m.BY_END_AT] + i]
+        if ints[ints[m.POOL_AT] + job] == pool:
+            return min(at, ints[ints[m.END_AT] + job])
+    return at
 
 
 @compiled(types.void(INTS, types.int64, types.int64))
