@@ -109,6 +109,7 @@ FORMATS: Final = Registry("trace_formats", {
         ),
         read=swf.read,
         files=lambda path: (path,),
+        settings=swf.SwfSettings,
         notes=swf.clock_notes,
     ),
     "slurm": TraceFormat(
