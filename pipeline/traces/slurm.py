@@ -45,7 +45,6 @@ from hindcast.pipeline.errors import TraceError, nearest
 from hindcast.pipeline.traces.field_values import (
     UTC,
     is_local,
-    is_repeated,
     kilobytes,
     looked_up,
     moment,
@@ -163,9 +162,6 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
         _WHAT,
         settings,
         no_limit=pl.coalesce(limits).str.to_lowercase().is_in(_NO_LIMIT) if limits else None,
-        repeated=pl.any_horizontal(is_repeated(fields[n].text, zone) for n in _TIMES if n in fields)
-        if zone != UTC
-        else None,
     )
     notes = [] if not unread else [f"columns that are not read: {len(unread)} ({_some(unread)})"]
     eagle = labels.get("jobid", "").lower() == "job_id"
@@ -270,6 +266,7 @@ def _fields(labels: Mapping[str, str], zone: str) -> dict[str, Field]:
             moment(pl.col(name), zone),
             "a time",
             local=is_local(pl.col(name)),
+            later=moment(pl.col(name), zone, later=True) if zone != UTC else None,
         )
         for name in _TIMES
         if name in labels
