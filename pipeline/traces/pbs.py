@@ -32,7 +32,8 @@ Sources: the PBS Professional Reference Guide 2021.1, chapter "Accounting"; the 
 Guide 6.1, "Accounting records".
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -76,6 +77,11 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
         raise TraceError(f"{path}: the first line is {first[:60]!r}, expected {_EXPECTED}")
     sifted = sift_jobs(path, _records(path), _fields(), _WHAT, settings)
     return workload_of(path, FORMAT, sifted, settings)
+
+
+def is_log(lines: Sequence[str]) -> bool:
+    """Return whether the first of some lines is a record of an accounting log."""
+    return re.match(LINE, lines[0]) is not None
 
 
 def _records(path: Path) -> pl.LazyFrame:

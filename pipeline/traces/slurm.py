@@ -34,7 +34,7 @@ array one job_id.
 Sources: sacct(1) of Slurm 23.02; for ReqMem also the versions before 21.08, which wrote `c` or `n`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -168,7 +168,7 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
     return workload_of(path, FORMAT, sifted, settings, notes, rows_are_jobs=eagle)
 
 
-def is_log(lines: list[str]) -> bool:
+def is_log(lines: Sequence[str]) -> bool:
     """Return whether the first of some lines is the header of a file that this reader reads."""
     names = {part.strip().strip('"').lower() for part in lines[0].split("|")}
     return "|" in lines[0] and {"jobid", "jobidraw"} & names != set() and "submit" in names

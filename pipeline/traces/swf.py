@@ -31,7 +31,7 @@ Source: Feitelson, Tsafrir & Krakov, "Experience with using the Parallel Workloa
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -132,6 +132,16 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
         orient="row",
     )
     return Workload(tasks=tasks, provenance=provenance, machines=machines), sifted.quarantine
+
+
+def is_log(lines: Sequence[str]) -> bool:
+    """Return whether the first of some lines is a comment or a row of SWF: 18 numbers."""
+    words = lines[0].split()
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        return lines[0].lstrip().startswith(";")
+    return len(numbers) == len(FIELDS)
 
 
 def clock_notes(path: Path) -> tuple[str, ...]:
