@@ -2,6 +2,8 @@
 
 A reader gives rows with `line`, `text`, `reason`, `left_out`, `job_id`, `outcome` (one of OUTCOMES,
 null if the row does not say), `interrupted`, the columns NAMES as strings, and FIELDS as `Field`s.
+Optional columns are `gpu_types`, such as "a100:2,v100:4", and `lists_gpus`: whether the row would
+name the GPUs of the job if it had any. Such a row without GPUs has 0 in a log that has GPUs at all.
 A job becomes one task with one instance that holds its processors (cores) and memory together:
 
     wanted          taken from                 if unknown
@@ -12,13 +14,16 @@ A job becomes one task with one instance that holds its processors (cores) and m
     requested_s     time limit                 duration_s
                     a job without limit        the largest limit of its partition, else of the log
     memory          memory of the job          0
+    memory_mib      memory that the job held   memory of the job; else null
 
 Memory is a fraction of the cluster, as in SWF logs. The cluster is one machine. Its processors are
 a setting, else the most in use at one moment, else as many as the largest job has. Times since 1970
 become seconds since the first submission; the note UnixStartTime has the moment of second 0.
 
-The columns qos, account, cluster, nodes, gpus and request_unknown (boolean: requested_s is the run
-time) are there if the log has such a value.
+The columns qos, account, cluster, nodes, gpus, request_unknown (boolean: requested_s is the run
+time), gpus:TYPE and memory_mib are there if the log has such a value. `gpus` are all GPUs of a job,
+a fraction if the log has fractions; `gpus:TYPE` (float64) are those of them that the log gives with
+this type, and the others are of any type. Null is unknown, 0 is known to be 0.
 
 Rows of one job that ran several times are one job: its last run. Names become numbers in order of
 first appearance. Names of queues, partitions, QOS and clusters are kept in a note each, see
@@ -33,6 +38,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.errors import TraceError, did_you_mean
 from hindcast.pipeline.settings.ranges import number
 from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
@@ -74,14 +80,17 @@ FIELDS: Final[Mapping[str, tuple[float, float]]] = {
     "memory_kb": _MEMORY_KB,
     "nodes": _PROCESSORS,
     "gpus": _PROCESSORS,
+    "held_memory_kb": _MEMORY_KB,
 }
 _OPTIONAL: Final = ("eligible", "limit", "memory_kb", "nodes", "gpus")
 _KEPT: Final = (
     "line", "text", "reason", "left_out", "job_id", "status", "interrupted", *NAMES, "submit_s",
     "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
     "requested_cores", "allocated_cores", "nodes", "gpus", "zero_run", "early_start", "repeated",
-    "local", "unusable",
+    "local", "unusable", "gpu_types", "lists_gpus", "memory_mib",
 )  # fmt: skip
+_GPU_TYPE: Final = "gpus:"  # prefix of the columns of GPUs of one type
+_MOST_TYPES: Final = 32  # of GPUs; a log with more gives something else for types
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,20 @@ class JobLogSettings:
 
     processors: int | None = number(None, "from 1 to 100,000,000")
     time_zone: str = UTC
+
+
+@dataclass(frozen=True)
+class FilteredLogSettings(JobLogSettings):
+    """Facts about a cluster that the log of its jobs does not tell, and which of its jobs to read.
+
+    Attributes:
+        cluster: Cluster, or list of clusters, whose jobs are read, if the log names several; ""
+            for all.
+        partition: Partition, or list of partitions, whose jobs are read; "" for all.
+    """
+
+    cluster: str | tuple[str, ...] = ""
+    partition: str | tuple[str, ...] = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +137,35 @@ class Field:
     value: pl.Expr
     expected: str
     local: pl.Expr | None = None
+
+
+def chosen(path: Path, rows: pl.LazyFrame, settings: FilteredLogSettings) -> pl.LazyFrame:
+    """Leave out the rows of other clusters and partitions than those in `settings`.
+
+    `rows` has `left_out` and the columns that `settings` names. Raises TraceError, which says the
+    nearest name, if no row is of a cluster or partition.
+    """
+    for column in ("cluster", "partition"):
+        given = getattr(settings, column)
+        names = [given] if isinstance(given, str) else list(given)
+        if not any(names):
+            continue
+        known = pl.Series(dtype=pl.String)
+        if column in rows.collect_schema().names():
+            used = rows.filter(pl.col("left_out").is_null(), pl.col(column).is_not_null())
+            known = collect(used.select(pl.col(column).unique().sort()), path)[column]
+        if known.is_empty():
+            raise TraceError(
+                f"{path}: {column} is {given!r}, but the log does not say the {column} of its jobs"
+            )
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known.to_list())
+                raise TraceError(f"{path}: {column} is {name!r}, which no row has; {hint}")
+        elsewhere = (~pl.col(column).is_in(names)).fill_null(value=True)
+        other = pl.when(elsewhere).then(pl.lit(f"a job of another {column}"))
+        rows = rows.with_columns(left_out=pl.coalesce("left_out", other))
+    return rows
 
 
 def sift_jobs(
@@ -138,6 +190,8 @@ def sift_jobs(
         **{f"{name}_text": field.text for name, field in fields.items()},
         **{name: _within(field.value, *FIELDS[name]) for name, field in fields.items()},
         **{name: unknown for name in FIELDS if name not in fields},
+        gpu_types=pl.col("gpu_types") if "gpu_types" in given else pl.lit(None, pl.String),
+        lists_gpus=_or_false(pl.col("lists_gpus") if "lists_gpus" in given else None),
         no_limit=_or_false(no_limit),
         repeated=_or_false(repeated),
         local=_or_false(fields["submit"].local),
@@ -164,11 +218,13 @@ def sift_jobs(
     run_s = pl.when(pl.col("duration") == 0).then(1.0).otherwise(pl.col("duration"))
     # Less than a byte is no memory; shares of such a number of KB would not be finite.
     memory = pl.when(pl.col("memory_kb") >= 2**-10).then(pl.col("memory_kb"))
+    held = pl.when(pl.col("held_memory_kb") > 0).then(pl.col("held_memory_kb"))
     rows = rows.with_columns(
         reason=pl.coalesce("reason", *faults),
         submit_s=pl.col("submit"),
         duration_s=run_s,
         memory_kb=memory / pl.col("cores"),
+        memory_mib=pl.coalesce(held, "memory_kb") / 1024,
         wait_s=pl.when(wait >= 0).then(wait),
         early_start=(wait < 0).fill_null(value=False),
         zero_run=(pl.col("duration") == 0).fill_null(value=False),
@@ -437,11 +493,20 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 def _extras(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the columns after the canonical ones, by job_id: first those of SWF logs."""
     counts = ("requested_cores", "allocated_cores")
-    whole = {n: pl.col(n).ceil().cast(pl.Int64, strict=False) for n in ("nodes", "gpus")}
-    further = {**{name: pl.col(name) for name in _FURTHER_NAMES}, **whole}
+    gpus = pl.col("gpus").fill_null(pl.when(pl.col("lists_gpus")).then(0.0))
+    if (rows["gpus"] % 1 == 0).fill_null(value=True).all():
+        gpus = gpus.cast(pl.Int64)
+    further = {
+        **{name: pl.col(name) for name in _FURTHER_NAMES},
+        "nodes": pl.col("nodes").ceil().cast(pl.Int64, strict=False),
+        "gpus": gpus,
+    }
     known = {name: column for name, column in further.items() if rows[name].is_not_null().any()}
     if rows["requested_derived"].any():
         known["request_unknown"] = pl.col("requested_derived")
+    known |= {f"{_GPU_TYPE}{name}": column for name, column in _gpus_by_type(rows, gpus).items()}
+    if rows["memory_mib"].is_not_null().any():
+        known["memory_mib"] = pl.col("memory_mib")
     return rows.select(
         "job_id",
         "requested_s",
@@ -453,6 +518,32 @@ def _extras(rows: pl.DataFrame) -> pl.DataFrame:
         eligible_s="eligible",
         **known,
     )
+
+
+def _gpus_by_type(rows: pl.DataFrame, gpus: pl.Expr) -> dict[str, pl.Expr]:
+    """Return the GPUs of each type that the log names, by type in order of its name."""
+    texts = rows["gpu_types"].drop_nulls().unique().sort()
+    counts = {text: gpu_types(text) for text in texts}
+    types = sorted({kind for of_text in counts.values() for kind in of_text})
+    if len(types) > _MOST_TYPES:
+        return {}
+    unnamed = pl.when(gpus.is_not_null()).then(0.0)
+    return {
+        kind: pl.col("gpu_types")
+        .replace_strict(texts, [counts[text].get(kind, 0.0) for text in texts], default=None)
+        .cast(pl.Float64)
+        .fill_null(unnamed)
+        for kind in types
+    }
+
+
+def gpu_types(text: str) -> dict[str, float]:
+    """Return the numbers of GPUs by type of a text such as "a100:2,v100:4"."""
+    counts: dict[str, float] = {}
+    for part in text.split(","):
+        kind, _, number = part.rpartition(":")
+        counts[kind] = counts.get(kind, 0.0) + float(number)
+    return counts
 
 
 def _counts(rows: pl.DataFrame, renamed: int) -> dict[str, int]:

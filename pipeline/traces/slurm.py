@@ -41,7 +41,7 @@ from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError, did_you_mean, nearest
+from hindcast.pipeline.errors import TraceError, nearest
 from hindcast.pipeline.traces.field_values import (
     UTC,
     is_local,
@@ -54,8 +54,14 @@ from hindcast.pipeline.traces.field_values import (
     span,
 )
 from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.text_rows import collect, scan_rows
+from hindcast.pipeline.traces.job_logs import (
+    Field,
+    FilteredLogSettings,
+    chosen,
+    sift_jobs,
+    workload_of,
+)
+from hindcast.pipeline.traces.text_rows import scan_rows
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "slurm"
@@ -124,14 +130,8 @@ _INTERRUPTED: Final = ("NODE_FAIL", "NF", "BOOT_FAIL", "BF", "PREEMPTED", "PR")
 
 
 @dataclass(frozen=True)
-class SlurmSettings(JobLogSettings):
-    """Facts about a cluster that the output of sacct does not tell, and the cluster to read.
-
-    Attributes:
-        cluster: Cluster whose jobs are read, if the column Cluster names several; "" for all.
-    """
-
-    cluster: str = ""
+class SlurmSettings(FilteredLogSettings):
+    """Facts about a cluster that the output of sacct does not tell, and which jobs to read."""
 
 
 DEFAULTS: Final = SlurmSettings()
@@ -152,9 +152,8 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
     labels, unread = _columns(path, first + 1, header, separator)
     raw = scan_rows(path, labels_in_order(labels, header, separator), first + 1, separator)
     zone = settings.time_zone
-    if settings.cluster:
-        _require_cluster(path, raw, labels, settings.cluster)
-    rows = _with_state(_without_unknowns(raw, labels), labels, header, settings.cluster)
+    rows = _with_state(_without_unknowns(raw, labels), labels, header)
+    rows = chosen(path, rows, settings)
     fields = _fields(labels, zone)
     limits = [pl.col(f"{name}_text") for name in ("timelimitraw", "timelimit") if name in labels]
     sifted = sift_jobs(
@@ -231,20 +230,7 @@ def _without_unknowns(rows: pl.LazyFrame, labels: Mapping[str, str]) -> pl.LazyF
     return rows.with_columns(**texts, **limit_texts)
 
 
-def _require_cluster(path: Path, raw: pl.LazyFrame, labels: Mapping[str, str], name: str) -> None:
-    """Raise TraceError if no row is of a cluster of this name."""
-    if "cluster" not in labels:
-        raise TraceError(f"{path}: cluster is {name!r}, but the log has no column Cluster")
-    column = pl.col("cluster")
-    known = collect(raw.filter(column.is_not_null()).select(column.unique().sort()), path)
-    if name not in known["cluster"]:
-        hint = did_you_mean(name, known["cluster"].to_list())
-        raise TraceError(f"{path}: cluster is {name!r}, which no row has; {hint}")
-
-
-def _with_state(
-    rows: pl.LazyFrame, labels: Mapping[str, str], header: str, cluster: str
-) -> pl.LazyFrame:
+def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> pl.LazyFrame:
     """Add the name, the outcome and the names of users and queues; find steps and headers."""
     ids = pl.coalesce(name for name in ("jobid", "jobidraw") if name in labels)
     word = pl.col("state").str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
@@ -262,11 +248,6 @@ def _with_state(
         .when(is_step & pl.col("reason").is_null())
         .then(pl.lit("a step of a job that has a row of its own"))
     )
-    if cluster:
-        elsewhere = (pl.col("cluster") != cluster).fill_null(value=True)
-        left_out = pl.coalesce(
-            left_out, pl.when(elsewhere).then(pl.lit("a job of another cluster"))
-        )
     return rows.with_columns(
         job_id=ids,
         outcome=outcome,
