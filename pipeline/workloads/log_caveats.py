@@ -5,18 +5,16 @@ counts and notes that its reader left. Shares of work are shares of processors x
 the facts rule out that one policy is called better than another on this log: DISQUALIFYING.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.caveats import Caveat, of_provenance, share_text
 from hindcast.pipeline.workloads.log_columns import (
-    DERIVED,
     HOUR_S,
     LogColumns,
     job_count,
@@ -31,7 +29,7 @@ from hindcast.pipeline.workloads.log_units import (
     RUNS_BEYOND_LOG,
     unit_caveats,
 )
-from hindcast.pipeline.workloads.schema import Workload
+from hindcast.pipeline.workloads.schema import Provenance, Workload
 
 FEW_JOBS: Final = "few_jobs"
 UNKNOWN_WAITS: Final = "unknown_waits"
@@ -53,6 +51,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     cv.NO_WAIT_TIMES: "the times at which the jobs started",
     UNKNOWN_WAITS: "the starts of these jobs",
     FEW_JOBS: "a longer log",
+    cv.RUNS_AND_ENDS: "the unit of run times, starts and ends",
     LIMITS_EXCEEDED: "the unit of the time limits",
     LIMITS_FAR: "the unit of the time limits and of the run times",
     RUNS_BEYOND_LOG: "the unit of the run times, or a longer log",
@@ -66,6 +65,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
 }
 
 _SHARE: Final = 0.05  # of jobs or of work, above which an unknown value rules out a word of gain
+_MOSTLY: Final = 0.5  # of the rows
 _SMALL: Final = 0.01  # below which it is not worth a warning
 _LEAST_JOBS: Final = 400
 _OVERLOAD: Final = 1.2
@@ -103,7 +103,8 @@ def log_caveats(
     log = LogColumns(workload)
     measured = [
         *_waits(log), *_requests(log), *unit_caveats(log), *_load(log), *_wide(log),
-        *_pooled(log, pools=pools), *_runaways(log), *_quarantined(log), *_clock(log),
+        *_pooled(log, pools=pools), *_runaways(log), *_quarantined(workload.provenance),
+        *_clock(log),
         *([] if any(name.startswith("gpus") for name in resources) else _gpus(log)),
     ]  # fmt: skip
     if log.tasks.height < _LEAST_JOBS:
@@ -129,7 +130,12 @@ def reader_caveats(workload: Workload) -> tuple[Caveat, ...]:
     """Return the caveats of a workload as its reader left it: those of a log, if it is one."""
     if "requested_s" in workload.tasks.columns:
         return log_caveats(workload)
-    return of_provenance(workload.provenance)
+    return (*of_provenance(workload.provenance), *_quarantined(workload.provenance))
+
+
+def mostly_unread(caveats: Iterable[Caveat]) -> bool:
+    """Return whether more than half of the rows of a log could not be used."""
+    return any(c.code == QUARANTINED and c.numbers["share"] > _MOSTLY for c in caveats)
 
 
 def requests_known(workload: Workload) -> bool:
@@ -145,7 +151,7 @@ def _requests(log: LogColumns) -> Iterator[Caveat]:
         return
     code = cv.NO_LIMITS if jobs > _SHARE else "some_requests_are_run_times"
     text = cv.NO_REQUESTS
-    if not log.workload.provenance.counts.get(DERIVED) and "requested_s" in log.tasks.columns:
+    if not log.n_counted and "requested_s" in log.tasks.columns:
         text = "every time limit is the run time, so that rules that read it know how long jobs run"
     if n < log.tasks.height:
         share = share_text(work) if exact else f"at most {share_text(work)}"
@@ -172,8 +178,8 @@ def _waits(log: LogColumns) -> Iterator[Caveat]:
     if max(jobs, work) < _SMALL:
         return
     text = (
-        f"the start of {job_count(n, jobs, work)} is unknown: they count in no recorded wait, and the "
-        "scheduler of the log is known by the others alone"
+        f"the start of {job_count(n, jobs, work)} is unknown: they count in no recorded wait, and "
+        "the scheduler of the log is known by the others alone"
     )
     code = UNKNOWN_WAITS if work > _SHARE else "some_unknown_waits"
     yield Caveat(code, text, {"jobs": n, "share": jobs, "work_share": work})
@@ -201,8 +207,8 @@ def _wide(log: LogColumns) -> Iterator[Caveat]:
     if log.processors and wide.any():
         n, jobs, work = log.shares(wide)
         text = (
-            f"{job_count(n, jobs, work)} held more than the {log.processors:,.0f} processors of the "
-            "machine and are left out: is it larger?"
+            f"{job_count(n, jobs, work)} held more than the {log.processors:,.0f} processors of "
+            "the machine and are left out: is it larger?"
         )
         yield Caveat("wider_than_machine", text, {"jobs": n, "share": jobs, "work_share": work})
 
@@ -274,14 +280,13 @@ def _runaways(log: LogColumns) -> Iterator[Caveat]:
     of_limit = "" if unlimited[longest] else f", {run / limit:,.0f} times its limit"
     text = (
         f"{job_count(n, jobs, work)} ran longer than the {span_text(span)} in which jobs were "
-        f"submitted, job {log.tasks['job_id'][longest][:40]} for {span_text(run)}{of_limit}: ends that "
-        "were not recorded? Means and the load hang on them"
+        f"submitted, job {log.tasks['job_id'][longest][:40]} for {span_text(run)}{of_limit}: ends "
+        "that were not recorded? Means and the load hang on them"
     )
     yield Caveat("runaways", text, {"jobs": n, "longest_s": run, "work_share": work})
 
 
-def _quarantined(log: LogColumns) -> Iterator[Caveat]:
-    provenance = log.workload.provenance
+def _quarantined(provenance: Provenance) -> Iterator[Caveat]:
     bad = provenance.left_out.get("quarantined", 0)
     read = provenance.counts.get("rows_read", 0) - sum(provenance.left_out.values()) + bad
     if read > 0 and bad > _SHARE * read:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.workloads.caveats import share_text
 from hindcast.pipeline.workloads.schema import Workload
 
-DERIVED: Final = "requested_s from duration_s"  # a count of the readers
+_DERIVED: Final = "requested_s from duration_s"  # a count of the readers
 HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
 
@@ -24,14 +24,17 @@ class LogColumns:
 
     @cached_property
     def tasks(self) -> pl.DataFrame:
+        """Jobs of the log, one a row."""
         return self.workload.tasks
 
     @cached_property
     def run(self) -> NDArray[np.float64]:
+        """Run times in s."""
         return self.tasks["duration_s"].to_numpy()
 
     @cached_property
     def submit(self) -> NDArray[np.float64]:
+        """Times of submission in s."""
         return self.tasks["submit_s"].to_numpy()
 
     @cached_property
@@ -45,10 +48,12 @@ class LogColumns:
 
     @cached_property
     def work(self) -> NDArray[np.float64]:
+        """Processors times run time, in s."""
         return self.cpu * self.run
 
     @cached_property
     def requested(self) -> NDArray[np.float64]:
+        """Time limits in s; the run times if the log has no such column."""
         if "requested_s" not in self.tasks.columns:
             return self.run
         return self.tasks["requested_s"].fill_null(strategy="zero").to_numpy()
@@ -60,25 +65,33 @@ class LogColumns:
             return np.ones(len(self.run), bool)
         if "request_unknown" in self.tasks.columns:
             return self.tasks["request_unknown"].to_numpy()
-        if not self.workload.provenance.counts.get(DERIVED):
+        if not self.n_counted:
             return np.zeros(len(self.run), bool)
         same: NDArray[np.bool_] = self.requested == self.run
         return same
 
     @property
+    def n_counted(self) -> int:
+        """Number of requests that the reader says to be run times."""
+        return self.workload.provenance.counts.get(_DERIVED, 0)
+
+    @property
     def n_derived(self) -> int:
+        """Number of requests that are run times, at most those of `derived`."""
         marked = int(self.derived.sum())
         if marked == len(self.run) or "request_unknown" in self.tasks.columns:
             return marked
-        return min(self.workload.provenance.counts.get(DERIVED, 0), marked)
+        return min(self.n_counted, marked)
 
     @cached_property
     def processors(self) -> float:
+        """Processors of the machine; 0 if the log has none."""
         machines = self.workload.machines
         return 0.0 if machines is None else float(machines["cores"].sum())
 
     @cached_property
     def span(self) -> float:
+        """Time from the first submission to the last end, in s."""
         return float((self.submit + self.run).max() - self.submit.min())
 
     @cached_property

@@ -192,7 +192,8 @@ def _names(log: LogColumns) -> Iterator[Caveat]:
         n = known[name].n_unique()
         if n <= max(_FEWEST_NAMES, share * known.height):
             continue
-        same = float((known[name].cast(pl.Float64) == known["wait_s"]).fill_null(value=False).mean())
+        is_wait = (known[name].cast(pl.Float64) == known["wait_s"]).fill_null(value=False)
+        same = float(is_wait.to_numpy().mean())
         wait = f" and is the wait in {share_text(same)} of them" if same >= _SAME else ""
         told.append(f"{name} has {n:,} values in {known.height:,} jobs{wait}")
         most = max(most, n)
