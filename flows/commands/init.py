@@ -118,7 +118,21 @@ def run(request: Request) -> dict[str, Any]:
         "states": proposal.states,
         "not_read": proposal.unused,
         "unsure": proposal.unsure,
+        **_plausibility(out),
     }
+
+
+def _plausibility(mapping: Path) -> dict[str, Any]:
+    """Return what of a table is implausible as the mapping reads it; nothing if it reads no job."""
+    from hindcast.pipeline.errors import TraceError
+    from hindcast.pipeline.traces import FORMATS
+    from hindcast.pipeline.workloads.log_caveats import log_caveats, mostly_unread
+
+    try:
+        caveats = log_caveats(FORMATS["table"].reading(mapping)[0])
+    except TraceError:
+        return {"warnings": [], "unread": False}  # the open questions say what is missing
+    return {"warnings": [c.text for c in caveats], "unread": mostly_unread(caveats)}
 
 
 def _mapping(source: Path) -> "Proposal":
@@ -178,6 +192,7 @@ def _recipe(request: Request) -> dict[str, Any]:
         "left_out": dict(proposal.plan.left_out),
         "rows_left_out": dict(proposal.rows_left_out),
         "warnings": list(proposal.warnings),
+        "unread": proposal.unread,
     }
 
 
@@ -199,7 +214,7 @@ def _show_mapping(result: Mapping[str, Any]) -> Shown:
         "Look at the file, then:",
         f"  hindcast ingest table {result['mapping']} --out workload",
     ]
-    return Shown(lines)
+    return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 
 def _show_recipe(result: Mapping[str, Any]) -> Shown:
@@ -234,7 +249,7 @@ def _show_recipe(result: Mapping[str, Any]) -> Shown:
         if count
     ]
     lines += ["Look at the file, then:", f"  hindcast run {result['recipe']} --out run"]
-    return Shown(lines, warnings=result["warnings"])
+    return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 
 _COLUMNS: Final = ("windows", "jobs", "days", "load", "contended", "in use", "wait h")

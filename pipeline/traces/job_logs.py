@@ -44,8 +44,15 @@ from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
 from hindcast.pipeline.traces.repeated_hours import LATER, told_apart
+from hindcast.pipeline.traces.run_checks import run_notes
 from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
-from hindcast.pipeline.workloads.caveats import CAUTION, NO_REQUESTS, NO_WAIT, NO_ZONE, SIZE_GUESSED
+from hindcast.pipeline.workloads.caveats import (
+    CAUTION,
+    NO_REQUESTS,
+    NO_WAIT,
+    NO_ZONE,
+    SIZE_GUESSED,
+)
 from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
@@ -90,6 +97,7 @@ _KEPT: Final = (
     "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
     "requested_cores", "allocated_cores", "nodes", "gpus", "zero_run", "early_start", "repeated",
     "local", "unusable", "gpu_types", "lists_gpus", "memory_mib",
+    "run_by_ends",
 )  # fmt: skip
 _GPU_TYPE: Final = "gpus:"  # prefix of the columns of GPUs of one type
 _MOST_TYPES: Final = 32  # of GPUs; a log with more gives something else for types
@@ -211,9 +219,11 @@ def sift_jobs(
     cores = pl.coalesce(positive["allocated_cores"], positive["requested_cores"])
     # Seconds since 1970 are exact to less than a microsecond.
     duration = pl.coalesce("duration", (pl.col("end") - pl.col("start")).round(6))
+    by_ends = pl.when(pl.col("duration").is_not_null()).then(pl.col("end") - pl.col("start"))
     wait = (pl.col("start") - pl.col("submit")).round(6)
     rows = rows.with_columns(
         duration=duration,
+        run_by_ends=by_ends,
         cores=cores,
         left_out=pl.coalesce("left_out", _left_out(fields)),
         unusable=pl.sum_horizontal(
@@ -481,7 +491,7 @@ def _cautions(rows: pl.DataFrame) -> list[str]:
         notes.append(f"{CAUTION}{NO_REQUESTS}")
     if rows["wait_s"].is_null().all():
         notes.append(f"{NO_WAIT}: the log has no start times")
-    return notes
+    return [*notes, *run_notes(rows)]
 
 
 def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
