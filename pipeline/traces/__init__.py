@@ -128,6 +128,7 @@ FORMATS: Final = Registry("trace_formats", {
         ),
         read=swf.read,
         files=raw_files,
+        settings=swf.SwfSettings,
         notes=swf.clock_notes,
         kind="an SWF log",
         recognises=swf.is_log,

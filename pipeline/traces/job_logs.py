@@ -3,7 +3,8 @@
 A reader gives rows with `line`, `text`, `reason`, `left_out`, `job_id`, `outcome` (one of OUTCOMES,
 null if the row does not say), `interrupted`, the columns NAMES as strings, and FIELDS as `Field`s.
 Optional columns are `gpu_types`, such as "a100:2,v100:4", and `lists_gpus`: whether the row would
-name the GPUs of the job if it had any. Such a row without GPUs has 0 in a log that has GPUs at all.
+name the GPUs of the job if it had any. Such a row without GPUs has 0 in a log that has GPUs at all;
+and `memory_is_used`: whether the memory is what the job used, which is none that it asked for.
 A job becomes one task with one instance that holds its processors (cores) and memory together:
 
     wanted          taken from                 if unknown
@@ -203,6 +204,7 @@ def sift_jobs(
         **{name: unknown for name in FIELDS if name not in fields},
         gpu_types=pl.col("gpu_types") if "gpu_types" in given else pl.lit(None, pl.String),
         lists_gpus=_or_false(pl.col("lists_gpus") if "lists_gpus" in given else None),
+        memory_is_used=_or_false(pl.col("memory_is_used") if "memory_is_used" in given else None),
         no_limit=_or_false(no_limit),
         local=_or_false(fields["submit"].local),
         **{
@@ -242,7 +244,7 @@ def sift_jobs(
         submit_s=pl.col("submit"),
         duration_s=run_s,
         memory_kb=memory / pl.col("cores"),
-        memory_mib=pl.coalesce(held, "memory_kb") / 1024,
+        memory_mib=pl.coalesce(held, pl.when(~pl.col("memory_is_used")).then("memory_kb")) / 1024,
         wait_s=pl.when(wait >= 0).then(wait),
         early_start=(wait < 0).fill_null(value=False),
         zero_run=(pl.col("duration") == 0).fill_null(value=False),
