@@ -81,6 +81,7 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.traces import FORMATS
     from hindcast.pipeline.traces import ingest as ingestion
     from hindcast.pipeline.workloads.caveats import to_json
+    from hindcast.pipeline.workloads.log_caveats import mostly_unread
 
     name, path, out = request.trace_format, location(request.path), location(request.out)
     if name in FORMATS and FORMATS[name].recorded:
@@ -96,6 +97,7 @@ def run(request: Request) -> dict[str, Any]:
         "left_out": dict(provenance.left_out),
         "quarantined": result.quarantined,
         "caveats": to_json(result.caveats),
+        "unread": mostly_unread(result.caveats),
     }
 
 
@@ -108,7 +110,7 @@ def show(result: Mapping[str, Any]) -> Shown:
     lines += [f"  left out, {name}: {count:,}" for name, count in result["left_out"].items()]
     if result["quarantined"]:
         lines.append(f"  quarantined with file, line and reason: {result['quarantined']:,} rows")
-    return Shown(lines, warnings=caveats_of(result))
+    return Shown(lines, warnings=caveats_of(result), code=int(result["unread"]))
 
 
 COMMANDS: Final = {"ingest": Command(

@@ -1,6 +1,6 @@
 """Registry of the raw trace formats. A new format takes its own file and an entry here."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +9,7 @@ import polars as pl
 
 from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, slurm, swf, table
+from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -37,6 +38,11 @@ class TraceFormat:
         notes: Function that returns notes which `hindcast ingest` adds to those of `read`, given
             the path. None if there are none.
         licence: Identifier of the licence on dataset hubs; "other" if there is none for `terms`.
+        kind: What a log of this format is, for messages, such as "an SWF log"; "" for others.
+        recognises: Function that returns whether the first lines of a file, without blank ones, are
+            surely of this format. None if that cannot be said by them.
+        joins: Whether `read` reads one file of rows, so that a folder of such files and compressed
+            files can be joined for it (hindcast.pipeline.traces.files.one_log).
     """
 
     name: str
@@ -51,11 +57,24 @@ class TraceFormat:
     files: Callable[[Path], Iterable[Path]] | None = None
     settings: type[Any] | None = None
     notes: Callable[[Path], tuple[str, ...]] | None = None
+    kind: str = ""
+    recognises: Callable[[Sequence[str]], bool] | None = None
+    joins: bool = False
 
     def reading(self, path: Path, settings: Any = None) -> tuple[Workload, pl.DataFrame]:
         """Read a path: return its workload and bad rows. `settings` None are the defaults."""
         assert self.read is not None
-        return self.read(path) if settings is None else self.read(path, settings)
+        given = () if settings is None else (settings,)
+        if not self.joins:
+            return self.read(path, *given)
+        with one_log(path) as log:
+            return log.credited(*self.read(log.path, *given))
+
+    def notes_on(self, path: Path) -> tuple[str, ...]:
+        """Return the notes of `notes` on a path, or none."""
+        if self.notes is None:
+            return ()
+        return self.notes(first_file(path) if self.joins else path)
 
 
 FORMATS: Final = Registry("trace_formats", {
@@ -100,7 +119,7 @@ FORMATS: Final = Registry("trace_formats", {
     "swf": TraceFormat(
         name="swf",
         description="Standard Workload Format 2.2: jobs of a parallel computer, one a row",
-        path="a log, plain or gzip-compressed: lines `; Key: value`, then rows of 18 numbers",
+        path="a log: lines `; Key: value`, then rows of 18 numbers",
         source="the Parallel Workloads Archive, www.cs.huji.ac.il/labs/parallel/workload",
         terms="name the archive, and whom the log's `; Acknowledge:` lines name",
         citation=(
@@ -108,34 +127,43 @@ FORMATS: Final = Registry("trace_formats", {
             "JPDC 2014"
         ),
         read=swf.read,
-        files=lambda path: (path,),
+        files=raw_files,
         settings=swf.SwfSettings,
         notes=swf.clock_notes,
+        kind="an SWF log",
+        recognises=swf.is_log,
+        joins=True,
     ),
     "slurm": TraceFormat(
         name="slurm",
         description="accounting log of Slurm: jobs as `sacct -P` prints them, one a row",
         path=(
             "what `sacct -a -X -P --format=JobID,State,Submit,Start,End,ElapsedRaw,...` prints, "
-            "or a CSV file with the same columns; plain or gzip-compressed"
+            "or a CSV file with the same columns; or a folder of such files"
         ),
         source="your own cluster; the guide `Use your own log` has the command",
         terms="yours",
         citation="none",
         read=slurm.read,
-        files=lambda path: (path,),
+        files=raw_files,
         settings=slurm.SlurmSettings,
+        kind="the output of sacct",
+        recognises=slurm.is_log,
+        joins=True,
     ),
     "pbs": TraceFormat(
         name="pbs",
         description="accounting log of PBS: OpenPBS, PBS Professional and Torque",
-        path="the accounting log of the server, its days joined in order; plain or gzip-compressed",
+        path="the accounting log of the server: a file, or the folder of its days",
         source="your own cluster: $PBS_HOME/server_priv/accounting",
         terms="yours",
         citation="none",
         read=pbs.read,
-        files=lambda path: (path,),
+        files=raw_files,
         settings=JobLogSettings,
+        kind="an accounting log of PBS",
+        recognises=pbs.is_log,
+        joins=True,
     ),
     "table": TraceFormat(
         name="table",

@@ -64,8 +64,7 @@ def ingest(
     report_step(0, _STEPS, f"reading {path.name} as {format_name}")
     with local_folder(path, form.files) as copy:
         workload, quarantine = form.reading(copy, settings)
-        if form.notes is not None:
-            workload = _with_notes(workload, form.notes(copy))
+        workload = _with_notes(workload, form.notes_on(copy))
     if fault := damage(workload.tasks, workload.machines):
         raise TraceError(f"{path}: this trace gives no sound workload: {fault}")
     report_step(1, _STEPS, f"writing {workload.tasks.height:,} tasks")

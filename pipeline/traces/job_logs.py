@@ -44,8 +44,16 @@ from hindcast.pipeline.settings.ranges import number
 from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
+from hindcast.pipeline.traces.repeated_hours import LATER, told_apart
+from hindcast.pipeline.traces.run_checks import run_notes
 from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
-from hindcast.pipeline.workloads.caveats import CAUTION, NO_REQUESTS, NO_WAIT, NO_ZONE, SIZE_GUESSED
+from hindcast.pipeline.workloads.caveats import (
+    CAUTION,
+    NO_REQUESTS,
+    NO_WAIT,
+    NO_ZONE,
+    SIZE_GUESSED,
+)
 from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
@@ -63,6 +71,7 @@ NAMES: Final = ("user", "group", "executable", "queue", "partition", *_FURTHER_N
 _NEVER_RAN: Final = "ended before it ran"
 _EARLIER: Final = "an earlier run of a job that ran again"
 _NO_CORES: Final = "no number of processors, requested or allocated"
+_REQUEUED_S: Final = 86_400  # a requeue is a submission at the end of the run that was interrupted
 _EPOCH_S: Final = 1e8  # larger times are seconds since 1970, smaller ones a clock of the log
 _TIMES: Final = (-1e10, 1e10)
 _SPANS: Final = (0.0, 1e9)  # 32 years
@@ -89,6 +98,7 @@ _KEPT: Final = (
     "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
     "requested_cores", "allocated_cores", "nodes", "gpus", "zero_run", "early_start", "repeated",
     "local", "unusable", "gpu_types", "lists_gpus", "memory_mib",
+    "run_by_ends",
 )  # fmt: skip
 _GPU_TYPE: Final = "gpus:"  # prefix of the columns of GPUs of one type
 _MOST_TYPES: Final = 32  # of GPUs; a log with more gives something else for types
@@ -131,6 +141,8 @@ class Field:
         value: The value, null if `text` cannot be read: seconds, processors, or KB of the job.
         expected: What a readable text is, such as "a time".
         local: Whether `text` is a time without an offset from UTC; None where it cannot be.
+        later: The second value of a time in the hour that clocks repeat in autumn, else the value.
+            Null or None where it is not asked for.
     """
 
     label: str
@@ -138,6 +150,7 @@ class Field:
     value: pl.Expr
     expected: str
     local: pl.Expr | None = None
+    later: pl.Expr | None = None
 
 
 def chosen(path: Path, rows: pl.LazyFrame, settings: FilteredLogSettings) -> pl.LazyFrame:
@@ -176,13 +189,11 @@ def sift_jobs(
     what: str,
     settings: JobLogSettings,
     no_limit: pl.Expr | None = None,
-    repeated: pl.Expr | None = None,
 ) -> Sifted:
     """Sort the rows of a log into jobs that ran, bad rows, and rows that are no such job.
 
     `fields` has at least "submit", one of "duration" and "end" (which needs "start"), and one of
-    the two numbers of cores. `no_limit` says whether the job was submitted without a time limit,
-    `repeated` whether one of its times can be two moments (hindcast.pipeline.traces.field_values).
+    the two numbers of cores. `no_limit` says whether the job was submitted without a time limit.
     """
     unknown = pl.lit(None, dtype=pl.Float64)
     given = rows.collect_schema().names()
@@ -195,9 +206,14 @@ def sift_jobs(
         lists_gpus=_or_false(pl.col("lists_gpus") if "lists_gpus" in given else None),
         memory_is_used=_or_false(pl.col("memory_is_used") if "memory_is_used" in given else None),
         no_limit=_or_false(no_limit),
-        repeated=_or_false(repeated),
         local=_or_false(fields["submit"].local),
+        **{
+            name + LATER: _within(field.later, *_TIMES)
+            for name, field in fields.items()
+            if field.later is not None
+        },
     )
+    rows = told_apart(rows, [name for name, field in fields.items() if field.later is not None])
     positive = {
         name: pl.when(pl.col(name) > 0).then(pl.col(name))
         for name in ("requested_cores", "allocated_cores")
@@ -205,9 +221,11 @@ def sift_jobs(
     cores = pl.coalesce(positive["allocated_cores"], positive["requested_cores"])
     # Seconds since 1970 are exact to less than a microsecond.
     duration = pl.coalesce("duration", (pl.col("end") - pl.col("start")).round(6))
+    by_ends = pl.when(pl.col("duration").is_not_null()).then(pl.col("end") - pl.col("start"))
     wait = (pl.col("start") - pl.col("submit")).round(6)
     rows = rows.with_columns(
         duration=duration,
+        run_by_ends=by_ends,
         cores=cores,
         left_out=pl.coalesce("left_out", _left_out(fields)),
         unusable=pl.sum_horizontal(
@@ -336,13 +354,16 @@ def workload_of(
 ) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of the jobs of a log, and its bad rows.
 
-    If `rows_are_jobs`, every row is a job, also if several have one name. Else two rows of one name
-    and start are a repetition, and others are several runs of one job, see the module. `name` is
-    that of the trace format; `files` are the raw files, `path` alone by default.
+    If `rows_are_jobs`, every row is a job, also if several have one name. Else two rows of one
+    name, submission and start are a repetition, and others are several runs of one job or several
+    jobs, see `_last_runs`. `name` is that of the trace format; `files` are the raw files, `path`
+    alone by default.
     """
     rows = collect(sifted.rows.drop("text"), path) if rows_are_jobs else pl.DataFrame()
     if rows.is_empty():
-        rows, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id", "start"))
+        rows, sifted = distinct_tasks(
+            path, sifted, "a job that ran", key=("job_id", "submit_s", "start")
+        )
         rows, sifted = _last_runs(rows, sifted)
     rows, renamed = _named_apart(rows)
     rows, origin = _since_first(rows)
@@ -391,16 +412,17 @@ def workload_of(
 def _last_runs(rows: pl.DataFrame, sifted: Sifted) -> tuple[pl.DataFrame, Sifted]:
     """Keep the last run of every job.
 
-    An earlier row of the same name is an earlier run if it was interrupted or has the submission
-    time of the next row. Otherwise it is another job: the batch system restarted its numbering.
+    An earlier row of the same name is an earlier run if the next row has its submission time, or
+    was submitted within a day of the end of a run that was interrupted. Otherwise it is another
+    job: the batch system restarted its numbering.
     """
     if rows["job_id"].n_unique() == rows.height:
         return rows, sifted
     rows = rows.sort("start", "line", nulls_last=False)
     following = pl.col("submit_s").shift(-1).over("job_id")
-    earlier = (
-        following.is_not_null() & (pl.col("interrupted") | (following == pl.col("submit_s")))
-    ).fill_null(value=False)
+    ended = pl.coalesce("start", "submit_s") + pl.col("duration_s")
+    again = pl.col("interrupted") & (following <= ended + _REQUEUED_S)
+    earlier = (again | (following == pl.col("submit_s"))).fill_null(value=False)
     kept = rows.filter(~earlier)
     if dropped := rows.height - kept.height:
         counts = dict(sifted.left_out)
@@ -471,7 +493,7 @@ def _cautions(rows: pl.DataFrame) -> list[str]:
         notes.append(f"{CAUTION}{NO_REQUESTS}")
     if rows["wait_s"].is_null().all():
         notes.append(f"{NO_WAIT}: the log has no start times")
-    return notes
+    return [*notes, *run_notes(rows)]
 
 
 def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -529,12 +551,20 @@ def _gpus_by_type(rows: pl.DataFrame, gpus: pl.Expr) -> dict[str, pl.Expr]:
     types = sorted({kind for of_text in counts.values() for kind in of_text})
     if len(types) > _MOST_TYPES:
         return {}
-    unnamed = pl.when(gpus.is_not_null()).then(0.0)
+    named = pl.col("gpu_types").replace_strict(
+        texts, [sum(counts[text].values()) for text in texts], default=0.0, return_dtype=pl.Float64
+    )
+    # A list that names more GPUs than the job has says nothing about the types of these.
+    sound = pl.when(gpus.is_not_null() & (named <= gpus))
     return {
-        kind: pl.col("gpu_types")
-        .replace_strict(texts, [counts[text].get(kind, 0.0) for text in texts], default=None)
-        .cast(pl.Float64)
-        .fill_null(unnamed)
+        kind: sound.then(
+            pl.col("gpu_types").replace_strict(
+                texts,
+                [counts[text].get(kind, 0.0) for text in texts],
+                default=0.0,
+                return_dtype=pl.Float64,
+            )
+        ).otherwise(pl.when(gpus.is_not_null()).then(0.0))
         for kind in types
     }
 

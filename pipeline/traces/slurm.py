@@ -34,7 +34,7 @@ array one job_id.
 Sources: sacct(1) of Slurm 23.02; for ReqMem also the versions before 21.08, which wrote `c` or `n`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,7 +45,6 @@ from hindcast.pipeline.errors import TraceError, nearest
 from hindcast.pipeline.traces.field_values import (
     UTC,
     is_local,
-    is_repeated,
     kilobytes,
     looked_up,
     moment,
@@ -163,16 +162,13 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
         _WHAT,
         settings,
         no_limit=pl.coalesce(limits).str.to_lowercase().is_in(_NO_LIMIT) if limits else None,
-        repeated=pl.any_horizontal(is_repeated(fields[n].text, zone) for n in _TIMES if n in fields)
-        if zone != UTC
-        else None,
     )
     notes = [] if not unread else [f"columns that are not read: {len(unread)} ({_some(unread)})"]
     eagle = labels.get("jobid", "").lower() == "job_id"
     return workload_of(path, FORMAT, sifted, settings, notes, rows_are_jobs=eagle)
 
 
-def is_log(lines: list[str]) -> bool:
+def is_log(lines: Sequence[str]) -> bool:
     """Return whether the first of some lines is the header of a file that this reader reads."""
     names = {part.strip().strip('"').lower() for part in lines[0].split("|")}
     return "|" in lines[0] and {"jobid", "jobidraw"} & names != set() and "submit" in names
@@ -270,6 +266,7 @@ def _fields(labels: Mapping[str, str], zone: str) -> dict[str, Field]:
             moment(pl.col(name), zone),
             "a time",
             local=is_local(pl.col(name)),
+            later=moment(pl.col(name), zone, later=True) if zone != UTC else None,
         )
         for name in _TIMES
         if name in labels

@@ -31,7 +31,7 @@ Source: Feitelson, Tsafrir & Krakov, "Experience with using the Parallel Workloa
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -159,6 +159,16 @@ def read(path: Path, settings: SwfSettings = DEFAULTS) -> tuple[Workload, pl.Dat
         orient="row",
     )
     return Workload(tasks=tasks, provenance=provenance, machines=machines), sifted.quarantine
+
+
+def is_log(lines: Sequence[str]) -> bool:
+    """Return whether the first of some lines is a comment or a row of SWF: 18 numbers."""
+    words = lines[0].split()
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        return lines[0].lstrip().startswith(";")
+    return len(numbers) == len(FIELDS)
 
 
 def clock_notes(path: Path) -> tuple[str, ...]:
