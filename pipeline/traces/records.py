@@ -1,9 +1,9 @@
 """Records of logs that are no tables, as rows of text.
 
-    a log                                      rows
-    JobStatus = 4                              line  text             reason  jobstatus  qdate
-    QDate = 1709280000                  ->     1     JobStatus = 4    null    "4"        "1709280000"
-    *** Offset = 0 ClusterId = 1               4     JobStatus = 4    null    "4"        null
+    a log                               rows
+    JobStatus = 4                       line  text             reason  jobstatus  qdate
+    QDate = 1709280000             ->   1     JobStatus = 4    null    "4"        "1709280000"
+    *** Offset = 0 ClusterId = 1        4     JobStatus = 4    null    "4"        null
     JobStatus = 4
 
 A parser of a format turns numbered lines, or the objects of a JSON text, into `Record`s. Blank
@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, collect, scan_lines, split_fault
+from hindcast.pipeline.traces.files.compression import content, readable
+from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, reading, scan_lines, split_fault
 
 _CHUNK: Final = 50_000  # records that become a frame at once
 _NEXT_OBJECT: Final = re.compile(r"[^:\s]\s*(?=\{)")  # not a value of a key
@@ -60,15 +61,19 @@ def numbered_lines(path: Path) -> Iterator[Line]:
     lines = scan_lines(path).select(
         "line", pl.col("text").str.strip_chars(), reason=split_fault(pl.lit(1), 1, "part")
     )
-    for batch in lines.collect_batches(maintain_order=True):
-        yield from map(Line, batch["line"], batch["text"], batch["reason"])
+    with reading(path):
+        for batch in lines.collect_batches(engine="streaming", maintain_order=True):
+            yield from map(Line, batch["line"], batch["text"], batch["reason"])
 
 
 def rows_of(records: Iterable[Record], keys: Sequence[str]) -> pl.LazyFrame:
     """Return records as rows: line, text, reason, left_out and the values of `keys`, strings."""
     schema = {"line": pl.Int64, **dict.fromkeys(("text", "reason", "left_out", *keys), pl.String)}
     rows = (
-        (r.line, r.text[:TEXT_LIMIT], r.reason, r.left_out, *(r.values.get(k) or None for k in keys))
+        (
+            *(r.line, r.text[:TEXT_LIMIT], r.reason, r.left_out),
+            *(r.values.get(key) or None for key in keys),
+        )
         for r in records
     )
     frames = [pl.DataFrame(schema=schema)]
@@ -118,7 +123,7 @@ def json_objects(text: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
 
 def document(path: Path) -> str:
     """Return the text of a file whose lines may have any length, plain or compressed."""
-    with content(path) as text:
+    with readable(path), content(path) as text:
         return text.read().decode("utf-8-sig", errors="replace")
 
 
