@@ -11,6 +11,7 @@ from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.traces import (
     alibaba2017,
     azure2020,
+    condor,
     grid_engine,
     lsf,
     pbs,
@@ -176,7 +177,7 @@ FORMATS: Final = Registry("trace_formats", {
     ),
     "grid_engine": TraceFormat(
         name="grid_engine",
-        description="accounting of Grid Engine (Sun, Son of, Univa, Altair, Open Cluster Scheduler)",
+        description="accounting of Grid Engine: Sun, Son of, Univa, Altair, Open Cluster Scheduler",
         path=(
             "the file accounting or accounting.jsonl, or the output of `qacct -j '*'`: a file, or "
             "a folder of such files"
@@ -203,6 +204,23 @@ FORMATS: Final = Registry("trace_formats", {
         settings=lsf.LsfSettings,
         kind="the accounting log of LSF",
         recognises=lsf.is_log,
+        joins=True,
+    ),
+    "condor": TraceFormat(
+        name="condor",
+        description="history of HTCondor: classads of jobs, or JSON",
+        path=(
+            "the history file of the schedd, or the output of `condor_history -json` or `-long`: a "
+            "file, or a folder of such files"
+        ),
+        source="your own cluster: condor_config_val HISTORY",
+        terms="yours",
+        citation="none",
+        read=condor.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="the history of HTCondor",
+        recognises=condor.is_log,
         joins=True,
     ),
     "table": TraceFormat(

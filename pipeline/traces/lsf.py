@@ -64,13 +64,23 @@ _WHAT: Final = "a record of lsb.acct"
 _BEGIN: Final = re.compile(r'"([A-Z_]+)" "[\d.]+" \d+ ')
 _TOKEN: Final = re.compile(r'"(?:[^"]|"")*"|\S+')
 _MOST_LINES: Final = 1000  # of a string in one record
-# Fields in their order: a string in quotes (s), a number (n), or a list of so many fields an entry.
-_FIRST: Final = (
+
+
+def _order(fields: str) -> list[tuple[str, str]]:
+    """Return names and kinds of fields in their order.
+
+    A kind is a string in quotes (s), a number (n), so many numbers, or a list of so many fields an
+    entry.
+    """
+    return [(name, kind) for name, _, kind in (field.partition(":") for field in fields.split())]
+
+
+_FIRST: Final = _order(
     "type:s version:s eventtime:n jobid:n userid:n options:n numprocessors:n submittime:n "
     "begintime:n termtime:n starttime:n username:s queue:s resreq:s dependcond:s preexeccmd:s "
     "fromhost:s cwd:s infile:s outfile:s errfile:s jobfile:s"
-).split()
-_LATER: Final = (
+)
+_LATER: Final = _order(
     "jstatus:n hostfactor:n jobname:s command:s rusage:19 mailuser:s projectname:s exitstatus:n "
     "maxnumprocessors:n loginshell:s timeevent:s idx:n maxrmem:n maxrswap:n infilespool:s "
     "commandspool:s rsvid:s sla:s exceptmask:n additionalinfo:s exitinfo:n warningaction:s "
@@ -80,7 +90,7 @@ _LATER: Final = (
     "effectiveresreq:s srccluster:s srcjobid:n dstcluster:s dstjobid:n forwardtime:n flowid:n "
     "acjobwaittime:n totalprovisiontime:n outdir:s runtime:n subcwd:s networks:list2 affinity:s "
     "energy:n cpi:n gips:n gbs:n gflops:n numallocslots:list1 ineligiblependtime:n"
-).split()
+)
 _KEYS: Final = (
     "jobid", "idx", "jstatus", "numprocessors", "numallocslots", "slots", "hosts", "submittime",
     "begintime", "termtime", "starttime", "eventtime", "runtime", "runlimit", "username", "queue",
@@ -227,10 +237,10 @@ class _Tokens:
         self.tokens = tokens
         self.place = 0
 
-    def read(self, fields: Sequence[str]) -> dict[str, str | None]:
+    def read(self, fields: Sequence[tuple[str, str]]) -> dict[str, str | None]:
         """Return the values of the next fields, up to the first that is none of its kind."""
         values: dict[str, str | None] = {}
-        for name, _, kind in (field.partition(":") for field in fields):
+        for name, kind in fields:
             value = self._next(quoted=kind == "s")
             if value is None:
                 break

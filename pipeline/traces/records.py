@@ -100,10 +100,11 @@ def json_lines(path: Path) -> Iterator[tuple[Record, Mapping[str, Any]]]:
 def json_objects(text: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
     """Yield the objects of a JSON array, each with a record to fill, also if some are damaged.
 
-    After a damaged object, reading goes on at the next one.
+    After a damaged object, reading goes on at the next one. Objects in one line are numbered on, so
+    that each has a number of its own.
     """
     decoder = json.JSONDecoder()
-    line = 1
+    line, last = 1, 0
     end = 0
     start = text.find("{")
     while start >= 0:
@@ -117,7 +118,8 @@ def json_objects(text: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
             reason = f"no JSON object ({str(error)[:60]})"
             after = _NEXT_OBJECT.search(text, start + 1)
             stop = after.end() if after else len(text)
-        yield Record(line, first, reason=reason), found
+        last = max(line, last + 1)
+        yield Record(last, first, reason=reason), found
         end, start = start, text.find("{", stop)
 
 
