@@ -1,4 +1,4 @@
-"""Reader of the accounting log of PBS: OpenPBS, PBS Professional and Torque.
+"""Reader of the accounting log of PBS: OpenPBS, PBS Professional, Torque, and Cobalt's in its form.
 
 The path is one file, plain or gzip-compressed. The server writes one file a day; join them in order
 (`cat 202403* > march.log`). Names of files before the lines, as `grep ';E;' 2024*` prints them, are
