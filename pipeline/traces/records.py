@@ -113,14 +113,14 @@ def csv_records(
     for line in lines:
         record = Record(line.number, line.text, reason=line.reason)
         texts = next(csv.reader([line.text], delimiter=separator), [])
-        if len(texts) != len(columns):
+        if line.text == header:
+            record.left_out = "the header again"
+        elif len(texts) != len(columns):
             word = "column" if len(texts) == 1 else "columns"
             record.reason = line.reason or f"{len(texts)} {word}, expected {len(columns)}"
         else:
             values = zip(columns, texts, strict=True)
             record.values = {key: text.strip() for key, text in values if key}
-        if line.text == header:
-            record.left_out, record.reason = "the header again", None
         yield record
 
 
