@@ -8,7 +8,17 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, slurm, swf, table
+from hindcast.pipeline.traces import (
+    alibaba2017,
+    azure2020,
+    condor,
+    grid_engine,
+    lsf,
+    pbs,
+    slurm,
+    swf,
+    table,
+)
 from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
@@ -163,6 +173,54 @@ FORMATS: Final = Registry("trace_formats", {
         settings=JobLogSettings,
         kind="an accounting log of PBS",
         recognises=pbs.is_log,
+        joins=True,
+    ),
+    "grid_engine": TraceFormat(
+        name="grid_engine",
+        description="accounting of Grid Engine: Sun, Son of, Univa, Altair, Open Cluster Scheduler",
+        path=(
+            "the file accounting or accounting.jsonl, or the output of `qacct -j '*'`: a file, or "
+            "a folder of such files"
+        ),
+        source="your own cluster: $SGE_ROOT/$SGE_CELL/common",
+        terms="yours",
+        citation="none",
+        read=grid_engine.read,
+        files=raw_files,
+        settings=grid_engine.GridEngineSettings,
+        kind="accounting of Grid Engine",
+        recognises=grid_engine.is_log,
+        joins=True,
+    ),
+    "lsf": TraceFormat(
+        name="lsf",
+        description="accounting log of LSF: lsb.acct, or a CSV file with its fields",
+        path="lsb.acct, or the folder of lsb.acct and lsb.acct.N, or a CSV file with its fields",
+        source="your own cluster: $LSB_SHAREDIR/CLUSTER/logdir",
+        terms="yours",
+        citation="none",
+        read=lsf.read,
+        files=raw_files,
+        settings=lsf.LsfSettings,
+        kind="the accounting log of LSF",
+        recognises=lsf.is_log,
+        joins=True,
+    ),
+    "condor": TraceFormat(
+        name="condor",
+        description="history of HTCondor: classads of jobs, or JSON",
+        path=(
+            "the history file of the schedd, or the output of `condor_history -json` or `-long`: a "
+            "file, or a folder of such files"
+        ),
+        source="your own cluster: condor_config_val HISTORY",
+        terms="yours",
+        citation="none",
+        read=condor.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="the history of HTCondor",
+        recognises=condor.is_log,
         joins=True,
     ),
     "table": TraceFormat(
