@@ -108,11 +108,6 @@ def _moves(path: Path, records: pl.LazyFrame) -> list[str]:
     return [f"qtime after ctime, from which waits are counted: {moved:,} rows"] if moved else []
 
 
-def is_log(lines: Sequence[str]) -> bool:
-    """Return whether the first of some lines is a record of an accounting log."""
-    return re.match(LINE, lines[0]) is not None
-
-
 def _records(path: Path) -> pl.LazyFrame:
     """Return the records of a log: line, text, reason, left_out, name, outcome and keys."""
     text = pl.col("text").str.replace(_FILE_NAME, "${1}")
