@@ -159,8 +159,8 @@ def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
     if events is not None:
         rows = _jobs_of_events(rows, events, place, mapping)
     columns = {name: pl.col(place[label]) for name, label in labels.items()}
-    for name, part in mapping.parts.items():
-        columns[name] = _part(columns[name], part, name)
+    for name, of_list in mapping.parts.items():
+        columns[name] = _part(columns[name], of_list, name)
     constants = {n: pl.lit(c) for n, c in mapping.columns.items() if n not in labels}
     given = [n for n in rows.collect_schema().names() if not n.startswith("column ")]
     if part := mapping.parts.get("gpus"):

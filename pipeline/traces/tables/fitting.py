@@ -149,7 +149,7 @@ def unit_of_memory(cores: str | None, memory: str, sample: pl.DataFrame, of: str
         if cores is None or of != "job"
         else pl.col(cores).cast(pl.Float64, strict=False),
     ).filter(pl.col("memory") > 0, pl.col("cores") > 0)
-    if amount.is_empty():
+    if amount.height < _LEAST:
         return None
     middle = float(amount.select((pl.col("memory") / pl.col("cores")).median()).item())
     least, most = _CORE_MB

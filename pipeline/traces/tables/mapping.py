@@ -197,7 +197,8 @@ def _events(given: Any, path: Path) -> Events:
                 raise TraceError(f"{path}: events.{key} is {value!r}, expected a column's name")
         elif not isinstance(value, list) or not value:
             raise TraceError(f"{path}: events.{key} is {value!r}, expected a list of values")
-    return Events(**{k: v if isinstance(v, str) else tuple(map(str, v)) for k, v in given.items()})
+    lists = {key: tuple(map(str, given[key])) for key in ("job", "submit", "start", "end")}
+    return Events(type=given["type"], time=given["time"], **lists)
 
 
 def _check_columns(path: Path, mapping: TableMapping) -> None:

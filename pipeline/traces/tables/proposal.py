@@ -221,9 +221,12 @@ def _choose(proposal: Proposal, sample: pl.DataFrame, labels: Sequence[str]) -> 
         if name not in columns and other in columns:
             columns[name] = columns[other]
     # Names that all differ are those of the jobs themselves, as of pods.
-    name = columns.get("executable")
-    of_jobs = Candidate("job_id", name or "", "", 0)
-    if name and "job_id" not in columns and not _fault(of_jobs, sample, columns, absolute=False):
+    of_jobs = Candidate("job_id", columns.get("executable", ""), "", 0)
+    if (
+        of_jobs.label
+        and "job_id" not in columns
+        and not _fault(of_jobs, sample, columns, absolute=False)
+    ):
         columns["job_id"] = columns.pop("executable")
     proposal.unsure += refused.values()
     return hints
@@ -262,13 +265,13 @@ def _no_names(each: Candidate, sample: pl.DataFrame, columns: Mapping[str, str])
     if not spans:
         return "" if each.name != "cluster" else f"it has {distinct:,} values"
     told = f"it has {distinct:,} different numbers in {sample.height:,} rows"
-    waits = _waits(sample, columns)
+    waits = _waits(columns)
     if waits is not None and _share_equal(span(pl.col(each.label)), waits, sample) >= GOOD:
         return f"{told}, and equals start - submit: the time that a job waited"
     return f"{told}, as times that jobs waited have"
 
 
-def _waits(sample: pl.DataFrame, columns: Mapping[str, str]) -> pl.Expr | None:
+def _waits(columns: Mapping[str, str]) -> pl.Expr | None:
     if not {"submit", "start"} <= columns.keys():
         return None
     start, submit = (_any_time(pl.col(columns[name])) for name in ("start", "submit"))
@@ -392,8 +395,9 @@ def _times(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -
         run = _values(sample, proposal.columns["duration"])
         is_clock = run.cast(pl.Float64, strict=False).is_null().mean() or 0.0
         of_one = 1.0 if float(str(is_clock)) >= GOOD else SECONDS.get(hints.get("duration", ""))
-        if of_one and (unit := unit_of_times(proposal.columns, of_one, sample)):
-            proposal.units |= dict.fromkeys(doubts, unit)
+        of_times = unit_of_times(proposal.columns, of_one, sample) if of_one else None
+        if of_times:
+            proposal.units |= dict.fromkeys(doubts, of_times)
             doubts = {}
     proposal.unsure += doubts.values()
     if local:
@@ -496,10 +500,9 @@ def _unit_of_duration(proposal: Proposal, sample: pl.DataFrame, hint: str | None
             columns, proposal.units, "start"
         )
         given = span(pl.col(label)) * SECONDS[unit]
-        both = sample.select(far=(given - run).abs() > pl.max_horizontal(pl.lit(2.0), run * 0.01))
-        proposal.unsure.append(
-            f"duration: {label!r} is not end - start in {both['far'].mean() or 0:.0%} of the rows"
-        )
+        far = (given - run).abs() > pl.max_horizontal(pl.lit(2.0), run * 0.01)
+        share = float(sample.select(far.mean()).item() or 0.0)
+        proposal.unsure.append(f"duration: {label!r} is not end - start in {share:.0%} of the rows")
 
 
 def _amounts(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:

@@ -43,7 +43,7 @@ class States:
 
 def words_of(values: Sequence[str]) -> list[str]:
     """Return the values, each `CANCELLED by 1000` as its first word if that is a state."""
-    words = {}
+    words: dict[str, None] = {}
     for value in values:
         first = value.split(" ")[0]
         by = re.match(r"\S+ by \S+$", value) is not None and first.lower() in _WORDS

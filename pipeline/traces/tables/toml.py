@@ -1,6 +1,7 @@
 """A proposal of a mapping as TOML, with what is unsure as comments."""
 
 import json
+from collections.abc import Mapping
 
 from hindcast.pipeline.errors import printable
 from hindcast.pipeline.traces.tables.mapping import MEMORY
@@ -26,7 +27,7 @@ def toml_of(proposal: Proposal, file: str) -> str:
     lines += [f"{name} = {_quoted(label)}" for name, label in proposal.columns.items()]
     if proposal.unused:
         lines.append(_comment(f"not read: {', '.join(proposal.unused)}"))
-    sections = {
+    sections: dict[str, Mapping[str, str | list[str]]] = {
         "parts": proposal.parts,
         "units": proposal.units,
         "states": proposal.states,
