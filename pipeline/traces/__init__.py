@@ -8,7 +8,19 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, slurm, swf, table
+from hindcast.pipeline.traces import (
+    alibaba2017,
+    azure2020,
+    batsim,
+    cobalt,
+    condor,
+    grid_engine,
+    lsf,
+    pbs,
+    slurm,
+    swf,
+    table,
+)
 from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
@@ -163,6 +175,88 @@ FORMATS: Final = Registry("trace_formats", {
         settings=JobLogSettings,
         kind="an accounting log of PBS",
         recognises=pbs.is_log,
+        joins=True,
+    ),
+    "grid_engine": TraceFormat(
+        name="grid_engine",
+        description="accounting of Grid Engine: Sun, Son of, Univa, Altair, Open Cluster Scheduler",
+        path=(
+            "the file accounting or accounting.jsonl, or the output of `qacct -j '*'`: a file, or "
+            "a folder of such files"
+        ),
+        source="your own cluster: $SGE_ROOT/$SGE_CELL/common",
+        terms="yours",
+        citation="none",
+        read=grid_engine.read,
+        files=raw_files,
+        settings=grid_engine.GridEngineSettings,
+        kind="accounting of Grid Engine",
+        recognises=grid_engine.is_log,
+        joins=True,
+    ),
+    "lsf": TraceFormat(
+        name="lsf",
+        description="accounting log of LSF: lsb.acct, or a CSV file with its fields",
+        path="lsb.acct, or the folder of lsb.acct and lsb.acct.N, or a CSV file with its fields",
+        source="your own cluster: $LSB_SHAREDIR/CLUSTER/logdir",
+        terms="yours",
+        citation="none",
+        read=lsf.read,
+        files=raw_files,
+        settings=lsf.LsfSettings,
+        kind="the accounting log of LSF",
+        recognises=lsf.is_log,
+        joins=True,
+    ),
+    "condor": TraceFormat(
+        name="condor",
+        description="history of HTCondor: classads of jobs, or JSON",
+        path=(
+            "the history file of the schedd, or the output of `condor_history -json` or `-long`: a "
+            "file, or a folder of such files"
+        ),
+        source="your own cluster: condor_config_val HISTORY",
+        terms="yours",
+        citation="none",
+        read=condor.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="the history of HTCondor",
+        recognises=condor.is_log,
+        joins=True,
+    ),
+    "cobalt": TraceFormat(
+        name="cobalt",
+        description="jobs of Argonne's machines, of Cobalt and PBS: table DIM_JOB_COMPOSITE",
+        path="the CSV file of a machine and a year, or a folder of the years of one machine",
+        source="the Argonne Leadership Computing Facility, reports.alcf.anl.gov/data",
+        terms="no licence is stated; acknowledge the facility",
+        citation=(
+            "data from the Argonne Leadership Computing Facility, which is a DOE Office of Science "
+            "User Facility"
+        ),
+        read=cobalt.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="a table DIM_JOB_COMPOSITE of Argonne",
+        recognises=cobalt.is_log,
+        joins=True,
+    ),
+    "batsim": TraceFormat(
+        name="batsim",
+        description="workload or result of the simulator Batsim: JSON, or PREFIX_jobs.csv",
+        path="a workload (JSON with jobs and profiles), or the jobs of a result (PREFIX_jobs.csv)",
+        source="your own simulation; the examples of batsim.org",
+        terms="yours",
+        citation=(
+            "Dutot, Mercier, Poquet & Richard, Batsim: a Realistic Language-Independent Resources "
+            "and Jobs Management Systems Simulator, JSSPP 2016"
+        ),
+        read=batsim.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="a workload of Batsim",
+        recognises=batsim.is_log,
         joins=True,
     ),
     "table": TraceFormat(

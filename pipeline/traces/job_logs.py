@@ -54,7 +54,7 @@ from hindcast.pipeline.workloads.caveats import (
     NO_ZONE,
     SIZE_GUESSED,
 )
-from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note
+from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note, remember
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 # Outcome of a row -> status of an SWF log, or why its row is left out.
@@ -504,6 +504,7 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         numbers = pl.Series(range(1, len(names) + 1), dtype=pl.Int64)
         column = rows[name].replace_strict(names, numbers, default=None, return_dtype=pl.Int64)
         rows = rows.with_columns(column.alias(name))
+        remember(name, names.to_list())
         if len(names) and name in KEPT_NAMES:
             notes.append(names_note(name, names.to_list()))
         elif len(names):
