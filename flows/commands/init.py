@@ -113,6 +113,8 @@ def run(request: Request) -> dict[str, Any]:
     write_text(out, toml_of(proposal, source.name if same_folder else str(source.resolve())))
     return {
         "mapping": str(out),
+        "known": proposal.known,
+        "notes": proposal.notes,
         "columns": proposal.columns,
         "units": proposal.units,
         "states": proposal.states,
@@ -190,6 +192,8 @@ def show(result: Mapping[str, Any]) -> Shown:
 def _show_mapping(result: Mapping[str, Any]) -> Shown:
     units = result["units"]
     lines = [f"{result['mapping']}: {len(result['columns'])} columns proposed"]
+    lines += [f"this is {result['known']}"] if result["known"] else []
+    lines += [f"note: {note}" for note in result["notes"]]
     for name, label in result["columns"].items():
         unit = f" ({units[name]})" if name in units else ""
         lines.append(f"  {name:<16} {label}{unit}")

@@ -89,6 +89,7 @@ from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "table"
 _WHAT: Final = "a job of this mapping"
+_SINCE_1970_S: Final = 1e8  # larger times count from 1970
 # Names of the fields of hindcast.pipeline.traces.job_logs that differ.
 _FIELD: Final[Mapping[str, str]] = {
     "time_limit": "limit",
@@ -216,12 +217,19 @@ def _jobs_of_events(
 
 def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
     """Add the name and the outcome of the job to the rows of a table."""
-    names = rows.collect_schema().names()
+    names = set(rows.collect_schema().names())
     rows = rows.with_columns(
         pl.when(~pl.col(name).str.to_lowercase().is_in(_UNKNOWN)).then(pl.col(name))
         for name in mapping.columns
         if name not in {"job_id", "state"}
     )
+    if {"submit", "start"} <= names and mapping.units.get("submit", DATETIME) == DATETIME:
+        # 0 is no time where others count from 1970.
+        since_1970 = pl.col("submit").cast(pl.Float64, strict=False) > _SINCE_1970_S
+        rows = rows.with_columns(
+            pl.when(~((pl.col(name) == "0") & since_1970).fill_null(value=False)).then(pl.col(name))
+            for name in names & {"eligible", "start", "end"}
+        )
     if "time_limit" in names:
         word = pl.col("time_limit").str.to_lowercase()
         rows = rows.with_columns(

@@ -156,6 +156,18 @@ def unit_of_memory(cores: str | None, memory: str, sample: pl.DataFrame, of: str
     return next((u for u, mb in _MEMORY.items() if least <= middle * mb <= most), None)
 
 
+def is_since_submission(
+    columns: Mapping[str, str], units: Mapping[str, str], sample: pl.DataFrame
+) -> bool:
+    """Return whether the column of durations is end - submit, which is a wait and a run."""
+    if not {"submit", "end"} <= columns.keys():
+        return False
+    between = moment_of(columns, units, "end") - moment_of(columns, units, "submit")
+    given = span(pl.col(columns["duration"])) * SECONDS[units.get("duration", "s")]
+    equal = sample.select(((given - between).abs() <= 2.0).mean()).item()
+    return float(equal or 0.0) >= GOOD
+
+
 def is_limit(
     columns: Mapping[str, str], units: Mapping[str, str], sample: pl.DataFrame, unit: str
 ) -> bool:

@@ -118,7 +118,9 @@ class TableMapping:
     def waits_unknown(self) -> bool:
         """Whether jobs are taken to be submitted when they start."""
         columns = self.columns
-        return "submit" not in columns or columns["submit"] == columns.get("start")
+        return self.events is None and (
+            "submit" not in columns or columns["submit"] == columns.get("start")
+        )
 
 
 def _is_number(text: str) -> bool:

@@ -25,7 +25,7 @@ USUAL: Final[Mapping[str, str]] = {
     "end": "end end_time time_end ended ended_at endtime finish finished finished_at finish_time "
     "stop completed_at completion_time deletion_time edt",
     "duration": "duration run_time runtime run elapsed elapsed_time elapsedraw execution_time "
-    "wallclock ru_wallclock used_walltime walltime_used elpl",
+    "wallclock ru_wallclock used_walltime walltime_used length elpl",
     "time_limit": "time_limit timelimit timelimit_raw limit wallclock_req requested_time walltime "
     "wall_time walltime_req requested_walltime req_walltime max_runtime estimate wallclock "
     "resource_list_walltime elpl",
@@ -82,6 +82,7 @@ _TIME_WORDS: Final = frozenset(
     {"time", "date", "timestamp", "at", "ts", "epoch", "unix", "datetime"}
 )
 _TIMED: Final = frozenset({*TIMES, "duration", "time_limit"})
+_LIMITS: Final = frozenset({"limit", "max", "maximum"})
 _BY_WORDS: Final = 1000  # rank of a name that is known by its words
 _ENDINGS: Final[Mapping[str, str]] = {
     "ns": "ns", "us": "us", "ms": "ms", "s": "s", "sec": "s", "secs": "s", "seconds": "s",
@@ -90,6 +91,7 @@ _ENDINGS: Final[Mapping[str, str]] = {
     "gb": "GB", "gib": "GB", "tb": "TB", "millicores": "millicores", "percent": "percent",
     "milli": "milli",
 }  # fmt: skip
+_AMOUNTS: Final = frozenset({"kb", "mb", "gb", "tb"})
 _PER: Final[Mapping[str, str]] = {
     "cpu": "core", "core": "core", "node": "node", "host": "node", "gpu": "gpu",
 }  # fmt: skip
@@ -135,13 +137,19 @@ def _of_label(label: str) -> Iterator[Candidate]:
         return
     requested = bool(_REQUESTED & set(words))
     kept = [word for word in words if word not in _QUALIFIERS] or words[-1:]
-    if "per" in words:
-        kept = kept[:1] if kept[0] in _WORDS[MEMORY].split() else kept
+    if "per" in words and kept[0] in _WORDS[MEMORY].split():
+        kept = kept[:1]
+    amounts = [word for word in kept if word in _AMOUNTS]  # total_MB_req
+    if amounts == kept:
+        unit, kept = _ENDINGS[amounts[0]], ["memory"]
+    limited = bool(_LIMITS & set(kept))
     for name, of_name in _WORDS.items():
-        left = [word for word in kept if not (name in _TIMED and word in _TIME_WORDS)]
-        if len(left) == 1 and left[0] in of_name.split():
+        ignored = _TIME_WORDS | (_LIMITS if name == "duration" else frozenset())
+        left = {word for word in kept if not (name in _TIMED and word in ignored)}
+        if left and left <= set(of_name.split()):
             field = {"cores": "requested_cores", "duration": "time_limit"}.get(name, name)
-            yield Candidate(field if requested else name, label, unit, _BY_WORDS)
+            asked = requested or (limited and name == "duration")
+            yield Candidate(field if asked else name, label, unit, _BY_WORDS)
 
 
 def memory_of(label: str) -> str:

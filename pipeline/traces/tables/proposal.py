@@ -24,12 +24,14 @@ from hindcast.pipeline.traces.tables.fitting import (
     GOOD,
     exceeds_log,
     is_limit,
+    is_since_submission,
     moment_of,
     unit_of_limits,
     unit_of_memory,
     unit_of_runs,
     unit_of_times,
 )
+from hindcast.pipeline.traces.tables.known import KnownTable, known_by_names, known_by_values
 from hindcast.pipeline.traces.tables.mapping import (
     COLUMNS,
     CORES,
@@ -91,6 +93,7 @@ class Proposal:
         memory_of: What the memory is of.
         unused: Columns of the table that are not read.
         unsure: What a person should look at, one sentence each.
+        notes: What is known of the table beside its columns, one sentence each.
         known: What the table is, if it is one of the public tables that are known; else "".
         sections: Further sections of the mapping of a known table.
         is_json: Whether the table is JSON.
@@ -105,6 +108,7 @@ class Proposal:
     memory_of: str = "job"
     unused: list[str] = field(default_factory=list)
     unsure: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     known: str = ""
     sections: dict[str, dict[str, str | list[str]]] = field(default_factory=dict)
     is_json: bool = False
@@ -135,19 +139,62 @@ def _propose(table: Path, given: Path) -> Proposal:
         raise TraceError(f"{table}: line {source.header} has one name, expected {TABLE}")
     rows = _rows(source, labels)
     sample = collect(rows.head(_ROWS), table)
-    hints = _choose(proposal, sample, labels)
-    if proposal.names:
-        _by_values(proposal, sample, labels)
-    _lists(proposal, sample, labels)
+    known = known_by_values(sample) if proposal.names else known_by_names(labels)
+    hints: dict[str, str] = {}
+    if known is not None:
+        if proposal.names:
+            proposal.names = list(known.has)
+            renamed = dict(zip(labels, known.has, strict=True))
+            rows, sample, labels = rows.rename(renamed), sample.rename(renamed), proposal.names
+        _adopt(proposal, known, sample, table)
+    else:
+        hints = _choose(proposal, sample, labels)
+        if proposal.names:
+            _by_values(proposal, sample, labels)
+        _lists(proposal, sample, labels)
     _times(proposal, sample, hints)
     _spans(proposal, sample, hints)
     _amounts(proposal, sample, hints)
     _states(proposal, rows, table)
+    if known is not None:
+        _settle(proposal, known)
     proposal.columns = {n: proposal.columns[n] for n in COLUMNS if n in proposal.columns}
     used = set(proposal.columns.values())
     proposal.unused = [label for label in labels if label not in used]
     _missing(proposal, labels)
     return proposal
+
+
+def _adopt(proposal: Proposal, known: KnownTable, sample: pl.DataFrame, table: Path) -> None:
+    """Take the columns of a known table; raise TraceError if it is none of jobs."""
+    if known.refuse:
+        raise TraceError(f"{table}: this is {known.title}; {known.refuse}")
+    proposal.known = known.title
+    proposal.notes += known.notes
+    for name, options in known.columns.items():
+        for option in options:
+            label, _, part = option.partition(":")
+            constant = label.startswith("=")
+            if not constant and label not in sample.columns:
+                continue
+            if part and not _has_part(_values(sample, label), part):
+                continue
+            proposal.columns[name] = label
+            if part:
+                proposal.parts[name] = part
+            break
+    if known.events:
+        proposal.sections["events"] = dict(known.events)
+
+
+def _settle(proposal: Proposal, known: KnownTable) -> None:
+    """Take the units and states of a known table in place of those that fit."""
+    settled = proposal.columns.keys() | ({"submit"} if known.events else set())
+    proposal.units |= {name: unit for name, unit in known.units.items() if name in settled}
+    doubts = tuple(f"{name}: " for name in (*known.units, *(["state"] if known.states else [])))
+    proposal.unsure = [text for text in proposal.unsure if not text.startswith(doubts or "\0")]
+    if known.states:
+        proposal.states = {outcome: list(values) for outcome, values in known.states.items()}
 
 
 def _refuse_known(table: Path, given: Path) -> None:
@@ -195,7 +242,9 @@ def _invented_names(table: Path, separator: str) -> list[str]:
     values = pl.DataFrame({"x": fields}).select(
         pl.coalesce(pl.col("x").cast(pl.Float64, strict=False), moment(pl.col("x"))).is_not_null()
     )
-    return [f"column_{n + 1}" for n in range(len(fields))] if values["x"].any() else []
+    if known_by_names(fields) is not None or not values["x"].any():
+        return []
+    return [f"column_{n + 1}" for n in range(len(fields))]
 
 
 def _choose(proposal: Proposal, sample: pl.DataFrame, labels: Sequence[str]) -> dict[str, str]:
@@ -495,7 +544,10 @@ def _unit_of_duration(proposal: Proposal, sample: pl.DataFrame, hint: str | None
         why = ", since in s most runs would be longer than the log" if smaller else ""
         proposal.unsure.append(f"duration: {label!r} has no unit, taken as {unit}{why}")
     proposal.units["duration"] = unit
-    if fitting is None and {"start", "end"} <= columns.keys():
+    if fitting is None and is_since_submission(columns, proposal.units, sample):
+        del columns["duration"], proposal.units["duration"]
+        proposal.unsure.append(f"duration: {label!r} is end - submit, and is not read")
+    elif fitting is None and {"start", "end"} <= columns.keys():
         run = moment_of(columns, proposal.units, "end") - moment_of(
             columns, proposal.units, "start"
         )
@@ -507,7 +559,7 @@ def _unit_of_duration(proposal: Proposal, sample: pl.DataFrame, hint: str | None
 
 def _amounts(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str, str]) -> None:
     columns = proposal.columns
-    for name in [name for name in CORES if name in columns]:
+    for name in [n for n in CORES if n in columns and not columns[n].startswith("=")]:
         values = _values(sample, columns[name])
         if hints.get(name) == "milli":
             proposal.units[name] = "millicores"
@@ -555,6 +607,8 @@ def _memory(proposal: Proposal, sample: pl.DataFrame, hint: str | None) -> None:
 def _states(proposal: Proposal, rows: pl.LazyFrame, table: Path) -> None:
     """Sort the values of the column of states, of all rows, by outcome."""
     columns = proposal.columns
+    if "events" in proposal.sections:
+        return
     if "state" not in columns:
         proposal.unsure.append("no column of states: every row is taken as a job that ran")
         return
@@ -588,7 +642,7 @@ def _is_known(text: pl.Expr) -> pl.Expr:
 
 def _missing(proposal: Proposal, labels: Sequence[str]) -> None:
     """Add an unsure line for each needed column that was not found."""
-    read_as = proposal.columns.keys()
+    read_as = proposal.columns.keys() | (set(TIMES) if "events" in proposal.sections else set())
     needed = {
         "submit": "submit" in read_as or {"end", "duration"} <= read_as,
         "duration (or start and end)": "duration" in read_as or {"start", "end"} <= read_as,
@@ -606,5 +660,5 @@ def _missing(proposal: Proposal, labels: Sequence[str]) -> None:
         )
     if "time_limit" not in read_as:
         proposal.unsure.append("no time_limit: rules that read it will know how long jobs run")
-    if "job_id" not in read_as:
+    if "job_id" not in read_as and "events" not in proposal.sections:
         proposal.unsure.append("no job_id: jobs are named by their line")

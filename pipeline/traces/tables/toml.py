@@ -11,6 +11,7 @@ from hindcast.pipeline.traces.tables.proposal import Proposal
 def toml_of(proposal: Proposal, file: str) -> str:
     """Return a proposal as the TOML of a mapping of the table `file`."""
     lines = [_comment(proposal.known)] if proposal.known else []
+    lines += [_comment(note) for note in proposal.notes]
     lines.append(f"file = {_quoted(file)}")
     if proposal.separator != ",":
         lines.append(f"separator = {_quoted(proposal.separator)}")
@@ -24,7 +25,10 @@ def toml_of(proposal: Proposal, file: str) -> str:
         lines.append(f"memory_of = {_quoted(proposal.memory_of)}")
     lines += ["", *(_comment(f"unsure: {question}") for question in proposal.unsure)]
     lines += ["", "[columns]"]
-    lines += [f"{name} = {_quoted(label)}" for name, label in proposal.columns.items()]
+    lines += [
+        f"{name} = {label[1:] if label.startswith('=') else _quoted(label)}"
+        for name, label in proposal.columns.items()
+    ]
     if proposal.unused:
         lines.append(_comment(f"not read: {', '.join(proposal.unused)}"))
     sections: dict[str, Mapping[str, str | list[str]]] = {
