@@ -11,6 +11,8 @@ from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.traces import (
     alibaba2017,
     azure2020,
+    batsim,
+    cobalt,
     condor,
     grid_engine,
     lsf,
@@ -221,6 +223,40 @@ FORMATS: Final = Registry("trace_formats", {
         settings=JobLogSettings,
         kind="the history of HTCondor",
         recognises=condor.is_log,
+        joins=True,
+    ),
+    "cobalt": TraceFormat(
+        name="cobalt",
+        description="jobs of Argonne's machines, of Cobalt and PBS: table DIM_JOB_COMPOSITE",
+        path="the CSV file of a machine and a year, or a folder of the years of one machine",
+        source="the Argonne Leadership Computing Facility, reports.alcf.anl.gov/data",
+        terms="no licence is stated; acknowledge the facility",
+        citation=(
+            "data from the Argonne Leadership Computing Facility, which is a DOE Office of Science "
+            "User Facility"
+        ),
+        read=cobalt.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="a table DIM_JOB_COMPOSITE of Argonne",
+        recognises=cobalt.is_log,
+        joins=True,
+    ),
+    "batsim": TraceFormat(
+        name="batsim",
+        description="workload or result of the simulator Batsim: JSON, or PREFIX_jobs.csv",
+        path="a workload (JSON with jobs and profiles), or the jobs of a result (PREFIX_jobs.csv)",
+        source="your own simulation; the examples of batsim.org",
+        terms="yours",
+        citation=(
+            "Dutot, Mercier, Poquet & Richard, Batsim: a Realistic Language-Independent Resources "
+            "and Jobs Management Systems Simulator, JSSPP 2016"
+        ),
+        read=batsim.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="a workload of Batsim",
+        recognises=batsim.is_log,
         joins=True,
     ),
     "table": TraceFormat(

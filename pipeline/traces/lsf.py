@@ -31,7 +31,6 @@ before it started is left out. A job that was requeued is its last run.
 Sources: lsb.acct(5) of Platform LSF 6.2, 8.0 and 9.1.2 and of IBM Spectrum LSF 10.1.
 """
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ from hindcast.pipeline.traces.field_values import (
 )
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import Record, numbered_lines, rows_of
+from hindcast.pipeline.traces.records import Record, csv_records, names_of, numbered_lines, rows_of
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "lsf"
@@ -108,7 +107,6 @@ _SPELLINGS: Final[Mapping[str, str]] = {
     "effectiveresourcerequirement": "effectiveresreq", "exechosts": "hosts", "exechost": "hosts",
 }  # fmt: skip
 _NEEDED: Final = ("jobid", "submittime", "starttime", "eventtime", "numprocessors")
-_SEPARATORS: Final = (",", ";", "|", "\t")
 _OUTCOMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("64", "192", "DONE"), "completed"),
     **dict.fromkeys(("32", "160", "EXIT"), "failed"),
@@ -157,7 +155,7 @@ def read(path: Path, settings: LsfSettings = DEFAULTS) -> tuple[Workload, pl.Dat
     if lines[0].lstrip().startswith('"') and "," not in lines[0][:20]:
         records = _of_acct(path)
     else:
-        records = _of_csv(path, lines[0])
+        records = _of_csv(path)
     fields = _fields(settings)
     gpus = fields["gpus"].value
     rows = _with_outcome(rows_of(records, _KEYS)).with_columns(
@@ -174,15 +172,10 @@ def is_log(lines: Sequence[str]) -> bool:
 
     The header has to name jobId, numProcessors and submitTime, as tables of other systems do not.
     """
-    if _BEGIN.match(lines[0]):
-        return lines[0].startswith(('"JOB_', '"EVENT_ADRSV')) and '"JOB_NEW"' not in lines[0]
-    names = _names(lines[0])
-    return {"jobid", "numprocessors", "submittime", "starttime"} <= set(names)
-
-
-def _names(header: str) -> list[str]:
-    separator = max(_SEPARATORS, key=header.count)
-    return [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header.split(separator)]
+    begin = _BEGIN.match(lines[0])
+    if begin:
+        return begin[1] in {"JOB_FINISH", "EVENT_ADRSV_FINISH", "JOB_RESIZE"}
+    return {"jobid", "numprocessors", "submittime", "starttime"} <= set(names_of(lines[0]))
 
 
 def _of_acct(path: Path) -> Iterator[Record]:
@@ -285,29 +278,12 @@ def _slots(hosts: Sequence[str]) -> dict[str, str | None]:
     return {"slots": str(slots) if hosts else None, "hosts": str(len(names)) if hosts else None}
 
 
-def _of_csv(path: Path, header: str) -> Iterator[Record]:
+def _of_csv(path: Path) -> Iterator[Record]:
     """Yield the records of a CSV file with the fields of lsb.acct."""
-    separator = max(_SEPARATORS, key=header.count)
-    keys = [_SPELLINGS.get(name, "") for name in _names(header)]
-    for needed in _NEEDED:
-        if needed not in keys:
-            raise TraceError(
-                f"{path}: the first line has no {needed}, expected {_EXPECTED}; it has "
-                f"{', '.join(_names(header))[:120]}"
-            )
-    lines = numbered_lines(path)
-    next(lines)
-    for line in lines:
-        record = Record(line.number, line.text, reason=line.reason)
-        values = next(csv.reader([line.text], delimiter=separator))
-        if len(values) != len(keys):
-            word = "column" if len(values) == 1 else "columns"
-            record.reason = record.reason or f"{len(values)} {word}, expected {len(keys)}"
-        else:
-            given = {key: text.strip() for key, text in zip(keys, values, strict=True) if key}
-            hosts = given.pop("hosts", "")
-            record.values = {**given, **_slots(re.findall(r"[^\s:,;\[\]]+", hosts))}
-            record.values |= _asked(record.values)
+    for record in csv_records(path, _SPELLINGS, _NEEDED, _EXPECTED):
+        hosts = record.values.pop("hosts", None) or ""
+        record.values |= _slots(re.findall(r"[^\s:,;\[\]]+", hosts))
+        record.values |= _asked(record.values)
         yield record
 
 

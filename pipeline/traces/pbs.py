@@ -1,4 +1,4 @@
-"""Reader of the accounting log of PBS: OpenPBS, PBS Professional and Torque.
+"""Reader of the accounting log of PBS: OpenPBS, PBS Professional, Torque, and Cobalt's in its form.
 
 The path is one file, plain or gzip-compressed. The server writes one file a day; join them in order
 (`cat 202403* > march.log`). Names of files before the lines, as `grep ';E;' 2024*` prints them, are
@@ -74,7 +74,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "ngpus": r"Resource_List\.(?:ngpus|naccelerators|gpus)",
     "gpu_type": r"Resource_List\.(?:gpu_type|gpu_model|accelerator_model)",
     "pmem": r"Resource_List\.pmem", "vmem": r"Resource_List\.vmem",
-    "pvmem": r"Resource_List\.pvmem",
+    "pvmem": r"Resource_List\.pvmem", "location": r"resources_used\.location",
 }  # fmt: skip
 _GPU_TYPE: Final = "(?:gpu_?type|gpu_model|accelerator_model)"  # in a chunk of a select
 _FILE_NAME: Final = r"^[^;\s]+:(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;)"  # before a record, by grep
@@ -157,6 +157,8 @@ def _records(path: Path) -> pl.LazyFrame:
         account=pl.when(pl.col("account") != "").then("account"),
         interrupted=pl.lit(value=False),
         gpu_types=_gpu_types(),
+        # Cobalt lists blocks of nodes, not processors.
+        exec_host=pl.when(pl.col("location").is_null()).then("exec_host"),
         lists_gpus=pl.any_horizontal(
             pl.col(key).is_not_null() for key in ("ncpus", "procs", "select", "nodes")
         ),

@@ -11,6 +11,7 @@ lines are skipped; a gap in the numbers tells where they were. Each record is on
 damaged, so that all are counted.
 """
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,9 +22,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.files.compression import content, readable
 from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, reading, scan_lines, split_fault
 
+_SEPARATORS: Final = (",", ";", "|", "\t")
 _CHUNK: Final = 50_000  # records that become a frame at once
 _NEXT_OBJECT: Final = re.compile(r"[^:\s]\s*(?=\{)")  # not a value of a key
 
@@ -80,6 +83,44 @@ def rows_of(records: Iterable[Record], keys: Sequence[str]) -> pl.LazyFrame:
     while chunk := list(islice(rows, _CHUNK)):
         frames.append(pl.DataFrame(chunk, schema=schema, orient="row"))
     return pl.concat(frames).lazy()
+
+
+def names_of(header: str) -> list[str]:
+    """Return the names of a header of CSV in lower case, without separators in them."""
+    separator = max(_SEPARATORS, key=header.count)
+    return [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header.split(separator)]
+
+
+def csv_records(
+    path: Path, keys: Mapping[str, str], needed: Sequence[str], expected: str
+) -> Iterator[Record]:
+    """Yield the rows of a CSV file; `keys` has the keys of columns by `names_of`.
+
+    Other columns are not read. Quotes are as in RFC 4180, without line breaks in them. Raises
+    TraceError, with what was `expected`, if no column has one of the keys that are `needed`.
+    """
+    lines = numbered_lines(path)
+    header = next(lines).text
+    separator = max(_SEPARATORS, key=header.count)
+    columns = [keys.get(name, "") for name in names_of(header)]
+    for key in needed:
+        if key not in columns:
+            names = ", ".join(names_of(header))
+            raise TraceError(
+                f"{path}: the header has no {key}, expected {expected}; it has {names[:200]}"
+            )
+    for line in lines:
+        record = Record(line.number, line.text, reason=line.reason)
+        texts = next(csv.reader([line.text], delimiter=separator), [])
+        if len(texts) != len(columns):
+            word = "column" if len(texts) == 1 else "columns"
+            record.reason = line.reason or f"{len(texts)} {word}, expected {len(columns)}"
+        else:
+            values = zip(columns, texts, strict=True)
+            record.values = {key: text.strip() for key, text in values if key}
+        if line.text == header:
+            record.left_out, record.reason = "the header again", None
+        yield record
 
 
 def json_lines(path: Path) -> Iterator[tuple[Record, Mapping[str, Any]]]:
