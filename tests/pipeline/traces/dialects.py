@@ -314,23 +314,27 @@ def _lsf_request(job: Job) -> str:
     return f"select[type == any] rusage[mem={job.memory // job.nodes}{gpus}]"
 
 
-def lsf(jobs: Sequence[Job]) -> dict[str, str]:
+def lsf(jobs: Sequence[Job], *, short: bool = True) -> dict[str, str]:
+    """Return lsb.acct; `short` as with SHORT_EVENTFILE, else with the name of a host a slot."""
     lines = [f'"EVENT_ADRSV_FINISH" "10.1" {jobs[0].submit} {jobs[0].submit} 1 500 "ops" "r#1"']
     for job in _by_end(jobs):
         status, info = _lsf_status(job)
         each = job.cores // job.nodes
-        hosts = " ".join(f'"{each}*n{k}"' for k in range(job.nodes))
+        names = [f'"{each}*n{k}"' for k in range(job.nodes)]
+        if not short:
+            names = [f'"n{k}"' for k in range(job.nodes) for _ in range(each)]
+        hosts = f"{len(names)} {' '.join(names)}"
         none = '""'
         lines.append(
             f'"JOB_FINISH" "10.1" {job.end} {job.job_id} 500 33816602 {job.cores} {job.submit} 0 0 '
             f'{job.start} "{job.user}" "{job.queue}" "{_lsf_request(job)}" {none} {none} "login" '
             f'"/home/a ""b""" {none} "/dev/null" "/dev/null" "{job.submit}.{job.job_id}" 0 '
-            f'{job.nodes} {hosts} {status} 60.0 "{job.executable}" "sleep 1" '
+            f'{hosts} {status} 60.0 "{job.executable}" "sleep 1" '
             f'{" ".join(["1.0"] * 2 + ["-1"] * 17)} {none} "{job.account}" 0 '
             f"{job.cores} {none} {none} 0 2048 4096 {none} {none} {none} {none} 0 {none} {info} "
             f'{none} -1 {none} {none} {none} {none} 0 {none} {none} 16 {none} 0 {none} "a note" '
             f'0 0 0 {job.limit} 512 "{_lsf_request(job)}" {none} 0 {none} 0 0 0 0 0 {none} '
-            f"{job.run} {none} 0 {none} 0.0 0 0 0 0 {job.nodes} {hosts} {job.eligible - job.submit}"
+            f"{job.run} {none} 0 {none} 0.0 0 0 0 0 {hosts} {job.eligible - job.submit}"
         )
     return {"lsb.acct": "\n".join(lines) + "\n"}
 
@@ -470,6 +474,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         settings=GridEngineSettings(time_zone=BERLIN),
     ),
     "LSF": Dialect("lsf", "lsb.acct", lsf, _LSF),
+    "LSF, a name a slot": Dialect(
+        "lsf", "lsb.acct", lambda jobs: lsf(jobs, short=False), _LSF
+    ),
     "LSF, CSV": Dialect("lsf", "jobs.csv", lsf_csv, _LSF),
     "HTCondor": Dialect("condor", "history", condor, _CONDOR, job_name="{}.0"),
     "condor_history -json": Dialect(
