@@ -111,7 +111,10 @@ def csv_records(
             )
     for line in lines:
         record = Record(line.number, line.text, reason=line.reason)
-        texts = next(csv.reader([line.text], delimiter=separator), [])
+        try:
+            texts = next(csv.reader([line.text], delimiter=separator), [])
+        except csv.Error:  # a carriage return in the line, or a field of more than 128 KB
+            texts = []
         if len(texts) != len(columns):
             word = "column" if len(texts) == 1 else "columns"
             record.reason = line.reason or f"{len(texts)} {word}, expected {len(columns)}"

@@ -60,7 +60,7 @@ def test_damaged_lines_are_named_or_refused_and_every_row_is_counted(name, logs,
         if data.suffix == ".parquet":
             pytest.skip("a Parquet file has no lines")
         lines = data.read_bytes().split(b"\n")
-        share = (0.05, 0.3, 0.6, 1.0)[log % 4]
+        share = (0.05, 0.3, 0.6, 1.0)[log % 4] * min(1.0, jobs / len(lines))  # of jobs, not lines
         for at, line in enumerate(lines):
             if (at or log % 4 == 3) and rng.random() < share:
                 lines[at] = damaged(line, rng)
