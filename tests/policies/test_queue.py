@@ -189,6 +189,19 @@ def guarded(recipe, references, **config):
     )
 
 
+def test_random_logs_draws_two_more_weights_for_learned_run_times(recipe):
+    rule = heuristics("queue")["random_logs"]
+    spec, more = (
+        SCENARIO.spec(dataclasses.replace(recipe.config, run_times=shown), recipe.objective)
+        for shown in (False, True)
+    )
+    drawn, wider = (rule.draw(each, generator(0, "weights")) for each in (spec, more))
+    assert (len(drawn), len(wider)) == (15, 21)
+    assert wider[:15].tolist() == drawn.tolist()
+    columns = [more.candidates[int(column)].name for column in wider[15::3]]
+    assert columns == ["log_weight", "log_expected"]
+
+
 def recipe_with(recipe, **evaluated):
     return dataclasses.replace(recipe, evaluate=dataclasses.replace(recipe.evaluate, **evaluated))
 
