@@ -60,6 +60,11 @@ class Machine:
     record: Record
     position: Array
 
+    @property
+    def too_wide(self) -> int:
+        """Number of the jobs that ask for more than the machine has."""
+        return 0 if self.record.too_wide is None else len(self.record.too_wide.row)
+
 
 @dataclass(frozen=True)
 class Part:
@@ -154,10 +159,13 @@ def part_of(
             machine.record, int(first), int(stop), follow=int(end - stop), warm=warm,
             now=int(arrive[bounds[0]]),
         )  # fmt: skip
-        kept = run.counted & counts[machine.position[run.row]]
+        # Jobs that are too wide for the machine, and run at the beginning, are behind the others.
+        position = np.append(machine.position, len(arrive) + np.arange(machine.too_wide))
+        kept = run.counted.copy()
+        kept[run.counted] = counts[position[run.row[run.counted]]]
         if kept.any():
             # Rows count through the jobs of all machines.
-            runs.append(replace(run, counted=kept, row=machine.position[run.row]))
+            runs.append(replace(run, counted=kept, row=position[run.row]))
     return Part(tuple(runs), window) if runs else None
 
 

@@ -5,7 +5,7 @@ counts and notes that its reader left. Shares of work are shares of processors x
 the facts rule out that one policy is called better than another on this log: DISQUALIFYING.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -23,6 +23,7 @@ from hindcast.pipeline.workloads.schema import Workload
 FEW_JOBS: Final = "few_jobs"
 LIMITS_EXCEEDED: Final = "limits_exceeded"
 UNKNOWN_WAITS: Final = "unknown_waits"
+UNKNOWN_ASKS: Final = "unknown_asks"
 CLUSTERS_POOLED: Final = "clusters_pooled"
 PARTITIONS_POOLED: Final = "partitions_pooled"
 OVERLOADED: Final = "overloaded"
@@ -40,13 +41,14 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     cv.NO_LIMITS: "the time limits with which the jobs were submitted",
     cv.NO_WAIT_TIMES: "the times at which the jobs started",
     UNKNOWN_WAITS: "the starts of these jobs",
+    UNKNOWN_ASKS: "what these jobs asked for",
     FEW_JOBS: "a longer log",
     LIMITS_EXCEEDED: "the unit of the time limits",
     CLUSTERS_POOLED: "the log of one cluster alone",
     PARTITIONS_POOLED: "the processors of each partition (--pools NAME=PROCESSORS,...)",
     OVERLOADED: _SIZE,
     QUARANTINED: "rows that can be read",
-    GPUS: "a log of jobs without GPUs",
+    GPUS: "the GPUs of the machine (whatif --capacity gpus=N)",
 }
 
 _SHARE: Final = 0.05  # of jobs or of work, above which an unknown value rules out a word of gain
@@ -157,6 +159,7 @@ def log_caveats(
     *,
     pools: bool = False,
     fitting: float | None = None,
+    resources: Collection[str] = (),
 ) -> tuple[Caveat, ...]:
     """Return the facts about a log that limit what can be said, notes of its reader included.
 
@@ -164,6 +167,7 @@ def log_caveats(
         workload: The log.
         pools: Whether its partitions are played as pools of their own.
         fitting: Share of the recorded waiting (job-seconds) while the job would have fitted.
+        resources: Resources of the simulated machine beside its processors.
 
     Returns:
         The caveats, one for each fact.
@@ -172,9 +176,10 @@ def log_caveats(
     if workload.tasks.is_empty():
         return noted
     log = _Log(workload)
+    has_gpus = any(name.partition(":")[0] == "gpus" for name in resources)
     measured = [
         *_waits(log), *_requests(log), *_above_limits(log), *_load(log), *_wide(log),
-        *_pooled(log, pools=pools), *_gpus(log), *_runaways(log), *_quarantined(log), *_clock(log),
+        *_pooled(log, pools=pools), *(() if has_gpus else _gpus(log)), *_runaways(log), *_quarantined(log), *_clock(log),
     ]  # fmt: skip
     if log.tasks.height < _LEAST_JOBS:
         text = f"the log has {log.tasks.height:,} jobs: too few to tell policies apart"
@@ -442,13 +447,16 @@ def _span(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
-def missing_fields(workload: Workload) -> tuple[str, ...]:
-    """Return a sentence for everything that a log does not say, and what follows from it."""
+def missing_fields(workload: Workload, resources: Collection[str] = ()) -> tuple[str, ...]:
+    """Return a sentence for everything that a log does not say, and what follows from it.
+
+    `resources` are those of the simulated machine beside its processors.
+    """
     log = _Log(workload)
-    return tuple(_missing(log))
+    return tuple(_missing(log, {name.partition(":")[0] for name in resources}))
 
 
-def _missing(log: _Log) -> Iterator[str]:
+def _missing(log: _Log, resources: Collection[str]) -> Iterator[str]:
     tasks = log.tasks
     if (starts := log.unknown("wait_s")).all():
         yield (
@@ -479,12 +487,12 @@ def _missing(log: _Log) -> Iterator[str]:
     yield from _missing_limits(log)
     if any(c.code == cv.NO_CLUSTER_SIZE for c in of_provenance(log.workload.provenance)):
         yield "The size of the machine: it was taken from the jobs, so that it may be too small."
-    if "gpus" in tasks.columns and (held := (tasks["gpus"].fill_null(0) > 0).to_numpy()).any():
+    if "gpus" in tasks.columns and "gpus" not in resources and (held := (tasks["gpus"].fill_null(0) > 0).to_numpy()).any():
         yield (
             f"The GPUs of the machine: {_count(*log.shares(held))} held some, and the simulated "
             "machine does not count them."
         )
-    if (log.tasks["memory"] > 0).any():
+    if (log.tasks["memory"] > 0).any() and "memory" not in resources:
         yield "The memory of the machine: the log has that of jobs, and it limits nothing here."
     yield (
         "Outages, reservations, limits per user and holds: no log of this kind has them; a "
