@@ -27,7 +27,6 @@ GPUS: Final = "gpus"
 MEMORY: Final = "memory"
 TYPE: Final = "gpus:"  # followed by the name of a GPU type
 ANY_GPUS: Final = "gpus:any"  # what is too wide if no type has enough GPUs
-ONE: Final = (PROCESSORS,)  # the resources of a machine of processors alone
 _COLUMN: Final = {MEMORY: "memory_mib"}  # of the tasks, where it has another name
 _UNITS: Final = {MEMORY: "MiB", PROCESSORS: "processors"}
 _THOUSANDTHS: Final = 1000
@@ -52,6 +51,11 @@ class Asks:
     def take(self, jobs: NDArray[np.int64] | NDArray[np.bool_]) -> "Asks":
         """Return the asks of some of the jobs."""
         return Asks(*(getattr(self, field.name)[jobs] for field in fields(self)))
+
+    def joined(self, other: "Asks") -> "Asks":
+        """Return the asks of these jobs and then of others."""
+        names = [field.name for field in fields(self)]
+        return Asks(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
 
     @property
     def rows(self) -> Ints:

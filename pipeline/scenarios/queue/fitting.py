@@ -63,7 +63,7 @@ def place_in_both(
 @compiled(_nrt=False)
 def place(have: Ints, at: int, asks: Ints, of: int, shape: Shape) -> int:
     """Return the placement for which a vector suffices: the first such type, or NOWHERE."""
-    return place_in_both(have, at, have, at, asks, of, shape)  # type: ignore[no-any-return]
+    return place_in_both(have, at, have, at, asks, of, shape)
 
 
 @compiled(_nrt=False)
@@ -90,7 +90,8 @@ def take(have: Ints, at: int, asks: Ints, of: int, shape: Shape, kind: int, sign
 @compiled(_nrt=False)
 def find_shadow(
     now: int, ends: Ints, first: int, jobs: Ints, begin: int, count: int,
-    asks: Ints, kinds: Ints, kinds_at: int, have: Ints, at: int, of: int, shape: Shape, never: int,
+    asks: Ints, asks_at: int, kinds: Ints, kinds_at: int, have: Ints, at: int, of: int,
+    shape: Shape, never: int,
 ) -> int:  # fmt: skip
     """Return the shadow of a head, and turn the free amounts `have` into the spare ones.
 
@@ -99,7 +100,7 @@ def find_shadow(
         ends: Estimated ends of the running jobs from `first` on, ascending.
         jobs: The running jobs from `begin` on, in that order.
         count: Number of running jobs.
-        asks: Rows of K + 1 numbers by job, from 0 on.
+        asks: Rows of K + 1 numbers by job, from `asks_at` on.
         kinds: Placements by job from `kinds_at` on.
         have: What is free, from `at` on.
         of: Place of the head's row in `asks`.
@@ -112,7 +113,7 @@ def find_shadow(
         if shadow != never and end > shadow:
             break
         job = jobs[begin + i]
-        take(have, at, asks, width * job, shape, kinds[kinds_at + job], -1)
+        take(have, at, asks, asks_at + width * job, shape, kinds[kinds_at + job], -1)
         if shadow == never and place(have, at, asks, of, shape) != NOWHERE:
             shadow = end
     kind = place(have, at, asks, of, shape)
