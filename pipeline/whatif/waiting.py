@@ -25,7 +25,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hindcast.pipeline.scenarios.queue.layout import LATER
-from hindcast.pipeline.scenarios.queue.priorities import NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.priorities import (
+    NUMBER,
+    RULES,
+    priority,
+    priority_of_asks,
+)
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect, version_of
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.whatif.orders import (
@@ -145,10 +150,15 @@ def of_rule(
     many: Many | None, scheme: Ints, waiting: Waiting, slot: int, wait: float
 ) -> float:
     """Return the priority of the job in a slot under the rule of a scheme after a wait."""
+    since = 1 + waiting.arrive[slot] - scheme[FIRST]
+    if many is not None:
+        return priority_of_asks(  # type: ignore[no-any-return]
+            scheme[RULE], wait, waiting.request[slot], waiting.cpu[slot],
+            many.milli[waiting.job[slot]], since, waiting.predicted[slot], waiting.similar[slot],
+        )  # fmt: skip
     return priority(  # type: ignore[no-any-return]
         scheme[RULE], wait, float(waiting.request[slot]), float(waiting.cpu[slot]),
-        float(1 + waiting.arrive[slot] - scheme[FIRST]), waiting.predicted[slot],
-        waiting.similar[slot],
+        float(since), waiting.predicted[slot], waiting.similar[slot],
     )  # fmt: skip
 
 
