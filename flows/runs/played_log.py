@@ -79,6 +79,23 @@ class PlayedLog:
         wide = width_cautions([machine.record for machine in self.machines])
         return (*self._asked[1], *wide)
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names of the resources beside processors."""
+        return () if self.whole.resources is None else self.whole.resources.names[1:]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of `queue` for the resources of one machine; {} for processors or pools."""
+        resources = self.machines[0].record.resources
+        if resources is None or not self.is_whole:
+            return {}
+        amounts = (resources.capacity // resources.units).tolist()
+        return {
+            "resources": list(resources.names),
+            "capacity": dict(zip(resources.names, amounts, strict=True)),
+        }
+
     @cached_property
     def capacities(self) -> Capacities:
         """The capacities of --capacity."""

@@ -153,7 +153,9 @@ def with_resources(
         for of in unknown_asks(asks, names, record.run)
     ]  # fmt: skip
     found += _left_out(record, workload, tasks, names)
-    return replace(record, resources=Resources(names, capacity, units), asks=asks.rows), tuple(found)
+    return replace(record, resources=Resources(names, capacity, units), asks=asks.rows), tuple(
+        found
+    )
 
 
 def _left_out(

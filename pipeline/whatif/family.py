@@ -290,7 +290,9 @@ def _walk(
             if asked:
                 if given:
                     set_values(waiting, memory.values)
-                count = decide(own, scheme, waiting, running, desk, now, state[FREE], state[RUNNING])
+                count = decide(
+                    own, scheme, waiting, running, desk, now, state[FREE], state[RUNNING]
+                )
                 for i in range(count):
                     recorded.taken[desk.chosen[i]] = state[STARTING]
             others = waiting.size[WAITING] > 1

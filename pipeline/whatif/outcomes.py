@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.pipeline.scenarios.queue.asks import wide_jobs
 from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
 from hindcast.pipeline.scenarios.queue.schedule import WEEK_S, means_by_week
 from hindcast.pipeline.whatif.record import Array
-from hindcast.pipeline.whatif.resources import amounts_of
+from hindcast.pipeline.whatif.resources import amounts_of, asks_of
 from hindcast.pipeline.whatif.run import Run
 
 
@@ -69,7 +70,7 @@ def outcomes(
     """
     jobs = counted(run, starts)
     size, slowdown, waits = len(jobs.job), jobs.slowdown, np.sort(jobs.wait)
-    wide = run.cpu >= WIDE * run.processors if wide is None else wide
+    wide = wide_of(run) if wide is None else wide
     long = run.requested[jobs.job] >= LONG_S
     end = int(starts[jobs.job].max(initial=run.now))
     began = (starts != NEVER) & (starts < end)
@@ -94,6 +95,13 @@ def outcomes(
         "carried": run.carried,
         "counted": size,
     }
+
+
+def wide_of(run: Run) -> NDArray[np.bool_]:
+    """Return which jobs ask for a quarter of a resource of their machine or more, (N,)."""
+    if run.resources is None:
+        return run.cpu >= WIDE * run.processors
+    return wide_jobs(asks_of(run.asks), np.maximum(run.resources.capacity, 1), run.resources.shape)
 
 
 def _utilisation(

@@ -131,9 +131,7 @@ def start_job(
 
 
 @compiled_for_both(_nrt=False)
-def end_first(
-    many: Many | None, jobs: Jobs, running: Running, ends: Ends, state: Ints
-) -> int:
+def end_first(many: Many | None, jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
     """End the running job with the first end; return it."""
     state[RUNNING] -= 1
     size = state[RUNNING]

@@ -299,8 +299,7 @@ def plan(
         if tested >= scheme[DEPTH]:
             return
         if longest >= 0 and (
-            _is_taken(waiting, longest)
-            or not _fits_whole(many, waiting, desk, longest)
+            _is_taken(waiting, longest) or not _fits_whole(many, waiting, desk, longest)
         ):
             longest = -1
         if longest < 0:

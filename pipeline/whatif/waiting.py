@@ -146,9 +146,7 @@ def similar_run(jobs: Jobs, job: int) -> float:
 
 
 @compiled_for_both(_nrt=False)
-def of_rule(
-    many: Many | None, scheme: Ints, waiting: Waiting, slot: int, wait: float
-) -> float:
+def of_rule(many: Many | None, scheme: Ints, waiting: Waiting, slot: int, wait: float) -> float:
     """Return the priority of the job in a slot under the rule of a scheme after a wait."""
     since = 1 + waiting.arrive[slot] - scheme[FIRST]
     if many is not None:
@@ -163,9 +161,7 @@ def of_rule(
 
 
 @compiled_for_both(_nrt=False)
-def _set_value(
-    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int
-) -> None:
+def _set_value(many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
     """Set the value of a slot: the priority of its job, or the g of an aged one."""
     kind, rule, job, value = scheme[KIND], scheme[RULE], waiting.job[slot], 0.0
     if scheme[PREDICTS] == OF_USER:
@@ -190,9 +186,7 @@ def _set_value(
 
 
 @compiled_for_both(_nrt=False)
-def score_of(
-    many: Many | None, scheme: Ints, waiting: Waiting, slot: int, seen: int
-) -> float:
+def score_of(many: Many | None, scheme: Ints, waiting: Waiting, slot: int, seen: int) -> float:
     """Return the priority of the job in a slot at a time."""
     if scheme[KIND] == AGED:
         return of_rule(many, scheme, waiting, slot, float(max(seen - waiting.arrive[slot], 0)))
@@ -333,9 +327,7 @@ def complete(
 
 
 @compiled_for_both(_nrt=False)
-def expect_again(
-    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, free: int
-) -> None:
+def expect_again(many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, free: int) -> None:
     """Compute values from contexts in which runs ended again, if a job may start."""
     blocks, least = waiting.size[BLOCKS], LATER
     if waiting.size[STALE] == 0:

@@ -179,7 +179,8 @@ def log_caveats(
     has_gpus = any(name.partition(":")[0] == "gpus" for name in resources)
     measured = [
         *_waits(log), *_requests(log), *_above_limits(log), *_load(log), *_wide(log),
-        *_pooled(log, pools=pools), *(() if has_gpus else _gpus(log)), *_runaways(log), *_quarantined(log), *_clock(log),
+        *_pooled(log, pools=pools), *(() if has_gpus else _gpus(log)), *_runaways(log),
+        *_quarantined(log), *_clock(log),
     ]  # fmt: skip
     if log.tasks.height < _LEAST_JOBS:
         text = f"the log has {log.tasks.height:,} jobs: too few to tell policies apart"
@@ -487,7 +488,11 @@ def _missing(log: _Log, resources: Collection[str]) -> Iterator[str]:
     yield from _missing_limits(log)
     if any(c.code == cv.NO_CLUSTER_SIZE for c in of_provenance(log.workload.provenance)):
         yield "The size of the machine: it was taken from the jobs, so that it may be too small."
-    if "gpus" in tasks.columns and "gpus" not in resources and (held := (tasks["gpus"].fill_null(0) > 0).to_numpy()).any():
+    if (
+        "gpus" in tasks.columns
+        and "gpus" not in resources
+        and (held := (tasks["gpus"].fill_null(0) > 0).to_numpy()).any()
+    ):
         yield (
             f"The GPUs of the machine: {_count(*log.shares(held))} held some, and the simulated "
             "machine does not count them."
