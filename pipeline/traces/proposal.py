@@ -14,9 +14,12 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError, printable
+from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.field_values import kilobytes, moment, processors, span
+from hindcast.pipeline.traces.files.one_log import one_log
+from hindcast.pipeline.traces.files.unreadable import refuse_unreadable
 from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.slurm import STATES, is_log
+from hindcast.pipeline.traces.slurm import STATES
 from hindcast.pipeline.traces.table import (
     COLUMNS,
     CORES,
@@ -94,7 +97,6 @@ _WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("run", "active", "started"), "running"),
 }  # fmt: skip
 _SWF: Final[Mapping[str, str]] = {"1": "completed", "0": "failed", "5": "cancelled"}
-_PBS: Final = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];")
 _ABOVE: Final = 0.2  # of the jobs may run longer than limits in s, before another unit is tried
 _GOOD: Final = 0.9  # share of the values that have to be as proposed
 
@@ -120,15 +122,21 @@ class Proposal:
     unsure: list[str] = field(default_factory=list)
 
 
-def propose(table: Path) -> Proposal:
-    """Return a proposal for a table. Raises TraceError if the file is no table, or a known log."""
-    if table.is_dir():
-        raise TraceError(f"{table}: this is a folder, expected {TABLE}")
+def propose(path: Path) -> Proposal:
+    """Return a proposal for a table: a file, compressed or not, or a folder of such files.
+
+    Raises TraceError if it is no table, or a known log.
+    """
+    with one_log(path) as log:
+        return _propose(log.path, path)
+
+
+def _propose(table: Path, given: Path) -> Proposal:
     proposal = Proposal()
     if table.is_file() and is_parquet(table):
         labels, rows = list(parquet_schema(table)), _parquet(table)
     else:
-        _refuse_known(table)
+        _refuse_known(table, given)
         proposal.separator = _separator(table)
         line, labels = header_of(table, proposal.separator)
         if len(labels) < 2:
@@ -155,21 +163,16 @@ def propose(table: Path) -> Proposal:
     return proposal
 
 
-def _refuse_known(table: Path) -> None:
+def _refuse_known(table: Path, given: Path) -> None:
     """Raise TraceError if a file is a log that another reader reads without a mapping."""
     lines = [line for line in head_lines(table, TABLE) if line.strip()]
-    first = lines[0]
-    formats = (
-        ("slurm", "the output of sacct", is_log(lines)),
-        ("pbs", "an accounting log of PBS", _PBS.match(first) is not None),
-        ("swf", "an SWF log", first.lstrip().startswith(";") or len(first.split()) == 18),
-    )
-    for name, kind, matches in formats:
-        if matches:
+    for name, form in FORMATS.items():
+        if form.recognises is not None and form.recognises(lines):
             raise TraceError(
-                f"{table}: this is {kind}, which needs no mapping: `hindcast ingest {name} {table} "
-                "--out WORKLOAD`"
+                f"{table}: this is {form.kind}, which needs no mapping: `hindcast ingest {name} "
+                f"{given} --out WORKLOAD`"
             )
+    refuse_unreadable(table, lines)
 
 
 def _parquet(table: Path) -> pl.LazyFrame:

@@ -2,7 +2,7 @@
 
 The path is the mapping, which `hindcast init TABLE --out MAPPING` writes:
 
-    file = "jobs.csv"               # beside this file; .csv, .csv.gz or .parquet
+    file = "jobs.csv"               # beside this file: CSV or Parquet, or a folder of such files
     processors = 1024               # of the cluster; by default the most in use at one moment
     time_zone = "Europe/Berlin"     # of times without an offset; by default UTC
 
@@ -47,6 +47,9 @@ from hindcast.pipeline.traces.field_values import (
     require_time_zone,
     span,
 )
+from hindcast.pipeline.traces.files.compression import PARQUET, first_bytes
+from hindcast.pipeline.traces.files.one_log import one_log
+from hindcast.pipeline.traces.files.one_log import raw_files as one_log_files
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import (
     NAMES,
@@ -64,7 +67,6 @@ _EXPECTED: Final = "a mapping (TOML), which `hindcast init TABLE --out MAPPING.t
 TABLE: Final = "a table of jobs with a header (CSV) or a Parquet file"
 _WHAT: Final = "a job of this mapping"
 _MOST_BYTES: Final = 1 << 20
-_PARQUET: Final = b"PAR1"
 
 TIMES: Final = ("submit", "eligible", "start", "end")
 SPANS: Final = ("duration", "time_limit")
@@ -96,7 +98,8 @@ class TableMapping:
     """Meaning of the columns of a table of jobs.
 
     Attributes:
-        file: The table, relative to the folder of the mapping, or absolute.
+        file: The table, relative to the folder of the mapping, or absolute. It may be compressed,
+            or a folder of tables with the same columns.
         separator: Character between the fields of a CSV file.
         processors: Processors of the cluster; by default the most in use at one moment.
         time_zone: Time zone of times without an offset from UTC, such as "Europe/Berlin".
@@ -129,17 +132,23 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     Raises TraceError if the mapping or the table cannot be read, or no row is a job that ran.
     """
     mapping = read_mapping(path)
-    table = path.parent / mapping.file
+    given = path.parent / mapping.file
+    if not given.exists():
+        raise TraceError(f"{path}: file: {given}: no such file, expected {TABLE}")
     require_time_zone(mapping.time_zone, f"{path}: time_zone")
-    rows = _with_jobs(_scan(table, mapping, path), mapping)
     settings = JobLogSettings(mapping.processors, mapping.time_zone)
-    sifted = sift_jobs(table, rows, _fields(mapping), _WHAT, settings)
-    return workload_of(table, FORMAT, sifted, settings, rows_are_jobs=True, files=(path, table))
+    with one_log(given) as log:
+        table = log.path
+        rows = _with_jobs(_scan(table, mapping, path), mapping)
+        sifted = sift_jobs(table, rows, _fields(mapping), _WHAT, settings)
+        files = (path, table)
+        found = workload_of(table, FORMAT, sifted, settings, rows_are_jobs=True, files=files)
+        return log.credited(*found, beside=(path,))
 
 
 def raw_files(path: Path) -> tuple[Path, ...]:
     """Return the files that `read` reads: the mapping and the table."""
-    return path, path.parent / read_mapping(path).file
+    return path, *one_log_files(path.parent / read_mapping(path).file)
 
 
 def read_mapping(path: Path) -> TableMapping:
@@ -241,14 +250,11 @@ def _check_states(path: Path, mapping: TableMapping) -> None:
 
 def is_parquet(table: Path) -> bool:
     """Return whether a file begins as Parquet does."""
-    with table.open("rb") as file:
-        return file.read(len(_PARQUET)) == _PARQUET
+    return first_bytes(table).startswith(PARQUET)
 
 
 def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
     """Return the rows of the table: line, text, reason, and the mapped columns as strings."""
-    if not table.is_file():
-        raise TraceError(f"{path}: file: {table}: no such file, expected {TABLE}")
     if is_parquet(table):
         return _scan_parquet(table, mapping, path)
     line, labels = header_of(table, mapping.separator)

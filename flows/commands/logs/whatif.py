@@ -114,7 +114,8 @@ def run(request: Request) -> dict[str, Any]:
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the conclusion, and last the path of the page."""
-    return Shown([*result["lines"], result["page"]], warnings=result["warnings"])
+    lines = [*result["lines"], result["page"]]
+    return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 
 COMMANDS: Final = {"whatif": Command(

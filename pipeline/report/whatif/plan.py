@@ -45,7 +45,11 @@ _TRAIN_JOBS: Final = 2048
 _TRAIN_SHARE: Final = 0.07  # of a short log
 _TRAIN_WINDOWS, _VALIDATION_WINDOWS = 120, 8  # a gate needs six
 _SPLIT: Final = (0.4, 0.6, 0.7)  # beginnings of the run before, of validation, of the test part
-_GUARD: Final = ("lxf_easy", "steady_area_easy")  # rules that starve no job
+_GUARD: Final = (
+    "lxf_easy",
+    "steady_area_easy",
+    "aged_expected_easy",
+)  # two that starve no job, and a strong one
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ SCENARIO: Final = Scenario(
     blocks=by_week,
     forget=forget,
     added={column.name: "run_times" for column in RUN_TIMES},
+    references=("aged_expected_easy",),
     bound="bounded_slowdown_lower_bound",
     bound_kind="lower",
     source=(

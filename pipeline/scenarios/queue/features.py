@@ -118,6 +118,8 @@ OUT: Final = columns(OUTCOMES)
 def _context_of(machine: Machine) -> tuple[Feature, ...]:
     """Return the further features of the moment with several resources or pools."""
     others = machine.names[1:]
+    if not machine.is_several:
+        return ()
     return (
         *(Feature(f"free_{r}", "share", 0, 1, f"{r} that are free / capacity", scale=0.3)
           for r in others),
@@ -136,6 +138,8 @@ def _context_of(machine: Machine) -> tuple[Feature, ...]:
 def _columns_of(machine: Machine) -> tuple[Feature, ...]:
     """Return the further columns of the candidates with several resources or pools."""
     others = machine.names[1:]
+    if not machine.is_several:
+        return ()
     has_types = any(name.startswith(TYPE) for name in machine.names)
     return (
         Feature("dominant", "share", 0, 1,
@@ -175,22 +179,23 @@ def spec(config: QueueConfig, objective: str) -> Spec:
     Without `allow_wait` rows have no column `is_wait`, and without `run_times` not the two that
     would stand behind it.
     """
-    machine, candidates = machine_of(config), CANDIDATES[:-1]
-    context, outcomes = CONTEXT, OUTCOMES
-    if machine.is_several:
-        context += _context_of(machine)
-        candidates += _columns_of(machine)
-        outcomes += tuple(
-            replace(_UTILISATION, name=f"utilisation_{r}", description=f"{r}, as utilisation")
-            for r in machine.names[1:]
-        )
+    machine = machine_of(config)
     return Spec(
         scenario="queue",
         objective=objective,
-        context=context,
-        candidates=candidates
+        context=CONTEXT + _context_of(machine),
+        candidates=CANDIDATES[:-1]
+        + _columns_of(machine)
         + ((_IS_WAIT,) if config.allow_wait else ())
         + (RUN_TIMES if config.run_times else ()),
         reward_terms=TERMS,
-        outcomes=outcomes,
+        outcomes=(*OUTCOMES, *_outcomes_of(machine)),
+    )
+
+
+def _outcomes_of(machine: Machine) -> tuple[Outcome, ...]:
+    """Return the further outcomes with several resources."""
+    return tuple(
+        replace(_UTILISATION, name=f"utilisation_{r}", description=f"{r}, as utilisation")
+        for r in machine.names[1:]
     )

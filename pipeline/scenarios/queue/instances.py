@@ -9,7 +9,7 @@ window are known by their completed runs alone, from which the predictions begin
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -268,7 +268,9 @@ def with_too_wide(log: Log) -> Log:
     other = log.several.too_wide
     assert other is not None
     assert other.several is not None
-    columns = {n: np.concatenate([getattr(log, n), getattr(other, n)]) for n in _BY_JOB}
+    columns: dict[str, Any] = {
+        n: np.concatenate([getattr(log, n), getattr(other, n)]) for n in _BY_JOB
+    }
     asked = log.several.asked.joined(other.several.asked)
     return replace(log, **columns, several=replace(log.several, asked=asked))
 

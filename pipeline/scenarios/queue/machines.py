@@ -124,6 +124,15 @@ class Asked:
         """Return what some of the jobs ask for."""
         return Asked(self.asks.take(jobs), self.pool[jobs], self.equivalent[jobs], self.wide[jobs])
 
+    def joined(self, other: "Asked") -> "Asked":
+        """Return what these jobs and then others ask for."""
+        return Asked(
+            self.asks.joined(other.asks),
+            np.concatenate([self.pool, other.pool]),
+            np.concatenate([self.equivalent, other.equivalent]),
+            np.concatenate([self.wide, other.wide]),
+        )
+
 
 @dataclass(frozen=True)
 class Fitted:
