@@ -63,7 +63,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     PARTITIONS_POOLED: "the processors of each partition (--pools NAME=PROCESSORS,...)",
     OVERLOADED: _SIZE,
     QUARANTINED: "rows that can be read",
-    GPUS: "a log of jobs without GPUs",
+    GPUS: "the GPUs of the machine (whatif --capacity gpus=N)",
 }
 
 _SHARE: Final = 0.05  # of jobs or of work, above which an unknown value rules out a word of gain
