@@ -403,15 +403,21 @@ _LOGS: Final = ("log_waited", "log_requested", "log_predicted", "log_similar", "
 
 
 def _draw_logs(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the parameters (15,) of one episode: a column, 0 and a normal weight for each log."""
+    """Return the parameters of one episode: a column, 0 and a normal weight for each logarithm.
+
+    (15,), or (21,) with config.run_times.
+    """
     columns = [f.name for f in spec.candidates]
-    return np.array([(columns.index(n), 0.0, rng.standard_normal()) for n in _LOGS]).ravel()
+    drawn = [n for n in (*_LOGS, *_RUN_TIMES) if n in columns]
+    return np.array([(columns.index(n), 0.0, rng.standard_normal()) for n in drawn]).ravel()
 
 
 _RANDOM_LOGS: Final = dataclasses.replace(
     RANDOM_LINEAR, name="random_logs", draw=_draw_logs,
-    description="the highest linear priority of five logarithms, with weights drawn per episode",
-    formula=f"sum of w * x over {', '.join(_LOGS)}; w ~ normal(0, 1)",
+    description="the highest linear priority of the logarithms of a job, with weights drawn per "
+        "episode",
+    formula=f"sum of w * x over {', '.join(_LOGS)}, and with config.run_times over "
+        f"{' and '.join(_RUN_TIMES)}; w ~ normal(0, 1)",
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
     rule.name: rule
