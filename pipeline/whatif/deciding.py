@@ -15,7 +15,7 @@ import numpy as np
 
 from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE
 from hindcast.pipeline.scenarios.queue.layout import LATER
-from hindcast.pipeline.simulation.kernel import Ints, compiled
+from hindcast.pipeline.simulation.kernel import Ints
 from hindcast.pipeline.whatif.desk import (
     BLOCK,
     CHOSEN,

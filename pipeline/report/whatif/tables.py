@@ -33,6 +33,7 @@ _KINDS: Final = {
     "queue": "By queue",
     "user": "By user",
     "size": "By size",
+    "gpus": "By GPUs",
     "request": "By request",
 }
 _MEASURED: Final[Mapping[str, str]] = {
