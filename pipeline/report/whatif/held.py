@@ -82,8 +82,8 @@ def _stops(stopped: Mapping[str, float]) -> str:
     ]
     fitted = 1.0 - sum(stopped.values())
     if fitted > 0.0005:
-        parts.append(f"{share(fitted)} by nothing that is simulated")
-    return f"What stops waiting jobs, in the log: {v.listed(parts)} of the waiting."
+        parts.append(f"{share(fitted)} by nothing that is simulated, since the job fitted")
+    return v.sentence_of(f"what stops the waiting jobs of the log: {v.listed(parts)}")
 
 
 def whole_nodes(record: Record) -> float | None:
