@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.scenarios.queue.asks import wide_jobs
+from hindcast.pipeline.scenarios.queue.asks import GPUS, wide_jobs
 from hindcast.pipeline.scenarios.queue.bounds import bounds_by_resource
 from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
@@ -117,8 +117,9 @@ def lower_bounds_of(runs: Sequence[Run]) -> dict[str, float]:
             run.asks[of, -1], run.run[of], (run.start + run.run)[:first] - run.now, held,
             resources.shape,
         )  # fmt: skip
-        values = dict(zip(map("wait_lower_bound_{}".format, resources.names), bounds[:, 1],
-                          strict=False))  # fmt: skip
+        has_types = resources.shape.first_type < resources.shape.last_type
+        names = (*resources.names, *((GPUS,) if has_types else ()))  # all types together
+        values = {f"wait_lower_bound_{n}": of for n, of in zip(names, bounds[:, 1], strict=False)}
         values |= dict(zip(("bounded_slowdown_lower_bound", "wait_lower_bound"), bounds.max(axis=0),
                            strict=True))  # fmt: skip
         for name, value in values.items():
