@@ -212,7 +212,9 @@ def on_gpus(record: Record, gpus: list[int], capacity: int, memory=None) -> Reco
 def test_waiting_is_split_by_the_resource_that_alone_stops_the_job():
     # The first job holds 3 of 4 processors and all GPUs until 100.
     record = on_gpus(
-        by_hand(4, (0, 0, 100, 3), (10, 100, 5, 1), (20, 100, 5, 2), (30, 105, 5, 4), (50, 60, 5, 1)),
+        by_hand(
+            4, (0, 0, 100, 3), (10, 100, 5, 1), (20, 100, 5, 2), (30, 105, 5, 4), (50, 60, 5, 1)
+        ),
         [2, 1, 0, 1, 0], 2,
     )  # fmt: skip
     sums = measure(record)
@@ -339,7 +341,7 @@ def test_a_capacity_that_cannot_be_read_is_refused(texts, pools, told):
 
 
 def test_what_a_log_does_not_say_of_resources_is_a_caution_with_numbers():
-    jobs, capacity = drawn(2)
+    jobs, _ = drawn(2)
     for job in jobs[::10]:
         job["memory"] = None
     workload = workload_of(jobs, 8)
