@@ -120,3 +120,12 @@ def test_a_capacity_of_no_pool_is_refused_before_the_log_is_read(tmp_path, capsy
     log = sacct(tmp_path / "jobs.txt")
     assert main(["whatif", str(log), *POOLS[:2], "--capacity", "bach:gpus=4"]) == 2
     assert "unknown pool of --capacity 'bach'; did you mean 'batch'" in capsys.readouterr().err
+
+
+def test_forecasts_of_starts_are_refused_for_a_recipe_with_gpus(tmp_path, capsys):
+    log = sacct(tmp_path / "jobs.txt")
+    settings = ('config.resources=["processors", "gpus"]', "config.capacity={gpus=4}")
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    asked = ["decide", "fcfs_easy", "--recipe", "queue-kth-v1", *overrides, "--starts", str(log)]
+    assert main(asked) == 2
+    assert "--starts plays processors of one machine alone" in capsys.readouterr().err
