@@ -48,7 +48,7 @@ def _with_field(line: bytes, text: bytes, rng: np.random.Generator) -> bytes:
 )
 @pytest.mark.parametrize("name", DIALECTS)
 def test_damaged_lines_are_named_or_refused_and_every_row_is_counted(name, logs, jobs, tmp_path):
-    """some 120 lines by day, 20,000 at night; in every fourth log the header may be damaged too."""
+    """Some 120 lines by day, 20,000 at night; in every fourth log the header may be damaged too."""
     dialect, rng = DIALECTS[name], np.random.default_rng([sum(name.encode()), jobs])
     form, read, lines_damaged = FORMATS[dialect.form], 0, 0
     refusals: list[str] = []

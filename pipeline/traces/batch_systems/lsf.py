@@ -41,6 +41,13 @@ from typing import Final, Literal
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.batch_systems.records import (
+    Record,
+    csv_records,
+    names_of,
+    numbered_lines,
+    rows_of,
+)
 from hindcast.pipeline.traces.field_values import (
     is_local,
     kilobytes,
@@ -51,7 +58,6 @@ from hindcast.pipeline.traces.field_values import (
 )
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import Record, csv_records, names_of, numbered_lines, rows_of
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "lsf"

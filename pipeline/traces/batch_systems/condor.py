@@ -45,10 +45,7 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.field_values import looked_up
-from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import (
+from hindcast.pipeline.traces.batch_systems.records import (
     Record,
     as_text,
     document,
@@ -57,6 +54,9 @@ from hindcast.pipeline.traces.records import (
     numbered_lines,
     rows_of,
 )
+from hindcast.pipeline.traces.field_values import looked_up
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.traces.text_rows import collect
 from hindcast.pipeline.workloads.schema import Workload
 
