@@ -124,7 +124,7 @@ QUICK, MANY = 3, 60  # damaged logs of each content
 
 
 def damaged(text: bytes, rng: np.random.Generator) -> bytes:
-    """Return a log with up to four faults: bytes lost, added or repeated, lines cut or exchanged."""
+    """Return a log with up to four faults: bytes lost, added or twice, lines cut or exchanged."""
     for _ in range(rng.integers(1, 5)):
         at, to = sorted(rng.integers(0, len(text) + 1, 2))
         piece = text[at : min(to, at + int(rng.integers(1, 200)))]
