@@ -94,7 +94,7 @@ _LATER: Final = _order(
     "jobdescription:s submitext:list2 hostrusage:list5 options3:n runlimit:n avgmem:n "
     "effectiveresreq:s srccluster:s srcjobid:n dstcluster:s dstjobid:n forwardtime:n flowid:n "
     "acjobwaittime:n totalprovisiontime:n outdir:s runtime:n subcwd:s networks:list2 affinity:s "
-    "energy:n cpi:n gips:n gbs:n gflops:n numallocslots:list1 ineligiblependtime:n"
+    "energy:n cpi:n gips:n gbs:n gflops:n"
 )
 _KEYS: Final = (
     "jobid", "idx", "jstatus", "numprocessors", "numallocslots", "slots", "hosts", "submittime",
@@ -223,6 +223,9 @@ def _of_texts(record: Record, texts: Sequence[str]) -> Record:
             if (hosts := tokens.hosts()) is not None:
                 record.values |= _slots(hosts)
             record.values |= tokens.read(_LATER)
+            if "gflops" in record.values:
+                record.values["numallocslots"] = _slots(tokens.hosts() or [])["slots"]
+                record.values |= tokens.read(_order("ineligiblependtime:n"))
             record.values |= _asked(record.values)
             if "idx" not in record.values or sum(text.count('"') for text in texts) % 2:
                 record.reason = record.reason or "the record breaks off"
