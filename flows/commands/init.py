@@ -10,7 +10,7 @@ from hindcast.flows.commands import Command, Shown
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.traces.proposal import Proposal
+    from hindcast.pipeline.traces.tables.proposal import Proposal
 
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 
@@ -105,7 +105,7 @@ def run(request: Request) -> dict[str, Any]:
     if _is_workload(request):
         return _recipe(request)
     from hindcast.pipeline.storage.files import write_text
-    from hindcast.pipeline.traces.proposal import toml_of
+    from hindcast.pipeline.traces.tables.toml import toml_of
 
     source, out = location(request.source), _out(request)
     proposal = _mapping(source)
@@ -113,6 +113,8 @@ def run(request: Request) -> dict[str, Any]:
     write_text(out, toml_of(proposal, source.name if same_folder else str(source.resolve())))
     return {
         "mapping": str(out),
+        "known": proposal.known,
+        "notes": proposal.notes,
         "columns": proposal.columns,
         "units": proposal.units,
         "states": proposal.states,
@@ -138,33 +140,19 @@ def _plausibility(mapping: Path) -> dict[str, Any]:
 def _mapping(source: Path) -> "Proposal":
     """Return the proposal for a table; raise TraceError if nothing in it is a column of jobs."""
     from hindcast.pipeline.errors import TraceError
-    from hindcast.pipeline.traces.proposal import propose
-    from hindcast.pipeline.traces.table import TABLE
+    from hindcast.pipeline.traces.tables.proposal import propose
 
-    json = TraceError(f"{source}: this is JSON, expected {TABLE}")
-    try:
-        proposal = propose(source)
-    except TraceError as error:
-        if _is_json(source):
-            raise json from error
-        raise
-    if _NEEDED & proposal.columns.keys():
+    proposal = propose(source)
+    found = _NEEDED & proposal.columns.keys()
+    if proposal.names or (found if not proposal.is_json else "submit" in found):
         return proposal
-    if _is_json(source):
-        raise json
     labels = [*proposal.columns.values(), *proposal.unused]
     listed = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
+    kind = "this is JSON, expected a table of jobs; " if proposal.is_json else ""
     raise TraceError(
-        f"{source}: no column was found for submit, duration (or start and end) or cores, which "
-        f"are needed; the columns are {listed}"
+        f"{source}: {kind}no column was found for submit, duration (or start and end) or cores, "
+        f"which are needed; the columns are {listed}"
     )
-
-
-def _is_json(source: Path) -> bool:
-    """Return whether a file begins as JSON does; asked only if it is no table of jobs."""
-    from hindcast.pipeline.traces.files.compression import first_bytes
-
-    return source.is_file() and first_bytes(source, 1 << 12).lstrip()[:1] in {b"{", b"["}
 
 
 def _recipe(request: Request) -> dict[str, Any]:
@@ -204,6 +192,8 @@ def show(result: Mapping[str, Any]) -> Shown:
 def _show_mapping(result: Mapping[str, Any]) -> Shown:
     units = result["units"]
     lines = [f"{result['mapping']}: {len(result['columns'])} columns proposed"]
+    lines += [f"this is {result['known']}"] if result["known"] else []
+    lines += [f"note: {note}" for note in result["notes"]]
     for name, label in result["columns"].items():
         unit = f" ({units[name]})" if name in units else ""
         lines.append(f"  {name:<16} {label}{unit}")

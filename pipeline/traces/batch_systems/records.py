@@ -112,7 +112,10 @@ def csv_records(
             )
     for line in lines:
         record = Record(line.number, line.text, reason=line.reason)
-        texts = next(csv.reader([line.text], delimiter=separator), [])
+        try:
+            texts = next(csv.reader([line.text], delimiter=separator), [])
+        except csv.Error:  # a carriage return in the line, or a field of more than 128 KB
+            texts = []
         if line.text == header:
             record.left_out = "the header again"
         elif len(texts) != len(columns):
