@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.traces.grid_engine import GridEngineSettings
+from hindcast.pipeline.traces.batch_systems.grid_engine import GridEngineSettings
 from hindcast.pipeline.traces.slurm import SlurmSettings
 
 FIRST: Final = 1_709_539_200  # Monday, 4 March 2024, 08:00 UTC
