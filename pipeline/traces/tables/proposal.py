@@ -6,7 +6,7 @@ in the mapping as a comment, for a person to check.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -141,12 +141,16 @@ def _propose(table: Path, given: Path) -> Proposal:
     sample = collect(rows.head(_ROWS), table)
     known = known_by_values(sample) if proposal.names else known_by_names(labels)
     hints: dict[str, str] = {}
+    settled: set[str] = set()
     if known is not None:
         if proposal.names:
             proposal.names = list(known.has)
             renamed = dict(zip(labels, known.has, strict=True))
             rows, sample, labels = rows.rename(renamed), sample.rename(renamed), proposal.names
         _adopt(proposal, known, sample, table)
+        settled = {*proposal.columns, *(["submit"] if known.events else [])}
+        if not known.events:
+            hints = _choose(proposal, sample, [n for n in labels if n not in known.skip])
     else:
         hints = _choose(proposal, sample, labels)
         if proposal.names:
@@ -157,7 +161,7 @@ def _propose(table: Path, given: Path) -> Proposal:
     _amounts(proposal, sample, hints)
     _states(proposal, rows, table)
     if known is not None:
-        _settle(proposal, known)
+        _settle(proposal, known, settled)
     proposal.columns = {n: proposal.columns[n] for n in COLUMNS if n in proposal.columns}
     used = set(proposal.columns.values())
     proposal.unused = [label for label in labels if label not in used]
@@ -187,11 +191,11 @@ def _adopt(proposal: Proposal, known: KnownTable, sample: pl.DataFrame, table: P
         proposal.sections["events"] = dict(known.events)
 
 
-def _settle(proposal: Proposal, known: KnownTable) -> None:
-    """Take the units and states of a known table in place of those that fit."""
-    settled = proposal.columns.keys() | ({"submit"} if known.events else set())
-    proposal.units |= {name: unit for name, unit in known.units.items() if name in settled}
-    doubts = tuple(f"{name}: " for name in (*known.units, *(["state"] if known.states else [])))
+def _settle(proposal: Proposal, known: KnownTable, settled: Set[str]) -> None:
+    """Take the units of the `settled` fields and the states of a known table as they are known."""
+    units = {name: unit for name, unit in known.units.items() if name in settled}
+    proposal.units |= units
+    doubts = tuple(f"{name}: " for name in (*units, *(["state"] if known.states else [])))
     proposal.unsure = [text for text in proposal.unsure if not text.startswith(doubts or "\0")]
     if known.states:
         proposal.states = {outcome: list(values) for outcome, values in known.states.items()}
