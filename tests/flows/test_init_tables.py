@@ -10,7 +10,8 @@ import pytest
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces import table
-from hindcast.pipeline.traces.tables.proposal import Proposal, propose
+from hindcast.pipeline.traces.tables.draft import Proposal
+from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.traces.tables.toml import toml_of
 from tests.conftest import require_traces
 

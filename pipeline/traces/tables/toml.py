@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from hindcast.pipeline.errors import printable
 from hindcast.pipeline.traces.tables.mapping import MEMORY
-from hindcast.pipeline.traces.tables.proposal import Proposal
+from hindcast.pipeline.traces.tables.draft import Proposal
 
 
 def toml_of(proposal: Proposal, file: str) -> str:
