@@ -181,7 +181,7 @@ def _with_outcome(rows: pl.LazyFrame) -> pl.LazyFrame:
     code = pl.coalesce("exitcode", "exitstatus").cast(pl.Float64, strict=False)
     failed = (code != 0).fill_null(value=False) | (pl.col("exitbysignal") == "1")
     outcome = looked_up(pl.col("jobstatus"), _STATES)
-    gpus = _number("requestgpus")
+    gpus = _number("requestgpus") * _hosts()
     return rows.with_columns(
         job_id=pl.format("{}.{}", "clusterid", pl.col("procid").fill_null("0")),
         outcome=pl.when((outcome == "completed") & failed.fill_null(value=False))
@@ -209,6 +209,15 @@ def _number(key: str) -> pl.Expr:
     return pl.col(key).cast(pl.Float64, strict=False)
 
 
+def _nodes() -> pl.Expr:
+    return pl.when(pl.col("jobuniverse") == _PARALLEL).then(_number("maxhosts"))
+
+
+def _hosts() -> pl.Expr:
+    """Return the number of hosts for each of which a job asks."""
+    return pl.coalesce(pl.when(_nodes() > 0).then(_nodes()), 1.0)
+
+
 def _fields() -> dict[str, Field]:
     start = pl.coalesce("jobcurrentstartdate", "jobstartdate")
     ran_to_its_end = (pl.col("jobstatus") == "3") & (pl.col("lastjobstatus") == "2")
@@ -216,9 +225,7 @@ def _fields() -> dict[str, Field]:
     run = pl.when(end.is_null() | start.is_null()).then("remotewallclocktime")
     limit = pl.coalesce("allowedjobduration", "allowedexecuteduration", "maxruntime")
     limit_s = pl.coalesce(limit.cast(pl.Float64, strict=False), _number("maxwalltimemins") * 60)
-    is_parallel = pl.col("jobuniverse") == _PARALLEL
-    nodes = pl.when(is_parallel).then(_number("maxhosts"))
-    hosts = pl.coalesce(pl.when(nodes > 0).then(nodes), 1.0)
+    nodes, hosts = _nodes(), _hosts()
 
     def of_job(name: str, key: str, expected: str, factor: float = 1.0) -> Field:
         return Field(name, pl.col(key), _number(key) * hosts * factor, expected)

@@ -24,6 +24,7 @@ from hindcast.pipeline.workloads.schema import SourceFile
 
 _HEAD_BYTES: Final = 65_536
 _ZLIB: Final = (b"x\x01", b"x\x9c", b"x\xda")
+_JSON: Final = (b"{", b"[")  # the first byte of a text that may be one line
 _LONGEST_LINE: Final = 1 << 20  # bytes; also the size of a block
 _SUFFIXES: Final = (".csv", ".csv.gz")
 
@@ -33,7 +34,7 @@ def head_lines(path: Path, expected: str) -> list[str]:
 
     A byte-order mark and carriage returns are removed; bytes that are not UTF-8 become U+FFFD.
     Raises TraceError if the file is missing, a folder, unreadable, empty or binary, or if its first
-    line is longer than 64 KiB; `expected` completes the message.
+    line is longer than 64 KiB, unless it is JSON; `expected` completes the message.
     """
     head = _head(path, expected)
     if kind := binary_kind(head):
@@ -44,7 +45,9 @@ def head_lines(path: Path, expected: str) -> list[str]:
         )
     if len(head) > _HEAD_BYTES:
         complete_lines, newline, _ = head.rpartition(b"\n")
-        if not newline:
+        if not newline and head.lstrip()[:1] in _JSON:
+            complete_lines = head
+        elif not newline:
             raise TraceError(
                 f"{path}: no line ends within the first {_HEAD_BYTES} bytes, expected {expected}"
             )

@@ -356,7 +356,8 @@ def _fields(settings: LsfSettings) -> dict[str, Field]:
         pl.col(key).cast(pl.Float64, strict=False)
         for key in ("numprocessors", "slots", "numallocslots")
     )
-    slots = pl.coalesce(
+    # With SHORT_EVENTFILE, numAllocSlots is the number of hosts, and execHosts has "4*host".
+    slots = pl.max_horizontal(
         pl.when(allocated > 0).then(allocated), pl.when(listed >= asked).then(listed)
     )
     held = pl.coalesce(slots, asked)

@@ -27,6 +27,7 @@ from hindcast.pipeline.traces.files.compression import content, readable
 from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, reading, scan_lines, split_fault
 
 _SEPARATORS: Final = (",", ";", "|", "\t")
+_LARGEST: Final = 1 << 31  # bytes of a JSON text, which is held as a whole
 _CHUNK: Final = 50_000  # records that become a frame at once
 _NEXT_OBJECT: Final = re.compile(r"[^:\s]\s*(?=\{)")  # not a value of a key
 
@@ -111,15 +112,18 @@ def csv_records(
             )
     for line in lines:
         record = Record(line.number, line.text, reason=line.reason)
-        texts = next(csv.reader([line.text], delimiter=separator), [])
-        if len(texts) != len(columns):
+        try:
+            texts = next(csv.reader([line.text], delimiter=separator), [])
+        except csv.Error:  # a carriage return in the line, or a field of more than 128 KB
+            texts = []
+        if line.text == header:
+            record.left_out = "the header again"
+        elif len(texts) != len(columns):
             word = "column" if len(texts) == 1 else "columns"
             record.reason = line.reason or f"{len(texts)} {word}, expected {len(columns)}"
         else:
             values = zip(columns, texts, strict=True)
             record.values = {key: text.strip() for key, text in values if key}
-        if line.text == header:
-            record.left_out, record.reason = "the header again", None
         yield record
 
 
@@ -165,9 +169,18 @@ def json_objects(text: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
 
 
 def document(path: Path) -> str:
-    """Return the text of a file whose lines may have any length, plain or compressed."""
-    with readable(path), content(path) as text:
-        return text.read().decode("utf-8-sig", errors="replace")
+    """Return the text of a file whose lines may have any length, plain or compressed.
+
+    Raises TraceError if it is larger than 2 GiB.
+    """
+    with readable(path), content(path) as raw:
+        read = raw.read(_LARGEST + 1)
+    if len(read) > _LARGEST:
+        raise TraceError(
+            f"{path}: this JSON text is longer than {_LARGEST:,} bytes; write an object a line, or "
+            "several files"
+        )
+    return read.decode("utf-8-sig", errors="replace")
 
 
 def as_text(value: Any) -> str | None:

@@ -51,7 +51,7 @@ _QUEUES: Final[Mapping[str, tuple[str, str]]] = {
 # What a text is -> whether its first lines are so, and what to do.
 UNREADABLE: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = {
     **{
-        f"the output of {command}": (_begins(pattern), f"give the accounting of jobs that ended: {how}")
+        f"the output of {command}": (_begins(pattern), f"give the jobs that ended: {how}")
         for command, (pattern, how) in _QUEUES.items()
     },
     "the event log of HTCondor": (

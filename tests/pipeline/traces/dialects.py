@@ -6,6 +6,7 @@ group of Slurm's jobs from their account, is given with the name of that field.
 
 import csv
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.traces.grid_engine import GridEngineSettings
 from hindcast.pipeline.traces.slurm import SlurmSettings
 
 FIRST: Final = 1_709_539_200  # Monday, 4 March 2024, 08:00 UTC
@@ -241,6 +243,157 @@ def _american(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%m/%d/%Y %H:%M:%S")
 
 
+def _category(job: Job) -> str:
+    """Return the request of a job of Grid Engine; memory is for each slot."""
+    gpus = f",gpu={job.gpus},gpu_type={job.gpu_type}" if job.gpus else ""
+    return f"-l h_rt={job.limit},mem_free={job.memory // job.cores}M{gpus} -pe mpi {job.cores}"
+
+
+def _by_end(jobs: Sequence[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: job.end)
+
+
+def grid_engine(jobs: Sequence[Job]) -> dict[str, str]:
+    lines = [
+        f"{job.queue}:n1:{job.group}:{job.user}:{job.executable}:{job.job_id}:sge:0:{job.submit}:"
+        f"{job.start}:{job.end}:0:{0 if job.status == 1 else 137}:{job.run}:1.5:0.2:0.0{':0' * 13}:"
+        f"{job.account}:staff:mpi:{job.cores}:0:{job.run}.0:1.0:0.0:{_category(job)}:0.0:NONE:1e+09:"
+        "0:0"
+        for job in _by_end(jobs)
+    ]
+    return {"accounting": "\n".join(["# Version: 8.1.9", *lines]) + "\n"}
+
+
+def grid_engine_json(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the log of Open Cluster Scheduler 9, with times in microseconds."""
+    lines = [
+        json.dumps({
+            "job_number": job.job_id, "task_number": 0, "start_time": job.start * 10**6,
+            "end_time": job.end * 10**6, "submission_time": job.submit * 10**6,
+            "owner": job.user, "group": job.group, "account": "sge", "project": job.account,
+            "qname": job.queue, "hostname": "n1", "department": "staff", "slots": job.cores,
+            "job_name": job.executable, "priority": 0, "granted_pe": "mpi",
+            "category": _category(job), "failed": 0, "exit_status": 0 if job.status == 1 else 137,
+            "usage": {"rusage": {"ru_wallclock": job.run, "ru_utime": 1.5}},
+        })
+        for job in _by_end(jobs)
+    ]  # fmt: skip
+    return {"accounting.jsonl": "\n".join(lines) + "\n"}
+
+
+def qacct(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return what `qacct -j` prints; times as ctime(3) prints them, of Berlin."""
+
+    def time(seconds: int) -> str:
+        local = datetime.fromtimestamp(seconds, ZoneInfo(BERLIN))
+        return local.strftime("%a %b %e %H:%M:%S %Y")
+
+    lines = []
+    for job in jobs:
+        values = {
+            "qname": job.queue, "hostname": "n1", "group": job.group, "owner": job.user,
+            "project": job.account, "department": "staff", "jobname": job.executable,
+            "jobnumber": job.job_id, "taskid": "undefined", "account": "sge", "priority": 0,
+            "qsub_time": time(job.submit), "start_time": time(job.start),
+            "end_time": time(job.end), "granted_pe": "mpi", "slots": job.cores, "failed": 0,
+            "exit_status": 0 if job.status == 1 else 137, "ru_wallclock": f"{job.run}s",
+            "category": _category(job),
+        }  # fmt: skip
+        lines += ["=" * 62, *(f"{key:<12} {value}" for key, value in values.items())]
+    return {"qacct.txt": "\n".join(lines) + "\n"}
+
+
+def _lsf_status(job: Job) -> tuple[int, int]:
+    """Return jStatus and exitInfo: DONE, or EXIT, by its owner if it was cancelled."""
+    return (64, 0) if job.status == 1 else (32, 14 if job.status == 5 else 0)
+
+
+def _lsf_request(job: Job) -> str:
+    """Return the resource requirement of a job; memory and GPUs are for each host."""
+    gpus = f":ngpus_physical={job.gpus // job.nodes}:gmodel={job.gpu_type}" if job.gpus else ""
+    return f"select[type == any] rusage[mem={job.memory // job.nodes}{gpus}]"
+
+
+def lsf(jobs: Sequence[Job], *, short: bool = True) -> dict[str, str]:
+    """Return lsb.acct; `short` as with SHORT_EVENTFILE, else with the name of a host a slot."""
+    lines = [f'"EVENT_ADRSV_FINISH" "10.1" {jobs[0].submit} {jobs[0].submit} 1 500 "ops" "r#1"']
+    for job in _by_end(jobs):
+        status, info = _lsf_status(job)
+        each = job.cores // job.nodes
+        names = [f'"{each}*n{k}"' for k in range(job.nodes)]
+        if not short:
+            names = [f'"n{k}"' for k in range(job.nodes) for _ in range(each)]
+        hosts = f"{len(names)} {' '.join(names)}"
+        none = '""'
+        lines.append(
+            f'"JOB_FINISH" "10.1" {job.end} {job.job_id} 500 33816602 {job.cores} {job.submit} 0 0 '
+            f'{job.start} "{job.user}" "{job.queue}" "{_lsf_request(job)}" {none} {none} "login" '
+            f'"/home/a ""b""" {none} "/dev/null" "/dev/null" "{job.submit}.{job.job_id}" 0 '
+            f'{hosts} {status} 60.0 "{job.executable}" "sleep 1" '
+            f'{" ".join(["1.0"] * 2 + ["-1"] * 17)} {none} "{job.account}" 0 '
+            f"{job.cores} {none} {none} 0 2048 4096 {none} {none} {none} {none} 0 {none} {info} "
+            f'{none} -1 {none} {none} {none} {none} 0 {none} {none} 16 {none} 0 {none} "a note" '
+            f'0 0 0 {job.limit} 512 "{_lsf_request(job)}" {none} 0 {none} 0 0 0 0 0 {none} '
+            f"{job.run} {none} 0 {none} 0.0 0 0 0 0 {hosts} {job.eligible - job.submit}"
+        )
+    return {"lsb.acct": "\n".join(lines) + "\n"}
+
+
+def lsf_csv(jobs: Sequence[Job]) -> dict[str, str]:
+    rows = [
+        {
+            "jobId": job.job_id, "userName": job.user, "projectName": job.account,
+            "queue": job.queue, "jobName": job.executable, "numProcessors": job.cores,
+            "submitTime": job.submit, "startTime": job.start, "endTime": job.end,
+            "runLimit": job.limit, "jStatus": _lsf_status(job)[0], "exitInfo": _lsf_status(job)[1],
+            "execHosts": " ".join(f"{job.cores // job.nodes}*n{k}" for k in range(job.nodes)),
+            "effectiveResReq": _lsf_request(job), "ineligiblePendTime": job.eligible - job.submit,
+        }
+        for job in jobs
+    ]  # fmt: skip
+    return {"jobs.csv": _csv(rows)}
+
+
+def _ad(job: Job) -> dict[str, object]:
+    """Return the attributes of a job of the parallel universe; amounts are for each host."""
+    gpus = {}
+    if job.gpus:
+        gpus = {
+            "RequestGPUs": job.gpus // job.nodes,
+            "RequireGPUs": f'DeviceName == "{job.gpu_type}"',
+        }
+    ended = {"JobStatus": 4, "CompletionDate": job.end, "ExitCode": 0 if job.status == 1 else 1}
+    if job.status == 5:
+        ended = {"JobStatus": 3, "LastJobStatus": 2, "CompletionDate": 0}
+    return {
+        "MyType": "Job", "ClusterId": job.job_id, "ProcId": 0, "QDate": job.submit,
+        "JobStartDate": job.start, "JobCurrentStartDate": job.start, "NumJobStarts": 1,
+        "EnteredCurrentStatus": job.end, "RemoteWallClockTime": float(job.run),
+        "AllowedJobDuration": job.limit, "JobUniverse": 11, "MaxHosts": job.nodes,
+        "RequestCpus": job.cores // job.nodes, "CpusProvisioned": job.cores // job.nodes,
+        "RequestMemory": job.memory // job.nodes, "Owner": job.user, "AcctGroup": job.account,
+        "Cmd": job.executable, **gpus, **ended,
+    }  # fmt: skip
+
+
+def condor(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the history file of the schedd; strings in quotes, and the newest job last."""
+    lines = []
+    for job in _by_end(jobs):
+        quoted = {k: json.dumps(v) if isinstance(v, str) else v for k, v in _ad(job).items()}
+        if job.gpus:
+            quoted["RequireGPUs"] = _ad(job)["RequireGPUs"]  # an expression
+        lines += [f"{key} = {value}" for key, value in quoted.items()]
+        lines.append(f'*** Offset = 0 ClusterId = {job.job_id} ProcId = 0 Owner = "{job.user}"')
+    return {"history": "\n".join(lines) + "\n"}
+
+
+def condor_json(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return what `condor_history -json` prints: the newest job first."""
+    ads = [_ad(job) for job in _by_end(jobs)[::-1]]
+    return {"history.json": "[\n" + "\n,\n".join(json.dumps(ad, indent=2) for ad in ads) + "\n]\n"}
+
+
 def _table(jobs: Sequence[Job]) -> list[dict[str, object]]:
     return [{**vars(job), "end": job.end, "limit": job.limit / 60} for job in jobs]
 
@@ -300,6 +453,10 @@ _SLURM: Final = (*EVERY, "eligible", "nodes", "memory", "gpus", "gpu_type", "gro
 _OF_SLURM: Final = {"group": "account"}
 _TABLE: Final = (*EVERY, "eligible", "nodes", "memory", "gpus", "group", "account", "executable")
 
+_GRID_ENGINE: Final = (*EVERY, "memory", "gpus", "gpu_type", "group", "account", "executable")
+_LSF: Final = (*EVERY, "eligible", "nodes", "memory", "gpus", "gpu_type", "account", "executable")
+_CONDOR: Final = (*(name for name in _LSF if name not in {"queue", "eligible"}),)
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "sacct -P": Dialect("slurm", "jobs.txt", slurm, _SLURM, _OF_SLURM),
     "sacct -P, local times": Dialect(
@@ -309,6 +466,21 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "SWF": Dialect("swf", "jobs.swf", swf, (*EVERY, "memory", "group", "executable")),
     "PBS": Dialect(
         "pbs", "20240304", pbs, (*_TABLE, "gpu_type"), job_name="{}.srv",
+    ),
+    "Grid Engine": Dialect("grid_engine", "accounting", grid_engine, _GRID_ENGINE),
+    "Grid Engine, JSON": Dialect("grid_engine", "accounting.jsonl", grid_engine_json, _GRID_ENGINE),
+    "qacct -j": Dialect(
+        "grid_engine", "qacct.txt", qacct, _GRID_ENGINE,
+        settings=GridEngineSettings(time_zone=BERLIN),
+    ),
+    "LSF": Dialect("lsf", "lsb.acct", lsf, _LSF),
+    "LSF, a name a slot": Dialect(
+        "lsf", "lsb.acct", lambda jobs: lsf(jobs, short=False), _LSF
+    ),
+    "LSF, CSV": Dialect("lsf", "jobs.csv", lsf_csv, _LSF),
+    "HTCondor": Dialect("condor", "history", condor, _CONDOR, job_name="{}.0"),
+    "condor_history -json": Dialect(
+        "condor", "history.json", condor_json, _CONDOR, job_name="{}.0"
     ),
     "table": Dialect("table", "jobs.toml", table, _TABLE),
     "Parquet": Dialect("table", "jobs.toml", parquet, _TABLE),
