@@ -349,9 +349,56 @@ def test_a_table_without_header_is_proposed_by_its_times(tmp_path, capsys):
     assert tasks["job_id"].to_list() == [str(job) for job in frame["job"]]
 
 
+def test_a_start_is_the_end_less_the_run_time(tmp_path):
+    made().drop("start").write_csv(tmp_path / "t.csv")
+    same_jobs(read(tmp_path / "t.csv"), made())
+
+
+@pytest.mark.parametrize(
+    ("limits", "unit"), [((600, 1200, 3600), "s"), ((10, 30, 1440), "min"), ((45, 90, 720), "min")]
+)
+def test_limits_of_short_runs_are_told_by_their_sizes(limits, unit, tmp_path):
+    """Nobody asks for less than a minute."""
+    frame = made().with_columns(limit=pl.Series([limits[k % 3] for k in range(120)]))
+    frame = frame.with_columns(run=pl.lit(7), end=pl.col("start") + 7)
+    frame.write_csv(tmp_path / "t.csv")
+    assert propose(tmp_path / "t.csv").units["time_limit"] == unit
+
+
 def test_a_list_of_json_objects_is_a_table(tmp_path):
     frame = made().rename({"cores": "cpus"})
     (tmp_path / "lines.json").write_text(frame.write_ndjson())
     (tmp_path / "list.json").write_text(f'{{"meta": 1, "jobs": {frame.write_json()}}}')
     for name in ("lines.json", "list.json"):
         same_jobs(read(tmp_path / name), made())
+
+
+@pytest.mark.parametrize(
+    "count", [40, pytest.param(2000, marks=pytest.mark.nightly)], ids=["few", "many"]
+)
+def test_damaged_tables_give_a_proposal_or_a_message(count, tmp_path):
+    """Every row that is read is a job, quarantined, or left out for a reason."""
+    rng = np.random.default_rng(5)
+    sound = dates(made(30)).write_csv().encode()
+    parts = (b",", b"\n", b'"', b"|", b"\0", b"\xff", b"1e400", b"nan", b"4294967295", b"[", b"=")
+    for _ in range(count):
+        content = bytearray(sound)
+        for _ in range(rng.integers(1, 9)):
+            at = int(rng.integers(len(content)))
+            kind = rng.integers(3)
+            if kind == 0:
+                content[at:at] = parts[rng.integers(len(parts))]
+            elif kind == 1:
+                del content[at : at + int(rng.integers(1, 40))]
+            else:
+                content[at:at] = content[: int(rng.integers(1, 60))]
+        path = tmp_path / "t.csv"
+        path.write_bytes(bytes(content))
+        try:
+            path.with_suffix(".toml").write_text(toml_of(propose(path), path.name))
+            provenance = table.read(path.with_suffix(".toml"))[0].provenance
+        except TraceError as error:
+            assert str(tmp_path) in str(error)
+            continue
+        counts = provenance.counts
+        assert counts["rows_read"] == counts["tasks"] + sum(provenance.left_out.values())

@@ -69,7 +69,7 @@ def _propose(table: Path, given: Path) -> Proposal:
     labels = list(dict.fromkeys(label for label in source.labels if label))
     proposal.is_json = source.objects is not None
     if len(labels) < 2 and not proposal.is_json:
-        raise TraceError(f"{table}: line {source.header} has one name, expected {TABLE}")
+        raise TraceError(f"{table}: line {source.header or 1} has one name, expected {TABLE}")
     rows = _rows(source, labels)
     sample = collect(rows.head(_ROWS), table)
     known = known_by_values(sample) if proposal.names else known_by_names(labels)

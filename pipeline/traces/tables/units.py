@@ -36,7 +36,7 @@ def units_of_times(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str,
     for name in [name for name in TIMES if name in proposal.columns]:
         values, label = values_of(sample, proposal.columns[name]), proposal.columns[name]
         numbers = values.cast(pl.Float64, strict=False).drop_nulls()
-        if len(numbers) >= GOOD * len(values):
+        if len(numbers) and len(numbers) >= GOOD * len(values):
             unit, doubt = _unit_of_times(float(str(numbers.median())), hints.get(name))
             if doubt:
                 doubts[name] = f"{name}: {label!r} {doubt}"
@@ -46,6 +46,9 @@ def units_of_times(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str,
             local = local or not zoned
         else:
             forms = [f for f in FORMS if share_of(values, moment(pl.col("x"), form=f)) >= GOOD]
+            if not forms:  # of a known table
+                proposal.unsure.append(f"{name}: the values of {label!r} are no times")
+                continue
             unit, local = forms[0], True
             if len(forms) > 1:
                 proposal.unsure.append(
