@@ -374,12 +374,13 @@ def test_a_list_of_json_objects_is_a_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "count", [40, pytest.param(2000, marks=pytest.mark.nightly)], ids=["few", "many"]
+    "count", [3, pytest.param(2000, marks=pytest.mark.nightly)], ids=["few", "many"]
 )
 def test_damaged_tables_give_a_proposal_or_a_message(count, tmp_path):
     """Every row that is read is a job, quarantined, or left out for a reason."""
     rng = np.random.default_rng(5)
     sound = dates(made(30)).write_csv().encode()
+    messages = []
     parts = (b",", b"\n", b'"', b"|", b"\0", b"\xff", b"1e400", b"nan", b"4294967295", b"[", b"=")
     for _ in range(count):
         content = bytearray(sound)
@@ -398,7 +399,8 @@ def test_damaged_tables_give_a_proposal_or_a_message(count, tmp_path):
             path.with_suffix(".toml").write_text(toml_of(propose(path), path.name))
             provenance = table.read(path.with_suffix(".toml"))[0].provenance
         except TraceError as error:
-            assert str(tmp_path) in str(error)
+            messages.append(str(error))
             continue
         counts = provenance.counts
         assert counts["rows_read"] == counts["tasks"] + sum(provenance.left_out.values())
+    assert all(str(tmp_path) in message for message in messages)
