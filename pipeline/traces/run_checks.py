@@ -13,7 +13,8 @@ _FAR: Final = 10.0  # times end - start, or a part of it
 _FAR_RUNS: Final = 0.05  # of the jobs
 # Factor between end - start and the run time -> what it may mean.
 _RUN_UNITS: Final = (
-    (60.0, "is the run time in minutes?"), (3600.0, "is the run time in hours?"),
+    (60.0, "is the run time in minutes?"), (1 / 60, "is the run time in seconds, not minutes?"),
+    (3600.0, "is the run time in hours?"),
     (0.001, "is the run time in milliseconds?"), (1000.0, "are starts and ends in milliseconds?"),
 )  # fmt: skip
 
