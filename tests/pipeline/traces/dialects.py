@@ -394,6 +394,51 @@ def condor_json(jobs: Sequence[Job]) -> dict[str, str]:
     return {"history.json": "[\n" + "\n,\n".join(json.dumps(ad, indent=2) for ad in ads) + "\n]\n"}
 
 
+def cobalt(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return Argonne's table of jobs."""
+
+    def time(seconds: int) -> str:
+        return iso(seconds).replace("T", " ")
+
+    rows = [
+        {
+            "JOB_NAME": f"{job.job_id}.alcf", "COBALT_JOBID": job.job_id, "MACHINE_NAME": "theta",
+            "QUEUED_TIMESTAMP": time(job.submit), "START_TIMESTAMP": time(job.start),
+            "END_TIMESTAMP": time(job.end), "USERNAME_GENID": job.user,
+            "PROJECT_NAME_GENID": job.account, "QUEUE_NAME": job.queue,
+            "WALLTIME_SECONDS": f"{job.limit}.0", "RUNTIME_SECONDS": f"{job.run}.0",
+            "NODES_USED": f"{job.nodes}.0", "NODES_REQUESTED": f"{job.nodes}.0",
+            "CORES_USED": f"{job.cores}.0", "CORES_REQUESTED": f"{job.cores}.0",
+            "ELIGIBLE_WAIT_SECONDS": job.start - job.eligible,
+            "EXIT_STATUS": 0 if job.status == 1 else 143,
+        }
+        for job in _by_end(jobs)
+    ]  # fmt: skip
+    return {"ANL-ALCF-DJC-THETA_20240101_20241231.csv": _csv(rows)}
+
+
+def batsim(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the jobs that Batsim writes after a simulation, on a clock that begins at 0."""
+    rows = [
+        {
+            "job_id": job.job_id, "workload_name": "w0", "profile": job.executable,
+            "submission_time": float(job.submit - jobs[0].submit),
+            "requested_number_of_resources": job.cores, "requested_time": float(job.limit),
+            "success": int(job.status == 1),
+            "final_state": {1: "COMPLETED_SUCCESSFULLY", 0: "COMPLETED_FAILED",
+                            5: "COMPLETED_KILLED"}[job.status],
+            "starting_time": float(job.start - jobs[0].submit), "execution_time": float(job.run),
+            "finish_time": float(job.end - jobs[0].submit),
+            "waiting_time": float(job.start - job.submit),
+            "turnaround_time": float(job.end - job.submit), "stretch": 1.0,
+            "allocated_resources": f"0-{job.cores - 1}" if job.cores > 1 else "0",
+            "consumed_energy": -1,
+        }
+        for job in _by_end(jobs)
+    ]  # fmt: skip
+    return {"out_jobs.csv": _csv(rows)}
+
+
 def _table(jobs: Sequence[Job]) -> list[dict[str, object]]:
     return [{**vars(job), "end": job.end, "limit": job.limit / 60} for job in jobs]
 
@@ -481,6 +526,14 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "HTCondor": Dialect("condor", "history", condor, _CONDOR, job_name="{}.0"),
     "condor_history -json": Dialect(
         "condor", "history.json", condor_json, _CONDOR, job_name="{}.0"
+    ),
+    "Cobalt": Dialect(
+        "cobalt", "ANL-ALCF-DJC-THETA_20240101_20241231.csv", cobalt,
+        (*EVERY, "eligible", "nodes", "account"),
+    ),
+    "Batsim": Dialect(
+        "batsim", "out_jobs.csv", batsim,
+        tuple(n for n in (*EVERY, "executable") if n not in {"user", "queue"}),
     ),
     "table": Dialect("table", "jobs.toml", table, _TABLE),
     "Parquet": Dialect("table", "jobs.toml", parquet, _TABLE),

@@ -10,7 +10,7 @@ from hindcast.pipeline.workloads.log_names import remembered_names
 from tests.pipeline.traces.dialects import COLUMNS, DIALECTS, NAMES, made_jobs, truth, written
 
 # Dialects whose exit status does not tell who ended a job.
-STATUS_WITHOUT_CANCELLED = {"PBS", "Grid Engine", "Grid Engine, JSON", "qacct -j"}
+STATUS_WITHOUT_CANCELLED = {"PBS", "Grid Engine", "Grid Engine, JSON", "qacct -j", "Cobalt"}
 
 
 def named(tasks, names):
