@@ -127,6 +127,7 @@ class Dialect:
         taken: Field -> field of the job that it is taken from, where that is another.
         job_name: Format of the name of a job, with its number.
         settings: Settings of the reader.
+        one_value: Whether the file is one value of JSON, which a damaged line spoils wholly.
     """
 
     form: str
@@ -136,6 +137,7 @@ class Dialect:
     taken: Mapping[str, str] = field(default_factory=dict)
     job_name: str = "{}"
     settings: Any = None
+    one_value: bool = False
 
 
 def written(dialect: Dialect, jobs: Sequence[Job], folder: Path) -> Path:
@@ -191,6 +193,37 @@ def slurm(jobs: Sequence[Job], time: Callable[[int], str] = str) -> dict[str, st
 def slurm_csv(jobs: Sequence[Job]) -> dict[str, str]:
     """Return the log as pandas saves it: with an index, and quotes around what has commas."""
     return {"jobs.csv": _csv([{"": n, **row} for n, row in enumerate(_sacct(jobs, iso))])}
+
+
+def slurm_json(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the log as `sacct --json` prints it, numbers with their marks."""
+
+    def resources(job: Job) -> list[dict[str, object]]:
+        listed = [("cpu", "", job.cores), ("mem", "", job.memory), ("node", "", job.nodes)]
+        if job.gpus:
+            listed += [("gres", "gpu", job.gpus), ("gres", f"gpu:{job.gpu_type}", job.gpus)]
+        return [
+            {"type": kind, "name": name, "id": n, "count": count}
+            for n, (kind, name, count) in enumerate(listed, 1)
+        ]
+
+    rows = [
+        {
+            "job_id": job.job_id, "name": job.executable, "user": job.user,
+            "account": job.account, "partition": job.queue, "qos": job.queue, "cluster": None,
+            "state": {"current": [_SLURM_STATES[job.status].split()[0]], "reason": "None"},
+            "time": {
+                "submission": job.submit, "eligible": job.eligible, "start": job.start,
+                "end": job.end, "elapsed": job.run, "suspended": 0,
+                "limit": {"set": True, "infinite": False, "number": job.limit // 60},
+            },
+            "required": {"CPUs": job.cores, "memory_per_node": {"set": False, "number": 0}},
+            "allocation_nodes": job.nodes,
+            "tres": {"allocated": resources(job), "requested": resources(job)},
+        }
+        for job in jobs
+    ]  # fmt: skip
+    return {"jobs.json": json.dumps({"meta": {"plugin": {}}, "jobs": rows}, indent=1)}
 
 
 def _csv(rows: Sequence[Mapping[str, object]]) -> str:
@@ -507,6 +540,10 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "sacct -P, local times": Dialect(
         "slurm", "jobs.txt", lambda jobs: slurm(jobs, lambda s: iso(s, BERLIN)), _SLURM, _OF_SLURM,
         settings=SlurmSettings(time_zone=BERLIN),
+    ),
+    "sacct, saved by pandas": Dialect("slurm", "jobs.csv", slurm_csv, _SLURM, _OF_SLURM),
+    "sacct --json": Dialect(
+        "slurm", "jobs.json", slurm_json, _SLURM, _OF_SLURM, one_value=True
     ),
     "SWF": Dialect("swf", "jobs.swf", swf, (*EVERY, "memory", "group", "executable")),
     "PBS": Dialect(

@@ -56,6 +56,7 @@ def test_a_log_in_each_dialect_is_one_workload(name, seed, tmp_path):
             assert column not in read.columns or read[column].is_null().all(), column
 
 
+@pytest.mark.slow
 def test_every_field_is_held_by_some_dialect_and_every_job_log_has_the_same_first_columns(tmp_path):
     assert {field for of in DIALECTS.values() for field in of.holds} == {*COLUMNS, *NAMES}
     jobs, columns = made_jobs(np.random.default_rng(3), 20), set()
