@@ -61,6 +61,7 @@ from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, sp
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
 from hindcast.pipeline.scenarios.queue.instances import Jobs, Log, first_job, read_log, select_jobs
+from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.schedule import by_week
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
@@ -71,7 +72,7 @@ def windows(config: QueueConfig, workload: Workload) -> int:
     """Return the number of windows: that of `starts`, else of whole windows side by side."""
     if config.starts:
         return len(config.starts)
-    return len(read_log(workload, config.arrive).submit) // config.jobs
+    return len(read_log(workload, config.arrive, machine_of(config)).submit) // config.jobs
 
 
 def stretch(config: QueueConfig, window: int) -> tuple[int, int]:
@@ -89,7 +90,7 @@ def instance(
 ) -> Instance:
     """Return the jobs of one window and the state in which it begins. Draws nothing."""
     check_config(config)
-    log = read_log(workload, config.arrive)
+    log = read_log(workload, config.arrive, machine_of(config))
     if not 0 <= window < windows(config, workload):
         raise InputError(
             f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"
