@@ -72,6 +72,7 @@ from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.schedule import by_week
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
+from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
 
@@ -108,6 +109,12 @@ def instance(
     return replace(made, futures=_Futures(log, jobs, config.kill))
 
 
+def caveats(config: QueueConfig, workload: Workload) -> tuple[Caveat, ...]:
+    """Return what a log does not tell of several resources, and whom the machine leaves out."""
+    several = read_log(workload, config.arrive, machine_of(config)).several
+    return () if several is None else several.caveats
+
+
 @dataclass(frozen=True)
 class _Futures:
     """Futures of an instance with drawn run times, for policies that look ahead."""
@@ -139,6 +146,7 @@ SCENARIO: Final = Scenario(
     stretch=stretch,
     blocks=by_week,
     forget=forget,
+    caveats=caveats,
     samples=True,
     added={column.name: "run_times" for column in RUN_TIMES},
     references=("aged_expected_easy",),

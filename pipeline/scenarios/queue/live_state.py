@@ -356,7 +356,9 @@ def state_of(
     }
     if config is not None and (machine := machine_of(config)).is_several:
         for jobs, numbers in ((state["waiting"], waits), (state["running"], runs)):
-            for job, keys in zip(jobs, keys_of_several(ints, numbers.tolist(), machine), strict=True):
+            for job, keys in zip(
+                jobs, keys_of_several(ints, numbers.tolist(), machine), strict=True
+            ):
                 job.update(keys)
         del state["free"]  # what the running jobs leave
         state |= capacities_in(ints, machine)
