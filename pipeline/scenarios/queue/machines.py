@@ -210,7 +210,7 @@ def fit(
         asked.wide[inside] = wide_jobs(of_pool, most, machine.shape)
     for k, name in enumerate((*machine.names, ANY_GPUS)):
         if (count := int((wide == k).sum())) > 0:
-            text = f"{count:,} jobs are left out: they need more {name} than their machine has"
+            text = f"left out, as they need more {name} than their machine has: {count:,} jobs"
             caveats.append(Caveat("too_wide", text, {"jobs": count}))
     return Fitted(asked, wide, capacity, tuple(caveats))
 
