@@ -487,7 +487,9 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     for name, metric, mean in means.iter_rows():
         outcomes.setdefault(name, {})[metric] = mean
     of_trace = trace_caveats(job.recipe, job.workload)
-    facts = log_caveats(job.workload) if job.recipe.scenario == "queue" else ()
+    facts: tuple[cv.Caveat, ...] = ()
+    if job.recipe.scenario == "queue":
+        facts = log_caveats(job.workload, resources=job.recipe.config.resources[1:])
     codes = {caveat.code for caveat in of_trace}
     return (
         *of_trace,
