@@ -60,7 +60,14 @@ from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
-from hindcast.pipeline.scenarios.queue.instances import Jobs, Log, first_job, read_log, select_jobs
+from hindcast.pipeline.scenarios.queue.instances import (
+    Jobs,
+    Log,
+    first_job,
+    read_log,
+    select_jobs,
+    with_too_wide,
+)
 from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.schedule import by_week
@@ -96,6 +103,7 @@ def instance(
             f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"
         )
     jobs = select_jobs(config, log, window)
+    log = with_too_wide(log, jobs)
     made = lay_out(config, objective, log, jobs)
     return replace(made, futures=_Futures(log, jobs, config.kill))
 

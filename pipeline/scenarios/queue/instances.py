@@ -262,9 +262,10 @@ def _part(log: Log, several: Several, chosen: NDArray[np.bool_]) -> Log:
     )  # fmt: skip
 
 
-def with_too_wide(log: Log) -> Log:
-    """Return a log whose jobs from L on are those that are too wide, which no history counts."""
-    assert log.several is not None
+def with_too_wide(log: Log, jobs: Jobs) -> Log:
+    """Return a log that has the jobs of a window from L on too, which no history counts."""
+    if log.several is None or not (jobs.running >= len(log.submit)).any():
+        return log
     other = log.several.too_wide
     assert other is not None
     assert other.several is not None
@@ -390,5 +391,6 @@ def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, 
 
 def recent_submissions(log: Log, now: int) -> Ints:
     """Return the submissions of the hour before a time."""
-    first, stop = np.searchsorted(log.submit, (now - _HOUR_S + 1, now))
+    in_order = log.submit[: len(log.ends)] if log.has_starts else log.submit
+    first, stop = np.searchsorted(in_order, (now - _HOUR_S + 1, now))
     return log.submit[first:stop]

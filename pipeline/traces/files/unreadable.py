@@ -12,6 +12,11 @@ _SACCT: Final = (
     "ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,ReqNodes,ReqMem,ReqTRES,AllocTRES"
 )
 _JOB: Final = re.compile(r"^\d+(_\[?\d[^|]*)?(\.\w+)?\|")
+_STATE: Final = re.compile(
+    r"\|(COMPLETED|FAILED|TIMEOUT|CANCELLED( by \d+)?|OUT_OF_MEMORY|NODE_FAIL|PREEMPTED|RUNNING"
+    r"|PENDING)(\||$)"
+)
+_CUT: Final = re.compile(r"^\s*\d+(_\d+)?(\.\w+)?\s[^|,;]*\s\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\s|$)")
 _ISO_TIME: Final = re.compile(r"\|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\||$)")
 
 
@@ -22,7 +27,14 @@ def _is_ruled(lines: Sequence[str]) -> bool:
 
 def _is_headless(lines: Sequence[str]) -> bool:
     """Return whether lines are jobs of Slurm, separated by bars, without names of columns."""
-    return all(_JOB.match(line) for line in lines[:3]) and _ISO_TIME.search(lines[0]) is not None
+    return "|" in lines[0] and all(
+        (_JOB.match(line) and _ISO_TIME.search(line)) or _STATE.search(line) for line in lines[:3]
+    )
+
+
+def _is_cut(lines: Sequence[str]) -> bool:
+    """Return whether lines are jobs of Slurm in columns of fixed widths, without their names."""
+    return all(_CUT.match(line) is not None for line in lines[:3])
 
 
 def _begins(pattern: str) -> Callable[[Sequence[str]], bool]:
@@ -74,7 +86,7 @@ UNREADABLE: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = {
         _begins("batsim_version,"), "give PREFIX_jobs.csv, which is in the same folder",
     ),
     "the output of sacct printed without -P, which cuts values to the widths of columns": (
-        lambda lines: _is_ruled(lines) and "jobid" in lines[0].lower(),
+        lambda lines: (_is_ruled(lines) and "jobid" in lines[0].lower()) or _is_cut(lines),
         f"print it with -P: {_SACCT}",
     ),
     "a text whose columns have fixed widths": (

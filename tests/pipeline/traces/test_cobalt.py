@@ -5,7 +5,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.cobalt import is_log, read
+from hindcast.pipeline.traces.batch_systems.cobalt import is_log, read
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.log_names import names_of
 
