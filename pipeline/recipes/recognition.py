@@ -7,7 +7,7 @@ from typing import Final
 
 from hindcast.pipeline.errors import RecipeError, TraceError
 from hindcast.pipeline.recipes.toml_text import read_toml
-from hindcast.pipeline.traces import pbs
+from hindcast.pipeline.traces import pbs, slurm
 from hindcast.pipeline.traces.first_look import head_lines, no_such_file
 
 _EXPECTED: Final = (
@@ -47,7 +47,7 @@ def recognise(path: Path) -> str:
     if re.match(pbs.LINE, first):
         return "pbs"
     names = {name.strip().strip('"').lower() for name in _SEPARATORS.split(first)}
-    if names & _JOB_IDS and "state" in names:
+    if (names & _JOB_IDS and "state" in names) or slurm.is_log(lines):
         return "slurm"
     if len(names) > 1:
         raise TraceError(

@@ -16,7 +16,9 @@ import polars as pl
 from hindcast.pipeline.errors import TraceError, printable
 from hindcast.pipeline.traces.field_values import kilobytes, moment, processors, span
 from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.slurm import STATES, is_log
+from hindcast.pipeline.traces.slurm import is_log
+from hindcast.pipeline.traces.slurm_header import refusal
+from hindcast.pipeline.traces.slurm_states import STATES
 from hindcast.pipeline.traces.table import (
     COLUMNS,
     CORES,
@@ -159,6 +161,8 @@ def _refuse_known(table: Path) -> None:
     """Raise TraceError if a file is a log that another reader reads without a mapping."""
     lines = [line for line in head_lines(table, TABLE) if line.strip()]
     first = lines[0]
+    if why := refusal(lines):
+        raise TraceError(f"{table}: this is {why}")
     formats = (
         ("slurm", "the output of sacct", is_log(lines)),
         ("pbs", "an accounting log of PBS", _PBS.match(first) is not None),

@@ -72,17 +72,20 @@ def scan_rows(
     separator: str = ",",
     *,
     quotes: bool = False,
+    lines: pl.LazyFrame | None = None,
 ) -> pl.LazyFrame:
     """Return the rows of a separated file, plain or gzip: line, text, `columns`, reason.
 
     `columns` names the fields in file order; a field named "" is counted and dropped. Fields are
     strings without surrounding blanks and quotes; an empty field is null. `line` counts from 1.
     A separator in quotes separates too, so that such a row has too many columns, unless `quotes`:
-    this takes several times as long. A line break in quotes always ends the row.
+    this takes several times as long. A line break in quotes always ends the row. `lines` are the
+    lines of the file, if they are not those of `scan_lines`.
     """
     width = len(columns)
     text = pl.col("text")
-    lines = scan_lines(path).filter(pl.col("line") != (header_line or 0))
+    lines = scan_lines(path) if lines is None else lines
+    lines = lines.filter(pl.col("line") != (header_line or 0))
     if quotes:
         sign = re.escape(separator)
         parts = (separator + text).str.extract_all(rf'{sign}(?:"(?:[^"]|"")*"|[^"{sign}]*)')
