@@ -75,7 +75,7 @@ from hindcast.pipeline.traces.slurm_fields import (
     fields_of,
     gpu_types,
     lists_gpus,
-    with_generic_names,
+    with_lists_read,
 )
 from hindcast.pipeline.traces.slurm_header import Header, header_of, refusal
 from hindcast.pipeline.traces.slurm_lines import whole_rows
@@ -87,6 +87,7 @@ from hindcast.pipeline.workloads.schema import Workload
 FORMAT: Final = "slurm"
 _EXPECTED: Final = "the output of `sacct -P` with its header"
 _WHAT: Final = "a job of Slurm"
+_FIRST_ROWS: Final = 2000  # that tell whether lists of resources have numbers
 _NAMED: Final[Mapping[str, tuple[str, ...]]] = {
     "user": ("user",),
     "group": ("account", "group"),
@@ -139,10 +140,9 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
     else:
         header, raw = _scan(path, settings)
         labels = header.read
-    lists = [name for name in ("reqtres", "alloctres") if name in labels]
-    raw = with_generic_names(raw, lists, settings.tres)
     is_csv = header is not None and header.separator != "|"
-    rows = _with_state(_without_unknowns(raw, labels, is_csv=is_csv), labels, header)
+    rows = with_lists_read(_without_unknowns(raw, labels, is_csv=is_csv), labels, settings.tres)
+    rows = _with_state(rows, labels, header)
     rows = chosen(path, rows, settings).with_columns(
         gpu_types=gpu_types(labels), lists_gpus=lists_gpus(labels, settings.tres)
     )
@@ -253,17 +253,17 @@ def _unnamed_resources(path: Path, rows: pl.LazyFrame, labels: Mapping[str, str]
     if not lists or {"allocgres", "reqgres"} & labels.keys():
         return []
     number = pl.coalesce(pl.col(name).str.extract(GENERIC) for name in lists)
+    used = rows.filter(pl.col("left_out").is_null(), pl.col("reason").is_null())
+    if collect(used.head(_FIRST_ROWS).select(number.is_null().all()), path).item():
+        return []
     found = collect(
-        rows.filter(pl.col("left_out").is_null(), pl.col("reason").is_null())
-        .select(number=number)
+        used.select(number=number)
         .filter(pl.col("number").is_not_null())
         .group_by("number")
         .len()
         .sort("number"),
         path,
     )
-    if found.is_empty():
-        return []
     numbers = ", ".join(found["number"])
     text = (
         f"{CAUTION}generic resources by number ({numbers}) are in the lists of resources of "

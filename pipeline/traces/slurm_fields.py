@@ -4,7 +4,7 @@ Columns are named in lowercase; those that another program names otherwise are r
 of sacct, see hindcast.pipeline.traces.slurm.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
@@ -27,14 +27,16 @@ _PER_CPU: Final = 2**63  # flag of an amount of memory in the database of Slurm
 # Numbers of resources in its database, which are the same everywhere; generic ones have others.
 _CPU, _MEMORY, _NODE = "(?:cpu|1)", "(?:mem|2)", "(?:node|4)"
 _GPU: Final = "gres/gpu"
+_LISTS: Final = ("alloctres", "reqtres")
+_GPU_LISTS: Final = (*_LISTS, "allocgres", "reqgres")  # the surest first
 GENERIC: Final = r"(?:^|,)(1\d{3})="  # a generic resource by number
 
 
 def fields_of(labels: Mapping[str, str], zone: str, form: str | None) -> dict[str, Field]:
     """Return the fields of a job that the columns give.
 
-    `labels` has the name in the file of each column; `form` is a format of strftime for times that
-    are not as in ISO 8601.
+    The columns are those of `with_lists_read`. `labels` has the name in the file of each column;
+    `form` is a format of strftime for times that are not as in ISO 8601.
     """
     expected = "a time" + (f" as {form}" if form else "")
     fields = {
@@ -69,14 +71,13 @@ def fields_of(labels: Mapping[str, str], zone: str, form: str | None) -> dict[st
         ("allocated_cores", ("alloccpus", "ncpus"), "alloctres"),
     ):
         texts = {name: pl.col(name) for name in columns if name in labels}
-        texts |= {tres: resource(pl.col(tres), _CPU)} if tres in labels else {}
+        texts |= {tres: pl.col(f"{tres}_cpu")} if tres in labels else {}
         if texts:
             fields[field] = _number_of(labels, texts, "a number of processors")
     nodes = _nodes(labels)
     if nodes:
         fields["nodes"] = _number_of(labels, nodes, "a number of nodes")
-    gpus = {n: _gpus(pl.col(n)) for n in ("alloctres", "reqtres", "allocgres", "reqgres")}
-    if gpus := {name: text for name, text in gpus.items() if name in labels}:
+    if gpus := {name: pl.col(f"{name}_gpu") for name in _GPU_LISTS if name in labels}:
         fields["gpus"] = _number_of(labels, gpus, "a number of GPUs")
     return fields | _memory(labels, fields)
 
@@ -93,29 +94,47 @@ def _nodes(labels: Mapping[str, str]) -> dict[str, pl.Expr]:
     """Return the texts of the number of nodes by column, the surest first."""
     texts = {
         **{name: pl.col(name) for name in ("allocnodes", "nnodes")},
-        "alloctres": resource(pl.col("alloctres"), _NODE),
+        "alloctres": pl.col("alloctres_node"),
         "reqnodes": pl.col("reqnodes"),
-        "reqtres": resource(pl.col("reqtres"), _NODE),
+        "reqtres": pl.col("reqtres_node"),
     }
     return {name: text for name, text in texts.items() if name in labels}
 
 
-def with_generic_names(
-    rows: pl.LazyFrame, columns: Iterable[str], names: Mapping[str, str]
+def with_lists_read(
+    rows: pl.LazyFrame, labels: Mapping[str, str], names: Mapping[str, str]
 ) -> pl.LazyFrame:
-    """Replace numbers of generic resources by their names, as 1001 by gres/gpu, in some columns."""
-    replaced = {column: pl.col(column) for column in columns if names}
-    for number, name in names.items():
-        for column, text in replaced.items():
-            replaced[column] = text.str.replace_all(
-                rf"(^|,){number}=", f"${{1}}{name.replace('$', '$$')}="
-            )
-    return rows.with_columns(**replaced)
+    """Add what the lists of resources say, as texts, and amounts of memory in KB.
+
+    `reqtres_mem` is the memory in the column `reqtres`, `reqtres_mem_kb` its amount. `names` has
+    names of generic resources by number, as 1001: gres/gpu.
+    """
+    lists = [name for name in _LISTS if name in labels]
+    named = {name: pl.col(name) for name in lists if names}
+    for number, resource_name in names.items():
+        form = f"${{1}}{resource_name.replace('$', '$$')}="
+        named = {n: text.str.replace_all(rf"(^|,){number}=", form) for n, text in named.items()}
+    texts = {
+        f"{name}_{what}": resource(pl.col(name), key)
+        for name in lists
+        for what, key in (("cpu", _CPU), ("mem", _MEMORY), ("node", _NODE))
+    }
+    amounts = [
+        name for name in ("reqtres_mem", "alloctres_mem", "reqmem") if name in {*texts, *labels}
+    ]
+    return (
+        rows.with_columns(**named)
+        .with_columns(**texts, **{f"{n}_gpu": _gpus(n) for n in _GPU_LISTS if n in labels})
+        .with_columns(**{f"{n}_kb": kilobytes(pl.col(n), "m") for n in amounts})
+    )
 
 
-def _gpus(text: pl.Expr) -> pl.Expr:
+def _gpus(column: str) -> pl.Expr:
     """Return the GPUs of a TRES as `gres/gpu=4,gres/gpu:a100=4`, or of a GRES as `gpu:a100:4`."""
+    text = pl.col(column)
     listed = _sum_of(text.str.extract_all(r"gres/gpu:[^=,]+=\d+"), r"=(\d+)$")
+    if column in _LISTS:
+        return pl.coalesce(resource(text, _GPU), listed)
     gres = _sum_of(text.str.extract_all(r"\bgpu(?::[^:,()=]+)?:\d+\b"), r":(\d+)$")
     return pl.coalesce(resource(text, _GPU), listed, gres)
 
@@ -132,7 +151,7 @@ def gpu_types(labels: Mapping[str, str]) -> pl.Expr:
     asked for, or it does not name GPUs, the types are those that the job got.
     """
     types = pl.lit(None, pl.String)
-    for name in ("allocgres", "reqgres", "alloctres", "reqtres"):  # the surest last
+    for name in ("allocgres", "reqgres", *_LISTS):  # that of what was asked for last
         if name not in labels:
             continue
         column = pl.col(name)
@@ -154,7 +173,7 @@ def lists_gpus(labels: Mapping[str, str], names: Mapping[str, str]) -> pl.Expr:
     """
     by_number = any(name.startswith(_GPU) for name in names.values())
     lists = [pl.lit(value=True) for name in ("allocgres", "reqgres") if name in labels]
-    for name in ("alloctres", "reqtres"):
+    for name in _LISTS:
         if name in labels:
             named = pl.col(name).str.contains("[a-z]") | pl.lit(by_number)
             lists.append((pl.col(name).is_not_null() & named).fill_null(value=False))
@@ -178,15 +197,15 @@ def _memory(labels: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str,
     first = [known[name] for name in ("reqnodes", "reqtres") if name in known]
     nodes = pl.coalesce(*first, *known.values(), pl.lit("1")).cast(pl.Float64, strict=False)
     nodes_held = pl.coalesce(*known.values(), pl.lit("1")).cast(pl.Float64, strict=False)
-    of_tres = {n: resource(pl.col(n), _MEMORY) for n in ("reqtres", "alloctres") if n in labels}
-    totals = {name: kilobytes(text, "m") for name, text in of_tres.items()}
+    of_tres = {name: pl.col(f"{name}_mem") for name in _LISTS if name in labels}
+    totals = {name: pl.col(f"{name}_mem_kb") for name in of_tres}
 
     def of_request(cores: pl.Expr, nodes: pl.Expr) -> dict[str, pl.Expr]:
         values: dict[str, pl.Expr] = {}
         if "reqmem" in labels:
             last = pl.col("reqmem").str.slice(-1)
             units = pl.when(last == "c").then(cores).when(last == "n").then(nodes).otherwise(1.0)
-            values["reqmem"] = kilobytes(pl.col("reqmem"), "m") * units
+            values["reqmem"] = pl.col("reqmem_kb") * units
         if "memory_mb" in labels:
             values["memory_mb"] = _megabytes(pl.col("memory_mb"), cores) * 1024
         return values

@@ -261,6 +261,40 @@ def fold(
         return merged(pl.concat(parts) if parts else collect(rows.head(0), path))
 
 
+def first_rows(rows: pl.LazyFrame, key: Sequence[str], path: Path) -> tuple[pl.DataFrame, int]:
+    """Return the first row of each key, in order of `line`, and the number of the other rows.
+
+    Memory is bounded by the number of keys and one batch. Unlike in `fold`, no value is touched
+    again if every row has a key of its own, as is usual.
+    """
+    parts: list[pl.DataFrame] = []
+    read = done = pending = 0  # rows of all batches, of the last merge, and of the parts since
+    with _reading(path):
+        for batch in rows.collect_batches(
+            chunk_size=_BATCH_ROWS, engine="streaming", maintain_order=True
+        ):
+            read += batch.height
+            parts.append(batch)
+            pending += batch.height
+            if pending >= max(_BATCH_ROWS, done):
+                parts = _first_of(parts, key)
+                done, pending = sum(part.height for part in parts), 0
+        parts = _first_of(parts, key)
+        first = pl.concat(parts) if parts else collect(rows.head(0), path)
+    return first if first["line"].is_sorted() else first.sort("line"), read - first.height
+
+
+def _first_of(parts: list[pl.DataFrame], key: Sequence[str]) -> list[pl.DataFrame]:
+    """Return the first row of each key in the parts of a table."""
+    if not parts:
+        return parts
+    keys = pl.concat(part.select(*key, "line") for part in parts)
+    first = keys.sort("line").unique(subset=list(key), keep="first").select("line")
+    if first.height == keys.height:
+        return parts
+    return [part.join(first, on="line", how="semi") for part in parts]
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
