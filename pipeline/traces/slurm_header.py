@@ -53,7 +53,7 @@ _OF_DATABASE: Final = "timesubmit"  # a table that has it gives `timelimit` in m
 _SEPARATORS: Final = ("|", ",", ";", "\t")
 _OWN_SEPARATOR: Final = re.compile(r'\W*\w+(?:%-?\d+)?([^\w\s"%]{1,3})\w')
 _DASHES: Final = re.compile(r"-{3,}( +-{3,})+ *")
-_ISO: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+_ISO: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")  # the beginning of a time
 _CLOCK: Final = re.compile(r"(\d+-)?\d\d:\d\d:\d\d(\.\d+)?")
 _ROWS: Final = 50  # looked at
 _FEWEST: Final = 3  # known names of a header
@@ -112,7 +112,7 @@ def refusal(lines: Sequence[str]) -> str | None:
     if _known(_names(_split(first, _separator(first)))) >= _FEWEST:
         return None
     words = first.split()
-    cut_rows = _is_state(words) and sum(_ISO.fullmatch(word) is not None for word in words) > 1
+    cut_rows = _is_state(words) and sum(_ISO.match(word) is not None for word in words) > 1
     if _known(_names(words)) >= _FEWEST or (rows and _DASHES.fullmatch(rows[0])) or cut_rows:
         return (
             "the output of sacct, printed without -P, so that its columns are cut to a width; "

@@ -154,6 +154,7 @@ class _Reader:
 
     def value(self) -> Any:
         """Return the next value; a _Cut if the file ends in it. Raises TraceError if it is none."""
+        self.peek()
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
@@ -163,9 +164,10 @@ class _Reader:
                     raise self.fault(error.pos, error.msg) from error
                 if len(self._text) - self._at > _LONGEST_JOB:
                     raise self.fault(self._at, "a value of this length") from error
-                if not self._more():
-                    return _Cut(self._text[self._at :])
-                continue
+                if self._more():
+                    continue
+                rest, self._at = self._text[self._at :], len(self._text)
+                return _Cut(rest)
             except (RecursionError, ValueError) as error:  # too deep, or too many digits
                 raise self.fault(self._at, str(error)) from error
             # A number at the end of the text may go on behind it.

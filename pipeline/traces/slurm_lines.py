@@ -35,6 +35,8 @@ _MOST_SURPLUS: Final = 12  # separators in the free text of a row
 _SEPARATOR: Final = "\u00a6"  # stands for a separator in a free text
 _BREAK: Final = "\u2424"  # stands for a line break
 _JOB: Final = re.compile(r"\s*\d+(_|\+|\.|\s*$)")
+_IDS: Final = ("jobid", "jobidraw")
+_ID: Final = r"^\s*\d"
 _TIME: Final = re.compile(r"\s*(\d|Unknown|None|N/A|$)", re.IGNORECASE)
 
 
@@ -44,22 +46,27 @@ def whole_rows(
     columns: Sequence[str],
     separator: str,
     states: Collection[str],
+    header: str,
     *,
     quotes: bool,
 ) -> pl.LazyFrame:
     """Return the lines of a log with its broken rows put together.
 
     `lines` are those of hindcast.pipeline.traces.text_rows.scan_lines; `columns` are the names of
-    all columns in lowercase; `states` are the words of the column `state`.
+    all columns in lowercase; `states` are the words of the column `state`; `header` is the text of
+    the header, which may be there several times.
     """
     width = len(columns)
     parts = pl.col("text").str.count_matches(separator, literal=True) + 1
     if quotes:
         odd = (pl.col("text").str.count_matches('"', literal=True) % 2 == 1) | (parts < width)
     elif set(FREE_TEXT) & set(columns):
-        odd = parts != width
+        # A part of a row may have as many columns as a row.
+        id_first = columns[0] in _IDS
+        odd = (parts != width) | (~pl.col("text").str.contains(_ID) if id_first else False)
     else:
         return lines
+    odd &= pl.col("text").str.strip_chars() != header.strip()
     broken = collect(lines.filter(odd).select("line", "text").head(_MOST_LINES + 1), path)
     if broken.is_empty() or broken.height > _MOST_LINES:
         return lines
@@ -89,7 +96,7 @@ class _Rows:
         self._width, self._separator, self._states = len(columns), separator, states
         self._free = [place for place, name in enumerate(columns) if name in FREE_TEXT]
         place_of = {name: place for place, name in reversed(list(enumerate(columns)))}
-        self._id = next((place_of[n] for n in ("jobid", "jobidraw") if n in place_of), None)
+        self._id = next((place_of[n] for n in _IDS if n in place_of), None)
         self._state = place_of.get("state")
         self._times = [place_of[name] for name in ("submit", "start") if name in place_of]
 
