@@ -144,8 +144,9 @@ def whatif(
 
 
 def ingest(
-    trace_format: str, path: Place, out: Place, *, settings: Settings | None = None
-) -> "IngestResult":
+    trace_format: str, path: Place, out: Place, *, settings: Settings | None = None,
+    anonymise: Place | None = None, keep: Sequence[str] = (),
+) -> "IngestResult":  # fmt: skip
     """Convert a raw trace to a workload, and count the rows that were left out.
 
     Args:
@@ -153,6 +154,8 @@ def ingest(
         path: File or folder of the raw trace.
         out: Folder for the workload.
         settings: Settings of the format's reader, such as `{"processors": 1024}`.
+        anonymise: File of a key, made if there is none, with which names become pseudonyms.
+        keep: Columns of queues, partitions, QOS or clusters whose names stay.
 
     Returns:
         The folder, the workload, whose provenance counts what was left out, and the number of rows
@@ -170,10 +173,15 @@ def ingest(
     from hindcast.pipeline.storage.location import location
     from hindcast.pipeline.traces.ingest import ingest as read
 
-    request = command.Request(trace_format, str(path), str(out), _overrides(settings))
+    key = None if anonymise is None else str(anonymise)
+    request = command.Request(
+        trace_format, str(path), str(out), _overrides(settings), key, tuple(keep)
+    )
     command.check(request)
-    read_with = command.settings_of(request)
-    return read(trace_format, location(path), location(out), settings=read_with)
+    return read(
+        trace_format, location(path), location(out), settings=command.settings_of(request),
+        anonymise=None if key is None else location(key), keep=keep,
+    )  # fmt: skip
 
 
 def init(

@@ -3,7 +3,8 @@
 A reader gives rows with `line`, `text`, `reason`, `left_out`, `job_id`, `outcome` (one of OUTCOMES,
 null if the row does not say), `interrupted`, the columns NAMES as strings, and FIELDS as `Field`s.
 Optional columns are `gpu_types`, such as "a100:2,v100:4", and `lists_gpus`: whether the row would
-name the GPUs of the job if it had any. Such a row without GPUs has 0 in a log that has GPUs at all.
+name the GPUs of the job if it had any. Such a row without GPUs has 0 in a log that has GPUs at all;
+and `memory_is_used`: whether the memory is what the job used, which is none that it asked for.
 A job becomes one task with one instance that holds its processors (cores) and memory together:
 
     wanted          taken from                 if unknown
@@ -44,9 +45,16 @@ from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
 from hindcast.pipeline.traces.repeated_hours import LATER, told_apart
+from hindcast.pipeline.traces.run_checks import run_notes
 from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
-from hindcast.pipeline.workloads.caveats import CAUTION, NO_REQUESTS, NO_WAIT, NO_ZONE, SIZE_GUESSED
-from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note
+from hindcast.pipeline.workloads.caveats import (
+    CAUTION,
+    NO_REQUESTS,
+    NO_WAIT,
+    NO_ZONE,
+    SIZE_GUESSED,
+)
+from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note, remember
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 # Outcome of a row -> status of an SWF log, or why its row is left out.
@@ -90,6 +98,7 @@ _KEPT: Final = (
     "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
     "requested_cores", "allocated_cores", "nodes", "gpus", "zero_run", "early_start", "repeated",
     "local", "unusable", "gpu_types", "lists_gpus", "memory_mib",
+    "run_by_ends",
 )  # fmt: skip
 _GPU_TYPE: Final = "gpus:"  # prefix of the columns of GPUs of one type
 _MOST_TYPES: Final = 32  # of GPUs; a log with more gives something else for types
@@ -195,6 +204,7 @@ def sift_jobs(
         **{name: unknown for name in FIELDS if name not in fields},
         gpu_types=pl.col("gpu_types") if "gpu_types" in given else pl.lit(None, pl.String),
         lists_gpus=_or_false(pl.col("lists_gpus") if "lists_gpus" in given else None),
+        memory_is_used=_or_false(pl.col("memory_is_used") if "memory_is_used" in given else None),
         no_limit=_or_false(no_limit),
         local=_or_false(fields["submit"].local),
         **{
@@ -211,9 +221,11 @@ def sift_jobs(
     cores = pl.coalesce(positive["allocated_cores"], positive["requested_cores"])
     # Seconds since 1970 are exact to less than a microsecond.
     duration = pl.coalesce("duration", (pl.col("end") - pl.col("start")).round(6))
+    by_ends = pl.when(pl.col("duration").is_not_null()).then(pl.col("end") - pl.col("start"))
     wait = (pl.col("start") - pl.col("submit")).round(6)
     rows = rows.with_columns(
         duration=duration,
+        run_by_ends=by_ends,
         cores=cores,
         left_out=pl.coalesce("left_out", _left_out(fields)),
         unusable=pl.sum_horizontal(
@@ -232,7 +244,7 @@ def sift_jobs(
         submit_s=pl.col("submit"),
         duration_s=run_s,
         memory_kb=memory / pl.col("cores"),
-        memory_mib=pl.coalesce(held, "memory_kb") / 1024,
+        memory_mib=pl.coalesce(held, pl.when(~pl.col("memory_is_used")).then("memory_kb")) / 1024,
         wait_s=pl.when(wait >= 0).then(wait),
         early_start=(wait < 0).fill_null(value=False),
         zero_run=(pl.col("duration") == 0).fill_null(value=False),
@@ -481,7 +493,7 @@ def _cautions(rows: pl.DataFrame) -> list[str]:
         notes.append(f"{CAUTION}{NO_REQUESTS}")
     if rows["wait_s"].is_null().all():
         notes.append(f"{NO_WAIT}: the log has no start times")
-    return notes
+    return [*notes, *run_notes(rows)]
 
 
 def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -492,6 +504,7 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         numbers = pl.Series(range(1, len(names) + 1), dtype=pl.Int64)
         column = rows[name].replace_strict(names, numbers, default=None, return_dtype=pl.Int64)
         rows = rows.with_columns(column.alias(name))
+        remember(name, names.to_list())
         if len(names) and name in KEPT_NAMES:
             notes.append(names_note(name, names.to_list()))
         elif len(names):

@@ -50,7 +50,7 @@ Sources: sacct(1) of Slurm 23.02; for ReqMem also the versions before 21.08, whi
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -77,7 +77,7 @@ from hindcast.pipeline.traces.slurm_fields import (
     lists_gpus,
     with_lists_read,
 )
-from hindcast.pipeline.traces.slurm_header import Header, header_of, refusal
+from hindcast.pipeline.traces.slurm_header import Header, header_of, without_header
 from hindcast.pipeline.traces.slurm_lines import whole_rows
 from hindcast.pipeline.traces.slurm_states import STATES, is_interrupted, state_word
 from hindcast.pipeline.traces.text_rows import collect, scan_lines, scan_rows
@@ -162,14 +162,14 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
     return workload_of(path, FORMAT, sifted, settings, notes, rows_are_jobs=eagle)
 
 
-def is_log(lines: list[str]) -> bool:
-    """Return whether the first of some lines are those of a log that this reader names as its own.
+def is_log(lines: Sequence[str]) -> bool:
+    """Return whether the first lines of a file are those of a log that this reader reads.
 
-    Some of these cannot be read as they are, see hindcast.pipeline.traces.slurm_header.refusal.
+    Output without a header is read if its columns are set.
     """
     names = {part.strip().strip('"').lower() for part in lines[0].split("|")}
     has_header = "|" in lines[0] and {"jobid", "jobidraw"} & names != set() and "submit" in names
-    return has_header or slurm_json.is_json(lines) or refusal(lines) is not None
+    return has_header or slurm_json.is_json(lines) or without_header(lines) is not None
 
 
 def _scan(path: Path, settings: SlurmSettings) -> tuple[Header, pl.LazyFrame]:

@@ -55,6 +55,10 @@ _OWN_SEPARATOR: Final = re.compile(r'\W*\w+(?:%-?\d+)?([^\w\s"%]{1,3})\w')
 _DASHES: Final = re.compile(r"-{3,}( +-{3,})+ *")
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")  # the beginning of a time
 _CLOCK: Final = re.compile(r"(\d+-)?\d\d:\d\d:\d\d(\.\d+)?")
+_CUT: Final = (
+    "this is the output of sacct, printed without -P, which cuts values to the widths of columns; "
+    "print it again with `sacct -P`"
+)
 _ROWS: Final = 50  # looked at
 _FEWEST: Final = 3  # known names of a header
 _NOT_READ: Final = "-"  # name of a column that is not read, in the setting `columns`
@@ -103,29 +107,28 @@ class Header:
         return columns
 
 
-def refusal(lines: Sequence[str]) -> str | None:
-    """Return why the first lines are the output of sacct that cannot be read as it is, else None.
-
-    `lines` are not blank.
-    """
+def is_cut(lines: Sequence[str]) -> bool:
+    """Return whether the first lines, which are not blank, were printed without -P."""
     first, rows = lines[0], lines[1:]
     if _known(_names(_split(first, _separator(first)))) >= _FEWEST:
-        return None
+        return False
     words = first.split()
-    cut_rows = _is_state(words) and sum(_ISO.match(word) is not None for word in words) > 1
-    if _known(_names(words)) >= _FEWEST or (rows and _DASHES.fullmatch(rows[0])) or cut_rows:
-        return (
-            "the output of sacct, printed without -P, so that its columns are cut to a width; "
-            "print it again with `sacct -P`"
-        )
-    fields = _split(first, _separator(first))
-    if len(fields) >= _FEWEST and _is_state(fields):
-        names = ",".join(_guessed(fields))
-        return (
-            f"the output of sacct, but no header, as with `sacct -n`; name its {len(fields)} "
-            f"columns in order, `-` for one that is not to be read: --set columns={names}"
-        )
-    return None
+    if "jobid" in _names(words) and rows and _DASHES.fullmatch(rows[0].strip()):
+        return True
+    has_row = _is_state(words) and sum(_ISO.match(word) is not None for word in words) > 1
+    return has_row or _known(_names(words)) >= _FEWEST
+
+
+def without_header(lines: Sequence[str]) -> str | None:
+    """Return what to do about lines of sacct that have no header; None if they are none."""
+    fields = _split(lines[0], _separator(lines[0]))
+    if _known(_names(fields)) >= _FEWEST or len(fields) < _FEWEST or not _is_state(fields):
+        return None
+    names = ",".join(_guessed(fields))
+    return (
+        "this is the output of sacct without a header, as with `sacct -n` (no header): name its "
+        f"{len(fields)} columns in order, `-` for one that is not to be read: --set columns={names}"
+    )
 
 
 def header_of(path: Path, lines: Sequence[str], columns: Sequence[str]) -> Header:
@@ -143,8 +146,8 @@ def header_of(path: Path, lines: Sequence[str], columns: Sequence[str]) -> Heade
     if rows and all(len(row) == len(labels) + 1 for row in rows) and _number_the_rows(rows):
         labels = ["", *labels]
     header = Header(number, first, separator, tuple(labels), tuple(_names(labels)))
-    why = refusal([line for line in lines if line.strip()])
-    _require(path, header, f"line {number}", why)
+    texts = [line for line in lines if line.strip()]
+    _require(path, header, f"line {number}", _CUT if is_cut(texts) else without_header(texts))
     return header
 
 

@@ -13,17 +13,18 @@ Each job becomes a row with the columns that `sacct -P` has, as texts. The jobs 
 another, so that memory holds their rows alone: about 0.4 KB each, where the JSON has 5 KB or more.
 """
 
-import gzip
+import codecs
 import json
 import re
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.files.compression import DAMAGED, content, readable
 from hindcast.pipeline.traces.text_rows import TEXT_LIMIT
 
 # Column of sacct -> where its value is in a job, the surest first. The second names are those of
@@ -54,9 +55,8 @@ LABELS: Final[Mapping[str, str]] = {
     "reqmem": "required.memory_per_cpu",
     **{name: paths[0] for name, paths in _PATHS.items()},
 }
-_FIRST_NAMES: Final = ("jobs", "job_id", "slurm")  # one of them is in the first lines
+_FIRST_NAMES: Final = ("job_id", "slurm", "Slurm")  # one of them is in the first lines
 _EXPECTED: Final = "the output of `sacct --json`"
-_GZIP: Final = b"\x1f\x8b"
 _BEGIN: Final = 4096  # bytes, in which blanks may stand before the JSON
 _BLOCK: Final = 1 << 20  # characters read at once
 _LONGEST_JOB: Final = 64 << 20  # characters; a job with all its steps has some thousand
@@ -72,22 +72,20 @@ _NONE: Final = (2**32 - 2, 2**64 - 2)
 _INFINITE: Final = (2**32 - 1, 2**64 - 1)
 
 
-def is_json(lines: list[str]) -> bool:
+def is_json(lines: Sequence[str]) -> bool:
     """Return whether the first of some lines is the beginning of JSON as Slurm writes it."""
     begin = "".join(lines)
     return begin.lstrip().startswith(("{", "[")) and any(f'"{n}"' in begin for n in _FIRST_NAMES)
 
 
 def begins(path: Path) -> bool:
-    """Return whether a file, plain or gzip-compressed, begins as JSON does."""
+    """Return whether a file, plain or compressed, begins as JSON does."""
     try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == _GZIP
-        with (gzip.open if packed else open)(path, "rb") as file:
-            begin: bytes = file.read(_BEGIN)
-    except (OSError, EOFError, zlib.error):
+        with content(path) as file:
+            begin = file.read(_BEGIN)
+    except DAMAGED:
         return False  # left to the reader of lines, which says why
-    return begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+    return begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
 
 
 def scan_json(path: Path) -> pl.LazyFrame:
@@ -133,7 +131,7 @@ _CUT: Final = "the file ends within this job"
 class _Reader:
     """JSON values of a file one after another, in memory for one of them."""
 
-    def __init__(self, file: IO[str], path: Path) -> None:
+    def __init__(self, file: TextIOWrapper, path: Path) -> None:
         self._file, self._path = file, path
         self._text, self._at, self._ended = "", 0, False
         self._lines = 1  # of the file before `_text`
@@ -199,24 +197,15 @@ class _Reader:
 
 def _jobs(path: Path) -> Iterator[Any]:
     """Yield the jobs of a file: objects, or what else is in their place."""
-    try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == _GZIP
-        with (gzip.open if packed else open)(
-            path, "rt", encoding="utf-8-sig", errors="replace"
-        ) as file:
-            reader = _Reader(file, path)
-            while begin := reader.peek(_SPACE):
-                if begin == "[":
-                    yield from _elements(reader)
-                elif begin == "{":
-                    yield from _document(reader)
-                else:
-                    raise reader.unexpected("'{' or '['")
-    except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(
-            f"{path}: this file cannot be read to its end ({error}); download or copy it again"
-        ) from error
+    with readable(path), content(path) as raw:
+        reader = _Reader(TextIOWrapper(raw, "utf-8-sig", errors="replace"), path)
+        while begin := reader.peek(_SPACE):
+            if begin == "[":
+                yield from _elements(reader)
+            elif begin == "{":
+                yield from _document(reader)
+            else:
+                raise reader.unexpected("'{' or '['")
 
 
 def _elements(reader: _Reader) -> Iterator[Any]:

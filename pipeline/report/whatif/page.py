@@ -66,6 +66,7 @@ from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
 from hindcast.pipeline.storage.files import write_json, write_text
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.workloads.caveats import to_json
+from hindcast.pipeline.workloads.log_caveats import mostly_unread
 
 PAGE: Final = "whatif.html"
 _CLASSES: Final = {"green": "win", "yellow": "unclear", "red": "loss", "grey": ""}  # of page.css
@@ -95,6 +96,7 @@ def write_page(material: Material, out: Path) -> dict[str, Any]:
         "page": str(out / PAGE),
         "lines": [f"grade of the machine: {material.letter or 'none'}", told.badge, told.sentence],
         "warnings": [caveat.text for caveat in material.caveats],
+        "unread": mostly_unread(material.caveats),
         "grade": material.letter,
         "badge": told.badge,
         "rule": cast.candidate,
