@@ -276,9 +276,7 @@ def _sweep(
             sums[_WAITING] += seconds * waiting
             if many is not None:
                 sums[_FITTING] += seconds * fitting
-                _integrate(
-                    many, capacity, seconds, one_from, one_to, over, held, counts, stopped
-                )
+                _integrate(many, capacity, seconds, one_from, one_to, over, held, counts, stopped)
             else:
                 for size in range(largest + 1):
                     if jobs.sizes[size] > free:
