@@ -32,8 +32,9 @@ from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
 from hindcast.pipeline.evaluation.summary.results import origin, records
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.pages.numbers import write_interval, write_number
-from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.policies.entrants import entrants
 

@@ -244,7 +244,7 @@ def _begin(
         if draws.state[_CLAIRVOYANT] == 1:
             jobs.request[job] = ends.run[job]
         if job < runs:
-            start_job(jobs, running, ends, state, job, ends.start[job])
+            start_job(None, jobs, running, ends, state, job, ends.start[job])
         else:
             ends.start[job] = NEVER
 
@@ -296,7 +296,7 @@ def _play(
         state[PLANNED] = _copy_arrivals(arrivals, jobs, ends, draws, draw, state[UNTIL])
         while True:
             status = advance(
-                scheme, jobs, waiting, running, ends, desk, memory, fill, change, state
+                None, scheme, jobs, waiting, running, ends, desk, memory, fill, change, state
             )
             if status != GOING:
                 break

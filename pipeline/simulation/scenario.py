@@ -99,7 +99,10 @@ class Scenario:
         values: Compiled function that fills the value of every decision, in order, after the end of
             an episode. Needed if the spec is `valued`.
         forget: Compiled function that allows policies to look ahead, or None.
-        imagines: Whether instances draw futures, which also allows policies to look ahead.
+        imagines: Whether instances draw the jobs to come as futures, which also allows policies to
+            look ahead.
+        samples: Whether the futures of instances leave out the jobs to come, and draw what is not
+            known of the others. A rule can look ahead in them to the end, as RULE@rollout.
         demand: Function (config, workload, window) -> Demand of a window of a trace, or None.
         stretch: Function (config, window) -> first job of a trace that a window counts, and the
             one after its last job; windows whose stretches overlap are not independent. None if
@@ -132,6 +135,7 @@ class Scenario:
     values: Compiled | None = None
     forget: Compiled | None = None
     imagines: bool = False
+    samples: bool = False
     demand: Callable[[Any, Workload, int], Demand] | None = None
     stretch: Callable[[Any, int], tuple[int, int]] | None = None
     blocks: Blocks | None = None

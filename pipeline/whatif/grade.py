@@ -190,11 +190,16 @@ def _marks(
 
 def _shares(sums: Measures) -> dict[str, float]:
     return {
-        "over": sums.over / max(sums.held, 1),
+        "over": float(max(_over(sums))),
         "open": sums.open / max(sums.waiting, 1),
         "passed": sums.passed / max(sums.twins, 1),
         "odd": sums.odd / max(sums.starts, 1),
     }
+
+
+def _over(sums: Measures) -> list[float]:
+    """Return the share of what was held of each resource that was beyond the machine."""
+    return (sums.over / np.maximum(sums.held, 1)).tolist()  # type: ignore[no-any-return]
 
 
 def _letter(value: float, limits: tuple[float, float, float]) -> str:

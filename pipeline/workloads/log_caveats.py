@@ -33,6 +33,7 @@ from hindcast.pipeline.workloads.schema import Provenance, Workload
 
 FEW_JOBS: Final = "few_jobs"
 UNKNOWN_WAITS: Final = "unknown_waits"
+UNKNOWN_ASKS: Final = "unknown_asks"
 CLUSTERS_POOLED: Final = "clusters_pooled"
 PARTITIONS_POOLED: Final = "partitions_pooled"
 OVERLOADED: Final = "overloaded"
@@ -50,6 +51,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     cv.NO_LIMITS: "the time limits with which the jobs were submitted",
     cv.NO_WAIT_TIMES: "the times at which the jobs started",
     UNKNOWN_WAITS: "the starts of these jobs",
+    UNKNOWN_ASKS: "what these jobs asked for",
     FEW_JOBS: "a longer log",
     cv.RUNS_AND_ENDS: "the unit of run times, starts and ends",
     LIMITS_EXCEEDED: "the unit of the time limits",
@@ -61,7 +63,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     PARTITIONS_POOLED: "the processors of each partition (--pools NAME=PROCESSORS,...)",
     OVERLOADED: _SIZE,
     QUARANTINED: "rows that can be read",
-    GPUS: "a log of jobs without GPUs",
+    GPUS: "the GPUs of the machine (whatif --capacity gpus=N)",
 }
 
 _SHARE: Final = 0.05  # of jobs or of work, above which an unknown value rules out a word of gain
@@ -351,13 +353,16 @@ def _australia(year: int) -> tuple[datetime, datetime]:
 _CHANGES: Final = {"Europe": _europe, "North America": _north_america, "Australia": _australia}
 
 
-def missing_fields(workload: Workload) -> tuple[str, ...]:
-    """Return a sentence for everything that a log does not say, and what follows from it."""
+def missing_fields(workload: Workload, resources: Collection[str] = ()) -> tuple[str, ...]:
+    """Return a sentence for everything that a log does not say, and what follows from it.
+
+    `resources` are those of the simulated machine beside its processors.
+    """
     log = LogColumns(workload)
-    return tuple(_missing(log))
+    return tuple(_missing(log, {name.partition(":")[0] for name in resources}))
 
 
-def _missing(log: LogColumns) -> Iterator[str]:
+def _missing(log: LogColumns, resources: Collection[str]) -> Iterator[str]:
     tasks = log.tasks
     if (starts := log.unknown("wait_s")).all():
         yield (
@@ -388,12 +393,13 @@ def _missing(log: LogColumns) -> Iterator[str]:
     yield from _missing_limits(log)
     if any(c.code == cv.NO_CLUSTER_SIZE for c in of_provenance(log.workload.provenance)):
         yield "The size of the machine: it was taken from the jobs, so that it may be too small."
-    if "gpus" in tasks.columns and (held := (tasks["gpus"].fill_null(0) > 0).to_numpy()).any():
+    counted = "gpus" in tasks.columns and "gpus" not in resources
+    if counted and (held := (tasks["gpus"].fill_null(0) > 0).to_numpy()).any():
         yield (
             f"The GPUs of the machine: {job_count(*log.shares(held))} held some, and the simulated "
             "machine does not count them."
         )
-    if (log.tasks["memory"] > 0).any():
+    if (log.tasks["memory"] > 0).any() and "memory" not in resources:
         yield "The memory of the machine: the log has that of jobs, and it limits nothing here."
     yield (
         "Outages, reservations, limits per user and holds: no log of this kind has them; a "

@@ -9,8 +9,8 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.traces.swf import SwfSettings
+from hindcast.pipeline.traces.tables.proposal import propose
 from tests.conftest import traces_folder
 from tests.pipeline.traces import (
     test_batsim,
