@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.simulation.kernel import Ints, Ints2, compiled
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.several import (
+from hindcast.pipeline.whatif.resources.several import (
     Many,
     compiled_for_both,
     copy,
@@ -276,9 +276,7 @@ def _sweep(
             sums[_WAITING] += seconds * waiting
             if many is not None:
                 sums[_FITTING] += seconds * fitting
-                _integrate(
-                    many, capacity, seconds, one_from, one_to, over, held, counts, stopped
-                )
+                _integrate(many, capacity, seconds, one_from, one_to, over, held, counts, stopped)
             else:
                 for size in range(largest + 1):
                     if jobs.sizes[size] > free:

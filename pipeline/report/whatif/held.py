@@ -12,7 +12,7 @@ from hindcast.pipeline.scenarios.queue.asks import ANY_GPUS, GPUS, MEMORY, TYPE
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.grade import SEVERAL
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.resources import Resources
+from hindcast.pipeline.whatif.resources.amounts import Resources
 
 NODES: Final = (
     "Nodes are not simulated: a job starts when enough processors, GPUs and memory are free "
