@@ -489,7 +489,10 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     of_trace = trace_caveats(job.recipe, job.workload)
     facts: tuple[cv.Caveat, ...] = ()
     if job.recipe.scenario == "queue":
-        facts = log_caveats(job.workload, resources=job.recipe.config.resources[1:])
+        config = job.recipe.config
+        facts = log_caveats(
+            job.workload, pools=bool(config.pools), resources=config.resources[1:]
+        )  # fmt: skip
     codes = {caveat.code for caveat in of_trace}
     return (
         *of_trace,
