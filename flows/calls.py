@@ -137,8 +137,9 @@ def whatif(
     request = command.Request(
         str(log), str(out or ""), tuple(map(str, policies)), tuple(without_rules),
         tuple(only_rules), str(mine) if mine else None, tuple(changes), shake, sizes or None,
-        tuple(capacity), tuple(where), tuple(without), train=train, iterations=iterations, format=trace_format,
-        settings=_overrides(settings), workers=workers, command=shlex.join(line),
+        tuple(capacity), tuple(where), tuple(without), train=train, iterations=iterations,
+        format=trace_format, settings=_overrides(settings), workers=workers,
+        command=shlex.join(line),
     )  # fmt: skip
     result = _run(command, request)
     return WhatIfResult(
