@@ -198,7 +198,8 @@ def _require_width(path: Path, lines: list[str]) -> None:
     if 2 * len(wide) > len(widths):
         raise TraceError(
             f"{path}: the rows have {max(wide, key=wide.count)} fields, expected {len(FIELDS)}; "
-            f"with `--set further_fields=true` the fields after the first {len(FIELDS)} are not read"
+            "with `--set further_fields=true` the fields after the first "
+            f"{len(FIELDS)} are not read"
         )
 
 
