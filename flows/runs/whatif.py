@@ -83,12 +83,13 @@ def source_of(request: Any) -> TraceSource:
     """Return the source of a request's log; raise InputError if it cannot be read as one."""
     path = location(request.log)
     ingested = (path / "manifest.json").is_file()
-    name = request.format or (INGESTED if ingested else recognise(path))
-    if name != INGESTED and name not in FORMATS:
-        raise unknown_name("trace format", name, [*_FORMATS, INGESTED])
     given: dict[str, Any] = {}
     for each in request.settings:
         apply_override(given, each)
+    with_columns = "slurm" if "columns" in given else ""  # output of sacct without its header
+    name = request.format or with_columns or (INGESTED if ingested else recognise(path))
+    if name != INGESTED and name not in FORMATS:
+        raise unknown_name("trace format", name, [*_FORMATS, INGESTED])
     kind = None if name == INGESTED else FORMATS[name].settings
     if given and kind is None:
         raise no_settings(name, request.settings, request.log)

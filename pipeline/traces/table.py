@@ -270,7 +270,11 @@ def _gpu_types(mapping: TableMapping) -> dict[str, pl.Expr]:
     if gpus is None:
         return {}
     if "gpus" in mapping.parts:
-        return {"gpu_types": pl.when(pl.col("gpus_listed") != "").then("gpus_listed")}
+        # A list of generic resources alone (GRES) is empty for a job without any.
+        return {
+            "gpu_types": pl.when(pl.col("gpus_listed") != "").then("gpus_listed"),
+            "lists_gpus": pl.lit(mapping.parts["gpus"] == "gpu"),
+        }
     if GPU_TYPE in mapping.columns:
         kind = pl.col(GPU_TYPE)
         named = kind.str.contains(_ONE_TYPE) & (gpus > 0)

@@ -224,6 +224,7 @@ NAMES = {
     "pods": ("pod", "namespace", "creation_time", "scheduled_time", "deletion_time", "cpu_num"),
     "camels": ("JobID", "User", "SubmitTime", "StartTime", "EndTime", "AllocCPUS"),
     "words": ("Job Number", "User Name", "Submission-Date", "Start Date", "End Date", "nProcs"),
+    "used": ("job_id", "user", "submit_time", "start_time", "end_time", "processors_used"),
     "units": ("jobid", "uid", "submit_ts", "start_epoch", "end_timestamp", "ncpus"),
 }  # fmt: skip
 
