@@ -211,7 +211,7 @@ def is_comment(line: str) -> bool:
 def _size(path: Path, header: Mapping[str, list[str]]) -> tuple[int | None, str]:
     """Return the size of the cluster and its key: MaxProcs, else MaxNodes, else None."""
     fault = ""
-    by_name = {key.lower(): values[0] for key, values in reversed(header.items())}
+    by_name = {key.lower(): values[0] for key, values in reversed(list(header.items()))}
     for key in (_PROCESSORS, _NODES):
         value = by_name.get(key.lower(), "")
         if _NOT_KNOWN.match(value):
