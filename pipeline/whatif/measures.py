@@ -161,9 +161,10 @@ def pooled(measures: Sequence[Measures]) -> Measures:
 
     return Measures(
         over=np.sum([one.over for one in measures], axis=0),
-        held=np.sum([one.held for one in measures], axis=0), open=total("open"), waiting=total("waiting"),
-        fitting=total("fitting"), odd=total("odd"), starts=total("starts"),
-        passed=total("passed"), twins=total("twins"), alone=alone, delta=delta_of(alone),
+        held=np.sum([one.held for one in measures], axis=0), open=total("open"),
+        waiting=total("waiting"), fitting=total("fitting"), odd=total("odd"),
+        starts=total("starts"), passed=total("passed"), twins=total("twins"), alone=alone,
+        delta=delta_of(alone),
         stretches=np.concatenate([one.stretches for one in measures], axis=1),
         stopped=np.sum([one.stopped for one in measures], axis=0),
     )  # fmt: skip
@@ -190,14 +191,14 @@ def _stopping(many: Many, job: int, have: Ints) -> int:
         ask = many.asks[row + k]
         if ask > have[k] and ask > 0:
             if found >= 0:
-                return shape.resources + 1  # type: ignore[no-any-return]
+                return shape.resources + 1
             found = k
     any_gpus = many.asks[row + shape.resources]
     if any_gpus > 0:
         for kind in range(shape.first_type, shape.last_type):
             if many.asks[row + kind] + any_gpus <= have[kind]:
                 return found
-        return shape.resources if found < 0 else shape.resources + 1  # type: ignore[no-any-return]
+        return shape.resources if found < 0 else shape.resources + 1
     return found
 
 
@@ -206,7 +207,7 @@ def _fits(many: Many | None, jobs: _Moments, job: int, free: int, before: bool) 
     """Return whether a job fits into what is free now, or was `before` the starts of a moment."""
     if jobs.cpu[job] > free:
         return False
-    return many is None or _stopping(many, job, many.left if before else many.free) < 0  # type: ignore[no-any-return]
+    return many is None or _stopping(many, job, many.left if before else many.free) < 0
 
 
 @compiled(_nrt=False)

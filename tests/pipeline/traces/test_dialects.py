@@ -10,7 +10,7 @@ from hindcast.pipeline.workloads.log_names import remembered_names
 from tests.pipeline.traces.dialects import COLUMNS, DIALECTS, NAMES, made_jobs, truth, written
 
 # Dialects whose exit status does not tell who ended a job.
-STATUS_WITHOUT_CANCELLED = {"PBS", "Grid Engine", "Grid Engine, JSON", "qacct -j"}
+STATUS_WITHOUT_CANCELLED = {"PBS", "Grid Engine", "Grid Engine, JSON", "qacct -j", "Cobalt"}
 
 
 def named(tasks, names):
@@ -56,6 +56,7 @@ def test_a_log_in_each_dialect_is_one_workload(name, seed, tmp_path):
             assert column not in read.columns or read[column].is_null().all(), column
 
 
+@pytest.mark.slow
 def test_every_field_is_held_by_some_dialect_and_every_job_log_has_the_same_first_columns(tmp_path):
     assert {field for of in DIALECTS.values() for field in of.holds} == {*COLUMNS, *NAMES}
     jobs, columns = made_jobs(np.random.default_rng(3), 20), set()

@@ -9,7 +9,6 @@ import pytest
 from hindcast.pipeline.errors import InputError, TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.run_checks import run_notes
 from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads import log_caveats as lc
@@ -225,11 +224,11 @@ def test_gpus_are_no_fault_where_the_machine_has_them():
 )
 def test_run_times_that_starts_and_ends_do_not_give(size, question):
     rows = pl.DataFrame({"duration_s": np.full(100, 600.0), "run_by_ends": [600.0] * 100})
-    assert run_notes(rows) == []
+    assert lu.run_notes(rows) == []
     suspended = rows.with_columns(run_by_ends=pl.Series([4000.0] * 50 + [600.0] * 50))
-    assert run_notes(suspended) == []
+    assert lu.run_notes(suspended) == []
     ends = pl.Series([600.0 * size] * 6 + [None] * 20 + [600.0] * 74)
-    (note,) = run_notes(rows.with_columns(run_by_ends=ends))
+    (note,) = lu.run_notes(rows.with_columns(run_by_ends=ends))
     assert "for 6 jobs (6.0% of them)" in note
     assert note.endswith(question)
     of_note = cv.of_provenance(Provenance("made", notes=(note,)))
