@@ -488,11 +488,12 @@ def _size_note(capacity: int, *, in_use: bool) -> str:
 
 
 def _cautions(rows: pl.DataFrame) -> list[str]:
-    notes = []
-    if rows["requested_derived"].all():
-        notes.append(f"{CAUTION}{NO_REQUESTS}")
-    if rows["wait_s"].is_null().all():
-        notes.append(f"{NO_WAIT}: the log has no start times")
+    early = rows["early_start"].sum()
+    why = (
+        f"{early:,} starts are before their submissions" if early else "the log has no start times"
+    )
+    notes = [f"{CAUTION}{NO_REQUESTS}"] if rows["requested_derived"].all() else []
+    notes += [f"{NO_WAIT}: {why}"] if rows["wait_s"].is_null().all() else []
     return [*notes, *run_notes(rows)]
 
 

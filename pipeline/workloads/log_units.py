@@ -235,8 +235,8 @@ def run_notes(rows: pl.DataFrame) -> list[str]:
     fits = (text for size, text in _ENDS if abs(middle / size - 1) < _FAR_SHARE)
     n = int(far.sum())
     note = (
-        f"{cv.CAUTION}{cv.RUNS_DIFFER} for {n:,} jobs ({share_text(n / rows.height)} of them), whose "
-        f"end - start is {middle:.4g} times the run time in the middle: "
+        f"{cv.CAUTION}{cv.RUNS_DIFFER} for {n:,} jobs ({share_text(n / rows.height)} of them), "
+        f"whose end - start is {middle:.4g} times the run time in the middle: "
         f"{next(fits, 'is a column taken for another?')}"
     )
     return [note]

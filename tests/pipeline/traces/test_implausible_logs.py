@@ -113,6 +113,12 @@ FAULTS = {
         "SWF", every(1, run=600, cores=1, nodes=1, limit=600),
         replaced(r"^(\d+ \d+) \d+", r"\1 -1", 0.03), "some_unknown_waits",
         "count in no recorded wait"),
+    "submissions of another zone, PBS": (
+        "PBS", every(1, submit=lambda job: job.submit + 10**6), str, cv.NO_WAIT_TIMES,
+        "120 starts are before their submissions"),
+    "some submissions of another zone, Grid Engine": (
+        "Grid Engine", every(5, submit=lambda job: job.submit + 10**6), str, lc.UNKNOWN_WAITS,
+        "24 since it is before the submission: are both in one unit and time zone?"),
     "limits in minutes, LSF CSV": (
         "LSF, CSV", SAME, column("runLimit", lambda _, s: float(s) / 60), lc.LIMITS_EXCEEDED,
         "is the limit in minutes?"),

@@ -268,6 +268,13 @@ def test_a_runaway_is_longer_than_its_limit_and_than_the_log():
         log(processors=10_000, duration_s=long, requested_s=np.where(first(1), long, 2 * HOUR))
     )
     assert "for 1,000 days: ends" in no_limit["runaways"].text
+    in_long_log = found(log(duration_s=np.where(first(1), 200 * HOUR, HOUR)))
+    assert "1 job (0.1% of them, 17% of the work) ran more than a week beyond" in (
+        in_long_log["runaways"].text
+    )
+    assert "runaways" not in found(log(duration_s=np.where(first(1), 150 * HOUR, HOUR)))
+    wide = {"cores": np.where(first(1), 1.0, 64.0), "processors": 100}
+    assert "runaways" not in found(log(duration_s=np.where(first(1), 200 * HOUR, HOUR), **wide))
     asked = {"requested_s": np.where(first(1), 30_000 * HOUR, 2 * HOUR)}
     assert "runaways" not in found(log(processors=10_000, duration_s=long, **asked))
 
