@@ -9,7 +9,7 @@ from docs.generate.text import code, prose, table
 from hindcast.pipeline.documents.attributes import attributes
 from hindcast.pipeline.recipes import recipe as r
 from hindcast.pipeline.settings.ranges import range_of
-from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.traces.job_logs import FilteredLogSettings, JobLogSettings
 from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.traces.synthetic import SyntheticConfig
 
@@ -24,6 +24,7 @@ _CONFIG = """\
 
 The settings of the scenario: see the section Settings of [its table](index.md).
 """
+_OF_ALL: Final = tuple(each.name for each in dataclasses.fields(JobLogSettings))
 _SECTIONS: Final = (
     (
         "Top level",
@@ -32,8 +33,13 @@ _SECTIONS: Final = (
     ),
     ("`[trace]`", r.TraceSource, ()),
     ("`[trace.settings]` of the synthetic workload", SyntheticConfig, ()),
-    ("`[trace.settings]` of the formats `slurm` and `pbs`", JobLogSettings, ()),
-    ("`[trace.settings]` of `slurm` alone", SlurmSettings, ("processors", "time_zone")),
+    ("`[trace.settings]` of the logs of batch systems", JobLogSettings, ()),
+    ("`[trace.settings]` of `slurm`: which jobs", FilteredLogSettings, _OF_ALL),
+    (
+        "`[trace.settings]` of `slurm`: how they are written",
+        SlurmSettings,
+        tuple(each.name for each in dataclasses.fields(FilteredLogSettings)),
+    ),
     ("`[[behaviours]]`", r.BehaviourRecipe, ("sha256",)),
     ("`[train]`", r.TrainRecipe, ()),
     ("`[evaluate]`", r.EvaluateRecipe, ()),
