@@ -27,6 +27,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from docs.generate.results import FOLDER
+from docs.generate.results import RULES as RULES_TABLE
 from docs.generate.text import code, prose, table
 from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
 from hindcast.pipeline.evaluation.summary.results import origin, records
@@ -38,7 +40,6 @@ from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.policies.entrants import entrants
 
-TABLE: Final = Path(__file__).resolve().parents[1] / "results" / "queue_rules.csv"
 BASE: Final = load_scenario("queue").references[0]
 _EASY: Final = (
     "fcfs", "sjf", "saf", "lxf", "similar_area", "aged_area", "steady_area", "aged_expected",
@@ -89,6 +90,7 @@ SOURCES: Final[Mapping[str, Source]] = {
     "Lublin-1": Source("queue-lublin1-v1", 0, split="all"),
     "Lublin-2": Source("queue-lublin2-v1", 0, split="all"),
 }
+MODELS: Final = ("Lublin-1", "Lublin-2")  # requests are the run times, and no user is known
 
 
 def _parts(source: Source) -> Iterator[tuple[str, Recipe, str]]:
@@ -170,14 +172,51 @@ def main(arguments: Sequence[str]) -> None:
 
 def queue_rules_pages() -> Mapping[str, str]:
     """Return the tables of docs/results/queue-rules.md, a part per part of the logs."""
-    with TABLE.open(newline="", encoding="utf-8") as file:
+    with (FOLDER / RULES_TABLE).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return {
         f"parts/queue-rules-{part}.md": "\n\n".join(
             f"**{log}**, {_size(of_log)}\n\n{_table(of_log)}" for log, of_log in _by_log(rows, part)
         )
         for part in ("test", "between", "run")
+    } | {"parts/queue-rules-unread.md": _unread(rows)}
+
+
+def _unread(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return the differences from BASE in windows that no choice has read, a column per log."""
+    logs = {
+        log: {row["policy"]: row for row in of_log}
+        for part, names in (("between", SOURCES), ("test", MODELS))
+        for log, of_log in _by_log(rows, part)
+        if log in names
     }
+    policies = dict.fromkeys(policy for found in logs.values() for policy in found)
+    cells = [
+        [_name(rows_of[0]), *(_less(found[policy]) if policy in found else ""
+                              for found in logs.values())]
+        for policy in policies
+        if policy != BASE and (rows_of := [f[policy] for f in logs.values() if policy in f])
+    ]  # fmt: skip
+    means = [write_number(float(found[BASE]["slowdown"]), 1) for found in logs.values()]
+    return table(["policy", *logs], [[f"{code(BASE)}, mean", *means], *cells], left=1)
+
+
+def _name(row: Mapping[str, str]) -> str:
+    """Return the name of a policy with what has to be known about it."""
+    name = prose(row["policy"]) if row["kind"] == "learned" else code(row["policy"])
+    if row["kind"] == "learned" and row["seeds"] != "1":
+        name += f", {row['seeds']} seeds"
+    return f"{name} (knows run times)" if row["kind"] == "knows run times" else name
+
+
+def _less(row: Mapping[str, str]) -> str:
+    """Return the difference from BASE with its interval; empty for BASE itself."""
+    if not row["low"]:
+        return ""
+    low, high = float(row["low"]), float(row["high"])
+    ends = write_interval(low, high, 1, signed=True).replace(" .. ", " to ")
+    less = f"{write_number(float(row['difference']), 1, signed=True)} ({ends})"
+    return f"**{less}**" if high < 0 else less
 
 
 def _by_log(
@@ -198,20 +237,9 @@ def _table(rows: Sequence[Mapping[str, str]]) -> str:
     head = ["policy", "slowdown", f"less `{BASE}`", "mean wait", "p95", "p99", "longest", "wide"]
     cells = []
     for row in rows:
-        low, high = (float(row[end]) if row[end] else None for end in ("low", "high"))
-        less = ""
-        if low is not None and high is not None:
-            ends = write_interval(low, high, 1, signed=True).replace(" .. ", " to ")
-            less = f"{write_number(float(row['difference']), 1, signed=True)} ({ends})"
-            less = f"**{less}**" if high < 0 else less
-        name = prose(row["policy"]) if row["kind"] == "learned" else code(row["policy"])
-        if row["kind"] == "learned" and row["seeds"] != "1":
-            name += f", {row['seeds']} seeds"
-        if row["kind"] == "knows run times":
-            name += " (knows run times)"
         numbers = ["wait_h", "p95_wait_h", "p99_wait_h", "longest_wait_h", "slowdown_wide"]
         cells.append([
-            name, write_number(float(row["slowdown"]), 1), less,
+            _name(row), write_number(float(row["slowdown"]), 1), _less(row),
             *(write_number(float(row[column]), 1) for column in [*numbers, "slowdown_long"]),
         ])  # fmt: skip
     return table([*head, "long"], cells, left=1)

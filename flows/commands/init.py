@@ -10,7 +10,7 @@ from hindcast.flows.commands import Command, Shown
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.traces.tables.proposal import Proposal
+    from hindcast.pipeline.traces.tables.draft import Proposal
 
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 

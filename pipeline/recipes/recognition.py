@@ -14,8 +14,8 @@ from hindcast.pipeline.traces.files.unreadable import refuse_unreadable
 from hindcast.pipeline.traces.first_look import head_lines, no_such_file
 
 _EXPECTED: Final = (
-    "a log of jobs: SWF, the output of `sacct -P`, an accounting log of PBS, a mapping (.toml) of "
-    "a table, or a workload that `hindcast ingest` wrote"
+    "a log of jobs: SWF, the output of `sacct -P`, the accounting of PBS, Grid Engine, LSF or "
+    "HTCondor, a mapping (.toml) of a table, or a workload that `hindcast ingest` wrote"
 )
 _MAPPING: Final = ".toml"
 _SEPARATORS: Final = re.compile(r"[|,;\t]")

@@ -8,19 +8,8 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import (
-    alibaba2017,
-    azure2020,
-    batsim,
-    cobalt,
-    condor,
-    grid_engine,
-    lsf,
-    pbs,
-    slurm,
-    swf,
-    table,
-)
+from hindcast.pipeline.traces import alibaba2017, azure2020, slurm, swf, table
+from hindcast.pipeline.traces.batch_systems import batsim, cobalt, condor, grid_engine, lsf, pbs
 from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload

@@ -115,7 +115,7 @@ def is_cut(lines: Sequence[str]) -> bool:
     words = first.split()
     if "jobid" in _names(words) and rows and _DASHES.fullmatch(rows[0].strip()):
         return True
-    has_row = _is_state(words) and sum(_ISO.match(word) is not None for word in words) > 1
+    has_row = _is_state(words) and any(_ISO.match(word) is not None for word in words)
     return has_row or _known(_names(words)) >= _FEWEST
 
 

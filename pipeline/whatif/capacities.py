@@ -3,8 +3,8 @@
     gpus=20   gpus:a100=8   memory=160GiB      of the machine
     batch:gpus=8   batch:memory=64GiB          of a pool, by its name in --pools
 
-A capacity that nobody gave is not guessed: the resource is left out, and a caution has the most that
-was held at once.
+A capacity that nobody gave is not guessed: the resource is left out, and a caution has the most
+that was held at once.
 """
 
 import re
@@ -196,8 +196,8 @@ def width_cautions(machines: Sequence[Record]) -> Iterator[Caveat]:
         if jobs:
             share = of_jobs / work
             text = (
-                f"{jobs:,.0f} jobs ({share_text(share)} of the work) ask for more {name} than their "
-                "machine has and are left out"
+                f"{jobs:,.0f} jobs ({share_text(share)} of the work) ask for more {name} than "
+                "their machine has and are left out"
             )
             yield Caveat(TOO_WIDE, text, {"jobs": jobs, "work_share": share})
 

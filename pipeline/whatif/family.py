@@ -249,8 +249,9 @@ def _is_asked(
 
 @compiled_for_both()
 def _walk(
-    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
-    memory: Memory, fill: FillCell, change: ChangeCell, recorded: _Recorded, state: Ints,
+    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends,
+    desk: Desk, memory: Memory, fill: FillCell, change: ChangeCell, recorded: _Recorded,
+    state: Ints,
 ) -> int:  # fmt: skip
     """Go through the moments of a record, until priorities are asked for or the end."""
     change_of = change[0]

@@ -201,8 +201,8 @@ def _learn(jobs: Jobs, ends: Ends, running: int, before: int) -> None:
 
 @compiled_for_both()
 def advance(
-    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
-    memory: Memory, fill: FillCell, change: ChangeCell, state: Ints,
+    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends,
+    desk: Desk, memory: Memory, fill: FillCell, change: ChangeCell, state: Ints,
 ) -> int:  # fmt: skip
     """Play moments until all jobs that must have started, the time or the slice is over."""
     fill_of, change_of = fill[0], change[0]
@@ -281,8 +281,8 @@ def _change_nothing(ints, floats, now, job, sign):  # type: ignore[no-untyped-de
 
 @compiled_for_both()
 def _begin(
-    many: Many | None, scheme: Ints, jobs: Jobs, running: Running, ends: Ends, memory: Memory, change: ChangeCell,
-    state: Ints, first: int,
+    many: Many | None, scheme: Ints, jobs: Jobs, running: Running, ends: Ends, memory: Memory,
+    change: ChangeCell, state: Ints, first: int,
 ) -> None:  # fmt: skip
     """Start the jobs that run at the beginning."""
     for job in range(first):

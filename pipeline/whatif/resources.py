@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.scenarios.queue.asks import Asks, shape_of
 from hindcast.pipeline.scenarios.queue.fitting import Shape
 
-Array = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Resources:
     """
 
     names: tuple[str, ...]
-    capacity: Array
-    units: Array
+    capacity: Ints
+    units: Ints
 
     @property
     def shape(self) -> Shape:
@@ -49,12 +49,12 @@ def together(resources: Sequence[Resources | None]) -> Resources | None:
     return replace(found[0], capacity=np.sum([one.capacity for one in found], axis=0))
 
 
-def asks_of(rows: Array) -> Asks:
+def asks_of(rows: Ints) -> Asks:
     """Return asks from the rows of compiled functions, (N, K + 1)."""
     return Asks(rows[:, :-1], rows[:, -1], np.zeros((len(rows), rows.shape[1] - 1), np.bool_))
 
 
-def amounts_of(rows: Array, kinds: Array) -> Array:
+def amounts_of(rows: Ints, kinds: Ints) -> Ints:
     """Return what jobs take, (N, K), from their rows (N, K + 1) and placements (N,)."""
     amounts = rows[:, :-1].copy()
     amounts[np.arange(len(rows)), kinds] += rows[:, -1]

@@ -170,7 +170,7 @@ def run_of(
 
 def _both(record: Record, other: Record) -> Record:
     """Return a record with the jobs of another one behind its own."""
-    columns = {name: np.concatenate([getattr(record, name), getattr(other, name)])
+    columns: dict[str, Any] = {name: np.concatenate([getattr(record, name), getattr(other, name)])
                for name in (*_OF_RECORD, "run", "start")}  # fmt: skip
     return replace(record, row=np.arange(len(columns["run"])), **columns)
 

@@ -48,7 +48,8 @@ def compiled_for_both(**options: Any) -> Callable[[_F], _F]:
         for own in (types.none, _MANY):
             of = [own if name == "many" else compiled_type(one) for name, one in kinds.items()]
             made.append(of[-1](*of[:-1]))
-        return compiled(made, **options)(function)
+        both: _F = compiled(made, **options)(function)
+        return both
 
     return decorate
 
@@ -59,7 +60,7 @@ _MANY: Final = compiled_type(Many)
 @compiled(_nrt=False)
 def row_of(many: Many, job: int) -> int:
     """Return the place of what a job asks for in `asks`."""
-    return (many.shape.resources + 1) * job  # type: ignore[no-any-return]
+    return (many.shape.resources + 1) * job
 
 
 @compiled(_nrt=False)
@@ -72,13 +73,13 @@ def copy(source: Ints, of: int, target: Ints, to: int, shape: Shape) -> None:
 @compiled(_nrt=False)
 def place(many: Many, job: int, have: Ints) -> int:
     """Return the placement for which an amount (K,) suffices, or NOWHERE."""
-    return fitting.place(have, 0, many.asks, row_of(many, job), many.shape)  # type: ignore[no-any-return]
+    return fitting.place(have, 0, many.asks, row_of(many, job), many.shape)
 
 
 @compiled(_nrt=False)
 def place_safely(many: Many, job: int, in_time: bool) -> int:
     """Return the placement that does not delay the reservation, or NOWHERE."""
-    return fitting.place_safely(  # type: ignore[no-any-return]
+    return fitting.place_safely(
         many.left, 0, many.spare, 0, many.asks, row_of(many, job), many.shape, in_time
     )
 

@@ -178,6 +178,15 @@ def next_event_in(ints, pool):  # type: ignore[no-untyped-def]
     return at
 
 
+@compiled(types.boolean(INTS))
+def can_wait_in_pools(ints):  # type: ignore[no-untyped-def]
+    """Return whether something is still to come in every pool that has rows."""
+    for pool in range(ints[m.POOLS]):
+        if ints[ints[m.IN_ROWS_AT] + pool] == 1 and next_event_in(ints, pool) == m.LATER:
+            return False
+    return True
+
+
 @compiled(types.void(INTS, types.int64, types.int64))
 def hold(ints, job, sign):  # type: ignore[no-untyped-def]
     """Take what a job holds from its pool (sign 1), or give it back (sign -1)."""

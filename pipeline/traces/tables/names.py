@@ -76,7 +76,7 @@ _WORDS: Final[Mapping[str, str]] = {
 _REQUESTED: Final = frozenset({"req", "requested", "request", "requests", "plan", "asked"})
 _QUALIFIERS: Final = _REQUESTED | {
     "sim", "job", "jobs", "slurm", "log", "raw", "alloc", "allocated", "num", "number", "n", "nb",
-    "of", "count", "total", "the", "per", "actual",
+    "of", "count", "total", "the", "per", "actual", "used",
 }  # fmt: skip
 _TIME_WORDS: Final = frozenset(
     {"time", "date", "timestamp", "at", "ts", "epoch", "unix", "datetime"}
@@ -149,7 +149,9 @@ def _of_label(label: str) -> Iterator[Candidate]:
         if left and left <= set(of_name.split()):
             field = {"cores": "requested_cores", "duration": "time_limit"}.get(name, name)
             asked = requested or (limited and name == "duration")
-            yield Candidate(field if asked else name, label, unit, _BY_WORDS)
+            # Memory that was used is not what a job asked for.
+            if not (name == MEMORY and "used" in words):
+                yield Candidate(field if asked else name, label, unit, _BY_WORDS)
 
 
 def memory_of(label: str) -> str:

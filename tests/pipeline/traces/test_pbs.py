@@ -5,8 +5,8 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.batch_systems.pbs import is_log, read
 from hindcast.pipeline.traces.job_logs import JobLogSettings
-from hindcast.pipeline.traces.pbs import is_log, read
 from hindcast.pipeline.workloads.log_names import names_of
 
 FIRST = 1_711_929_600

@@ -11,8 +11,8 @@ from hindcast.flows.cli import main
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.recipes.recognition import recognise
-from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.traces.slurm import SlurmSettings, read
+from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.log_caveats import log_caveats
 from tests.pipeline.traces.test_slurm import COLUMNS, FIRST, log, only, row
@@ -73,7 +73,7 @@ def test_the_columns_to_be_set_are_proposed(tmp_path, capsys):
     assert "as with `sacct -n` (no header)" in said
     assert f"--set columns={DOCUMENTED}" in said
     assert recognise(CASES / "01-noheader.txt") == "slurm"
-    with pytest.raises(TraceError, match="as with `sacct -n`.*--set columns=JobID,User,"):
+    with pytest.raises(TraceError, match=r"as with `sacct -n`.*--set columns=JobID,User,"):
         propose(CASES / "01-noheader.txt")
 
 

@@ -126,6 +126,7 @@ def test_jobs_that_follow_others_follow_their_pseudonyms(tmp_path):
     assert tasks["preceding_job"].to_list() == [None, int(ids[0]), int(ids[1])]
 
 
+@pytest.mark.slow
 def test_a_second_log_with_the_key_has_the_same_pseudonyms_and_shift(tmp_path):
     first = made(tmp_path, "slurm", named_log(tmp_path / "a.txt")).workload
     second = made(tmp_path, "slurm", named_log(tmp_path / "b.txt", (1, 2, 0))).workload
@@ -144,7 +145,11 @@ def test_a_second_log_with_the_key_has_the_same_pseudonyms_and_shift(tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "zone"),
-    [(KEY, "UTC"), (b"another key of the site", "Europe/Berlin"), (KEY * 4, "Asia/Kolkata")],
+    [
+        (KEY, "UTC"),
+        pytest.param(b"another key of the site", "Europe/Berlin", marks=pytest.mark.slow),
+        pytest.param(KEY * 4, "Asia/Kolkata", marks=pytest.mark.slow),
+    ],
 )
 def test_times_move_by_whole_weeks_of_local_time(tmp_path, key, zone):
     """Hours and weekdays stay as they are on the clock of the machine; the zone is not told."""
@@ -184,6 +189,7 @@ def test_names_of_queues_can_be_kept(tmp_path):
         made(tmp_path, "slurm", path, keep=("partitions",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["fcfs_easy", "saf_easy", "aged_expected_easy"])
 def test_schedules_are_those_of_the_log(tmp_path, rule):
     """The last rule learns the run times of users."""

@@ -3,8 +3,9 @@
 A record of lsb.acct is a line of fields separated by blanks, strings in quotes and quotes in them
 doubled. Records of type JOB_FINISH are jobs that ended; others are counted and left out. Strings
 may have line breaks. The fields after the first 30 depend on the version: those that a record lacks
-are unknown. A CSV file has a header with the names of the fields, in any order and spelling, such
-as jobId, userName, numProcessors, submitTime, startTime, eventTime (or endTime) and jStatus.
+are unknown. Files of versions 9.1 and 10.1 differ from the manual before avgMem, see `limit`. A CSV
+file has a header with the names of the fields, in any order and spelling, such as jobId, userName,
+numProcessors, submitTime, startTime, eventTime (or endTime) and jStatus.
 
     column of the workload    from
     job_id                    jobId; JOB[IDX] for an element of an array
@@ -41,6 +42,13 @@ from typing import Final, Literal
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.batch_systems.records import (
+    Record,
+    csv_records,
+    names_of,
+    numbered_lines,
+    rows_of,
+)
 from hindcast.pipeline.traces.field_values import (
     is_local,
     kilobytes,
@@ -51,7 +59,6 @@ from hindcast.pipeline.traces.field_values import (
 )
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import Record, csv_records, names_of, numbered_lines, rows_of
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "lsf"
@@ -62,14 +69,15 @@ _EXPECTED: Final = (
 _WHAT: Final = "a record of lsb.acct"
 _BEGIN: Final = re.compile(r'"([A-Z_]+)" "[\d.]+" \d+ ')
 _TOKEN: Final = re.compile(r'"(?:[^"]|"")*"|\S+')
+_INTEGER: Final = re.compile(r"-?\d{1,15}")
 _MOST_LINES: Final = 1000  # of a string in one record
 
 
 def _order(fields: str) -> list[tuple[str, str]]:
     """Return names and kinds of fields in their order.
 
-    A kind is a string in quotes (s), a number (n), so many numbers, or a list of so many fields an
-    entry.
+    A kind is a string in quotes (s), a number (n), either (a), so many numbers, or a list with so
+    many fields an entry.
     """
     return [(name, kind) for name, _, kind in (field.partition(":") for field in fields.split())]
 
@@ -78,18 +86,22 @@ _FIRST: Final = _order(
     "type:s version:s eventtime:n jobid:n userid:n options:n numprocessors:n submittime:n "
     "begintime:n termtime:n starttime:n username:s queue:s resreq:s dependcond:s preexeccmd:s "
     "fromhost:s cwd:s infile:s outfile:s errfile:s jobfile:s"
-)
-_LATER: Final = _order(
+)  # then the hosts to which the job was limited, and those on which it ran
+_SECOND: Final = _order(
     "jstatus:n hostfactor:n jobname:s command:s rusage:19 mailuser:s projectname:s exitstatus:n "
     "maxnumprocessors:n loginshell:s timeevent:s idx:n maxrmem:n maxrswap:n infilespool:s "
     "commandspool:s rsvid:s sla:s exceptmask:n additionalinfo:s exitinfo:n warningaction:s "
     "warningtimeperiod:n chargedsaap:s licenseproject:s app:s postexeccmd:s runtimeestimation:n "
     "jobgroupname:s requeueevalues:s options2:n resizenotifycmd:s lastresizetime:n rsvid2:s "
-    "jobdescription:s submitext:list2 hostrusage:list5 options3:n runlimit:n avgmem:n "
-    "effectiveresreq:s srccluster:s srcjobid:n dstcluster:s dstjobid:n forwardtime:n flowid:n "
-    "acjobwaittime:n totalprovisiontime:n outdir:s runtime:n subcwd:s networks:list2 affinity:s "
-    "energy:n cpi:n gips:n gbs:n gflops:n numallocslots:list1 ineligiblependtime:n"
-)
+    "jobdescription:s submitext:list2"
+)  # then the usage on each host, the limit and options
+_THIRD: Final = _order(
+    "avgmem:n effectiveresreq:s srccluster:s srcjobid:n dstcluster:s dstjobid:n forwardtime:n "
+    "flowid:a acjobwaittime:n totalprovisiontime:n outdir:s runtime:n subcwd:s networks:list2 "
+    "affinity:s energy:n cpi:n gips:n gbs:n gflops:n"
+)  # then the allocated slots
+_LAST: Final = _order("ineligiblependtime:n")
+_OPTIONS: Final = 1 << 22  # a larger number is one of options, not a limit in s
 _KEYS: Final = (
     "jobid", "idx", "jstatus", "numprocessors", "numallocslots", "slots", "hosts", "submittime",
     "begintime", "termtime", "starttime", "eventtime", "runtime", "runlimit", "username", "queue",
@@ -216,7 +228,12 @@ def _of_texts(record: Record, texts: Sequence[str]) -> Record:
             tokens.hosts()  # to which the job was limited
             if (hosts := tokens.hosts()) is not None:
                 record.values |= _slots(hosts)
-            record.values |= tokens.read(_LATER)
+            record.values |= tokens.read(_SECOND)
+            if "submitext" in record.values and (limit := tokens.limit()) is not None:
+                record.values |= {"runlimit": limit, **tokens.read(_THIRD)}
+            if "gflops" in record.values:
+                record.values["numallocslots"] = _slots(tokens.hosts() or [])["slots"]
+                record.values |= tokens.read(_LAST)
             record.values |= _asked(record.values)
             if "idx" not in record.values or sum(text.count('"') for text in texts) % 2:
                 record.reason = record.reason or "the record breaks off"
@@ -234,7 +251,7 @@ class _Tokens:
         """Return the values of the next fields, up to the first that is none of its kind."""
         values: dict[str, str | None] = {}
         for name, kind in fields:
-            value = self._next(quoted=kind == "s")
+            value = self._next(kind)
             if value is None:
                 break
             values[name] = value
@@ -243,6 +260,23 @@ class _Tokens:
             elif kind.startswith("list"):
                 self.place += int(kind[4:]) * _whole(value)
         return values
+
+    def limit(self) -> str | None:
+        """Read the usage on each host and what follows it; return the limit, "-1" for none.
+
+        An entry has six fields in files, but five in the manual. Then come runLimit and options3 in
+        files, and options3 and runLimit in the manual: one is -1 or 0, or large enough for options.
+        """
+        hosts = self._next("n")
+        for size in (6, 5):
+            place = self.place + size * _whole(hosts or "")
+            numbers, after = self.tokens[place : place + 3], self.tokens[place + 3 : place + 4]
+            if all(map(_INTEGER.fullmatch, numbers)) and after and after[0].startswith('"'):
+                self.place = place + 2
+                known = [int(text) for text in numbers[:2]]
+                limits = [number for number in known if 0 < number < _OPTIONS]
+                return str(limits[0] if limits and -1 not in known else -1)
+        return None
 
     def hosts(self) -> list[str] | None:
         """Return the next list of hosts; None, without reading it, if there is none."""
@@ -255,12 +289,13 @@ class _Tokens:
         self.place += 1 + number
         return [host.strip('"') for host in hosts]
 
-    def _next(self, *, quoted: bool) -> str | None:
-        """Return the next field; None if there is none, or it is of the other kind."""
+    def _next(self, kind: str) -> str | None:
+        """Return the next field; None if there is none, or it is of another kind."""
         if self.place >= len(self.tokens):
             return None
         token = self.tokens[self.place]
-        if token.startswith('"') != quoted or (quoted and not token[1:].endswith('"')):
+        quoted = token.startswith('"')
+        if (kind != "a" and quoted != (kind == "s")) or (quoted and not token[1:].endswith('"')):
             return None
         self.place += 1
         return token[1:-1].replace('""', '"') if quoted else token

@@ -50,16 +50,16 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.field_values import UTC, moment, require_time_zone, span
-from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import (
+from hindcast.pipeline.traces.batch_systems.records import (
     Record,
     as_text,
     json_lines,
     numbered_lines,
     rows_of,
 )
+from hindcast.pipeline.traces.field_values import UTC, moment, require_time_zone, span
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "grid_engine"

@@ -24,7 +24,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.files.compression import content, readable
-from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, reading, scan_lines, split_fault
+from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, reading, scan_lines
 
 _SEPARATORS: Final = (",", ";", "|", "\t")
 _LARGEST: Final = 1 << 31  # bytes of a JSON text, which is held as a whole
@@ -61,9 +61,16 @@ class Record:
 
 
 def numbered_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a text file that are not blank, without blanks at their ends."""
+    """Yield the lines of a text file that are not blank, without blanks at their ends.
+
+    Bytes that are no UTF-8 are U+FFFD: names and commands of jobs may be in any encoding, and Univa
+    Grid Engine writes such a byte for a colon in a command.
+    """
+    control = pl.lit("a control character (0x01) in the row")
     lines = scan_lines(path).select(
-        "line", pl.col("text").str.strip_chars(), reason=split_fault(pl.lit(1), 1, "part")
+        "line",
+        pl.col("text").str.strip_chars(),
+        reason=pl.when(pl.col("rest").is_not_null()).then(control),
     )
     with reading(path):
         for batch in lines.collect_batches(engine="streaming", maintain_order=True):
@@ -106,9 +113,8 @@ def csv_records(
     columns = [keys.get(name, "") for name in names_of(header)]
     for key in needed:
         if key not in columns:
-            names = ", ".join(names_of(header))
             raise TraceError(
-                f"{path}: the header has no {key}, expected {expected}; it has {names[:200]}"
+                f"{path}: the first line, {header[:60]!r}, has no column {key}, expected {expected}"
             )
     for line in lines:
         record = Record(line.number, line.text, reason=line.reason)

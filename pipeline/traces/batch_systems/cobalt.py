@@ -2,7 +2,7 @@
 
 The path is the CSV file of a machine and a year, such as ANL-ALCF-DJC-THETA_20190101_20191231.csv,
 also for machines that run PBS now. The accounting log that Cobalt itself writes is in the form of
-PBS (hindcast.pipeline.traces.pbs).
+PBS (hindcast.pipeline.traces.batch_systems.pbs).
 
     column of the workload    from
     job_id                    COBALT_JOBID; JOB_NAME
@@ -28,10 +28,10 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.batch_systems.records import csv_records, names_of, rows_of
 from hindcast.pipeline.traces.field_values import UTC, is_local, moment, require_time_zone, span
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import csv_records, names_of, rows_of
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "cobalt"

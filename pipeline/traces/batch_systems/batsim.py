@@ -35,9 +35,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import (
+from hindcast.pipeline.traces.batch_systems.records import (
     Record,
     as_text,
     csv_records,
@@ -45,6 +43,8 @@ from hindcast.pipeline.traces.records import (
     names_of,
     rows_of,
 )
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "batsim"

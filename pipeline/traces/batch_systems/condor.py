@@ -45,10 +45,7 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.field_values import looked_up
-from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.records import (
+from hindcast.pipeline.traces.batch_systems.records import (
     Record,
     as_text,
     document,
@@ -57,6 +54,9 @@ from hindcast.pipeline.traces.records import (
     numbered_lines,
     rows_of,
 )
+from hindcast.pipeline.traces.field_values import looked_up
+from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.traces.text_rows import collect
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -99,12 +99,18 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     lines = [line for line in head_lines(path, _EXPECTED) if line.strip()]
     if not lines[0].lstrip().startswith(("[", "{")) and not any(map(_ATTRIBUTE.match, lines[:3])):
         raise TraceError(f"{path}: the first line is {lines[0][:60]!r}, expected {_EXPECTED}")
-    rows = _with_outcome(rows_of(_records(path, lines), _KEYS))
+    fields = _fields()
+    gpus = fields["gpus"].value
+    device = pl.col("requiregpus").str.extract(_DEVICE)
+    rows = _with_outcome(rows_of(_records(path, lines), _KEYS)).with_columns(
+        lists_gpus=pl.lit(value=True),
+        gpu_types=pl.when(gpus > 0).then(pl.format("{}:{}", device, gpus)),
+    )
     again = pl.col("numjobstarts").cast(pl.Float64, strict=False) > 1
     used = pl.col("reason").is_null() & pl.col("left_out").is_null()
     several = int(collect(rows.select((used & again).sum()), path).item())
     notes = [f"started more than once, the last run counts: {several:,} rows"] if several else []
-    sifted = sift_jobs(path, rows, _fields(), _WHAT, settings)
+    sifted = sift_jobs(path, rows, fields, _WHAT, settings)
     return workload_of(path, FORMAT, sifted, settings, notes)
 
 
@@ -172,7 +178,7 @@ def _value(text: str) -> str | None:
 
 
 def _with_outcome(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Add the name and the outcome of jobs, the names of users, and the types of GPUs."""
+    """Add the name and the outcome of jobs, and the names of users."""
     rows = rows.with_columns(
         **{key: pl.when(pl.col(key) != "0").then(pl.col(key)) for key in _TIMES}
     )
@@ -181,7 +187,6 @@ def _with_outcome(rows: pl.LazyFrame) -> pl.LazyFrame:
     code = pl.coalesce("exitcode", "exitstatus").cast(pl.Float64, strict=False)
     failed = (code != 0).fill_null(value=False) | (pl.col("exitbysignal") == "1")
     outcome = looked_up(pl.col("jobstatus"), _STATES)
-    gpus = _number("requestgpus") * _hosts()
     return rows.with_columns(
         job_id=pl.format("{}.{}", "clusterid", pl.col("procid").fill_null("0")),
         outcome=pl.when((outcome == "completed") & failed.fill_null(value=False))
@@ -195,10 +200,6 @@ def _with_outcome(rows: pl.LazyFrame) -> pl.LazyFrame:
         ),
         left_out=pl.coalesce("left_out", pl.when(universe.is_in(_NO_SLOT)).then(no_slot)),
         interrupted=pl.lit(value=False),
-        lists_gpus=pl.lit(value=True),
-        gpu_types=pl.when(gpus > 0).then(
-            pl.format("{}:{}", pl.col("requiregpus").str.extract(_DEVICE), gpus)
-        ),
         user="owner",
         account=pl.coalesce("acctgroup", "accountinggroup"),
         executable="cmd",
