@@ -4,16 +4,20 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
-from hindcast.pipeline.estimators.decisions.logged import LoggedDecisions
+from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.reward_model import cross_fitted_ridge, folds_of
 
 
-def logged_decisions(log: DecisionLog) -> LoggedDecisions:
-    """Return all decisions of a log; a missing reward is NaN, as is an unknown propensity."""
+def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDecisions:
+    """Return all decisions of a log; a missing reward is NaN, as is an unknown propensity.
+
+    `chosen` are positions in place of the served candidates.
+    """
     d = log.decisions
     _, units = np.unique(d["unit_id"].rank("dense").to_numpy(), return_inverse=True)
+    taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
     return LoggedDecisions(
-        log.offsets, d["chosen"].to_numpy().astype(np.int64), _floats(d["propensity"]),
+        log.offsets, taken, _floats(d["propensity"]),
         _floats(d["reward"]), log.candidates["feasible"].to_numpy(), _floats(d["weight"]),
         units.astype(np.int64), _floats(d["draws"]), _floats(log.candidates["probability"]),
     )  # fmt: skip

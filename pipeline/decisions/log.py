@@ -42,8 +42,8 @@ class DecisionLog:
     Attributes:
         decisions: (D,) a row per decision: id, session, unit, slot, logger, file, line, time,
             time_s (seconds since the first), chosen and sampled (positions), overridden,
-            propensity, kind, draws, weight (1 / probability that the record was kept), reward (null if missing), the
-            logged terms `reward:NAME`, late (its reward may still come), split.
+            propensity, kind, draws, weight (1 / probability that the record was kept), reward (null
+            if missing), the logged terms `reward:NAME`, late (its reward may still come), split.
         context: (D,) features of the decisions: float64, or categories.
         candidates: (C,) id, feasible, probability (null if not logged).
         features: (C,) features of the candidates.

@@ -16,6 +16,7 @@ import polars as pl
 from hindcast.pipeline.decisions import checks, fixed
 from hindcast.pipeline.decisions.assembly import assemble
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat
+from hindcast.pipeline.decisions.cautions import cautions_of
 from hindcast.pipeline.decisions.cb_adf import COST as CB_COST
 from hindcast.pipeline.decisions.cb_adf import read_cb_adf
 from hindcast.pipeline.decisions.dsjson import COST as DSJSON_COST
@@ -103,7 +104,8 @@ def read_log(
         batch = dataclasses.replace(
             batch, decisions=join(batch.decisions, found, mapping.outcomes, reading)
         )
-    return assemble(batch, mapping, terms, reading, quarantine, counted.height, files)
+    log = assemble(batch, mapping, terms, reading, quarantine, counted.height, files)
+    return dataclasses.replace(log, cautions=cautions_of(log))
 
 
 def _terms(mapping: DecisionMapping) -> dict[str, float]:

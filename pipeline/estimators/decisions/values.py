@@ -35,12 +35,14 @@ class Value:
         value: The estimate.
         se: Its standard error by unit; NaN for one unit.
         z: (D,) contributions of the decisions, of weighted mean 0.
+        parts: Numerators and denominators (D,), the sums of whose ratios of sums the value is.
     """
 
     name: str
     value: float
     se: float
     z: Array
+    parts: tuple[tuple[Array, Array], ...] = ()
 
 
 def standard_error(e: LoggedDecisions, z: Array) -> float:
@@ -53,15 +55,26 @@ def standard_error(e: LoggedDecisions, z: Array) -> float:
     return float(np.sqrt(units / (units - 1) * (sums**2).sum()) / e.weight.sum())
 
 
-def _made(name: str, e: LoggedDecisions, value: float, z: Array) -> Value:
-    return Value(name, float(value), standard_error(e, z), z)
+def _made(
+    name: str, e: LoggedDecisions, value: float, z: Array, parts: tuple[tuple[Array, Array], ...]
+) -> Value:
+    return Value(name, float(value), standard_error(e, z), z, parts)
+
+
+def _mean_of(name: str, e: LoggedDecisions, terms: Array) -> Value:
+    """Return the estimate that is the weighted mean of terms."""
+    value = _mean(e, terms)
+    return _made(name, e, value, terms - value, ((e.weight * terms, e.weight),))
+
+
+def logged_mean(e: LoggedDecisions) -> Value:
+    """Return the mean reward of the log itself."""
+    return _mean_of("logged", e, e.reward)
 
 
 def importance_sampling(e: LoggedDecisions, target: Array) -> Value:
     """Return `is`: unbiased, and of high variance."""
-    terms = weights(e, target) * e.reward
-    value = _mean(e, terms)
-    return _made("is", e, value, terms - value)
+    return _mean_of("is", e, weights(e, target) * e.reward)
 
 
 def self_normalised(e: LoggedDecisions, target: Array) -> Value:
@@ -71,22 +84,19 @@ def self_normalised(e: LoggedDecisions, target: Array) -> Value:
     if total <= 0.0:
         return Value("snis", float("nan"), float("nan"), np.full(len(e), np.nan))
     value = float((e.weight * w * e.reward).sum()) / total
-    return _made("snis", e, value, w * (e.reward - value) * e.weight.sum() / total)
+    z = w * (e.reward - value) * e.weight.sum() / total
+    return _made("snis", e, value, z, ((e.weight * w * e.reward, e.weight * w),))
 
 
 def direct_method(e: LoggedDecisions, target: Array, q: Array) -> Value:
     """Return `dm`, the mean value of a model q (C,); its error misses that of the model."""
-    v = _expected(e, target, q)
-    value = _mean(e, v)
-    return _made("dm", e, value, v - value)
+    return _mean_of("dm", e, _expected(e, target, q))
 
 
 def doubly_robust(e: LoggedDecisions, target: Array, q: Array) -> Value:
     """Return `dr`: a cross-fitted model q (C,), corrected by weighted errors."""
     w = weights(e, target)
-    terms = _expected(e, target, q) + w * (e.reward - q[e.taken])
-    value = _mean(e, terms)
-    return _made("dr", e, value, terms - value)
+    return _mean_of("dr", e, _expected(e, target, q) + w * (e.reward - q[e.taken]))
 
 
 def self_normalised_doubly_robust(e: LoggedDecisions, target: Array, q: Array) -> Value:
@@ -98,7 +108,8 @@ def self_normalised_doubly_robust(e: LoggedDecisions, target: Array, q: Array) -
     correction = float((e.weight * w * error).sum()) / total
     middle = _mean(e, v)
     z = v - middle + w * (error - correction) * e.weight.sum() / total
-    return _made("sndr", e, middle + correction, z)
+    parts = (e.weight * v, e.weight), (e.weight * w * error, e.weight * w)
+    return _made("sndr", e, middle + correction, z, parts)
 
 
 def clipped(e: LoggedDecisions, target: Array, q: Array | None = None) -> Value:
@@ -142,8 +153,7 @@ def _least(
         bias = span * _mean(e, lost(float(t)))
         found.append((float(np.nan_to_num(error**2)) + bias**2, x))
     best = min(found, key=lambda item: item[0])[1]
-    value = _mean(e, best)
-    return _made(name, e, value, best - value)
+    return _mean_of(name, e, best)
 
 
 def _mean(e: LoggedDecisions, terms: Array) -> float:

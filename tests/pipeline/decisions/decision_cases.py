@@ -10,6 +10,7 @@ import polars as pl
 
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
+from hindcast.pipeline.recipes.loading import traces_folder
 from tests.conftest import require_traces
 
 ROWS = {
@@ -49,9 +50,13 @@ def case(name: str) -> DecisionLog:
 
 
 def right_values() -> list[Row]:
-    """Return the table of right values of the good logs, without those by session."""
+    """Return the table of right values of the good logs, without those by session.
+
+    It is empty where the cases are not there, since tests are collected before they are skipped.
+    """
+    table = traces_folder() / "../cases/decisions/README.md"
     found, file, counts = [], "", ()
-    for line in (cases() / "README.md").read_text(encoding="utf-8").splitlines():
+    for line in table.read_text(encoding="utf-8").splitlines() if table.exists() else ():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if len(cells) != 9 or "sessions" in cells[3] or not re.search(r"\d\.\d", cells[4]):
             continue
