@@ -9,9 +9,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+from hindcast.pipeline.errors import InputError
 
 if TYPE_CHECKING:  # for editors and mypy
+    from hindcast.pipeline.building.build import BuildResult
     from hindcast.pipeline.dataset import Dataset
     from hindcast.pipeline.recipes.recipe import Recipe
     from hindcast.pipeline.traces.ingest import IngestResult
@@ -143,20 +146,41 @@ def whatif(
     )  # fmt: skip
 
 
+@overload
 def ingest(
-    trace_format: str, path: Place, out: Place, *, settings: Settings | None = None
-) -> "IngestResult":
-    """Convert a raw trace to a workload, and count the rows that were left out.
+    trace_format: Literal["decisions"], path: Any, out: Place, *, settings: None = None,
+    mapping: Mapping[str, Any] | None = None,
+) -> "BuildResult": ...  # fmt: skip
+
+
+@overload
+def ingest(
+    trace_format: str, path: Place, out: Place, *, settings: Settings | None = None,
+    mapping: None = None,
+) -> "IngestResult": ...  # fmt: skip
+
+
+def ingest(
+    trace_format: str,
+    path: Any,
+    out: Place,
+    *,
+    settings: Settings | None = None,
+    mapping: Mapping[str, Any] | None = None,
+) -> "IngestResult | BuildResult":
+    """Convert a raw trace to a workload, or a log of decisions to a dataset.
 
     Args:
-        trace_format: Name of a format of jobs; `hindcast traces` lists all names.
-        path: File or folder of the raw trace.
-        out: Folder for the workload.
+        trace_format: Name of a format of jobs, or "decisions"; `hindcast traces` lists all names.
+        path: File or folder of the raw trace. A log of decisions may also be a polars or pandas
+            frame, a list of records, or the dictionary of Open Bandit Pipeline.
+        out: Folder for the workload or the dataset.
         settings: Settings of the format's reader, such as `{"processors": 1024}`.
+        mapping: Meaning of the columns of a log of decisions that has no mapping file.
 
     Returns:
         The folder, the workload, whose provenance counts what was left out, and the number of rows
-        in quarantine.
+        in quarantine; of decisions the folder, the numbers and the caveats of the dataset.
 
     Raises:
         InputError: The format or a setting is unknown, the trace cannot be read, or `out` holds
@@ -170,6 +194,16 @@ def ingest(
     from hindcast.pipeline.storage.location import location
     from hindcast.pipeline.traces.ingest import ingest as read
 
+    if trace_format == "decisions":
+        from hindcast.pipeline.decisions.conversion import convert
+        from hindcast.pipeline.decisions.reading import read_log
+
+        if settings:
+            raise command.no_settings(trace_format, _overrides(settings), str(path))
+        name = Path(path).stem if isinstance(path, str | Path) else "log"
+        return convert(read_log(path, mapping), location(out), name)
+    if mapping is not None:
+        raise InputError(f"the format {trace_format!r} takes no mapping, which is for decisions")
     request = command.Request(trace_format, str(path), str(out), _overrides(settings))
     command.check(request)
     read_with = command.settings_of(request)

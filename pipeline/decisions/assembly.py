@@ -12,6 +12,7 @@ from hindcast.pipeline.decisions.checks import complete_probabilities, overridde
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
+from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
 _HASHED: Final = 2.0**64
@@ -24,7 +25,7 @@ def assemble(
     reading: Reading,
     quarantine: pl.DataFrame,
     quarantined: int,
-    files: Mapping[str, str],
+    files: tuple[SourceFile, ...],
 ) -> DecisionLog:
     """Return the log of decisions that passed the checks.
 

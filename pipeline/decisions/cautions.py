@@ -43,7 +43,7 @@ def cautions_of(log: DecisionLog) -> tuple[Caution, ...]:
     return tuple(found)
 
 
-def tested_propensities_of(log: DecisionLog) -> PropensityTests | None:
+def checked_propensities_of(log: DecisionLog) -> PropensityTests | None:
     """Return the tests of the propensities of a log; None if none were logged."""
     if log.mapping.propensity.kind not in ("exact", "monte_carlo"):
         return None
@@ -125,7 +125,7 @@ def _propensities(log: DecisionLog, found: list[Caution]) -> None:
             "the propensities are estimated" if log.mapping.propensity.kind == "estimated"
             else "the log has no propensities: weights need `--estimate-propensities`",
         ))  # fmt: skip
-    tests = tested_propensities_of(log)
+    tests = checked_propensities_of(log)
     if tests is not None and tests.contradicted and tests.most is not None:
         most, b = tests.most, tests.p_value
         found.append(Caution(

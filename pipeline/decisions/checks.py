@@ -20,7 +20,7 @@ from hindcast.pipeline.decisions.batch import (
     sums,
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
-from hindcast.pipeline.decisions.rows import DIFFERS
+from hindcast.pipeline.decisions.shapes.rows import DIFFERS
 from hindcast.pipeline.decisions.values import Array, Flags
 from hindcast.pipeline.errors import TraceError
 

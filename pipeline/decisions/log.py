@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
 from hindcast.pipeline.decisions.mapping import DecisionMapping
+from hindcast.pipeline.workloads.schema import SourceFile
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -53,7 +54,7 @@ class DecisionLog:
         notes: Sentences about how the log was read.
         cautions: What limits the answers.
         mapping: The mapping by which the log was read.
-        files: SHA-256 of each file by its name.
+        files: The files that were read, with their SHA-256.
         vocabulary: Levels of each category in the train split with their counts.
     """
 
@@ -67,7 +68,7 @@ class DecisionLog:
     notes: tuple[str, ...]
     cautions: tuple[Caution, ...]
     mapping: DecisionMapping
-    files: Mapping[str, str]
+    files: tuple[SourceFile, ...]
     vocabulary: Mapping[str, Mapping[str, int]]
 
     def __len__(self) -> int:

@@ -9,9 +9,9 @@ import polars as pl
 
 from hindcast.pipeline.decisions.batch import TERM, Reading
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Outcomes
-from hindcast.pipeline.decisions.nested import getter
-from hindcast.pipeline.decisions.records import records_of
-from hindcast.pipeline.decisions.tables import Tables, is_parquet
+from hindcast.pipeline.decisions.shapes.nested import getter
+from hindcast.pipeline.decisions.shapes.records import records_of
+from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet
 from hindcast.pipeline.decisions.values import as_series, numbers, text_of, times
 from hindcast.pipeline.errors import TraceError, did_you_mean
 

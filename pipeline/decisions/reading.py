@@ -13,14 +13,10 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions import checks, fixed
+from hindcast.pipeline.decisions import checks
 from hindcast.pipeline.decisions.assembly import assemble
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat
 from hindcast.pipeline.decisions.cautions import cautions_of
-from hindcast.pipeline.decisions.cb_adf import COST as CB_COST
-from hindcast.pipeline.decisions.cb_adf import read_cb_adf
-from hindcast.pipeline.decisions.dsjson import COST as DSJSON_COST
-from hindcast.pipeline.decisions.dsjson import read_dsjson
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import (
     KIND,
@@ -30,14 +26,19 @@ from hindcast.pipeline.decisions.mapping import (
     load_mapping,
     parse_mapping,
 )
-from hindcast.pipeline.decisions.nested import read_nested
 from hindcast.pipeline.decisions.outcomes import join, read_outcomes
-from hindcast.pipeline.decisions.records import lines_of
-from hindcast.pipeline.decisions.rows import read_rows
-from hindcast.pipeline.decisions.tables import Tables, is_parquet, name_of
-from hindcast.pipeline.decisions.wide import read_wide
+from hindcast.pipeline.decisions.shapes import obd, obp
+from hindcast.pipeline.decisions.shapes.cb_adf import COST as CB_COST
+from hindcast.pipeline.decisions.shapes.cb_adf import read_cb_adf
+from hindcast.pipeline.decisions.shapes.dsjson import COST as DSJSON_COST
+from hindcast.pipeline.decisions.shapes.dsjson import read_dsjson
+from hindcast.pipeline.decisions.shapes.nested import read_nested
+from hindcast.pipeline.decisions.shapes.records import lines_of
+from hindcast.pipeline.decisions.shapes.rows import read_rows
+from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, name_of
+from hindcast.pipeline.decisions.shapes.wide import read_wide
 from hindcast.pipeline.errors import InputError, TraceError
-from hindcast.pipeline.storage.files import sha256_file
+from hindcast.pipeline.traces.first_look import source_file
 
 Source = Path | pl.DataFrame | list[dict[str, Any]] | dict[str, Any]
 EXPECTED: Final = (
@@ -48,7 +49,7 @@ _LOOKED_AT: Final = 200  # lines by which a text file is recognised
 # Factors of the rewards that a shape itself names.
 _TERMS: Final[Mapping[str, Mapping[str, float]]] = {
     "dsjson": {DSJSON_COST: -1.0}, "cb_adf": {CB_COST: -1.0},
-    "obp": {fixed.REWARD: 1.0}, "obd": {fixed.CLICK: 1.0},
+    "obp": {obp.REWARD: 1.0}, "obd": {obd.CLICK: 1.0},
 }  # fmt: skip
 _ABSENT_IS_ZERO: Final = frozenset({"dsjson", "cb_adf"})
 
@@ -76,7 +77,7 @@ def read_log(
     if not batches and not reading.rejected:
         raise TraceError(f"{where}: no decisions, expected at least one")
     terms = _terms(mapping)
-    files = {_named(p): sha256_file(p) for p in _files(sources)}
+    files = [source_file(path) for path in _files(sources)]
     if not batches:
         _refuse_rejected(reading, where)
     batch = concat(batches, 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan"))
@@ -100,11 +101,11 @@ def read_log(
     if mapping.outcomes is not None:
         path = folder / mapping.outcomes.file
         found = read_outcomes(path, mapping, reading)
-        files[mapping.outcomes.file] = sha256_file(path)
+        files.append(source_file(path))
         batch = dataclasses.replace(
             batch, decisions=join(batch.decisions, found, mapping.outcomes, reading)
         )
-    log = assemble(batch, mapping, terms, reading, quarantine, counted.height, files)
+    log = assemble(batch, mapping, terms, reading, quarantine, counted.height, tuple(files))
     return dataclasses.replace(log, cautions=cautions_of(log))
 
 
@@ -137,10 +138,6 @@ def _with_ids(batch: Batch) -> Batch:
         pl.coalesce(ids, pl.int_range(len(batch)).cast(pl.String)).alias("id")
     ).to_series()
     return dataclasses.replace(batch, decisions=batch.decisions.with_columns(numbered))
-
-
-def _named(path: Path) -> str:
-    return path.name if path.parent.name == "" else f"{path.parent.name}/{path.name}"
 
 
 def _files(sources: list[Source]) -> list[Path]:
@@ -223,7 +220,7 @@ def _expanded(path: Path, shape: str) -> list[Source]:
 def recognise(path: Path) -> str | None:
     """Return the shape of a file or folder that describes itself, else None."""
     if path.is_dir():
-        return "obd" if fixed.obd_table(path) is not None else None
+        return "obd" if obd.obd_table(path) is not None else None
     if path.suffix == ".npz":
         return "obp"
     if is_parquet(path):
@@ -259,11 +256,11 @@ def _batches(sources: list[Source], mapping: DecisionMapping, reading: Reading) 
         yield from read_cb_adf(paths, reading)
     elif shape == "obd":
         for path in paths:
-            yield from fixed.read_obd(path if path.is_dir() else path.parent, reading)
+            yield from obd.read_obd(path if path.is_dir() else path.parent, reading)
     elif shape == "obp":
         for source in sources:
-            arrays = source if isinstance(source, dict) else fixed.load_obp(Path(str(source)))
-            yield from fixed.read_obp(arrays, name_of(source), reading)
+            arrays = source if isinstance(source, dict) else obp.load_obp(Path(str(source)))
+            yield from obp.read_obp(arrays, name_of(source), reading)
     elif shape == "nested":
         yield from read_nested(sources, mapping, reading)  # type: ignore[arg-type]
     else:

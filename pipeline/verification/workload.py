@@ -17,6 +17,7 @@ from hindcast.pipeline.errors import DatasetError, InputError, StorageError, Ver
 from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import (
+    DECISIONS,
     ELSEWHERE,
     GENERATED,
     INGESTED,
@@ -46,9 +47,12 @@ def check_workload(dataset: Dataset, workload: Workload) -> None:
     except DatasetError as error:
         raise VerificationFailed(str(error)) from error
     lineage: dict[str, Any] = json.loads(json.dumps(asdict(workload.provenance)))
+    claimed = dict(manifest.provenance)
     if manifest.recipe.trace.format == RECORDED:
         lineage["recorded"] = ELSEWHERE
-    if dict(manifest.provenance) != lineage:
+    elif manifest.recipe.trace.format == DECISIONS:  # the rest is checked with the record
+        claimed = {key: claimed.get(key) for key in lineage}
+    if claimed != lineage:
         raise VerificationFailed(
             f"{dataset.folder / mf.NAME}: the provenance differs from that of the workload"
         )
@@ -65,6 +69,10 @@ def check_source(
     """
     recipe, where = dataset.recipe, dataset.folder / mf.WORKLOAD
     kind = recipe.trace.format
+    if kind == DECISIONS:
+        return "since the decisions were made elsewhere", (
+            None if trace else "the log itself, which is not at hand (--trace)"
+        )
     if trace is not None and kind in {SYNTHETIC, GENERATED, RECORDED}:
         raise DatasetError(
             f"{trace}: the workload of {dataset.folder} is {kind!r}, so no raw trace was read for "
@@ -109,17 +117,21 @@ def check_source(
     return f"read again from {path}", None
 
 
-def check_recorded(dataset: Dataset) -> tuple[str, str]:
-    """Return the check of decisions recorded elsewhere, which the reader of their format makes."""
+def check_recorded(dataset: Dataset, trace: Path | None) -> tuple[str, str]:
+    """Return the check of decisions recorded elsewhere, which the reader of their format makes.
+
+    `trace` is the log of decisions that they came from, if a person named it.
+    """
     from hindcast.pipeline.traces import FORMATS
 
-    if RECORDED not in FORMATS:
+    kind = dataset.recipe.trace.format
+    if kind not in FORMATS:
         raise InputError(
-            f"{dataset.folder}: decisions of the trace format {RECORDED!r} cannot be verified, "
+            f"{dataset.folder}: decisions of the trace format {kind!r} cannot be verified, "
             "because no reader of it is installed"
         )
-    check = importlib.import_module(FORMATS[RECORDED].recorded).check  # compiles kernels
-    return check(dataset)  # type: ignore[no-any-return]
+    check = importlib.import_module(FORMATS[kind].recorded).check  # compiles kernels
+    return check(dataset, trace) if kind == DECISIONS else check(dataset)  # type: ignore[no-any-return]
 
 
 def _at_hand(recipe: Recipe) -> Path | None:

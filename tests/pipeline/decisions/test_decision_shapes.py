@@ -94,7 +94,7 @@ def test_a_log_may_be_cut_into_files(table, rows, tmp_path):
 
 
 def test_pieces_of_a_table_do_not_cut_decisions(table, rows, monkeypatch):
-    monkeypatch.setattr("hindcast.pipeline.decisions.tables.CHUNK_ROWS", 4)
+    monkeypatch.setattr("hindcast.pipeline.decisions.shapes.tables.CHUNK_ROWS", 4)
     same(rows, read_log(table, ROWS))
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.decisions.arrays import design, logged_decisions, reference_q
-from hindcast.pipeline.decisions.cautions import override_propensities_of, tested_propensities_of
+from hindcast.pipeline.decisions.cautions import checked_propensities_of, override_propensities_of
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.estimators.decisions import (
     best,
@@ -115,7 +115,7 @@ PROPENSITIES = {
 @pytest.mark.parametrize("name", PROPENSITIES)
 def test_propensities_that_are_not_those_of_the_choices_are_found(name):
     mean, se, e_value, most = PROPENSITIES[name]
-    tests = tested_propensities_of(case(name))
+    tests = checked_propensities_of(case(name))
     assert tests.mean_weight == pytest.approx(mean, abs=6e-4)
     assert tests.mean_weight_se == pytest.approx(se, abs=6e-4)
     assert tests.e_value == pytest.approx(e_value, rel=0.05)
@@ -138,7 +138,7 @@ def good_logs():
 
 @pytest.mark.parametrize("name", good_logs())
 def test_good_logs_raise_no_false_alarm(name):
-    tests = tested_propensities_of(case(name))
+    tests = checked_propensities_of(case(name))
     assert tests.e_value < 1
     assert np.isnan(tests.p_value) or tests.p_value > 0.05
     told = {c.code for c in case(name).cautions}
@@ -258,8 +258,8 @@ def test_infeasible_candidates_change_nothing():
     one, other = (numbers_of(log, "lowest:x")[2] for log in (read_log(table, MAPPING), more))
     for name in NAMES:
         assert one[name].value == pytest.approx(other[name].value, rel=1e-9)
-    assert tested_propensities_of(more).mean_weight == pytest.approx(
-        tested_propensities_of(read_log(table, MAPPING)).mean_weight
+    assert checked_propensities_of(more).mean_weight == pytest.approx(
+        checked_propensities_of(read_log(table, MAPPING)).mean_weight
     )
 
 

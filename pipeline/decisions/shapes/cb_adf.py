@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
-from hindcast.pipeline.decisions.nested import Bad, number
-from hindcast.pipeline.decisions.records import BATCH, Collector, Sparse, lines_of
+from hindcast.pipeline.decisions.shapes.nested import Bad, number
+from hindcast.pipeline.decisions.shapes.records import BATCH, Collector, Sparse, lines_of
 from hindcast.pipeline.errors import TraceError
 
 COST: Final = TERM + "cost"

@@ -17,14 +17,14 @@ import polars as pl
 
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
 from hindcast.pipeline.decisions.mapping import DecisionMapping
-from hindcast.pipeline.decisions.records import (
+from hindcast.pipeline.decisions.shapes.records import (
     BATCH,
     MOST_CANDIDATES,
     Collector,
     records_of,
     require_depth,
 )
-from hindcast.pipeline.decisions.tables import Tables, is_parquet, name_of
+from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, name_of
 from hindcast.pipeline.decisions.values import MISSING, as_series, text_of, times
 from hindcast.pipeline.errors import TraceError, did_you_mean
 

@@ -25,7 +25,7 @@ from hindcast.pipeline.decisions.batch import (
     sums,
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
-from hindcast.pipeline.decisions.tables import Tables
+from hindcast.pipeline.decisions.shapes.tables import Tables
 from hindcast.pipeline.decisions.values import (
     Array,
     Flags,

@@ -24,8 +24,8 @@ from hindcast.pipeline.decisions.batch import (
     not_as,
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
-from hindcast.pipeline.decisions.rows import decision_columns
-from hindcast.pipeline.decisions.tables import Tables, name_of
+from hindcast.pipeline.decisions.shapes.rows import decision_columns
+from hindcast.pipeline.decisions.shapes.tables import Tables, name_of
 from hindcast.pipeline.decisions.values import Array, Flags, flags, numbers, strings, texts
 from hindcast.pipeline.errors import TraceError, did_you_mean
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
-from hindcast.pipeline.decisions.nested import Bad, number
-from hindcast.pipeline.decisions.records import (
+from hindcast.pipeline.decisions.shapes.nested import Bad, number
+from hindcast.pipeline.decisions.shapes.records import (
     BATCH,
     MOST_CANDIDATES,
     Collector,
