@@ -16,6 +16,7 @@ from hindcast.pipeline.errors import InputError
 if TYPE_CHECKING:  # for editors and mypy
     from hindcast.pipeline.building.build import BuildResult
     from hindcast.pipeline.dataset import Dataset
+    from hindcast.pipeline.decisions.answers import Answers
     from hindcast.pipeline.recipes.recipe import Recipe
     from hindcast.pipeline.traces.ingest import IngestResult
     from hindcast.policies.ope.behaviour.model import BehaviourModel
@@ -301,11 +302,13 @@ def train_online(
 
 
 def ope(
-    dataset: "Dataset | Place",
-    policies: Sequence[Place] = (),
+    dataset: "Dataset | Place | Any",
+    policies: Sequence[Any] = (),
     *,
     out: Place | None = None,
-    split: str = "validation",
+    split: str | None = None,
+    accept: Sequence[str] = (),
+    estimate_propensities: bool = False,
     epsilon: float | None = None,
     temperature: float = 0.0,
     estimators: Sequence[str] = (),
@@ -314,15 +317,22 @@ def ope(
     fqe_steps: int = 1500,
     truth_seeds: int = 5,
     seed: int = 0,
-) -> "OPEResult":
+) -> "OPEResult | Answers":
     """Estimate the returns of policies from a dataset, and compare with the simulator.
+
+    A log of decisions (`ingest("decisions", ...)`) has no simulator. Its answer is an object with
+    `estimates`, `support`, `cautions`, `sentences` and `answerable`; that it cannot answer is a
+    result, and no error.
 
     Args:
         dataset: The dataset, or its folder.
         policies: Names of rules or folders of checkpoints. If empty, those that the recipe names.
+            Of a log also functions of (context, candidates, feasible).
         out: Folder for estimates.parquet and ope.json; None writes nothing. With a folder, an
             interrupted call continues when it is repeated.
-        split: Split whose episodes are weighted.
+        split: Split whose episodes are weighted; by default "validation", of a log "all".
+        accept: Of a log: contradictions that are accepted, such as "propensities_contradicted".
+        estimate_propensities: Of a log: whether propensities that it lacks are estimated.
         epsilon: Exploration of the evaluated policies. None is that of the log's rules.
         temperature: Softmax temperature of their scores; 0 takes the best score.
         estimators: Names of estimators; `hindcast list --estimators` lists all. Empty for all.
@@ -334,7 +344,8 @@ def ope(
         seed: Seed of all random draws.
 
     Returns:
-        `rows`, a polars table with a row for every policy and estimator, and `description`.
+        `rows`, a polars table with a row for every policy and estimator, and `description`; of a
+        log its answers.
 
     Raises:
         InputError: The dataset, a policy or a setting cannot be used.
@@ -344,15 +355,26 @@ def ope(
         >>> print(found.rows.select("policy", "estimator", "value", "low", "high", "truth"))
     """
     from hindcast.pipeline.storage.location import location
+    from hindcast.policies.ope import logs
     from hindcast.policies.ope.ope import OPESettings, evaluate_offline
 
+    folder = location(getattr(dataset, "folder", dataset))
+    if logs.is_log(folder):
+        return logs.ask(
+            folder, policies, split=split, accept=accept,
+            estimate_propensities=estimate_propensities, seed=seed,
+            out=None if out is None else location(out),
+        )  # fmt: skip
+    if accept or estimate_propensities:
+        raise InputError("accept and estimate_propensities are for logs of decisions")
     settings = OPESettings(
-        split=split, epsilon=epsilon, temperature=temperature, propensities=propensities,
+        split=split or "validation", epsilon=epsilon, temperature=temperature,
+        propensities=propensities,
         estimators=tuple(estimators) or OPESettings.estimators, limit=limit, fqe_steps=fqe_steps,
         truth_seeds=truth_seeds, seed=seed,
     )  # fmt: skip
     return evaluate_offline(
-        location(getattr(dataset, "folder", dataset)), tuple(map(str, policies)), settings,
+        folder, tuple(map(str, policies)), settings,
         out=None if out is None else location(out),
     )  # fmt: skip
 

@@ -125,7 +125,7 @@ def _cross_fitted(e: LoggedDecisions, features: Array, folds: Ints) -> Array:
         if learn.any():
             rows = folds[e.owner] == fold
             scores[rows] = x[rows] @ _logit(e, x, learn)
-    return _softmax(e, scores)
+    return softmax(e, scores)
 
 
 def _logit(e: LoggedDecisions, x: Array, learn: Flags) -> Array:
@@ -139,12 +139,12 @@ def _logit(e: LoggedDecisions, x: Array, learn: Flags) -> Array:
     observed = (s[:, None] * kept[part.taken]).sum(axis=0)
 
     def objective(b: Array) -> float:
-        p = _softmax(part, kept @ b)
+        p = softmax(part, kept @ b)
         return float((s * np.log(np.maximum(p[part.taken], 1e-300))).sum() - _PENALTY / 2 * b @ b)
 
     value = objective(beta)
     for _ in range(_STEPS):
-        p = _softmax(part, kept @ beta) * s[part.owner]
+        p = softmax(part, kept @ beta) * s[part.owner]
         gradient = observed - p @ kept - _PENALTY * beta
         means = np.zeros((len(part), kept.shape[1]))
         np.add.at(means, part.owner, p[:, None] * kept)
@@ -169,7 +169,8 @@ def _feasible(e: LoggedDecisions) -> LoggedDecisions:
     )  # fmt: skip
 
 
-def _softmax(e: LoggedDecisions, scores: Array) -> Array:
+def softmax(e: LoggedDecisions, scores: Array) -> Array:
+    """Return probabilities (C,) over the feasible candidates that follow from scores."""
     usable = np.where(e.feasible, scores, -np.inf)
     highest = _segments(e, usable, np.maximum)
     weights = np.where(e.feasible, np.exp(usable - highest[e.owner]), 0.0)

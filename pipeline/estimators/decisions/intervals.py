@@ -27,6 +27,7 @@ _DRAWS: Final = 2000
 _BLOCK: Final = 1 << 21  # counts held at once
 _MOST_UNITS: Final = 100_000  # beyond them t and BCa agree
 _WEIGHTED: Final = frozenset({"is", "snis", "dr", "sndr", "logged"})
+_ROUNDING: Final = 1e-12  # an error below it, relative to the value, is that of sums
 _NAN: Final = float("nan")
 
 
@@ -60,7 +61,7 @@ def units_of(e: LoggedDecisions) -> int:
 
 def t_interval(value: float, se: float, units: int, level: float = 0.95) -> Interval:
     """Return the t interval of a value; none for one unit or an error of 0."""
-    if units < 2 or not se > 0.0:
+    if units < 2 or not se > _ROUNDING * max(1.0, abs(value)):
         return NONE
     half = t_quantile(0.5 + level / 2.0, units - 1) * se
     return Interval(value - half, value + half, "t")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.log import DecisionLog
@@ -68,16 +69,17 @@ def right_values() -> list[Row]:
     return found
 
 
-def long_table(decisions: int = 12) -> pl.DataFrame:
-    """Return a small sound log in rows: two or three candidates, one of them once infeasible."""
+def long_table(decisions: int = 12, rng: np.random.Generator | None = None) -> pl.DataFrame:
+    """Return a small log in rows, two or three candidates a decision; choices are drawn by rng."""
     rows = []
     for d in range(decisions):
         arms = ["ash", "elm", "fir"][: 2 + d % 2]
         p = [0.25, 0.75] if len(arms) == 2 else [0.5, 0.3, 0.2]
+        drawn = (d * 7) % len(arms) if rng is None else int(rng.choice(len(arms), p=p))
         for k, arm in enumerate(arms):
-            taken = k == (d * 7) % len(arms)
+            taken = k == drawn
             rows.append({
-                "id": f"d{d}", "t": f"2031-03-01T08:{d:02}:00Z", "hour": d % 5,
+                "id": f"d{d}", "t": f"2031-03-01T{8 + d // 60:02}:{d % 60:02}:00Z", "hour": d % 5,
                 "tier": ("gold", "basic")[d % 2], "arm": arm, "x": (d * 3 + k * 5) % 7 / 7,
                 "size": ("small", "large")[k % 2], "ok": 1, "chosen": int(taken), "p": p[k],
                 "r": d % 3 - 0.5 * k if taken else None,
