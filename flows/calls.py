@@ -157,7 +157,7 @@ def ingest(
 @overload
 def ingest(
     trace_format: str, path: Place, out: Place, *, settings: Settings | None = None,
-    mapping: None = None,
+    anonymise: Place | None = None, keep: Sequence[str] = (), mapping: None = None,
 ) -> "IngestResult": ...  # fmt: skip
 
 
@@ -167,6 +167,8 @@ def ingest(
     out: Place,
     *,
     settings: Settings | None = None,
+    anonymise: Place | None = None,
+    keep: Sequence[str] = (),
     mapping: Mapping[str, Any] | None = None,
 ) -> "IngestResult | BuildResult":
     """Convert a raw trace to a workload, or a log of decisions to a dataset.
@@ -177,6 +179,8 @@ def ingest(
             frame, a list of records, or the dictionary of Open Bandit Pipeline.
         out: Folder for the workload or the dataset.
         settings: Settings of the format's reader, such as `{"processors": 1024}`.
+        anonymise: File of a key, made if there is none, with which names become pseudonyms.
+        keep: Columns of queues, partitions, QOS or clusters whose names stay.
         mapping: Meaning of the columns of a log of decisions that has no mapping file.
 
     Returns:
@@ -195,20 +199,27 @@ def ingest(
     from hindcast.pipeline.storage.location import location
     from hindcast.pipeline.traces.ingest import ingest as read
 
+    key = None if anonymise is None else str(anonymise)
     if trace_format == "decisions":
         from hindcast.pipeline.decisions.conversion import convert
         from hindcast.pipeline.decisions.reading import read_log
 
         if settings:
             raise command.no_settings(trace_format, _overrides(settings), str(path))
+        if key is not None or keep:
+            raise InputError("anonymise and keep are for logs of jobs")
         name = Path(path).stem if isinstance(path, str | Path) else "log"
         return convert(read_log(path, mapping), location(out), name)
     if mapping is not None:
         raise InputError(f"the format {trace_format!r} takes no mapping, which is for decisions")
-    request = command.Request(trace_format, str(path), str(out), _overrides(settings))
+    request = command.Request(
+        trace_format, str(path), str(out), _overrides(settings), key, tuple(keep)
+    )
     command.check(request)
-    read_with = command.settings_of(request)
-    return read(trace_format, location(path), location(out), settings=read_with)
+    return read(
+        trace_format, location(path), location(out), settings=command.settings_of(request),
+        anonymise=None if key is None else location(key), keep=keep,
+    )  # fmt: skip
 
 
 def init(

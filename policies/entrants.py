@@ -113,6 +113,16 @@ def _whole(name: str, recipe: Recipe) -> str:
     return f"{place.absolute()}{name[len(folder) :]}"
 
 
+def evaluated_policies(recipe: Recipe) -> tuple[str, ...]:
+    """Return the policies of an evaluation: those of its recipe, and the scenario's references.
+
+    Raises RecipeError as `own_policies` does.
+    """
+    names = own_policies(recipe)
+    references = load_scenario(recipe.scenario).references if names else ()
+    return tuple(dict.fromkeys((*names, *references)))
+
+
 def own_policies(recipe: Recipe) -> tuple[str, ...]:
     """Return the policies that a recipe names for its evaluation.
 

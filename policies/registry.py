@@ -188,8 +188,9 @@ def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "Ima
     from hindcast.policies.rollouts.lookahead import imagined_rollouts_of_rule
 
     loaded, known = load_scenario(scenario), heuristics(scenario)
-    if not loaded.imagines:
-        able = [one for one in SCENARIOS if load_scenario(one).imagines]
+    if not (loaded.imagines or loaded.samples):
+        every = {one: load_scenario(one) for one in SCENARIOS}
+        able = [one for one, s in every.items() if s.imagines or s.samples]
         instead = f"; {ROLLOUT!r} looks ahead with all rules" if loaded.forget is not None else ""
         raise InputError(
             f"{name}: scenario {scenario} draws no futures for a rule, expected one of "
@@ -198,7 +199,7 @@ def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "Ima
     if rule not in _still(known):
         raise InputError(f"{name}: {rule!r} draws its choices; {did_you_mean(rule, _still(known))}")
     require_columns(rule, known[rule].needs, spec)
-    return imagined_rollouts_of_rule(name, known[rule], spec)
+    return imagined_rollouts_of_rule(name, known[rule], spec, arrivals=loaded.imagines)
 
 
 def _require_forgetting(name: str, scenario: str, *, or_futures: bool = False) -> None:

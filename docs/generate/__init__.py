@@ -6,6 +6,7 @@
     learners    agents, estimators, trace formats and exports, from their registries
     results     the tables below docs/results, a page per recipe
     headlines   selected rows of these tables
+    queue_rules tables of rules and agents of queue side by side
     papers      committed reproductions of papers, and what their evidence says
     protocol    the datasets, and the anchors of normalised scores
     tables      rules, features, keys of a recipe and anchors
@@ -23,6 +24,7 @@ from docs.generate.headlines import headline_pages
 from docs.generate.learners import learner_pages
 from docs.generate.papers import paper_pages
 from docs.generate.protocol import protocol_pages
+from docs.generate.queue_rules import queue_rules_pages
 from docs.generate.results import result_pages
 from docs.generate.scenarios import scenario_pages
 
@@ -53,5 +55,6 @@ def pages_of() -> Mapping[str, str]:
         **protocol_pages(),
         **result_pages(),
         **headline_pages(),
+        **queue_rules_pages(),
         **paper_pages(),
     }

@@ -26,13 +26,14 @@ COMMANDS: Final = "commands.json"
 RANKING: Final = "ope_ranking.csv"  # parts of these are tables of pages written by hand
 STARTS: Final = "start_times.csv"
 ORDERS: Final = "queue_orders.csv"
+RULES: Final = "queue_rules.csv"
 
 
 def result_pages() -> Mapping[str, str]:
     """Return the pages of all committed tables."""
     pages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS}:
+        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES}:
             continue
         content = path.read_bytes()
         if path.name == GATE:

@@ -36,11 +36,11 @@ def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or a policy, checkpoint or split is unknown."""
     runners.check(request)
     from hindcast.pipeline.recipes.loading import load_recipe
-    from hindcast.policies.entrants import entrants, own_policies
+    from hindcast.policies.entrants import entrants, evaluated_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
     loaded.windows(request.split)
-    entrants(loaded, request.policies or own_policies(loaded))
+    entrants(loaded, request.policies or evaluated_policies(loaded))
 
 
 KNOWING: Final = "knows run times"  # kind of a policy, and the mark of one in the table
@@ -51,10 +51,10 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.evaluation import evaluate as evaluation
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.workloads.caveats import to_json
-    from hindcast.policies.entrants import entrants, own_policies
+    from hindcast.policies.entrants import entrants, evaluated_policies
 
     loaded = load_recipe(request.recipe, request.overrides)
-    names = request.policies or own_policies(loaded)
+    names = request.policies or evaluated_policies(loaded)
     scored = entrants(loaded, names)
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(

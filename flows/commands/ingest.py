@@ -5,13 +5,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown, build, caveats_of
 from hindcast.flows.progress import progress
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.storage.location import location
+
+if TYPE_CHECKING:
+    from hindcast.pipeline.traces.ingest import IngestResult
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,16 @@ class Request:
         "setting of the format's reader (TOML), such as processors=1024; may be repeated",
         default=(), flag="--set", action="append", metavar="KEY=VALUE",
     )  # fmt: skip
+    anonymise: p.Name | None = p.option(
+        "file of a key, made if there is none: names become pseudonyms, times are moved, so that "
+        "the workload can be published",
+        default=None, metavar="KEYFILE",
+    )  # fmt: skip
+    keep: tuple[p.Name, ...] = p.option(
+        "with --anonymise, a column whose names stay: queue, partition, qos or cluster; may be "
+        "repeated",
+        default=(), flag="--keep", action="append", metavar="COLUMN",
+    )  # fmt: skip
 
 
 def check(request: Request) -> None:
@@ -41,6 +54,25 @@ def check(request: Request) -> None:
         expected = FORMATS[request.trace_format].path
         no_such_file(location(request.path), expected)
     settings_of(request)
+    _check_anonymise(request)
+
+
+def _check_anonymise(request: Request) -> None:
+    """Raise InputError if the key, or the columns whose names stay, cannot be used."""
+    from hindcast.pipeline.storage.location import is_remote
+    from hindcast.pipeline.traces import FORMATS
+    from hindcast.pipeline.workloads.anonymous import check_kept, key_for
+
+    if request.anonymise is None:
+        if request.keep:
+            raise InputError("ingest: --keep is for --anonymise")
+        return
+    if FORMATS[request.trace_format].recorded:
+        raise InputError(f"--anonymise is for logs of jobs, and {request.trace_format} is none")
+    if is_remote(location(request.anonymise)):
+        raise InputError(f"{request.anonymise}: expected a file on this machine for the key")
+    check_kept(request.keep)
+    key_for(location(request.anonymise), location(request.out))
 
 
 def settings_of(request: Request) -> Any:
@@ -82,13 +114,15 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.traces import FORMATS
     from hindcast.pipeline.traces import ingest as ingestion
     from hindcast.pipeline.workloads.caveats import to_json
+    from hindcast.pipeline.workloads.log_caveats import mostly_unread
 
     name, path, out = request.trace_format, location(request.path), location(request.out)
     if name in FORMATS and FORMATS[name].recorded:
         module = importlib.import_module(FORMATS[name].recorded)
         return {**build.result_of(module.ingest(path, out)), **_counted(out)}
+    key = None if request.anonymise is None else location(request.anonymise)
     with progress("ingest") as tell:
-        result = ingestion.ingest(name, path, out, tell, settings_of(request))
+        result = ingestion.ingest(name, path, out, tell, settings_of(request), key, request.keep)
     provenance = result.workload.provenance
     return {
         "workload": str(result.folder),
@@ -97,6 +131,25 @@ def run(request: Request) -> dict[str, Any]:
         "left_out": dict(provenance.left_out),
         "quarantined": result.quarantined,
         "caveats": to_json(result.caveats),
+        "unread": mostly_unread(result.caveats),
+        **_anonymised(result, request.anonymise),
+    }
+
+
+def _anonymised(result: "IngestResult", key: str | None) -> dict[str, Any]:
+    """Return what became of the columns; nothing if the workload was not anonymised."""
+    if result.anonymised is None:
+        return {}
+    of = result.anonymised
+    return {
+        "anonymised": {
+            "key": key,
+            "key_made": result.key_made,
+            "replaced": list(of.replaced),
+            "numbered": dict(of.numbered),
+            "kept": list(of.kept),
+            "unchanged": list(of.unchanged),
+        }
     }
 
 
@@ -120,7 +173,29 @@ def show(result: Mapping[str, Any]) -> Shown:
     lines += [f"  left out, {name}: {count:,}" for name, count in result["left_out"].items()]
     if result["quarantined"]:
         lines.append(f"  quarantined with file, line and reason: {result['quarantined']:,} rows")
-    return Shown(lines, warnings=caveats_of(result))
+    if "anonymised" in result:
+        lines += _show_anonymised(result["anonymised"])
+    return Shown(lines, warnings=caveats_of(result), code=int(result["unread"]))
+
+
+def _show_anonymised(told: Mapping[str, Any]) -> list[str]:
+    """Return what was replaced and removed, what is lost by it, and what still identifies."""
+    key = f"{'new ' if told['key_made'] else ''}key in {told['key']}"
+    numbered = ", ".join(f"{name} ({count:,})" for name, count in told["numbered"].items())
+    facts = {
+        f"anonymised with the {key}": "keep it for the next log, and from others, who could test "
+        "guessed names with it",
+        "replaced by pseudonyms": ", ".join(told["replaced"]),
+        "numbered, without their names": numbered,
+        "with their names": ", ".join(told["kept"]),
+        "moved": "all times by one number of whole weeks, so that hours and weekdays stay",
+        "removed": "time zone, names and digests of files, notes of the log, names of machines, "
+        "rows left out",
+        "unchanged, so that a job can be recognised by another record of it": ", ".join(
+            told["unchanged"]
+        ),
+    }
+    return [f"  {what}: {text}" for what, text in facts.items() if text]
 
 
 COMMANDS: Final = {"ingest": Command(

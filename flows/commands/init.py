@@ -10,7 +10,7 @@ from hindcast.flows.commands import Command, Shown
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.traces.proposal import Proposal
+    from hindcast.pipeline.traces.tables.draft import Proposal
 
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 
@@ -20,7 +20,7 @@ class Request:
     """Table of jobs or workload, and the file for its mapping or recipe."""
 
     source: p.Folder = p.argument(
-        "table of jobs, CSV or Parquet; or folder of a workload that `ingest` wrote",
+        "table of jobs, CSV or Parquet, or a folder of such; or a workload that `ingest` wrote",
         metavar="TABLE|WORKLOAD",
     )
     out: p.Folder = p.option(
@@ -51,7 +51,7 @@ def check(request: Request) -> None:
         raise InputError(f"{source}: expected a table on this machine, not in an object store")
     if not source.exists():
         no_such_file(source, "a table of jobs, CSV or Parquet, or the folder of a workload")
-    if _is_folder(request):
+    if _is_workload(request):
         _check_workload(source)
     elif request.scenario or request.time_zone:
         option = "--scenario" if request.scenario else "--time-zone"
@@ -65,8 +65,9 @@ def check(request: Request) -> None:
         )
 
 
-def _is_folder(request: Request) -> bool:
-    return location(request.source).is_dir()
+def _is_workload(request: Request) -> bool:
+    """Return whether the source is a folder that Hindcast wrote; another folder is a table."""
+    return (location(request.source) / "manifest.json").exists()
 
 
 def _check_workload(source: Path) -> None:
@@ -75,8 +76,7 @@ def _check_workload(source: Path) -> None:
     from hindcast.pipeline.storage.files import read_json
     from hindcast.pipeline.workloads.folder import KIND
 
-    path = source / "manifest.json"
-    manifest = read_json(path) if path.is_file() else None
+    manifest = read_json(source / "manifest.json")
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     if kind != KIND:
         contents = f"this folder holds a {kind}" if kind else "this folder holds no workload"
@@ -87,22 +87,25 @@ def _check_workload(source: Path) -> None:
 
 
 def _out(request: Request) -> Path:
-    """Return the file to write: jobs.toml for jobs.csv, jobs.csv.gz, and a workload in jobs/."""
+    """Return the file to write: jobs.toml for jobs.csv, jobs.csv.gz, and a folder jobs/."""
+    from hindcast.pipeline.traces.files.compression import SUFFIXES
+
     if request.out:
         return location(request.out)
     source = location(request.source)
-    if _is_folder(request):
+    if source.is_dir():
         folder = source.resolve() if source.name in {"", ".."} else source
         return folder.with_name(f"{folder.name}.toml")
-    return source.with_name(source.name.removesuffix(".gz")).with_suffix(".toml")
+    plain = source.stem if source.suffix in SUFFIXES else source.name
+    return source.with_name(plain).with_suffix(".toml")
 
 
 def run(request: Request) -> dict[str, Any]:
     """Write the mapping of a table or the recipe of a workload; return its open questions too."""
-    if _is_folder(request):
+    if _is_workload(request):
         return _recipe(request)
     from hindcast.pipeline.storage.files import write_text
-    from hindcast.pipeline.traces.proposal import toml_of
+    from hindcast.pipeline.traces.tables.toml import toml_of
 
     source, out = location(request.source), _out(request)
     proposal = _mapping(source)
@@ -110,43 +113,46 @@ def run(request: Request) -> dict[str, Any]:
     write_text(out, toml_of(proposal, source.name if same_folder else str(source.resolve())))
     return {
         "mapping": str(out),
+        "known": proposal.known,
+        "notes": proposal.notes,
         "columns": proposal.columns,
         "units": proposal.units,
         "states": proposal.states,
         "not_read": proposal.unused,
         "unsure": proposal.unsure,
+        **_plausibility(out),
     }
+
+
+def _plausibility(mapping: Path) -> dict[str, Any]:
+    """Return what of a table is implausible as the mapping reads it; nothing if it reads no job."""
+    from hindcast.pipeline.errors import TraceError
+    from hindcast.pipeline.traces import FORMATS
+    from hindcast.pipeline.workloads.log_caveats import log_caveats, mostly_unread
+
+    try:
+        caveats = log_caveats(FORMATS["table"].reading(mapping)[0])
+    except TraceError:
+        return {"warnings": [], "unread": False}  # the open questions say what is missing
+    return {"warnings": [c.text for c in caveats], "unread": mostly_unread(caveats)}
 
 
 def _mapping(source: Path) -> "Proposal":
     """Return the proposal for a table; raise TraceError if nothing in it is a column of jobs."""
     from hindcast.pipeline.errors import TraceError
-    from hindcast.pipeline.traces.proposal import propose
-    from hindcast.pipeline.traces.table import TABLE
+    from hindcast.pipeline.traces.tables.proposal import propose
 
-    json = TraceError(f"{source}: this is JSON, expected {TABLE}")
-    try:
-        proposal = propose(source)
-    except TraceError as error:
-        if _is_json(source):
-            raise json from error
-        raise
-    if _NEEDED & proposal.columns.keys():
+    proposal = propose(source)
+    found = _NEEDED & proposal.columns.keys()
+    if proposal.names or (found if not proposal.is_json else "submit" in found):
         return proposal
-    if _is_json(source):
-        raise json
     labels = [*proposal.columns.values(), *proposal.unused]
     listed = ", ".join(labels[:12]) + (", ..." if len(labels) > 12 else "")
+    kind = "this is JSON, expected a table of jobs; " if proposal.is_json else ""
     raise TraceError(
-        f"{source}: no column was found for submit, duration (or start and end) or cores, which "
-        f"are needed; the columns are {listed}"
+        f"{source}: {kind}no column was found for submit, duration (or start and end) or cores, "
+        f"which are needed; the columns are {listed}"
     )
-
-
-def _is_json(source: Path) -> bool:
-    """Return whether a file begins as JSON does; asked only if it is no table of jobs."""
-    with source.open("rb") as file:
-        return file.read(1 << 12).lstrip()[:1] in {b"{", b"["}
 
 
 def _recipe(request: Request) -> dict[str, Any]:
@@ -174,6 +180,7 @@ def _recipe(request: Request) -> dict[str, Any]:
         "left_out": dict(proposal.plan.left_out),
         "rows_left_out": dict(proposal.rows_left_out),
         "warnings": list(proposal.warnings),
+        "unread": proposal.unread,
     }
 
 
@@ -185,6 +192,8 @@ def show(result: Mapping[str, Any]) -> Shown:
 def _show_mapping(result: Mapping[str, Any]) -> Shown:
     units = result["units"]
     lines = [f"{result['mapping']}: {len(result['columns'])} columns proposed"]
+    lines += [f"this is {result['known']}"] if result["known"] else []
+    lines += [f"note: {note}" for note in result["notes"]]
     for name, label in result["columns"].items():
         unit = f" ({units[name]})" if name in units else ""
         lines.append(f"  {name:<16} {label}{unit}")
@@ -195,7 +204,7 @@ def _show_mapping(result: Mapping[str, Any]) -> Shown:
         "Look at the file, then:",
         f"  hindcast ingest table {result['mapping']} --out workload",
     ]
-    return Shown(lines)
+    return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 
 def _show_recipe(result: Mapping[str, Any]) -> Shown:
@@ -230,7 +239,7 @@ def _show_recipe(result: Mapping[str, Any]) -> Shown:
         if count
     ]
     lines += ["Look at the file, then:", f"  hindcast run {result['recipe']} --out run"]
-    return Shown(lines, warnings=result["warnings"])
+    return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 
 _COLUMNS: Final = ("windows", "jobs", "days", "load", "contended", "in use", "wait h")

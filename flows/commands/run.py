@@ -64,7 +64,7 @@ def check(request: Request) -> None:
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.recipes.workload_source import check_trace
     from hindcast.pipeline.scenarios import load_scenario
-    from hindcast.policies.entrants import own_policies
+    from hindcast.policies.entrants import evaluated_policies
 
     loaded = load_recipe(request.recipe, request.settings())
     if loaded.train.agents or loaded.online.agent:
@@ -78,7 +78,7 @@ def check(request: Request) -> None:
         )
     evaluate.check(
         evaluate.Request(
-            request.recipe, request.out, (*own_policies(loaded), *request.policies),
+            request.recipe, request.out, (*evaluated_policies(loaded), *request.policies),
             overrides=request.settings(),
         )
     )  # fmt: skip

@@ -22,7 +22,15 @@ from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.whatif import pools as pooling
 from hindcast.pipeline.whatif.batch_systems.multifactor import Clock
+from hindcast.pipeline.whatif.capacities import (
+    Capacities,
+    on_machine,
+    parse_capacities,
+    width_cautions,
+    with_resources,
+)
 from hindcast.pipeline.whatif.record import Array, Record, read_record
+from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
 WINDOWS, BEFORE, RUN = "windows", "before", "run"
@@ -58,7 +66,40 @@ class PlayedLog:
     @cached_property
     def whole(self) -> Record:
         """The record of all jobs."""
-        return read_record(self.workload)
+        return self._asked[0]
+
+    @cached_property
+    def _asked(self) -> tuple[Record, tuple[Caveat, ...]]:
+        """The record of all jobs with what they ask for, and what the log does not say of it."""
+        return with_resources(read_record(self.workload), self.workload, self.capacities)
+
+    @cached_property
+    def cautions(self) -> tuple[Caveat, ...]:
+        """What limits conclusions about resources beside processors."""
+        wide = width_cautions([machine.record for machine in self.machines])
+        return (*self._asked[1], *wide)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names of the resources beside processors."""
+        return () if self.whole.resources is None else self.whole.resources.names[1:]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of `queue` for the resources of one machine; {} for processors or pools."""
+        resources = self.machines[0].record.resources
+        if resources is None or not self.is_whole:
+            return {}
+        amounts = (resources.capacity // resources.units).tolist()
+        return {
+            "resources": list(resources.names),
+            "capacity": dict(zip(resources.names, amounts, strict=True)),
+        }
+
+    @cached_property
+    def capacities(self) -> Capacities:
+        """The capacities of --capacity."""
+        return parse_capacities(self.request.capacity, [pool.name for pool in self.pools])
 
     @cached_property
     def pools(self) -> tuple[pooling.Pool, ...]:
@@ -75,13 +116,15 @@ class PlayedLog:
         """The machines: one, or the pools."""
         record = self.whole
         if not self.pools and pooling.selected(self.where, ()) is None:
+            if self.capacities:
+                record = on_machine(record, record.processors, self.capacities[""])
             return (Machine(record, np.arange(len(record.row))),)
         partition = pooling.labels(self.workload, record, "partition")
         chosen = pooling.selected(self.where, self.pools)
         records = (
-            (pooling.select(record, chosen, partition),)
+            (pooling.select(record, chosen, partition, self.capacities),)
             if chosen is not None
-            else pooling.split(record, self.pools, partition)
+            else pooling.split(record, self.pools, partition, self.capacities)
         )
         place = np.argsort(record.row)
         positions = [np.sort(place[of.row]) for of in records]
@@ -179,4 +222,4 @@ class PlayedLog:
     @property
     def is_whole(self) -> bool:
         """True if all jobs of the log are played on one machine."""
-        return len(self.machines) == 1 and self.record is self.whole
+        return len(self.machines) == 1 and not self.pools

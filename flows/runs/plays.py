@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,8 +22,9 @@ from hindcast.flows.runs.ledger import Ledger
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.evaluation.evaluate import BATCH, Entrant, Job
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.scenarios.queue.layout import NEVER, PLACED_AT
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.scenarios.queue.several import is_several
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.memory_rules import MemoryRule
 from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
@@ -36,10 +37,10 @@ from hindcast.pipeline.storage.files import (
 )
 from hindcast.pipeline.storage.versions import version
 from hindcast.pipeline.whatif.orders import Mode, Order, policy_of
-from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes, weeks_of
-from hindcast.pipeline.whatif.playing import play
+from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes, weeks_of, wide_of
+from hindcast.pipeline.whatif.playing import play, play_placed
 from hindcast.pipeline.whatif.record import Array, Record
-from hindcast.pipeline.whatif.replay import replay
+from hindcast.pipeline.whatif.replay import replay, replay_placed
 from hindcast.pipeline.whatif.run import Run, joined, run_of
 from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics import find_rule
@@ -59,6 +60,11 @@ class Machine:
 
     record: Record
     position: Array
+
+    @property
+    def too_wide(self) -> int:
+        """Number of the jobs that ask for more than the machine has."""
+        return 0 if self.record.too_wide is None else len(self.record.too_wide.row)
 
 
 @dataclass(frozen=True)
@@ -154,10 +160,13 @@ def part_of(
             machine.record, int(first), int(stop), follow=int(end - stop), warm=warm,
             now=int(arrive[bounds[0]]),
         )  # fmt: skip
-        kept = run.counted & counts[machine.position[run.row]]
+        # Jobs that are too wide for the machine, and run at the beginning, are behind the others.
+        position = np.append(machine.position, len(arrive) + np.arange(machine.too_wide))
+        kept = run.counted.copy()
+        kept[run.counted] = counts[position[run.row[run.counted]]]
         if kept.any():
             # Rows count through the jobs of all machines.
-            runs.append(replace(run, counted=kept, row=machine.position[run.row]))
+            runs.append(replace(run, counted=kept, row=position[run.row]))
     return Part(tuple(runs), window) if runs else None
 
 
@@ -177,30 +186,46 @@ class Scope:
     job: Job | None
 
 
+class Plays(NamedTuple):
+    """Starts and placements of the jobs by part and machine, (N,) each."""
+
+    starts: list[list[Array]]
+    kinds: list[list[Array]]
+
+
 def played(
     out: Path, ledger: Ledger, scope: Scope, policy: Policy, inputs: Mapping[str, object],
     tell: Tell,
-) -> list[list[Array]]:  # fmt: skip
+) -> Plays:  # fmt: skip
     """Return the starts under a policy by part and machine, from its file or by playing."""
     path = out / "plays" / scope.name / f"{file_name(policy.name)}.parquet"
     stage, key = f"play {scope.name} {policy.name}", {**inputs, "policy": policy.identity}
     if not ledger.is_finished(stage, key, path):
-        starts = _play(scope, policy, tell)
+        found = _play(scope, policy, tell)
         make_folder(path.parent)
+        starts, kinds = found
         frame = pl.DataFrame({
             "part": np.repeat(np.arange(len(starts)), [sum(map(len, each)) for each in starts]),
             "start_s": np.concatenate([start for each in starts for start in each]),
         })  # fmt: skip
+        if scope.parts[0].runs[0].resources is not None:
+            flat = np.concatenate([kind for each in kinds for kind in each])
+            frame = frame.with_columns(placement=flat)
         never = pl.col("start_s") == NEVER
         write_atomically(
             path, table_writer(frame.with_columns(start_s=pl.when(~never).then("start_s")))
         )
         ledger.record(stage, key, path, {})
-        return starts
-    flat = read_parquet(path)["start_s"].fill_null(NEVER).to_numpy()
+        return found
+    frame = read_parquet(path).with_columns(pl.col("start_s").fill_null(NEVER))
+    if "placement" not in frame.columns:
+        frame = frame.with_columns(placement=pl.lit(0))
     sizes = [len(run.row) for part in scope.parts for run in part.runs]
-    pieces = iter(np.split(flat, np.cumsum(sizes)[:-1]))
-    return [[next(pieces) for _ in part.runs] for part in scope.parts]
+    columns = (np.split(frame[name].to_numpy(), np.cumsum(sizes)[:-1])
+               for name in ("start_s", "placement"))  # fmt: skip
+    return Plays(*(
+        [[next(pieces) for _ in part.runs] for part in scope.parts] for pieces in map(iter, columns)
+    ))  # fmt: skip
 
 
 def file_name(policy: str) -> str:
@@ -208,23 +233,26 @@ def file_name(policy: str) -> str:
     return re.sub(r"[^\w.@+-]", "-", policy)
 
 
-def _play(scope: Scope, policy: Policy, tell: Tell) -> list[list[Array]]:
+def _play(scope: Scope, policy: Policy, tell: Tell) -> Plays:
     if policy.rule is None and policy.name != RECORDED:
         assert policy.entrant is not None
         return _in_scenario(scope, policy.entrant)
     found, done, whole = [], 0, sum(len(run.row) for part in scope.parts for run in part.runs)
     for part in scope.parts:
-        starts = []
+        of_part = []
         for run in part.runs:
 
             def share(of: float, size: int = len(run.row), done: int = done) -> None:
                 tell((done + of * size) / whole)
 
-            starts.append(start(run, policy, share))
+            of_part.append(
+                replay_placed(run) if policy.rule is None
+                else play_placed(run, *policy.rule, share)
+            )  # fmt: skip
             done += len(run.row)
             tell(done / whole)
-        found.append(starts)
-    return found
+        found.append(of_part)
+    return Plays(*([[of[place] for of in part] for part in found] for place in range(2)))
 
 
 def start(run: Run, policy: Policy, tell: Tell | None = None) -> Array:
@@ -233,11 +261,15 @@ def start(run: Run, policy: Policy, tell: Tell | None = None) -> Array:
 
 
 def _starts(ints: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:
-    """Return the starts of a finished episode as outcomes by job."""
-    return {"start": read_schedule(ints).start.astype(np.float64)}
+    """Return the starts and placements of a finished episode as outcomes by job."""
+    start = read_schedule(ints).start.astype(np.float64)
+    kind = np.zeros(len(start))
+    if is_several(ints):
+        kind += np.maximum(ints[ints[PLACED_AT] : ints[PLACED_AT] + len(start)], 0)
+    return {"start": start, "kind": kind}
 
 
-def _in_scenario(scope: Scope, entrant: Entrant) -> list[list[Array]]:
+def _in_scenario(scope: Scope, entrant: Entrant) -> Plays:
     behaviour, job = entrant.behaviour, scope.job
     if job is None:
         raise InputError(
@@ -259,31 +291,34 @@ def _in_scenario(scope: Scope, entrant: Entrant) -> list[list[Array]]:
             instances = [job.instance(window) for window in batch]
             drawn = [rngs[window] for window in batch]
             episodes += run_batched(scenario, job.spec, instances, behaviour, drawn)
-    return [
+    starts = [
         [np.where(found < NEVER / 2, NEVER, found.astype(np.int64) + part.runs[0].now)]
         for part, episode in zip(scope.parts, episodes, strict=True)
         for found in (episode.blocks["start"],)
     ]
+    return Plays(starts, [[episode.blocks["kind"].astype(np.int64)] for episode in episodes])
 
 
-def values_of(
-    scope: Scope, policy: Policy, starts: Sequence[Sequence[Array]]
-) -> dict[str, NDArray[np.float64]]:
+def values_of(scope: Scope, policy: Policy, found: Plays) -> dict[str, NDArray[np.float64]]:
     """Return the outcomes of a policy by name, (B,): by window, or by week of a run.
 
     Outcomes without weeks, and those of a run of less than four weeks, have one value. Those of
     recorded starts are of the jobs whose start is known.
     """
-    rows, weeks = [], 0
-    for part, each in zip(scope.parts, starts, strict=True):
+    rows, weeks, more = [], 0, []
+    for part, each, kinds in zip(scope.parts, *found, strict=True):
         run, place = joined(part.runs)
         weeks = weeks_of(run)
         if policy.name == RECORDED:
             run = replace(run, counted=run.counted & (run.start != NEVER))
         rows.append((run, np.concatenate(each)[place]))
-    table = [outcomes(*row) for row in rows]
-    found = {name: np.array([row[name] for row in table]) for name in table[0]}
-    return found | dict(by_week(*rows[0], weeks)) if len(rows) == 1 else found
+        wide = (
+            None if run.resources is None else np.concatenate(list(map(wide_of, part.runs)))[place]
+        )
+        more.append((np.concatenate(kinds)[place], wide))
+    table = [outcomes(*row, *of) for row, of in zip(rows, more, strict=True)]
+    values = {name: np.array([row[name] for row in table]) for name in table[0]}
+    return values | dict(by_week(*rows[0], weeks)) if len(rows) == 1 else values
 
 
 def inputs_of(content: Sequence[str], what: Mapping[str, object]) -> dict[str, object]:

@@ -34,7 +34,7 @@ from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.run_files import BEST, DELIVERED, DESCRIPTION
-from hindcast.policies.entrants import BEHAVIOUR, entrants, own_policies
+from hindcast.policies.entrants import BEHAVIOUR, entrants, evaluated_policies
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline import agents_for
 from hindcast.policies.own_agents import reference_of, source_sha256
@@ -106,7 +106,7 @@ def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, An
     selected = [f for f in parts if (f / DESCRIPTION).is_file()]
     learned = [*checkpoints, *selected]
     logged = [BEHAVIOUR] if loaded.behaviours else []
-    policies = (*own_policies(loaded), *request.policies, *logged, *map(str, learned))
+    policies = (*evaluated_policies(loaded), *request.policies, *logged, *map(str, learned))
     trained = {str(f.relative_to(out)): sha256_file(f / DESCRIPTION) for f in learned}
     scored: dict[str, Any] = {"recipe": loaded.digest, "agents": trained}
     if request.policies:

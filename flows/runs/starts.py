@@ -44,13 +44,14 @@ def read(request: Any) -> tuple[Workload, Record]:
     """Return the log of a request and its record."""
     source = source_of(request)
     workload = load_source(reading(source))
-    notes = None if source.format == INGESTED else FORMATS[source.format].notes
-    if notes is not None:  # the moment of second 0
+    if source.format != INGESTED:
         provenance = workload.provenance
-        more = notes(location(request.log))
+        more = FORMATS[source.format].notes_on(location(request.log))  # the moment of second 0
         workload = replace(
             workload, provenance=replace(provenance, notes=(*provenance.notes, *more))
         )
+    if "gpus" in workload.tasks.columns and (workload.tasks["gpus"] > 0).any():
+        note("forecasts of starts play processors alone: that jobs wait for GPUs is left out")
     return workload, read_record(workload)
 
 

@@ -34,10 +34,11 @@ from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.workload_source import INGESTED, load_source
 from hindcast.pipeline.report.whatif import plan as planning
+from hindcast.pipeline.report.whatif.held import whole_nodes
 from hindcast.pipeline.report.whatif.jobs import counted_jobs
 from hindcast.pipeline.report.whatif.material import Material
 from hindcast.pipeline.report.whatif.material import policy_of as policy_name
-from hindcast.pipeline.report.whatif.numbers import UNITS
+from hindcast.pipeline.report.whatif.numbers import UNITS, UTILISATION
 from hindcast.pipeline.report.whatif.numbers import Scope as Values
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
@@ -56,9 +57,10 @@ from hindcast.pipeline.traces.first_look import no_such_file
 from hindcast.pipeline.whatif import pools as pooling
 from hindcast.pipeline.whatif.batch_systems.advice import advise
 from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
+from hindcast.pipeline.whatif.capacities import parse_capacities
 from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
-from hindcast.pipeline.whatif.outcomes import counted
+from hindcast.pipeline.whatif.outcomes import counted, lower_bounds_of
 from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.predictable import explained
 from hindcast.pipeline.whatif.record import Array
@@ -102,8 +104,8 @@ def check_request(request: Any) -> None:
         read_change(text)
     if request.mine and not file_of(request.mine).is_file():
         no_such_file(file_of(request.mine), "a slurm.conf, lines of PBS, or FILE.py:function")
-    if request.pools:
-        pooling.parse_pools(request.pools)
+    pools = pooling.parse_pools(request.pools) if request.pools else ()
+    parse_capacities(request.capacity, [pool.name for pool in pools])
     rules = [*planning.RULES, *planning.CLAIRVOYANT]
     known = [*rules, *request.policies, RECORDED]
     for option, names in (("without", request.without_rules), ("only", request.only_rules)):
@@ -127,7 +129,7 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     trace: dict[str, Any] = {"format": source.format, "path": source.path}
     if source.settings:
         trace["settings"] = dict(source.settings)
-    texts = planning.recipes(log.plan, name, trace, f"log {file}")
+    texts = planning.recipes(log.plan, name, trace, f"log {file}", log.settings)
     make_folder(out)
     _refuse_another(out, texts)
     for file, text in texts.items():
@@ -190,20 +192,21 @@ def _material(
     inputs = plays.inputs_of(log.content, {
         "settings": dict(log.source.settings), "pools": request.pools,
         "where": list(request.where),
+        **({"capacity": list(request.capacity)} if request.capacity else {}),
     })  # fmt: skip
     of_run: dict[str, list[Array]] = {}  # starts by machine
     for scope in scopes:
         of_scope: dict[str, dict[str, Any]] = {}
         for policy in policies:
             with _shares(f"{scope.name}: {policy.name}") as tell:
-                starts = plays.played(log.out, ledger, scope, policy, inputs, tell)
+                found = plays.played(log.out, ledger, scope, policy, inputs, tell)
             of_scope[policy.name] = {
-                metric: found
-                for metric, found in plays.values_of(scope, policy, starts).items()
-                if metric in UNITS
+                metric: of
+                for metric, of in plays.values_of(scope, policy, found).items()
+                if metric in UNITS or metric.startswith(UTILISATION)
             }
             if scope.name == RUN:
-                of_run[policy.name] = starts[0]
+                of_run[policy.name] = found.starts[0]
         values[scope.name] = Values(of_scope)
     together, _ = joined(run.runs)
     shakes = _shakes(log, run, policies)
@@ -234,8 +237,13 @@ def _material(
         shaken=shakes,
         changes=changes,
         predictable=explained(log.record),
-        caveats=log_caveats(workload, pools=bool(log.pools), fitting=fitting),
-        missing=missing_fields(workload),
+        caveats=(
+            *log_caveats(
+                workload, pools=bool(log.pools), fitting=fitting, resources=log.resources
+            ),
+            *log.cautions,
+        ),
+        missing=missing_fields(workload, log.resources),
         delivered=_delivered(policies, training),
         training=training,
         names={**log.record.names, "user": dict(enumerate(map(str, log.users.tolist())))},
@@ -243,6 +251,9 @@ def _material(
         mine="" if mine is None else mine.label,
         commands=_commands(log, recipes, policies),
         command=request.command,
+        resources=together.resources,
+        whole_nodes=whole_nodes(log.record),
+        bounds=lower_bounds_of(run.runs) if together.resources else {},
     )  # fmt: skip
     advice, left_out = _advice(log, ledger, material, inputs, mine)
     return replace(material, advice=advice, without_advice=left_out)

@@ -513,6 +513,7 @@ def _describe(
 ) -> dict[str, Any]:
     spec = job.spec
     names = {p.behaviour.name for p in policies}
+    references = dict.fromkeys((*job.recipe.evaluate.references, *job.scenario.references))
     notes = [f"Policies that draw were run {job.seeds} times on every window."]
     headline = scores.filter(pl.col("metric") == spec.outcomes[0].name)
     if blocks := headline["window"].n_unique() > len(job.windows):
@@ -551,7 +552,7 @@ def _describe(
             }
             for p in policies
         ],
-        "references": [name for name in job.recipe.evaluate.references if name in names],
+        "references": [name for name in references if name in names],
         "command": command,
         "versions": versions(),
         "notes": notes,

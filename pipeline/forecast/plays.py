@@ -10,7 +10,7 @@ A copy has its own processors, request and run time; the request where its run i
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,7 +244,7 @@ def _begin(
         if draws.state[_CLAIRVOYANT] == 1:
             jobs.request[job] = ends.run[job]
         if job < runs:
-            start_job(jobs, running, ends, state, job, ends.start[job])
+            start_job(None, jobs, running, ends, state, job, ends.start[job])
         else:
             ends.start[job] = NEVER
 
@@ -296,7 +296,7 @@ def _play(
         state[PLANNED] = _copy_arrivals(arrivals, jobs, ends, draws, draw, state[UNTIL])
         while True:
             status = advance(
-                scheme, jobs, waiting, running, ends, desk, memory, fill, change, state
+                None, scheme, jobs, waiting, running, ends, desk, memory, fill, change, state
             )
             if status != GOING:
                 break
@@ -340,8 +340,10 @@ def play_draws(
     room, here = _room(past, moment, spans, HORIZON_S), len(moment.row)
     some = np.resize(past.picked, max(room, _PICKED if room else 0))
     record = past.record
-    columns = {name: np.concatenate([getattr(moment, name), getattr(record, name)[some]])
-               for name in OF_JOB}  # fmt: skip
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(moment, name), getattr(record, name)[some]])
+        for name in OF_JOB
+    }
     size = here + len(some)
     run_of_all = Run(
         processors=moment.processors, now=moment.now, running=moment.running,

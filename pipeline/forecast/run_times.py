@@ -30,7 +30,7 @@ STRENGTH: Final = np.array([23.69, 3.8, 3.1, 39.89, 1.0])
 KEPT: Final = np.array([96, 12, 12, 256, 128])
 CONTEXTS: Final = 5
 _PARTS: Final = 10  # of the request, where no run is known
-_MOST: Final = int(KEPT.sum()) + _PARTS
+MOST: Final = int(KEPT.sum()) + _PARTS  # values of a distribution
 
 
 class Runs(NamedTuple):
@@ -59,7 +59,7 @@ class Contexts:
     def spans(self, user: Array, cpu: Array, requested: Array) -> tuple[Array, Array]:
         """Return begin and end of the runs of the contexts of J jobs, (J, 5) each."""
         size, first, last = len(self.codes[0]), list[Array](), list[Array]()
-        for level, code in enumerate(_codes(user, cpu, requested, self.cpus, self.requests)):
+        for level, code in enumerate(codes_of(user, cpu, requested, self.cpus, self.requests)):
             first.append(level * size + np.searchsorted(self.codes[level], code))
             last.append(level * size + np.searchsorted(self.codes[level], code, side="right"))
             last[-1] = np.where(code < 0, first[-1], last[-1])
@@ -72,7 +72,7 @@ def _rank(values: Array, of: Array) -> Array:
     return np.where(of[place] == values, place, -1)
 
 
-def _codes(
+def codes_of(
     user: Array, cpu: Array, requested: Array, cpus: Array, requests: Array
 ) -> tuple[Array, ...]:
     """Return a number for the context of every job at each level; -1: it has no runs there."""
@@ -97,7 +97,7 @@ def contexts_of(user: Array, cpu: Array, requested: Array, run: Array, end: Arra
     """
     cpus, requests = np.unique(cpu), np.unique(requested)
     share, ends, shares, codes = run / requested, [], [], []
-    for code in _codes(user, cpu, requested, cpus, requests):
+    for code in codes_of(user, cpu, requested, cpus, requests):
         order = np.lexsort((end, code))
         ends.append(end[order])
         shares.append(share[order])
@@ -165,7 +165,7 @@ def _draw(
     uniforms: Rows, drawn: Ints2,
 ) -> None:  # fmt: skip
     """Fill the drawn run times, (D, J), from uniform numbers, (D, J)."""
-    values, sums = np.empty(_MOST), np.empty(_MOST)
+    values, sums = np.empty(MOST), np.empty(MOST)
     for job in range(len(requested)):
         count = distribution(
             runs, first[job], last[job], now, requested[job], elapsed[job], values, sums

@@ -171,8 +171,10 @@ class EvaluateRecipe:
     """Tables of an evaluation: the section [evaluate] of a recipe.
 
     Attributes:
-        policies: Policies that are evaluated.
-        references: Policies with which the others are compared, window by window.
+        policies: Policies that are evaluated. The references of the scenario, such as
+            aged_expected_easy of queue, are evaluated too.
+        references: Policies with which the others are compared, window by window, beside those of
+            the scenario.
         seeds: Episodes per window of a policy that draws, at least 1; other policies have one.
         metrics: Outcomes in results.csv besides the headline.
     """

@@ -7,30 +7,30 @@ from typing import Final
 
 from hindcast.pipeline.errors import RecipeError, TraceError
 from hindcast.pipeline.recipes.toml_text import read_toml
-from hindcast.pipeline.traces import pbs
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.files.compression import PARQUET, first_bytes
+from hindcast.pipeline.traces.files.one_log import first_file
+from hindcast.pipeline.traces.files.unreadable import refuse_unreadable
 from hindcast.pipeline.traces.first_look import head_lines, no_such_file
 
 _EXPECTED: Final = (
-    "a log of jobs: SWF, the output of `sacct -P`, an accounting log of PBS, a mapping (.toml) of "
-    "a table, or a workload that `hindcast ingest` wrote"
+    "a log of jobs: SWF, the output of `sacct -P`, the accounting of PBS, Grid Engine, LSF or "
+    "HTCondor, a mapping (.toml) of a table, or a workload that `hindcast ingest` wrote"
 )
 _MAPPING: Final = ".toml"
-_SWF_FIELDS: Final = 18
 _SEPARATORS: Final = re.compile(r"[|,;\t]")
 _JOB_IDS: Final = {"jobid", "job_id", "jobidraw"}
 
 
 def recognise(path: Path) -> str:
-    """Return the name of the format of a log of jobs.
+    """Return the name of the format of a log of jobs: a file, or a folder of files of one log.
 
-    Raises TraceError if the file is none of `swf`, `slurm`, `pbs` and `table`. A table of jobs
-    needs a mapping, which the message says.
+    Raises TraceError if it is none that can be read. A table of jobs needs a mapping, which the
+    message says.
     """
     if not path.exists():
         no_such_file(path, _EXPECTED)
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected {_EXPECTED}")
-    if path.suffix == _MAPPING:
+    if path.suffix == _MAPPING and not path.is_dir():
         with contextlib.suppress(RecipeError):  # left to the reader of the mapping
             if "scenario" in read_toml(path):
                 raise TraceError(
@@ -38,14 +38,15 @@ def recognise(path: Path) -> str:
                     "it"
                 )
         return "table"
-    if path.suffix == ".parquet":
+    file = first_file(path)
+    if file.is_file() and first_bytes(file).startswith(PARQUET):
         raise TraceError(f"{path}: this is a table; {_mapped(path)}")
-    lines = [line for line in head_lines(path, _EXPECTED) if line.strip()]
+    lines = [line for line in head_lines(file, _EXPECTED) if line.strip()]
+    for name, form in FORMATS.items():
+        if form.recognises is not None and form.recognises(lines):
+            return name
+    refuse_unreadable(file, lines)
     first = lines[0]
-    if first.startswith(";") or _is_swf_row(first):
-        return "swf"
-    if re.match(pbs.LINE, first):
-        return "pbs"
     names = {name.strip().strip('"').lower() for name in _SEPARATORS.split(first)}
     if names & _JOB_IDS and "state" in names:
         return "slurm"
@@ -64,12 +65,3 @@ def _mapped(path: Path) -> str:
     return (
         f"`hindcast init {path.name}` proposes a mapping of its columns, to be given in its place"
     )
-
-
-def _is_swf_row(line: str) -> bool:
-    """Return whether a line is a row of SWF: 18 numbers."""
-    words = line.split()
-    try:
-        return len(words) == _SWF_FIELDS and all(float(word) is not None for word in words)
-    except ValueError:
-        return False

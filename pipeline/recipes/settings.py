@@ -63,6 +63,9 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
             )
         return value
     if origin in {Union, types.UnionType}:
+        lists = [each for each in arguments if get_origin(each) is tuple]
+        if lists and isinstance(value, list | tuple):
+            return _typed(lists[0], value, where)
         return None if value is None else _typed(arguments[0], value, where)
     if origin is Mapping:
         if not isinstance(value, Mapping):

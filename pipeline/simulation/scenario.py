@@ -99,7 +99,10 @@ class Scenario:
         values: Compiled function that fills the value of every decision, in order, after the end of
             an episode. Needed if the spec is `valued`.
         forget: Compiled function that allows policies to look ahead, or None.
-        imagines: Whether instances draw futures, which also allows policies to look ahead.
+        imagines: Whether instances draw the jobs to come as futures, which also allows policies to
+            look ahead.
+        samples: Whether the futures of instances leave out the jobs to come, and draw what is not
+            known of the others. A rule can look ahead in them to the end, as RULE@rollout.
         demand: Function (config, workload, window) -> Demand of a window of a trace, or None.
         stretch: Function (config, window) -> first job of a trace that a window counts, and the
             one after its last job; windows whose stretches overlap are not independent. None if
@@ -110,6 +113,9 @@ class Scenario:
         added: Columns of the candidates that a setting adds, each with the name of the setting,
             which is true or false and changes nothing else. An evaluation gives every policy those
             that it reads, whatever the recipe says.
+        references: Rules that every evaluation plays and compares with, beside those of its recipe.
+            The policies of a recipe are in its digest, so a rule that is younger than published
+            recipes stands here.
         bound: Name of the outcome that bounds the headline outcome, or None.
         bound_kind: "lower" or "upper": the direction of the bound.
         source: Paper to cite.
@@ -129,10 +135,12 @@ class Scenario:
     values: Compiled | None = None
     forget: Compiled | None = None
     imagines: bool = False
+    samples: bool = False
     demand: Callable[[Any, Workload, int], Demand] | None = None
     stretch: Callable[[Any, int], tuple[int, int]] | None = None
     blocks: Blocks | None = None
     added: Mapping[str, str] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
     bound: str | None = None
     bound_kind: str | None = None
     source: str = ""
@@ -152,6 +160,11 @@ def config_for(scenario: Scenario, config: Any, policy: Any) -> Any:
         read = {feature.name for feature in features}
         given = {setting: column in read for column, setting in scenario.added.items()}
     return replace(config, **given) if given else config
+
+
+def with_added(scenario: Scenario, config: Any) -> Any:
+    """Return settings under which candidates have all columns that settings add."""
+    return replace(config, **dict.fromkeys(scenario.added.values(), True))
 
 
 LARGEST_INSTANCE: Final = 1 << 28  # numbers of 8 bytes: 2 GiB

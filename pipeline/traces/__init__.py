@@ -1,6 +1,6 @@
 """Registry of the raw trace formats. A new format takes its own file and an entry here."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +8,9 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import alibaba2017, azure2020, pbs, slurm, swf, table
+from hindcast.pipeline.traces import alibaba2017, azure2020, slurm, swf, table
+from hindcast.pipeline.traces.batch_systems import batsim, cobalt, condor, grid_engine, lsf, pbs
+from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -37,6 +39,11 @@ class TraceFormat:
         notes: Function that returns notes which `hindcast ingest` adds to those of `read`, given
             the path. None if there are none.
         licence: Identifier of the licence on dataset hubs; "other" if there is none for `terms`.
+        kind: What a log of this format is, for messages, such as "an SWF log"; "" for others.
+        recognises: Function that returns whether the first lines of a file, without blank ones, are
+            surely of this format. None if that cannot be said by them.
+        joins: Whether `read` reads one file of rows, so that a folder of such files and compressed
+            files can be joined for it (hindcast.pipeline.traces.files.one_log).
     """
 
     name: str
@@ -51,11 +58,24 @@ class TraceFormat:
     files: Callable[[Path], Iterable[Path]] | None = None
     settings: type[Any] | None = None
     notes: Callable[[Path], tuple[str, ...]] | None = None
+    kind: str = ""
+    recognises: Callable[[Sequence[str]], bool] | None = None
+    joins: bool = False
 
     def reading(self, path: Path, settings: Any = None) -> tuple[Workload, pl.DataFrame]:
         """Read a path: return its workload and bad rows. `settings` None are the defaults."""
         assert self.read is not None
-        return self.read(path) if settings is None else self.read(path, settings)
+        given = () if settings is None else (settings,)
+        if not self.joins:
+            return self.read(path, *given)
+        with one_log(path) as log:
+            return log.credited(*self.read(log.path, *given))
+
+    def notes_on(self, path: Path) -> tuple[str, ...]:
+        """Return the notes of `notes` on a path, or none."""
+        if self.notes is None:
+            return ()
+        return self.notes(first_file(path) if self.joins else path)
 
 
 FORMATS: Final = Registry("trace_formats", {
@@ -100,7 +120,7 @@ FORMATS: Final = Registry("trace_formats", {
     "swf": TraceFormat(
         name="swf",
         description="Standard Workload Format 2.2: jobs of a parallel computer, one a row",
-        path="a log, plain or gzip-compressed: lines `; Key: value`, then rows of 18 numbers",
+        path="a log: lines `; Key: value`, then rows of 18 numbers",
         source="the Parallel Workloads Archive, www.cs.huji.ac.il/labs/parallel/workload",
         terms="name the archive, and whom the log's `; Acknowledge:` lines name",
         citation=(
@@ -108,33 +128,125 @@ FORMATS: Final = Registry("trace_formats", {
             "JPDC 2014"
         ),
         read=swf.read,
-        files=lambda path: (path,),
+        files=raw_files,
+        settings=swf.SwfSettings,
         notes=swf.clock_notes,
+        kind="an SWF log",
+        recognises=swf.is_log,
+        joins=True,
     ),
     "slurm": TraceFormat(
         name="slurm",
         description="accounting log of Slurm: jobs as `sacct -P` prints them, one a row",
         path=(
             "what `sacct -a -X -P --format=JobID,State,Submit,Start,End,ElapsedRaw,...` prints, "
-            "or a CSV file with the same columns; plain or gzip-compressed"
+            "or a CSV file with the same columns; or a folder of such files"
         ),
         source="your own cluster; the guide `Use your own log` has the command",
         terms="yours",
         citation="none",
         read=slurm.read,
-        files=lambda path: (path,),
+        files=raw_files,
         settings=slurm.SlurmSettings,
+        kind="the output of sacct",
+        recognises=slurm.is_log,
+        joins=True,
     ),
     "pbs": TraceFormat(
         name="pbs",
         description="accounting log of PBS: OpenPBS, PBS Professional and Torque",
-        path="the accounting log of the server, its days joined in order; plain or gzip-compressed",
+        path="the accounting log of the server: a file, or the folder of its days",
         source="your own cluster: $PBS_HOME/server_priv/accounting",
         terms="yours",
         citation="none",
         read=pbs.read,
-        files=lambda path: (path,),
+        files=raw_files,
         settings=JobLogSettings,
+        kind="an accounting log of PBS",
+        recognises=pbs.is_log,
+        joins=True,
+    ),
+    "grid_engine": TraceFormat(
+        name="grid_engine",
+        description="accounting of Grid Engine: Sun, Son of, Univa, Altair, Open Cluster Scheduler",
+        path=(
+            "the file accounting or accounting.jsonl, or the output of `qacct -j '*'`: a file, or "
+            "a folder of such files"
+        ),
+        source="your own cluster: $SGE_ROOT/$SGE_CELL/common",
+        terms="yours",
+        citation="none",
+        read=grid_engine.read,
+        files=raw_files,
+        settings=grid_engine.GridEngineSettings,
+        kind="accounting of Grid Engine",
+        recognises=grid_engine.is_log,
+        joins=True,
+    ),
+    "lsf": TraceFormat(
+        name="lsf",
+        description="accounting log of LSF: lsb.acct, or a CSV file with its fields",
+        path="lsb.acct, or the folder of lsb.acct and lsb.acct.N, or a CSV file with its fields",
+        source="your own cluster: $LSB_SHAREDIR/CLUSTER/logdir",
+        terms="yours",
+        citation="none",
+        read=lsf.read,
+        files=raw_files,
+        settings=lsf.LsfSettings,
+        kind="the accounting log of LSF",
+        recognises=lsf.is_log,
+        joins=True,
+    ),
+    "condor": TraceFormat(
+        name="condor",
+        description="history of HTCondor: classads of jobs, or JSON",
+        path=(
+            "the history file of the schedd, or the output of `condor_history -json` or `-long`: a "
+            "file, or a folder of such files"
+        ),
+        source="your own cluster: condor_config_val HISTORY",
+        terms="yours",
+        citation="none",
+        read=condor.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="the history of HTCondor",
+        recognises=condor.is_log,
+        joins=True,
+    ),
+    "cobalt": TraceFormat(
+        name="cobalt",
+        description="jobs of Argonne's machines, of Cobalt and PBS: table DIM_JOB_COMPOSITE",
+        path="the CSV file of a machine and a year, or a folder of the years of one machine",
+        source="the Argonne Leadership Computing Facility, reports.alcf.anl.gov/data",
+        terms="no licence is stated; acknowledge the facility",
+        citation=(
+            "data from the Argonne Leadership Computing Facility, which is a DOE Office of Science "
+            "User Facility"
+        ),
+        read=cobalt.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="a table DIM_JOB_COMPOSITE of Argonne",
+        recognises=cobalt.is_log,
+        joins=True,
+    ),
+    "batsim": TraceFormat(
+        name="batsim",
+        description="workload or result of the simulator Batsim: JSON, or PREFIX_jobs.csv",
+        path="a workload (JSON with jobs and profiles), or the jobs of a result (PREFIX_jobs.csv)",
+        source="your own simulation; the examples of batsim.org",
+        terms="yours",
+        citation=(
+            "Dutot, Mercier, Poquet & Richard, Batsim: a Realistic Language-Independent Resources "
+            "and Jobs Management Systems Simulator, JSSPP 2016"
+        ),
+        read=batsim.read,
+        files=raw_files,
+        settings=JobLogSettings,
+        kind="a workload of Batsim",
+        recognises=batsim.is_log,
+        joins=True,
     ),
     "decisions": TraceFormat(
         name="decisions",

@@ -107,7 +107,7 @@ def _key(form: TraceFormat, path: Path, sources: Iterable[SourceFile], settings:
 def _code(form: TraceFormat) -> str:
     """Return the digest of the source of the reader, of all others and of the workload's tables."""
     here = Path(__file__).parent
-    files = [*sorted(here.glob("*.py")), *sorted((here.parent / "workloads").glob("*.py"))]
+    files = [*sorted(here.rglob("*.py")), *sorted((here.parent / "workloads").glob("*.py"))]
     files += [Path(str(sys.modules[form.read.__module__].__file__))]
     return sha256_text("\n".join(sha256_file(file) for file in files))
 

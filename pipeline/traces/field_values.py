@@ -2,7 +2,8 @@
 
     text                                   value
     2024-03-01T08:00:00, 1709280000        moment       seconds since 1970
-    1-02:03:04, 02:03, 123                 span         seconds
+    1-02:03:04, 02:03, 123, PT5M           span         seconds
+    7 days 00:00:00 (pandas)               span         seconds
     16G, 128Mi, 4000Mc, 4194304kb, 512     kilobytes    KB, of 1,024 bytes
     4, 500m                                processors   a number of processors
     billing=4,cpu=4,gres/gpu=2,mem=16G     resource     the text after `cpu=`, say
@@ -21,7 +22,8 @@ from hindcast.pipeline.errors import TraceError, did_you_mean
 UTC: Final = "UTC"
 _LOCAL: Final = "%Y-%m-%d %H:%M:%S%.f"
 _OFFSET: Final = r"\s*(Z|[+-]\d{2}:?\d{2})$"
-_SPAN: Final = r"^(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)$"
+_SPAN: Final = r"^(?:(?:(\d+)(?:-| days? ))?(\d+):)?(\d+):(\d+(?:\.\d+)?)$"
+_ISO_SPAN: Final = r"^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$"
 _POWERS: Final[Mapping[str, int]] = {"b": -1, "k": 0, "m": 1, "g": 2, "t": 3, "p": 4, "e": 5}
 
 
@@ -36,40 +38,37 @@ def require_time_zone(name: str, where: str) -> None:
         ) from error
 
 
-def moment(text: pl.Expr, zone: str = UTC, form: str | None = None) -> pl.Expr:
+def moment(
+    text: pl.Expr, zone: str = UTC, form: str | None = None, *, later: bool = False
+) -> pl.Expr:
     """Return a time as seconds since 1970.
 
     A time without an offset from UTC is one of `zone`. In the hour that clocks repeat in autumn it
-    is the earlier one; in the hour that they skip in spring it is null. A number is returned as it
-    is. `form` is a format of `strftime`, if the text is not as in ISO 8601.
+    is the earlier one, or the `later` one; in the hour that they skip in spring it is null. A
+    number is returned as it is. `form` is a format of `strftime`, if the text is not as in ISO
+    8601.
     """
+    which = "latest" if later else "earliest"
     if form is not None:
-        # chrono reads an offset itself; the result is then in UTC.
-        offset = "%z" in form or "%:z" in form
+        # chrono reads an offset and seconds since 1970 itself; the result is then in UTC.
         parsed = text.str.to_datetime(form, time_unit="us", strict=False)
-        return _since_1970(parsed if offset else _in_zone(parsed, zone, "earliest"))
+        return _since_1970(parsed if _has_offset(form) else _in_zone(parsed, zone, which))
     local, offset_s = _local_and_offset(text)
     return pl.coalesce(
         text.cast(pl.Float64, strict=False),
-        pl.when(offset_s.is_null()).then(_since_1970(_in_zone(local, zone, "earliest"))),
+        pl.when(offset_s.is_null()).then(_since_1970(_in_zone(local, zone, which))),
         _since_1970(local) - offset_s,
     )
 
 
-def is_repeated(text: pl.Expr, zone: str) -> pl.Expr:
-    """Return whether a time is ambiguous, in the hour that clocks repeat in autumn."""
-    if zone == UTC:
-        return pl.lit(value=False)
-    local, offset_s = _local_and_offset(text)
-    both = (_since_1970(_in_zone(local, zone, which)) for which in ("earliest", "latest"))
-    first, last = both
-    return (offset_s.is_null() & (first != last)).fill_null(value=False)
+def _has_offset(form: str) -> bool:
+    return any(sign in form for sign in ("%z", "%:z", "%s"))
 
 
 def is_local(text: pl.Expr, form: str | None = None) -> pl.Expr:
     """Return whether a text is a time without an offset from UTC. `form` is as in `moment`."""
     if form is not None:
-        return pl.lit(not any(sign in form for sign in ("%z", "%:z", "%s")))
+        return pl.lit(not _has_offset(form))
     return text.str.contains(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?$")
 
 
@@ -95,13 +94,19 @@ def _since_1970(time: pl.Expr) -> pl.Expr:
 
 
 def span(text: pl.Expr) -> pl.Expr:
-    """Return a time span in seconds: `[[D-]H:]M:S`, or a number of seconds."""
-    parts = text.str.extract_groups(_SPAN)
-    days, hours, minutes, seconds = (
-        parts.struct.field(str(i)).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4)
-    )
-    clock = ((days.fill_null(0) * 24 + hours.fill_null(0)) * 60 + minutes) * 60 + seconds
-    return pl.coalesce(text.cast(pl.Float64, strict=False), clock)
+    """Return a time span in seconds: `[[D-]H:]M:S`, `D days H:M:S`, ISO 8601, or a number."""
+
+    def clock(pattern: str) -> list[pl.Expr]:
+        parts = text.str.extract_groups(pattern)
+        fields = (parts.struct.field(str(i)).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4))
+        return [field.fill_null(0) if i < 2 else field for i, field in enumerate(fields)]
+
+    days, hours, minutes, seconds = clock(_SPAN)
+    plain = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    days, hours, minutes, seconds = clock(_ISO_SPAN)
+    iso = ((days * 24 + hours) * 60 + minutes.fill_null(0)) * 60 + seconds.fill_null(0)
+    is_iso = text.str.contains(_ISO_SPAN) & text.str.contains(r"\d[A-Z]$")
+    return pl.coalesce(text.cast(pl.Float64, strict=False), plain, pl.when(is_iso).then(iso))
 
 
 def kilobytes(text: pl.Expr, unit: str = "k") -> pl.Expr:

@@ -3,45 +3,56 @@
 Every error message here is one line with the file, what was found and what was expected.
 """
 
-import gzip
 import stat
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import IO, Final, NoReturn
 
 from hindcast.pipeline.errors import TraceError, nearest, no_such_path
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.traces.files.compression import (
+    DAMAGED,
+    GZIP,
+    binary_kind,
+    content,
+    first_bytes,
+    is_packed,
+    readable,
+)
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _HEAD_BYTES: Final = 65_536
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_OTHER_MAGIC: Final = (b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")  # zstd and zlib
+_ZLIB: Final = (b"x\x01", b"x\x9c", b"x\xda")
+_JSON: Final = (b"{", b"[")  # the first byte of a text that may be one line
 _LONGEST_LINE: Final = 1 << 20  # bytes; also the size of a block
 _SUFFIXES: Final = (".csv", ".csv.gz")
 
 
 def head_lines(path: Path, expected: str) -> list[str]:
-    """Return the complete lines within the first 64 KiB of a text file, plain or gzip-compressed.
+    """Return the complete lines within the first 64 KiB of a text file, plain or compressed.
 
     A byte-order mark and carriage returns are removed; bytes that are not UTF-8 become U+FFFD.
     Raises TraceError if the file is missing, a folder, unreadable, empty or binary, or if its first
-    line is longer than 64 KiB; `expected` completes the message.
+    line is longer than 64 KiB, unless it is JSON; `expected` completes the message.
     """
-    content = _head(path, expected)
-    if b"\0" in content:
+    head = _head(path, expected)
+    if kind := binary_kind(head):
+        raise TraceError(f"{path}: {kind}")
+    if b"\0" in head:
         raise TraceError(
             f"{path}: this is a binary file (or UTF-16), expected {expected} as UTF-8 text"
         )
-    if len(content) > _HEAD_BYTES:
-        complete_lines, newline, _ = content.rpartition(b"\n")
-        if not newline:
+    if len(head) > _HEAD_BYTES:
+        complete_lines, newline, _ = head.rpartition(b"\n")
+        if not newline and head.lstrip()[:1] in _JSON:
+            complete_lines = head
+        elif not newline:
             raise TraceError(
                 f"{path}: no line ends within the first {_HEAD_BYTES} bytes, expected {expected}"
             )
-        content = complete_lines
-    lines = content.decode("utf-8-sig", errors="replace").split("\n")
+        head = complete_lines
+    lines = head.decode("utf-8-sig", errors="replace").split("\n")
     if not any(line.strip() for line in lines):
         raise TraceError(f"{path}: this file is empty, expected {expected}")
     return [line.removesuffix("\r") for line in lines]
@@ -51,59 +62,51 @@ def require_lines(path: Path) -> None:
     """Raise TraceError if a line of a text file, plain or gzip, is longer than 1 MiB.
 
     Readers hold whole lines in memory, and a small compressed file can inflate to a line of any
-    length. Here no more than one block is held. Compressions that readers know, but no trace uses,
-    are refused.
+    length. Here no more than one block is held. Other compressions are refused.
     """
+    if first_bytes(path).startswith(_ZLIB) or is_packed(path):
+        raise TraceError(f"{path}: this file is compressed, expected plain text or gzip")
+    with readable(path), content(path) as text:
+        for _ in blocks_of(text, path):
+            pass
+
+
+def blocks_of(text: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Yield a text in blocks of 1 MiB; raise TraceError if a line is longer than that."""
     number, length = 1, 0  # of the line that the next block continues
-    try:
-        with path.open("rb") as raw:
-            magic = raw.read(4)
-            raw.seek(0)
-            if magic.startswith(_OTHER_MAGIC):
-                raise TraceError(f"{path}: this file is compressed, expected plain text or gzip")
-            with gzip.open(raw) if magic.startswith(_GZIP_MAGIC) else raw as blocks:
-                while block := blocks.read(_LONGEST_LINE):
-                    first = block.find(b"\n")
-                    length += len(block) if first < 0 else first
-                    if length > _LONGEST_LINE:
-                        raise TraceError(
-                            f"{path}: line {number} is longer than {_LONGEST_LINE:,} bytes, "
-                            "expected rows of a trace; is this another file?"
-                        )
-                    if first >= 0:
-                        number += block.count(b"\n")
-                        length = len(block) - 1 - block.rfind(b"\n")
-    except (EOFError, zlib.error, OSError) as error:
-        raise TraceError(
-            f"{path}: this file cannot be read to its end ({error}); download or copy it again"
-        ) from error
+    while block := text.read(_LONGEST_LINE):
+        first = block.find(b"\n")
+        length += len(block) if first < 0 else first
+        if length > _LONGEST_LINE:
+            raise TraceError(
+                f"{path}: line {number} is longer than {_LONGEST_LINE:,} bytes, "
+                "expected rows of a trace; is this another file?"
+            )
+        if first >= 0:
+            number += block.count(b"\n")
+            length = len(block) - 1 - block.rfind(b"\n")
+        yield block
 
 
 def _head(path: Path, expected: str) -> bytes:
     """Return the first bytes of a file: at most one more than the head, if the file is longer."""
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a read of a FIFO may never return
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise TraceError(
                 f"{path}: this is a device, FIFO or socket, expected the file of {expected}"
             )
-        with path.open("rb") as raw:
-            compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-            raw.seek(0)
-            if not compressed:
-                return raw.read(_HEAD_BYTES + 1)
-            with gzip.open(raw) as inflated:
-                return inflated.read(_HEAD_BYTES + 1)
+        with content(path) as text:
+            return text.read(_HEAD_BYTES + 1)
     except FileNotFoundError:
         no_such_file(path, expected)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError(
-            f"{path}: this gzip file is damaged ({error}), expected {expected}"
-        ) from error
-    except OSError as error:
-        raise TraceError(
-            f"{path}: this file cannot be read ({error.strerror}), expected {expected}"
-        ) from error
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.strerror:
+            fault = f"this file cannot be read ({error.strerror})"
+        else:
+            kind = "gzip" if first_bytes(path).startswith(GZIP) else "compressed"
+            fault = f"this {kind} file is damaged ({error})"
+        raise TraceError(f"{path}: {fault}, expected {expected}") from error
 
 
 def no_such_file(path: Path, expected: str) -> NoReturn:

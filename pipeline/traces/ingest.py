@@ -1,6 +1,6 @@
 """Ingestion: conversion of a raw trace to a workload folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,9 +10,11 @@ from hindcast.pipeline.storage.files import local_folder, make_folder
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.workloads.anonymous import Anonymised, anonymised, key_for, make_key
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import refuse_foreign, save_workload
 from hindcast.pipeline.workloads.log_caveats import reader_caveats
+from hindcast.pipeline.workloads.log_names import remembered_names
 from hindcast.pipeline.workloads.schema import Workload, damage
 
 _STEPS: Final = 2
@@ -22,11 +24,21 @@ Progress = Callable[[int, int, str], None]  # steps done, steps in total, curren
 
 @dataclass(frozen=True)
 class IngestResult:
-    """Result of an ingestion: the folder, its workload, and the number of rows in quarantine."""
+    """Result of an ingestion.
+
+    Attributes:
+        folder: Folder of the workload.
+        workload: The workload.
+        quarantined: Number of rows in quarantine.
+        anonymised: What became of its columns, if it was anonymised.
+        key_made: Whether the key was made for it.
+    """
 
     folder: Path
     workload: Workload
     quarantined: int
+    anonymised: Anonymised | None = None
+    key_made: bool = False
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:
@@ -41,10 +53,14 @@ def ingest(
     out: Path,
     progress: Progress | None = None,
     settings: Any = None,
+    anonymise: Path | None = None,
+    keep: Collection[str] = (),
 ) -> IngestResult:
     """Read the trace at `path` as `format_name` and write it to the folder `out`.
 
-    `settings` are those of the format's reader, None for its defaults.
+    `settings` are those of the format's reader, None for its defaults. With `anonymise`, the file
+    of a key, which is made if there is none, the workload has pseudonyms in place of all names but
+    those of the columns `keep`, see hindcast.pipeline.workloads.anonymous.
 
     Nothing in `out` changes until the trace has been read. Raises UnknownName for the format,
     TraceError for the trace, and StorageError if `out` cannot be written or holds something else.
@@ -62,16 +78,21 @@ def ingest(
     if is_remote(out):
         make_folder(out)
     report_step(0, _STEPS, f"reading {path.name} as {format_name}")
-    with local_folder(path, form.files) as copy:
+    key = None if anonymise is None else key_for(anonymise, out)
+    with local_folder(path, form.files) as copy, remembered_names() as names:
         workload, quarantine = form.reading(copy, settings)
-        if form.notes is not None:
-            workload = _with_notes(workload, form.notes(copy))
+        workload = _with_notes(workload, form.notes_on(copy))
     if fault := damage(workload.tasks, workload.machines):
         raise TraceError(f"{path}: this trace gives no sound workload: {fault}")
+    result = IngestResult(folder=out, workload=workload, quarantined=quarantine.height)
+    if anonymise is not None:
+        made = anonymised(workload, key or make_key(anonymise), names, keep)
+        result = IngestResult(out, made.workload, 0, anonymised=made, key_made=key is None)
+        quarantine = quarantine.clear()
     report_step(1, _STEPS, f"writing {workload.tasks.height:,} tasks")
-    save_workload(workload, out, quarantine)
+    save_workload(result.workload, out, quarantine)
     report_step(_STEPS, _STEPS, "done")
-    return IngestResult(folder=out, workload=workload, quarantined=quarantine.height)
+    return result
 
 
 def _with_notes(workload: Workload, notes: tuple[str, ...]) -> Workload:

@@ -2,6 +2,9 @@
 
 A reader gives rows with `line`, `text`, `reason`, `left_out`, `job_id`, `outcome` (one of OUTCOMES,
 null if the row does not say), `interrupted`, the columns NAMES as strings, and FIELDS as `Field`s.
+Optional columns are `gpu_types`, such as "a100:2,v100:4", and `lists_gpus`: whether the row would
+name the GPUs of the job if it had any. Such a row without GPUs has 0 in a log that has GPUs at all;
+and `memory_is_used`: whether the memory is what the job used, which is none that it asked for.
 A job becomes one task with one instance that holds its processors (cores) and memory together:
 
     wanted          taken from                 if unknown
@@ -12,13 +15,16 @@ A job becomes one task with one instance that holds its processors (cores) and m
     requested_s     time limit                 duration_s
                     a job without limit        the largest limit of its partition, else of the log
     memory          memory of the job          0
+    memory_mib      memory that the job held   memory of the job; else null
 
 Memory is a fraction of the cluster, as in SWF logs. The cluster is one machine. Its processors are
 a setting, else the most in use at one moment, else as many as the largest job has. Times since 1970
 become seconds since the first submission; the note UnixStartTime has the moment of second 0.
 
-The columns qos, account, cluster, nodes, gpus and request_unknown (boolean: requested_s is the run
-time) are there if the log has such a value.
+The columns qos, account, cluster, nodes, gpus, request_unknown (boolean: requested_s is the run
+time), gpus:TYPE and memory_mib are there if the log has such a value. `gpus` are all GPUs of a job,
+a fraction if the log has fractions; `gpus:TYPE` (float64) are those of them that the log gives with
+this type, and the others are of any type. Null is unknown, 0 is known to be 0.
 
 Rows of one job that ran several times are one job: its last run. Names become numbers in order of
 first appearance. Names of queues, partitions, QOS and clusters are kept in a note each, see
@@ -33,13 +39,22 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.errors import TraceError, did_you_mean
 from hindcast.pipeline.settings.ranges import number
 from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
+from hindcast.pipeline.traces.repeated_hours import LATER, told_apart
 from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
-from hindcast.pipeline.workloads.caveats import CAUTION, NO_REQUESTS, NO_WAIT, NO_ZONE, SIZE_GUESSED
-from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note
+from hindcast.pipeline.workloads.caveats import (
+    CAUTION,
+    NO_REQUESTS,
+    NO_WAIT,
+    NO_ZONE,
+    SIZE_GUESSED,
+)
+from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note, remember
+from hindcast.pipeline.workloads.log_units import run_notes
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 # Outcome of a row -> status of an SWF log, or why its row is left out.
@@ -56,6 +71,7 @@ NAMES: Final = ("user", "group", "executable", "queue", "partition", *_FURTHER_N
 _NEVER_RAN: Final = "ended before it ran"
 _EARLIER: Final = "an earlier run of a job that ran again"
 _NO_CORES: Final = "no number of processors, requested or allocated"
+_REQUEUED_S: Final = 86_400  # a requeue is a submission at the end of the run that was interrupted
 _EPOCH_S: Final = 1e8  # larger times are seconds since 1970, smaller ones a clock of the log
 _TIMES: Final = (-1e10, 1e10)
 _SPANS: Final = (0.0, 1e9)  # 32 years
@@ -74,14 +90,18 @@ FIELDS: Final[Mapping[str, tuple[float, float]]] = {
     "memory_kb": _MEMORY_KB,
     "nodes": _PROCESSORS,
     "gpus": _PROCESSORS,
+    "held_memory_kb": _MEMORY_KB,
 }
 _OPTIONAL: Final = ("eligible", "limit", "memory_kb", "nodes", "gpus")
 _KEPT: Final = (
     "line", "text", "reason", "left_out", "job_id", "status", "interrupted", *NAMES, "submit_s",
     "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
     "requested_cores", "allocated_cores", "nodes", "gpus", "zero_run", "early_start", "repeated",
-    "local", "unusable",
+    "local", "unusable", "gpu_types", "lists_gpus", "memory_mib",
+    "run_by_ends",
 )  # fmt: skip
+_GPU_TYPE: Final = "gpus:"  # prefix of the columns of GPUs of one type
+_MOST_TYPES: Final = 32  # of GPUs; a log with more gives something else for types
 
 
 @dataclass(frozen=True)
@@ -98,6 +118,20 @@ class JobLogSettings:
 
 
 @dataclass(frozen=True)
+class FilteredLogSettings(JobLogSettings):
+    """Facts about a cluster that the log of its jobs does not tell, and which of its jobs to read.
+
+    Attributes:
+        cluster: Cluster, or list of clusters, whose jobs are read, if the log names several; ""
+            for all.
+        partition: Partition, or list of partitions, whose jobs are read; "" for all.
+    """
+
+    cluster: str | tuple[str, ...] = ""
+    partition: str | tuple[str, ...] = ""
+
+
+@dataclass(frozen=True)
 class Field:
     """A field of a job in the rows of a log.
 
@@ -107,6 +141,8 @@ class Field:
         value: The value, null if `text` cannot be read: seconds, processors, or KB of the job.
         expected: What a readable text is, such as "a time".
         local: Whether `text` is a time without an offset from UTC; None where it cannot be.
+        later: The second value of a time in the hour that clocks repeat in autumn, else the value.
+            Null or None where it is not asked for.
     """
 
     label: str
@@ -114,6 +150,36 @@ class Field:
     value: pl.Expr
     expected: str
     local: pl.Expr | None = None
+    later: pl.Expr | None = None
+
+
+def chosen(path: Path, rows: pl.LazyFrame, settings: FilteredLogSettings) -> pl.LazyFrame:
+    """Leave out the rows of other clusters and partitions than those in `settings`.
+
+    `rows` has `left_out` and the columns that `settings` names. Raises TraceError, which says the
+    nearest name, if no row is of a cluster or partition.
+    """
+    for column in ("cluster", "partition"):
+        given = getattr(settings, column)
+        names = [given] if isinstance(given, str) else list(given)
+        if not any(names):
+            continue
+        known = pl.Series(dtype=pl.String)
+        if column in rows.collect_schema().names():
+            used = rows.filter(pl.col("left_out").is_null(), pl.col(column).is_not_null())
+            known = collect(used.select(pl.col(column).unique().sort()), path)[column]
+        if known.is_empty():
+            raise TraceError(
+                f"{path}: {column} is {given!r}, but the log does not say the {column} of its jobs"
+            )
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known.to_list())
+                raise TraceError(f"{path}: {column} is {name!r}, which no row has; {hint}")
+        elsewhere = (~pl.col(column).is_in(names)).fill_null(value=True)
+        other = pl.when(elsewhere).then(pl.lit(f"a job of another {column}"))
+        rows = rows.with_columns(left_out=pl.coalesce("left_out", other))
+    return rows
 
 
 def sift_jobs(
@@ -123,13 +189,11 @@ def sift_jobs(
     what: str,
     settings: JobLogSettings,
     no_limit: pl.Expr | None = None,
-    repeated: pl.Expr | None = None,
 ) -> Sifted:
     """Sort the rows of a log into jobs that ran, bad rows, and rows that are no such job.
 
     `fields` has at least "submit", one of "duration" and "end" (which needs "start"), and one of
-    the two numbers of cores. `no_limit` says whether the job was submitted without a time limit,
-    `repeated` whether one of its times can be two moments (hindcast.pipeline.traces.field_values).
+    the two numbers of cores. `no_limit` says whether the job was submitted without a time limit.
     """
     unknown = pl.lit(None, dtype=pl.Float64)
     given = rows.collect_schema().names()
@@ -138,10 +202,18 @@ def sift_jobs(
         **{f"{name}_text": field.text for name, field in fields.items()},
         **{name: _within(field.value, *FIELDS[name]) for name, field in fields.items()},
         **{name: unknown for name in FIELDS if name not in fields},
+        gpu_types=pl.col("gpu_types") if "gpu_types" in given else pl.lit(None, pl.String),
+        lists_gpus=_or_false(pl.col("lists_gpus") if "lists_gpus" in given else None),
+        memory_is_used=_or_false(pl.col("memory_is_used") if "memory_is_used" in given else None),
         no_limit=_or_false(no_limit),
-        repeated=_or_false(repeated),
         local=_or_false(fields["submit"].local),
+        **{
+            name + LATER: _within(field.later, *_TIMES)
+            for name, field in fields.items()
+            if field.later is not None
+        },
     )
+    rows = told_apart(rows, [name for name, field in fields.items() if field.later is not None])
     positive = {
         name: pl.when(pl.col(name) > 0).then(pl.col(name))
         for name in ("requested_cores", "allocated_cores")
@@ -149,9 +221,11 @@ def sift_jobs(
     cores = pl.coalesce(positive["allocated_cores"], positive["requested_cores"])
     # Seconds since 1970 are exact to less than a microsecond.
     duration = pl.coalesce("duration", (pl.col("end") - pl.col("start")).round(6))
+    by_ends = pl.when(pl.col("duration").is_not_null()).then(pl.col("end") - pl.col("start"))
     wait = (pl.col("start") - pl.col("submit")).round(6)
     rows = rows.with_columns(
         duration=duration,
+        run_by_ends=by_ends,
         cores=cores,
         left_out=pl.coalesce("left_out", _left_out(fields)),
         unusable=pl.sum_horizontal(
@@ -164,11 +238,13 @@ def sift_jobs(
     run_s = pl.when(pl.col("duration") == 0).then(1.0).otherwise(pl.col("duration"))
     # Less than a byte is no memory; shares of such a number of KB would not be finite.
     memory = pl.when(pl.col("memory_kb") >= 2**-10).then(pl.col("memory_kb"))
+    held = pl.when(pl.col("held_memory_kb") > 0).then(pl.col("held_memory_kb"))
     rows = rows.with_columns(
         reason=pl.coalesce("reason", *faults),
         submit_s=pl.col("submit"),
         duration_s=run_s,
         memory_kb=memory / pl.col("cores"),
+        memory_mib=pl.coalesce(held, pl.when(~pl.col("memory_is_used")).then("memory_kb")) / 1024,
         wait_s=pl.when(wait >= 0).then(wait),
         early_start=(wait < 0).fill_null(value=False),
         zero_run=(pl.col("duration") == 0).fill_null(value=False),
@@ -278,13 +354,16 @@ def workload_of(
 ) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of the jobs of a log, and its bad rows.
 
-    If `rows_are_jobs`, every row is a job, also if several have one name. Else two rows of one name
-    and start are a repetition, and others are several runs of one job, see the module. `name` is
-    that of the trace format; `files` are the raw files, `path` alone by default.
+    If `rows_are_jobs`, every row is a job, also if several have one name. Else two rows of one
+    name, submission and start are a repetition, and others are several runs of one job or several
+    jobs, see `_last_runs`. `name` is that of the trace format; `files` are the raw files, `path`
+    alone by default.
     """
     rows = collect(sifted.rows.drop("text"), path) if rows_are_jobs else pl.DataFrame()
     if rows.is_empty():
-        rows, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id", "start"))
+        rows, sifted = distinct_tasks(
+            path, sifted, "a job that ran", key=("job_id", "submit_s", "start")
+        )
         rows, sifted = _last_runs(rows, sifted)
     rows, renamed = _named_apart(rows)
     rows, origin = _since_first(rows)
@@ -333,16 +412,17 @@ def workload_of(
 def _last_runs(rows: pl.DataFrame, sifted: Sifted) -> tuple[pl.DataFrame, Sifted]:
     """Keep the last run of every job.
 
-    An earlier row of the same name is an earlier run if it was interrupted or has the submission
-    time of the next row. Otherwise it is another job: the batch system restarted its numbering.
+    An earlier row of the same name is an earlier run if the next row has its submission time, or
+    was submitted within a day of the end of a run that was interrupted. Otherwise it is another
+    job: the batch system restarted its numbering.
     """
     if rows["job_id"].n_unique() == rows.height:
         return rows, sifted
     rows = rows.sort("start", "line", nulls_last=False)
     following = pl.col("submit_s").shift(-1).over("job_id")
-    earlier = (
-        following.is_not_null() & (pl.col("interrupted") | (following == pl.col("submit_s")))
-    ).fill_null(value=False)
+    ended = pl.coalesce("start", "submit_s") + pl.col("duration_s")
+    again = pl.col("interrupted") & (following <= ended + _REQUEUED_S)
+    earlier = (again | (following == pl.col("submit_s"))).fill_null(value=False)
     kept = rows.filter(~earlier)
     if dropped := rows.height - kept.height:
         counts = dict(sifted.left_out)
@@ -413,7 +493,7 @@ def _cautions(rows: pl.DataFrame) -> list[str]:
         notes.append(f"{CAUTION}{NO_REQUESTS}")
     if rows["wait_s"].is_null().all():
         notes.append(f"{NO_WAIT}: the log has no start times")
-    return notes
+    return [*notes, *run_notes(rows)]
 
 
 def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
@@ -424,6 +504,7 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         numbers = pl.Series(range(1, len(names) + 1), dtype=pl.Int64)
         column = rows[name].replace_strict(names, numbers, default=None, return_dtype=pl.Int64)
         rows = rows.with_columns(column.alias(name))
+        remember(name, names.to_list())
         if len(names) and name in KEPT_NAMES:
             notes.append(names_note(name, names.to_list()))
         elif len(names):
@@ -437,11 +518,20 @@ def _numbered(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 def _extras(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the columns after the canonical ones, by job_id: first those of SWF logs."""
     counts = ("requested_cores", "allocated_cores")
-    whole = {n: pl.col(n).ceil().cast(pl.Int64, strict=False) for n in ("nodes", "gpus")}
-    further = {**{name: pl.col(name) for name in _FURTHER_NAMES}, **whole}
+    gpus = pl.col("gpus").fill_null(pl.when(pl.col("lists_gpus")).then(0.0))
+    if (rows["gpus"] % 1 == 0).fill_null(value=True).all():
+        gpus = gpus.cast(pl.Int64)
+    further = {
+        **{name: pl.col(name) for name in _FURTHER_NAMES},
+        "nodes": pl.col("nodes").ceil().cast(pl.Int64, strict=False),
+        "gpus": gpus,
+    }
     known = {name: column for name, column in further.items() if rows[name].is_not_null().any()}
     if rows["requested_derived"].any():
         known["request_unknown"] = pl.col("requested_derived")
+    known |= {f"{_GPU_TYPE}{name}": column for name, column in _gpus_by_type(rows, gpus).items()}
+    if rows["memory_mib"].is_not_null().any():
+        known["memory_mib"] = pl.col("memory_mib")
     return rows.select(
         "job_id",
         "requested_s",
@@ -453,6 +543,40 @@ def _extras(rows: pl.DataFrame) -> pl.DataFrame:
         eligible_s="eligible",
         **known,
     )
+
+
+def _gpus_by_type(rows: pl.DataFrame, gpus: pl.Expr) -> dict[str, pl.Expr]:
+    """Return the GPUs of each type that the log names, by type in order of its name."""
+    texts = rows["gpu_types"].drop_nulls().unique().sort()
+    counts = {text: gpu_types(text) for text in texts}
+    types = sorted({kind for of_text in counts.values() for kind in of_text})
+    if len(types) > _MOST_TYPES:
+        return {}
+    named = pl.col("gpu_types").replace_strict(
+        texts, [sum(counts[text].values()) for text in texts], default=0.0, return_dtype=pl.Float64
+    )
+    # A list that names more GPUs than the job has says nothing about the types of these.
+    sound = pl.when(gpus.is_not_null() & (named <= gpus))
+    return {
+        kind: sound.then(
+            pl.col("gpu_types").replace_strict(
+                texts,
+                [counts[text].get(kind, 0.0) for text in texts],
+                default=0.0,
+                return_dtype=pl.Float64,
+            )
+        ).otherwise(pl.when(gpus.is_not_null()).then(0.0))
+        for kind in types
+    }
+
+
+def gpu_types(text: str) -> dict[str, float]:
+    """Return the numbers of GPUs by type of a text such as "a100:2,v100:4"."""
+    counts: dict[str, float] = {}
+    for part in text.split(","):
+        kind, _, number = part.rpartition(":")
+        counts[kind] = counts.get(kind, 0.0) + float(number)
+    return counts
 
 
 def _counts(rows: pl.DataFrame, renamed: int) -> dict[str, int]:

@@ -34,18 +34,17 @@ array one job_id.
 Sources: sacct(1) of Slurm 23.02; for ReqMem also the versions before 21.08, which wrote `c` or `n`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError, did_you_mean, nearest
+from hindcast.pipeline.errors import TraceError, nearest
 from hindcast.pipeline.traces.field_values import (
     UTC,
     is_local,
-    is_repeated,
     kilobytes,
     looked_up,
     moment,
@@ -54,8 +53,14 @@ from hindcast.pipeline.traces.field_values import (
     span,
 )
 from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.text_rows import collect, scan_rows
+from hindcast.pipeline.traces.job_logs import (
+    Field,
+    FilteredLogSettings,
+    chosen,
+    sift_jobs,
+    workload_of,
+)
+from hindcast.pipeline.traces.text_rows import scan_rows
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "slurm"
@@ -124,14 +129,8 @@ _INTERRUPTED: Final = ("NODE_FAIL", "NF", "BOOT_FAIL", "BF", "PREEMPTED", "PR")
 
 
 @dataclass(frozen=True)
-class SlurmSettings(JobLogSettings):
-    """Facts about a cluster that the output of sacct does not tell, and the cluster to read.
-
-    Attributes:
-        cluster: Cluster whose jobs are read, if the column Cluster names several; "" for all.
-    """
-
-    cluster: str = ""
+class SlurmSettings(FilteredLogSettings):
+    """Facts about a cluster that the output of sacct does not tell, and which jobs to read."""
 
 
 DEFAULTS: Final = SlurmSettings()
@@ -152,9 +151,8 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
     labels, unread = _columns(path, first + 1, header, separator)
     raw = scan_rows(path, labels_in_order(labels, header, separator), first + 1, separator)
     zone = settings.time_zone
-    if settings.cluster:
-        _require_cluster(path, raw, labels, settings.cluster)
-    rows = _with_state(_without_unknowns(raw, labels), labels, header, settings.cluster)
+    rows = _with_state(_without_unknowns(raw, labels), labels, header)
+    rows = chosen(path, rows, settings)
     fields = _fields(labels, zone)
     limits = [pl.col(f"{name}_text") for name in ("timelimitraw", "timelimit") if name in labels]
     sifted = sift_jobs(
@@ -164,16 +162,13 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
         _WHAT,
         settings,
         no_limit=pl.coalesce(limits).str.to_lowercase().is_in(_NO_LIMIT) if limits else None,
-        repeated=pl.any_horizontal(is_repeated(fields[n].text, zone) for n in _TIMES if n in fields)
-        if zone != UTC
-        else None,
     )
     notes = [] if not unread else [f"columns that are not read: {len(unread)} ({_some(unread)})"]
     eagle = labels.get("jobid", "").lower() == "job_id"
     return workload_of(path, FORMAT, sifted, settings, notes, rows_are_jobs=eagle)
 
 
-def is_log(lines: list[str]) -> bool:
+def is_log(lines: Sequence[str]) -> bool:
     """Return whether the first of some lines is the header of a file that this reader reads."""
     names = {part.strip().strip('"').lower() for part in lines[0].split("|")}
     return "|" in lines[0] and {"jobid", "jobidraw"} & names != set() and "submit" in names
@@ -231,20 +226,7 @@ def _without_unknowns(rows: pl.LazyFrame, labels: Mapping[str, str]) -> pl.LazyF
     return rows.with_columns(**texts, **limit_texts)
 
 
-def _require_cluster(path: Path, raw: pl.LazyFrame, labels: Mapping[str, str], name: str) -> None:
-    """Raise TraceError if no row is of a cluster of this name."""
-    if "cluster" not in labels:
-        raise TraceError(f"{path}: cluster is {name!r}, but the log has no column Cluster")
-    column = pl.col("cluster")
-    known = collect(raw.filter(column.is_not_null()).select(column.unique().sort()), path)
-    if name not in known["cluster"]:
-        hint = did_you_mean(name, known["cluster"].to_list())
-        raise TraceError(f"{path}: cluster is {name!r}, which no row has; {hint}")
-
-
-def _with_state(
-    rows: pl.LazyFrame, labels: Mapping[str, str], header: str, cluster: str
-) -> pl.LazyFrame:
+def _with_state(rows: pl.LazyFrame, labels: Mapping[str, str], header: str) -> pl.LazyFrame:
     """Add the name, the outcome and the names of users and queues; find steps and headers."""
     ids = pl.coalesce(name for name in ("jobid", "jobidraw") if name in labels)
     word = pl.col("state").str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
@@ -262,11 +244,6 @@ def _with_state(
         .when(is_step & pl.col("reason").is_null())
         .then(pl.lit("a step of a job that has a row of its own"))
     )
-    if cluster:
-        elsewhere = (pl.col("cluster") != cluster).fill_null(value=True)
-        left_out = pl.coalesce(
-            left_out, pl.when(elsewhere).then(pl.lit("a job of another cluster"))
-        )
     return rows.with_columns(
         job_id=ids,
         outcome=outcome,
@@ -289,6 +266,7 @@ def _fields(labels: Mapping[str, str], zone: str) -> dict[str, Field]:
             moment(pl.col(name), zone),
             "a time",
             local=is_local(pl.col(name)),
+            later=moment(pl.col(name), zone, later=True) if zone != UTC else None,
         )
         for name in _TIMES
         if name in labels

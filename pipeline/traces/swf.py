@@ -13,12 +13,12 @@ provenance counts them:
     memory          requested memory           used memory; else 0
 
 Memory is in KB per processor. As a fraction of the cluster it is memory * cores over (the largest
-memory of the log * processors of the cluster). The cluster is one machine of MaxProcs processors,
-else MaxNodes, else as many as the largest job has. This counts too where more than 1 % of the jobs
-are wider than MaxNodes: then nodes are not processors.
+memory of the log * processors of the cluster). The cluster is one machine of as many processors as
+the setting says, else MaxProcs, else MaxNodes, else as many as the largest job has. This counts too
+where more than 1 % of the jobs are wider than MaxNodes: then nodes are not processors.
 
 A bad value of a field that the task does not need is taken as unknown, and counted. So is a request
-for more processors than the cluster has, if fewer were allocated.
+for more processors than the cluster has, if fewer were allocated, and a status above 5.
 
 Rows of status 2, 3 and 4 are parts of a job that has its own row: they are left out, as are
 jobs cancelled before they ran. A cancelled job with a run time of 0 did run. Additional columns:
@@ -31,13 +31,15 @@ Source: Feitelson, Tsafrir & Krakov, "Experience with using the Parallel Workloa
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.settings.ranges import number as number_range
 from hindcast.pipeline.traces.field_checks import number, number_fault, value_fault
 from hindcast.pipeline.traces.first_look import head_lines, source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
@@ -54,6 +56,11 @@ _PROCESSORS, _NODES = "MaxProcs", "MaxNodes"  # keys of the header
 _WIDER: Final = 0.01
 _FEW_WIDER: Final = 10
 _CLOCK: Final = ("UnixStartTime", "TimeZoneString")
+_NOT_KNOWN: Final = re.compile(r"(?:unknown|none|n/?a|not known|-+|\?+)?$", re.IGNORECASE)
+# Whole numbers, also as 1,024 or 1.024; "338(batch)" and "128 processors" begin with one, but "2k"
+# and "64x8" do not.
+_GROUPED: Final = re.compile(r"[0-9]{1,3}(?:[,.'_][0-9]{3})+(?![0-9.,])")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(?![0-9]|[.,][0-9]|\s*[x*][0-9\s]|[kKmMgG]\b)")
 
 # Largest plausible values. A row with a larger one is bad if a task needs the field; else the value
 # is taken as unknown.
@@ -75,7 +82,7 @@ _LARGEST: Final[Mapping[str, float]] = {
     "status": 5,
 }
 _WHOLE: Final = ("job", "allocated", "requested", "status")
-_NEEDED: Final = ("job", "submit", "run", "requested", "status")  # of every task
+_NEEDED: Final = ("job", "submit", "run", "requested")  # of every task
 
 _EXTRA: Final[Mapping[str, tuple[str, pl.DataType]]] = {
     "requested_cores": ("requested", pl.Int64()),
@@ -93,21 +100,41 @@ _EXTRA: Final[Mapping[str, tuple[str, pl.DataType]]] = {
 }
 
 
-def read(path: Path) -> tuple[Workload, pl.DataFrame]:
+@dataclass(frozen=True)
+class SwfSettings:
+    """Facts about a cluster that the header of its SWF log does not tell.
+
+    Attributes:
+        processors: Processors of the cluster; by default MaxProcs of the header.
+        further_fields: Whether rows may have fields after the 18 of the format; they are not read.
+    """
+
+    processors: int | None = number_range(None, "from 1 to 100,000,000")
+    further_fields: bool = False
+
+
+DEFAULTS: Final = SwfSettings()
+
+
+def read(path: Path, settings: SwfSettings = DEFAULTS) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of a log and its bad rows (file, line, reason, text).
 
     Raises TraceError if the path is not such a log or has no usable job.
     """
     if path.is_dir():
         raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
-    header = _header(head_lines(path, _EXPECTED))
-    processors, key = _processors(path, header)
+    lines = head_lines(path, _EXPECTED)
+    header = _header(lines)
+    if not settings.further_fields:
+        _require_width(path, lines)
+    processors, key = (settings.processors, "") if settings.processors else _size(path, header)
+    fields = scan_fields(path, further=settings.further_fields)
     nodes = None
     if processors is not None and key == _NODES:
-        wide = collect(scan_fields(path).select(wide=_width() > processors), path)["wide"]
+        wide = collect(fields.select(wide=_width() > processors), path)["wide"]
         if wide.sum() > max(_WIDER * len(wide), _FEW_WIDER):
             processors, nodes = None, processors
-    sifted = sift(path, _with_checks(scan_fields(path), processors), _WHAT)
+    sifted = sift(path, _with_checks(fields, processors), _WHAT)
     distinct, sifted = distinct_tasks(path, sifted, "a job that ran", key=("job_id",))
     capacity = processors or int(distinct["cores"].to_numpy().max())
     rows = _with_memory(distinct, capacity)
@@ -134,6 +161,16 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     return Workload(tasks=tasks, provenance=provenance, machines=machines), sifted.quarantine
 
 
+def is_log(lines: Sequence[str]) -> bool:
+    """Return whether the first of some lines is a comment or a row of SWF: 18 numbers."""
+    words = lines[0].split()
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        return lines[0].lstrip().startswith(";")
+    return len(numbers) == len(FIELDS)
+
+
 def clock_notes(path: Path) -> tuple[str, ...]:
     """Return the header lines about the moment at which a log begins, as notes.
 
@@ -147,28 +184,45 @@ def _header(lines: list[str]) -> dict[str, list[str]]:
     """Return the values of the header by key; a key may occur several times."""
     header: dict[str, list[str]] = {}
     for line in lines:
-        if line.lstrip().startswith(";"):
+        if is_comment(line):
             key, colon, value = line.lstrip().lstrip("; \t").partition(":")
             if colon and value.strip():
                 header.setdefault(key.strip(), []).append(value.strip())
     return header
 
 
-def _processors(path: Path, header: Mapping[str, list[str]]) -> tuple[int | None, str]:
+def _require_width(path: Path, lines: list[str]) -> None:
+    """Raise TraceError if the first rows all have the same number of fields, which is above 18."""
+    widths = [len(line.split()) for line in lines if line.strip() and not is_comment(line)]
+    if widths and min(widths) == max(widths) > len(FIELDS):
+        raise TraceError(
+            f"{path}: the rows have {widths[0]} fields, expected {len(FIELDS)}; with `--set "
+            f"further_fields=true` the fields after the first {len(FIELDS)} are not read"
+        )
+
+
+def is_comment(line: str) -> bool:
+    """Return whether a line is one of the header."""
+    return line.lstrip().startswith(";")
+
+
+def _size(path: Path, header: Mapping[str, list[str]]) -> tuple[int | None, str]:
     """Return the size of the cluster and its key: MaxProcs, else MaxNodes, else None."""
     fault = ""
     for key in (_PROCESSORS, _NODES):
-        if key in header:
-            # Real headers: "MaxNodes: 338 (batch partition; 512 total)", "MaxProcs: 1,024".
-            value = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", header[key][0])
-            match = re.match(r"-?[0-9]{1,18}(?![0-9])", value)
-            if match is None or int(match[0]) == 0:
-                fault = fault or (
-                    f"{path}: header line {key} is {header[key][0]!r}, expected a whole number "
-                    "of at least 1, or -1 for unknown"
-                )
-            elif int(match[0]) > 0:
-                return int(match[0]), key
+        value = header[key][0] if key in header else ""
+        if _NOT_KNOWN.match(value):
+            continue
+        grouped = _GROUPED.match(value)
+        match = grouped or _NUMBER.match(value)
+        size = int(re.sub(r"[^0-9-]", "", match[0])) if match else 0
+        if size > 0:
+            return size, key
+        if size == 0:
+            fault = fault or (
+                f"{path}: header line {key} is {value!r}, expected a whole number of at least 1, "
+                "or -1 for unknown; `--set processors=N` says it in its place"
+            )
     if fault:
         raise TraceError(fault)
     return None, ""
@@ -362,15 +416,17 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-def scan_fields(path: Path) -> pl.LazyFrame:
+def scan_fields(path: Path, *, further: bool = False) -> pl.LazyFrame:
     """Return the rows of a log, plain or gzip: line, text, FIELDS as strings, reason.
 
     Comments and blank lines are skipped. `line` counts from 1; `reason` says why the row cannot be
-    split, null if it can.
+    split, null if it can. If `further`, a row may have more fields, which are not returned.
     """
     trimmed = pl.col("text").str.strip_chars().str.replace_all(r"\s+", " ")
     split = pl.col("trimmed").str.split_exact(" ", len(FIELDS) - 1)
     width = pl.col("trimmed").str.count_matches(" ", literal=True) + 1
+    if further:
+        width = width.clip(upper_bound=len(FIELDS))
     return (
         scan_lines(path)
         .with_columns(trimmed=trimmed)

@@ -226,7 +226,7 @@ def quarantined_rows(path: Path, bad: pl.LazyFrame) -> pl.DataFrame:
 
 def collect(frame: pl.LazyFrame, path: Path) -> pl.DataFrame:
     """Run a query over `path` in the streaming engine; raise TraceError if the file is damaged."""
-    with _reading(path):
+    with reading(path):
         return frame.collect(engine="streaming")
 
 
@@ -245,7 +245,7 @@ def fold(
 
     parts: list[pl.DataFrame] = []  # once something was merged, the first is its result
     done = pending = 0  # rows of the last merge, and of the parts since
-    with _reading(path):
+    with reading(path):
         for batch in rows.collect_batches(
             chunk_size=_BATCH_ROWS, engine="streaming", maintain_order=False
         ):
@@ -259,7 +259,8 @@ def fold(
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
+    """Replace the errors of a query over a damaged file by a TraceError that names it."""
     try:
         yield
     except (OSError, pl.exceptions.ComputeError) as error:

@@ -4,17 +4,18 @@ The decision changes neither the queue nor the running jobs, and knows no run ti
 been observed, so it can be asked in any state: that of a simulation, or that of a record::
 
     waiting, desk = empty_queue(N, users), empty_desk(jobs)
-    join(scheme, jobs, waiting, job)                          for each waiting job
+    join(many, scheme, jobs, waiting, job)                    for each waiting job
     running = Running(estimated ends, ascending, processors)
-    count = decide(scheme, waiting, running, desk, now, free, number of running jobs)
+    count = decide(many, scheme, waiting, running, desk, now, free, number of running jobs)
 
 `desk.chosen[:count]` are the jobs that start, in the order in which they were taken.
 """
 
 import numpy as np
 
+from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE
 from hindcast.pipeline.scenarios.queue.layout import LATER
-from hindcast.pipeline.simulation.kernel import Ints, compiled
+from hindcast.pipeline.simulation.kernel import Ints
 from hindcast.pipeline.whatif.desk import (
     BLOCK,
     CHOSEN,
@@ -30,9 +31,12 @@ from hindcast.pipeline.whatif.desk import (
     choose,
     first_in_order,
     may_take,
+    place_beside,
+    place_now,
     rebound,
 )
 from hindcast.pipeline.whatif.orders import GREEDY
+from hindcast.pipeline.whatif.several import Many, compiled_for_both, copy, place, take
 from hindcast.pipeline.whatif.slots import plan
 from hindcast.pipeline.whatif.waiting import (
     BEHIND,
@@ -48,58 +52,69 @@ from hindcast.pipeline.whatif.waiting import (
 )
 
 
-@compiled(_nrt=False)
-def _reserve(running: Running, desk: Desk, cpu: int) -> None:
-    """Set the shadow time and the spare processors of a job that does not fit."""
-    state = desk.state
+@compiled_for_both(_nrt=False)
+def _reserve(many: Many | None, waiting: Waiting, running: Running, desk: Desk, slot: int) -> None:
+    """Set the shadow time of a job that does not fit, and what is spare then."""
+    state, job, cpu = desk.state, waiting.job[slot], waiting.cpu[slot]
     free, shadow, i, j = state[FREE], LATER, 0, 0
+    if many is not None:
+        copy(many.left, 0, many.spare, 0, many.shape)
     while i < state[RUNNING] or j < state[CHOSEN]:
         first = j == state[CHOSEN] or (i < state[RUNNING] and running.end[i] <= desk.ends[j])
         end = max(running.end[i] if first else desk.ends[j], state[NOW])
-        if free >= cpu and end > shadow:
+        if end > shadow:
             break
+        if many is not None:
+            of = many.estimated[i] if first else many.chosen[j]
+            take(many, of, many.spare, 0, many.kind[of], -1)
         if first:
             free += running.cpu[i]
             i += 1
         else:
             free += desk.cpus[j]
             j += 1
-        if free >= cpu and shadow == LATER:
+        if (
+            shadow == LATER
+            and free >= cpu
+            and (many is None or place(many, job, many.spare) != NOWHERE)
+        ):
             shadow = end
     state[SHADOW], state[SPARE] = shadow, free - cpu
+    if many is not None:
+        take(many, job, many.spare, 0, max(place(many, job, many.spare), AS_ASKED), 1)
     state[WORK] += i + j
 
 
-@compiled(_nrt=False)
-def _number(scheme: Ints, waiting: Waiting, desk: Desk, taken: int) -> int:
+@compiled_for_both(_nrt=False)
+def _number(many: Many | None, scheme: Ints, waiting: Waiting, desk: Desk, taken: int) -> int:
     """Return the number of the job in a slot among those that are tested; the head is number 1."""
     now = desk.state[NOW]
     seen = now // scheme[REFRESH] * scheme[REFRESH]
-    score, before = score_of(scheme, waiting, taken, seen), 0
+    score, before = score_of(many, scheme, waiting, taken, seen), 0
     for block in range(waiting.size[BLOCKS]):
         begin = block * SLOTS
         if bound_of(scheme, waiting, block, seen) < score:
             continue
         for slot in range(begin, begin + waiting.used[block]):
-            other = score_of(scheme, waiting, slot, seen)
+            other = score_of(many, scheme, waiting, slot, seen)
             before += other > score or (other == score and slot < taken)
         desk.state[WORK] += SLOTS
     return before - desk.state[OPENED] + 1  # type: ignore[no-any-return]
 
 
-@compiled(_nrt=False)
-def _restrict(waiting: Waiting, desk: Desk, block: int) -> None:
+@compiled_for_both(_nrt=False)
+def _restrict(many: Many | None, waiting: Waiting, desk: Desk, block: int) -> None:
     """Leave out jobs of a block that may no longer start."""
     begin = block * SLOTS
     for slot in range(begin, begin + waiting.used[block]):
-        if not may_take(desk, waiting.cpu[slot], waiting.request[slot]):
+        if place_beside(many, waiting, desk, slot) == NOWHERE:
             waiting.score[slot] = -np.inf
     rebound(waiting, block)
     desk.state[WORK] += SLOTS
 
 
-@compiled(_nrt=False)
-def _backfill(scheme: Ints, waiting: Waiting, desk: Desk, least: int) -> None:
+@compiled_for_both(_nrt=False)
+def _backfill(many: Many | None, scheme: Ints, waiting: Waiting, desk: Desk, least: int) -> None:
     """Let jobs start in order that do not delay the reservation."""
     state, resort = desk.state, scheme[BEHIND] >= 0
     state[BLOCK] = -1
@@ -110,30 +125,32 @@ def _backfill(scheme: Ints, waiting: Waiting, desk: Desk, least: int) -> None:
             waiting.known[block] = 0
             waiting.bound[block] = -float(waiting.least_request[block])
         elif waiting.known[block] == 1:
-            _restrict(waiting, desk, block)
+            _restrict(many, waiting, desk, block)
     while state[FREE] >= least:
-        slot = first_in_order(scheme, waiting, desk, True)  # noqa: FBT003
+        slot = first_in_order(many, scheme, waiting, desk, True)  # noqa: FBT003
         if slot < 0:
             return
-        cpu = waiting.cpu[slot]
-        if not may_take(desk, cpu, waiting.request[slot]):
-            _restrict(waiting, desk, slot // SLOTS)
+        kind = place_beside(many, waiting, desk, slot)
+        if kind == NOWHERE:
+            _restrict(many, waiting, desk, slot // SLOTS)
             continue
         if (
             scheme[DEPTH] < waiting.size[WAITING]
-            and _number(scheme, waiting, desk, slot) > scheme[DEPTH]
+            and _number(many, scheme, waiting, desk, slot) > scheme[DEPTH]
         ):
             if resort:
                 continue
             return
-        choose(waiting, desk, slot)
+        choose(many, waiting, desk, slot, kind)
         if state[NOW] + waiting.request[slot] > state[SHADOW]:
-            state[SPARE] -= cpu
+            state[SPARE] -= waiting.cpu[slot]
+            if many is not None:
+                take(many, waiting.job[slot], many.spare, 0, kind, 1)
 
 
-@compiled(_nrt=False)
+@compiled_for_both(_nrt=False)
 def decide(
-    scheme: Ints, waiting: Waiting, running: Running, desk: Desk,
+    many: Many | None, scheme: Ints, waiting: Waiting, running: Running, desk: Desk,
     now: int, free: int, running_jobs: int,
 ) -> int:  # fmt: skip
     """Return the number of waiting jobs that start at a moment; they are in desk.chosen.
@@ -142,6 +159,8 @@ def decide(
     """
     state = desk.state
     state[NOW], state[FREE], state[CHOSEN], state[RUNNING] = now, free, 0, running_jobs
+    if many is not None:
+        copy(many.free, 0, many.left, 0, many.shape)
     state[WORK] += waiting.size[BLOCKS]
     least = LATER
     for block in range(waiting.size[BLOCKS]):
@@ -154,11 +173,12 @@ def decide(
         waiting.known[block] = 0
     head = state[BLOCK] = -1
     while head < 0:
-        slot = first_in_order(scheme, waiting, desk, False)  # noqa: FBT003
+        slot = first_in_order(many, scheme, waiting, desk, False)  # noqa: FBT003
         if slot < 0:
             return state[CHOSEN]  # type: ignore[no-any-return]
-        if waiting.cpu[slot] <= state[FREE]:
-            choose(waiting, desk, slot)
+        kind = place_now(many, waiting, desk, slot)
+        if kind != NOWHERE:
+            choose(many, waiting, desk, slot, kind)
             if state[FREE] < least:
                 return state[CHOSEN]  # type: ignore[no-any-return]
         else:
@@ -167,11 +187,11 @@ def decide(
     if scheme[RESERVATIONS] == 0 or scheme[DEPTH] <= 1:
         return state[CHOSEN]  # type: ignore[no-any-return]
     if scheme[RESERVATIONS] > 1:
-        plan(scheme, waiting, running, desk, head)
+        plan(many, scheme, waiting, running, desk, head)
         return state[CHOSEN]  # type: ignore[no-any-return]
     if scheme[RESERVATIONS] == GREEDY:
         state[SHADOW], state[SPARE] = LATER, LATER
     else:
-        _reserve(running, desk, waiting.cpu[head])
-    _backfill(scheme, waiting, desk, least)
+        _reserve(many, waiting, running, desk, head)
+    _backfill(many, scheme, waiting, desk, least)
     return state[CHOSEN]  # type: ignore[no-any-return]

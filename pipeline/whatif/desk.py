@@ -5,7 +5,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
+from hindcast.pipeline.whatif.several import (
+    Many,
+    compiled_for_both,
+    place,
+    place_safely,
+    take,
+)
 from hindcast.pipeline.whatif.waiting import (
     BEHIND,
     BLOCKS,
@@ -18,8 +26,10 @@ from hindcast.pipeline.whatif.waiting import (
 )
 
 # Places in Desk.state
-NOW, FREE, SPARE, SHADOW, CHOSEN, OPENED, RUNNING, SEGMENTS, LIMITS, BLOCK, WORK = range(11)
-_STATE: Final = 11
+(
+    NOW, FREE, SPARE, SHADOW, CHOSEN, OPENED, RUNNING, SEGMENTS, LIMITS, BLOCK, WORK, PLACED,
+) = range(12)  # fmt: skip
+_STATE: Final = 12
 _STEPS: Final = 32  # of a table of lower bounds, in each direction
 
 
@@ -44,7 +54,7 @@ class Desk(NamedTuple):
     cpu_steps: Ints  # (C,) ascending
     request_steps: Ints  # (R,) ascending
     bounds: Ints  # (C R,) earliest begin of jobs that need so much or more
-    state: Ints  # (11,)
+    state: Ints  # (12,)
     rest: Floats  # (1,) greatest bound of the other blocks
 
 
@@ -70,11 +80,30 @@ def _steps(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @compiled(_nrt=False)
 def may_take(desk: Desk, cpu: int, request: int) -> bool:
-    """Return whether a job can start now without delaying the reservation."""
+    """Return whether there are processors for a job that does not delay the reservation."""
     state = desk.state
     if cpu > state[FREE]:
         return False
     return cpu <= state[SPARE] or state[NOW] + request <= state[SHADOW]  # type: ignore[no-any-return]
+
+
+@compiled_for_both(_nrt=False)
+def place_now(many: Many | None, waiting: Waiting, desk: Desk, slot: int) -> int:
+    """Return the placement with which the job in a slot fits now, or NOWHERE."""
+    if waiting.cpu[slot] > desk.state[FREE]:
+        return NOWHERE
+    return AS_ASKED if many is None else place(many, waiting.job[slot], many.left)
+
+
+@compiled_for_both(_nrt=False)
+def place_beside(many: Many | None, waiting: Waiting, desk: Desk, slot: int) -> int:
+    """Return the placement with which a job does not delay the reservation, or NOWHERE."""
+    state, request = desk.state, waiting.request[slot]
+    if not may_take(desk, waiting.cpu[slot], request):
+        return NOWHERE
+    if many is None:
+        return AS_ASKED
+    return place_safely(many, waiting.job[slot], state[NOW] + request <= state[SHADOW])
 
 
 @compiled(_nrt=False)
@@ -99,17 +128,19 @@ def _sort(waiting: Waiting, block: int) -> None:
     waiting.turn[block] = -1
 
 
-@compiled(_nrt=False)
-def _evaluate(scheme: Ints, waiting: Waiting, desk: Desk, block: int, behind: bool) -> None:
+@compiled_for_both(_nrt=False)
+def _evaluate(
+    many: Many | None, scheme: Ints, waiting: Waiting, desk: Desk, block: int, behind: bool
+) -> None:
     """Compute the scores of a block; behind a reservation, of the jobs that may start beside it."""
     begin, seen = block * SLOTS, desk.state[NOW] // scheme[REFRESH] * scheme[REFRESH]
     for slot in range(begin, begin + waiting.used[block]):
-        if behind and not may_take(desk, waiting.cpu[slot], waiting.request[slot]):
+        if behind and place_beside(many, waiting, desk, slot) == NOWHERE:
             waiting.score[slot] = -np.inf
         elif behind and scheme[BEHIND] >= 0:
             waiting.score[slot] = -float(waiting.request[slot])
         else:
-            waiting.score[slot] = score_of(scheme, waiting, slot, seen)
+            waiting.score[slot] = score_of(many, scheme, waiting, slot, seen)
     if behind and scheme[BEHIND] >= 0:  # those that start already are not to be taken
         for i in range(desk.state[CHOSEN]):
             slot = waiting.place[desk.chosen[i]]
@@ -122,8 +153,10 @@ def _evaluate(scheme: Ints, waiting: Waiting, desk: Desk, block: int, behind: bo
     desk.state[WORK] += SLOTS
 
 
-@compiled(_nrt=False)
-def first_in_order(scheme: Ints, waiting: Waiting, desk: Desk, behind: bool) -> int:
+@compiled_for_both(_nrt=False)
+def first_in_order(
+    many: Many | None, scheme: Ints, waiting: Waiting, desk: Desk, behind: bool
+) -> int:
     """Return the slot of the first job in order that has not been taken, -1 if there is none."""
     state = desk.state
     while True:
@@ -141,7 +174,7 @@ def first_in_order(scheme: Ints, waiting: Waiting, desk: Desk, behind: bool) -> 
                 return -1
             state[BLOCK], desk.rest[0] = block, rest
         if waiting.known[block] == 0:
-            _evaluate(scheme, waiting, desk, block, behind)
+            _evaluate(many, scheme, waiting, desk, block, behind)
             continue
         begin = block * SLOTS
         if scheme[RESERVATIONS] > 1:
@@ -163,16 +196,21 @@ def first_in_order(scheme: Ints, waiting: Waiting, desk: Desk, behind: bool) -> 
         return found
 
 
-@compiled(_nrt=False)
-def choose(waiting: Waiting, desk: Desk, slot: int) -> None:
-    """Let the job in a slot start."""
+@compiled_for_both(_nrt=False)
+def choose(many: Many | None, waiting: Waiting, desk: Desk, slot: int, kind: int) -> None:
+    """Let the job in a slot start with a placement."""
     state = desk.state
     at = state[CHOSEN]
     desk.chosen[at] = waiting.job[slot]
     end = state[NOW] + waiting.request[slot]
     while at > 0 and desk.ends[at - 1] > end:
         desk.ends[at], desk.cpus[at] = desk.ends[at - 1], desk.cpus[at - 1]
+        if many is not None:
+            many.chosen[at] = many.chosen[at - 1]
         at -= 1
     desk.ends[at], desk.cpus[at] = end, waiting.cpu[slot]
+    if many is not None:
+        many.chosen[at], many.kind[waiting.job[slot]] = waiting.job[slot], kind
+        take(many, waiting.job[slot], many.left, 0, kind, 1)
     state[CHOSEN] += 1
     state[FREE] -= waiting.cpu[slot]

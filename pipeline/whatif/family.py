@@ -45,6 +45,7 @@ from hindcast.pipeline.whatif.playing import (
 )
 from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.run import Run, run_of
+from hindcast.pipeline.whatif.several import Many, compiled_for_both, many_of, place_recorded
 from hindcast.pipeline.whatif.waiting import (
     KIND,
     REFRESH,
@@ -213,6 +214,7 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
     end, job, estimated, must, start, coming, listed = (np.zeros(size, np.int64) for _ in range(7))
     ends = Ends(end, job, estimated, run.run, run.row, run.chain, must, start, coming)
     running = Running(np.zeros(size, np.int64), np.zeros(size, np.int64))
+    many = many_of(run, estimated, planning=one.mode.reservations > 1)
     ints, floats, fill, change = functions_of(run, order)
     ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, listed, np.zeros(size))
@@ -220,7 +222,9 @@ def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
     state = np.zeros(_STATE, np.int64)
     state[FREE] = run.processors
     while (
-        _walk(scheme, jobs, waiting, running, ends, desk, memory, fill, change, recorded, state)
+        _walk(
+            many, scheme, jobs, waiting, running, ends, desk, memory, fill, change, recorded, state
+        )
         == _ASKING
     ):
         asked = memory.jobs[: waiting.size[WAITING]]
@@ -243,16 +247,17 @@ def _is_asked(
     return False
 
 
-@compiled()
+@compiled_for_both()
 def _walk(
-    scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
-    memory: Memory, fill: FillCell, change: ChangeCell, recorded: _Recorded, state: Ints,
+    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends,
+    desk: Desk, memory: Memory, fill: FillCell, change: ChangeCell, recorded: _Recorded,
+    state: Ints,
 ) -> int:  # fmt: skip
     """Go through the moments of a record, until priorities are asked for or the end."""
     change_of = change[0]
     scheme, state, recorded = uncounted(scheme), uncounted(state), uncounted(recorded)
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
-    ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
+    ends, desk, memory, own = uncounted(ends), uncounted(desk), uncounted(memory), uncounted(many)
     size, given, sums = len(jobs.arrive), scheme[KIND] >= FILLED, recorded.sums
     while state[STARTED] < size or state[PHASE] != _BEGIN:
         if state[PHASE] == _BEGIN:
@@ -265,12 +270,12 @@ def _walk(
             sums[WAITED] += (now - state[BEFORE]) * state[WAITING_JOBS]
             state[BEFORE], state[IDLE_JOBS], state[WAITING_JOBS] = now, 0, 0
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] == now:
-                job = end_first(jobs, running, ends, state)
-                complete(scheme, jobs, waiting, job, ends.run[job])
+                job = end_first(own, jobs, running, ends, state)
+                complete(own, scheme, jobs, waiting, job, ends.run[job])
                 if given:
                     change_of(memory.ints, memory.floats, now, job, -1)
             while state[NEXT] < size and jobs.arrive[state[NEXT]] == now:
-                join(scheme, jobs, waiting, state[NEXT])
+                join(own, scheme, jobs, waiting, state[NEXT])
                 state[NEXT] += 1
             state[MOMENT] += 1
             state[PHASE] = _STARTED
@@ -286,7 +291,9 @@ def _walk(
             if asked:
                 if given:
                     set_values(waiting, memory.values)
-                count = decide(scheme, waiting, running, desk, now, state[FREE], state[RUNNING])
+                count = decide(
+                    own, scheme, waiting, running, desk, now, state[FREE], state[RUNNING]
+                )
                 for i in range(count):
                     recorded.taken[desk.chosen[i]] = state[STARTING]
             others = waiting.size[WAITING] > 1
@@ -299,7 +306,8 @@ def _walk(
                     sums[STARTS] += 1
                     sums[HITS] += recorded.taken[job] == state[STARTING]
                 leave(scheme, jobs, waiting, job)
-                start_job(jobs, running, ends, state, job, now)
+                place_recorded(own, job)
+                start_job(own, jobs, running, ends, state, job, now)
                 if given:
                     change_of(memory.ints, memory.floats, now, job, 1)
             state[PHASE] = _STARTED
@@ -313,7 +321,7 @@ def _walk(
                 set_values(waiting, memory.values)
             state[WAITING_JOBS] = waiting.size[WAITING]
             state[IDLE_JOBS] = decide(
-                scheme, waiting, running, desk, now, state[FREE], state[RUNNING]
+                own, scheme, waiting, running, desk, now, state[FREE], state[RUNNING]
             )
         state[PHASE] = _BEGIN
     return _DONE

@@ -9,11 +9,12 @@ without any other fault, say that the scheduler is not quite the nearest one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from hindcast.pipeline.scenarios.queue.asks import ANY_GPUS, PROCESSORS
 from hindcast.pipeline.whatif.closed import Closed, closed, closed_times, without
 from hindcast.pipeline.whatif.family import Explained, explain, members
 from hindcast.pipeline.whatif.measures import (
@@ -26,6 +27,7 @@ from hindcast.pipeline.whatif.measures import (
 )
 from hindcast.pipeline.whatif.orders import Mode, Order
 from hindcast.pipeline.whatif.record import Record
+from hindcast.pipeline.whatif.resources import Resources
 
 # Largest values of the letters A, B and C; beyond them it is D.
 LIMITS: Final[Mapping[str, tuple[float, float, float]]] = {
@@ -40,6 +42,7 @@ KNOWN: Final = 0.95  # least share of starts that a known scheduler explains
 LEAST_STARTS: Final = 100  # starts after a wait, below which there is no grade
 LEAST_TWINS: Final = 30
 NO_GRADE: Final = "-"
+SEVERAL: Final = "several"  # resources, which together keep a job from starting
 _LETTERS: Final = "ABCD"
 
 
@@ -65,6 +68,10 @@ class Grade:
         at_once: Share of the other jobs that did not wait.
         mean_wait_s: Mean wait of the other jobs in s, from their arrival.
         fitting: Share of their waiting (job-seconds) while the job itself would have fitted.
+        over: Share of what was held of each resource that was beyond the machine; {} for
+            processors alone.
+        stopped: Share of the waiting (job-seconds) by the resource that alone kept the job from
+            starting, or SEVERAL; {} for processors alone.
     """
 
     letter: str
@@ -82,6 +89,13 @@ class Grade:
     at_once: float
     mean_wait_s: float
     fitting: float
+    over: Mapping[str, float] = field(default_factory=dict)
+    stopped: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> str:
+        """The resource of which most is held beyond the machine."""
+        return max(self.over, key=self.over.__getitem__, default=PROCESSORS)
 
     @property
     def json(self) -> dict[str, Any]:
@@ -97,6 +111,7 @@ class Grade:
                 for one in self.closed
             ],
             "rest": None if self.rest is None else dict(self.rest),
+            **({"over": dict(self.over), "stopped": dict(self.stopped)} if self.over else {}),
         }
 
 
@@ -155,7 +170,20 @@ def grade(
         at_once=float((waits == 0).mean()) if len(waits) else 0.0,
         mean_wait_s=float(waits.mean()) if len(waits) else 0.0,
         fitting=sum(one.fitting for one in measured) / max(sum(one.waiting for one in measured), 1),
+        **_by_resource(machines[0].resources, pooled(measured)),
     )
+
+
+def _by_resource(resources: Resources | None, sums: Measures) -> dict[str, Mapping[str, float]]:
+    """Return `over` and `stopped` of a grade."""
+    if resources is None:
+        return {}
+    names = (*resources.names, ANY_GPUS, SEVERAL)
+    waited = (sums.stopped / max(sums.waiting, 1)).tolist()
+    return {
+        "over": dict(zip(resources.names, _over(sums), strict=True)),
+        "stopped": {name: of for name, of in zip(names, waited, strict=True) if of > 0},
+    }
 
 
 def _marks(
@@ -190,11 +218,16 @@ def _marks(
 
 def _shares(sums: Measures) -> dict[str, float]:
     return {
-        "over": sums.over / max(sums.held, 1),
+        "over": float(max(_over(sums))),
         "open": sums.open / max(sums.waiting, 1),
         "passed": sums.passed / max(sums.twins, 1),
         "odd": sums.odd / max(sums.starts, 1),
     }
+
+
+def _over(sums: Measures) -> list[float]:
+    """Return the share of what was held of each resource that was beyond the machine."""
+    return (sums.over / np.maximum(sums.held, 1)).tolist()  # type: ignore[no-any-return]
 
 
 def _letter(value: float, limits: tuple[float, float, float]) -> str:

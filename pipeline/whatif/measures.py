@@ -15,6 +15,9 @@ happened for more than D s, and the job had fitted all the time.
 
 Events of one second are ends, then submissions, then starts. Integrals run from the first moment to
 the last start, over the state after the starts. Jobs of unknown wait are left out.
+
+With several resources, `over` is that of the resource of which most is held beyond the machine, a
+job fits if all that it asks for is free, and equal jobs are so in every ask.
 """
 
 from collections.abc import Sequence
@@ -26,12 +29,21 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.simulation.kernel import Ints, Ints2, compiled
 from hindcast.pipeline.whatif.record import Record
+from hindcast.pipeline.whatif.several import (
+    Many,
+    compiled_for_both,
+    copy,
+    lay_many,
+    place_recorded,
+    row_of,
+    take,
+)
 
 LEAST_ALONE: Final = 30  # jobs that came when nobody waited, below which reaction is not used
 LEAST_DELTA: Final = 60.0  # s
 MOST_DELTA: Final = 600.0  # s
 
-_OVER, _HELD, _OPEN, _WAITING, _FITTING, _ODD, _STARTS, _ALONE = range(8)
+_OPEN, _WAITING, _FITTING, _ODD, _STARTS, _ALONE = range(6)
 
 
 class _Moments(NamedTuple):
@@ -45,6 +57,8 @@ class _Moments(NamedTuple):
     sizes: Ints  # (S,), ascending
     by_start: Ints
     by_end: Ints
+    listed: Ints  # the waiting jobs, with several resources
+    place: Ints  # (K,) place of each in `listed`
 
 
 @dataclass(frozen=True)
@@ -52,8 +66,8 @@ class Measures:
     """Sums of the measurements of one record, which pools add up.
 
     Attributes:
-        over: Processor-seconds beyond the machine.
-        held: Processor-seconds held.
+        over: Amount-seconds of each resource beyond the machine, (K,).
+        held: Amount-seconds held, (K,).
         open: Job-seconds waited while every waiting job fitted, without the first D s.
         waiting: Job-seconds waited.
         fitting: Job-seconds waited while the job itself fitted.
@@ -65,10 +79,12 @@ class Measures:
         delta: D in s.
         stretches: Begin, end and job-seconds waited of each stretch in which every waiting job
             fitted, (3, M), the first D s included.
+        stopped: Job-seconds waited by the resource that alone kept the job from starting, (K + 2,):
+            by resource, by no GPU type having enough for any type, by several of them.
     """
 
-    over: int
-    held: int
+    over: NDArray[np.int64]
+    held: NDArray[np.int64]
     open: int
     waiting: int
     fitting: int
@@ -79,6 +95,7 @@ class Measures:
     alone: NDArray[np.int64]
     delta: float
     stretches: NDArray[np.int64]
+    stopped: NDArray[np.int64]
 
     @property
     def reaction(self) -> float:
@@ -100,12 +117,17 @@ def measure(record: Record, least: float = LEAST_DELTA) -> Measures:
     """Measure a record, with a D of at least so many s. Jobs of unknown start are left out."""
     known = np.flatnonzero(record.known)
     jobs = _moments(record, known)
-    sums, alone = np.zeros(8, np.int64), np.zeros(len(known), np.int64)
+    sums, alone = np.zeros(6, np.int64), np.zeros(len(known), np.int64)
     stretches = np.zeros((3, 3 * len(known)), np.int64)
+    many = lay_many(record.resources, record.asks[known], alone.copy())
+    size = 1 if record.resources is None else len(record.resources.names)
+    over, held, stopped = (np.zeros(size + more, np.int64) for more in (0, 0, 2))
     delta = least
     while True:
-        sums[:] = 0
-        count = _sweep(jobs, record.processors, int(delta), sums, alone, stretches)
+        sums[:] = over[:] = held[:] = stopped[:] = 0
+        count = _sweep(
+            many, jobs, record.processors, int(delta), sums, alone, stretches, over, held, stopped
+        )
         came_alone = alone[: sums[_ALONE]]
         wanted = max(least, delta_of(came_alone))
         if delta == wanted:
@@ -113,10 +135,10 @@ def measure(record: Record, least: float = LEAST_DELTA) -> Measures:
         delta = wanted
     passed, twins = _twins(record, known)
     return Measures(
-        over=int(sums[_OVER]), held=int(sums[_HELD]), open=int(sums[_OPEN]),
+        over=over, held=held, open=int(sums[_OPEN]),
         waiting=int(sums[_WAITING]), fitting=int(sums[_FITTING]), odd=int(sums[_ODD]),
         starts=int(sums[_STARTS]), passed=passed, twins=twins, alone=came_alone, delta=delta,
-        stretches=stretches[:, :count].copy(),
+        stretches=stretches[:, :count].copy(), stopped=stopped,
     )  # fmt: skip
 
 
@@ -138,10 +160,13 @@ def pooled(measures: Sequence[Measures]) -> Measures:
         return sum(getattr(one, name) for one in measures)
 
     return Measures(
-        over=total("over"), held=total("held"), open=total("open"), waiting=total("waiting"),
-        fitting=total("fitting"), odd=total("odd"), starts=total("starts"),
-        passed=total("passed"), twins=total("twins"), alone=alone, delta=delta_of(alone),
+        over=np.sum([one.over for one in measures], axis=0),
+        held=np.sum([one.held for one in measures], axis=0), open=total("open"),
+        waiting=total("waiting"), fitting=total("fitting"), odd=total("odd"),
+        starts=total("starts"), passed=total("passed"), twins=total("twins"), alone=alone,
+        delta=delta_of(alone),
         stretches=np.concatenate([one.stretches for one in measures], axis=1),
+        stopped=np.sum([one.stopped for one in measures], axis=0),
     )  # fmt: skip
 
 
@@ -154,15 +179,73 @@ def _moments(record: Record, known: NDArray[np.int64]) -> _Moments:
     return _Moments(
         arrive, start, end, cpu, size.reshape(-1).astype(np.int64), sizes,
         np.argsort(start, kind="stable"), np.argsort(end, kind="stable"),
+        *np.zeros((2, 0 if record.resources is None else len(known)), np.int64),
     )  # fmt: skip
 
 
-@compiled()
+@compiled(_nrt=False)
+def _stopping(many: Many, job: int, have: Ints) -> int:
+    """Return what alone keeps a job from starting, as in Measures.stopped; -1 if nothing does."""
+    shape, row, found = many.shape, row_of(many, job), -1
+    for k in range(shape.resources):
+        ask = many.asks[row + k]
+        if ask > have[k] and ask > 0:
+            if found >= 0:
+                return shape.resources + 1
+            found = k
+    any_gpus = many.asks[row + shape.resources]
+    if any_gpus > 0:
+        for kind in range(shape.first_type, shape.last_type):
+            if many.asks[row + kind] + any_gpus <= have[kind]:
+                return found
+        return shape.resources if found < 0 else shape.resources + 1
+    return found
+
+
+@compiled_for_both(_nrt=False)
+def _fits(many: Many | None, jobs: _Moments, job: int, free: int, before: bool) -> bool:
+    """Return whether a job fits into what is free now, or was `before` the starts of a moment."""
+    if jobs.cpu[job] > free:
+        return False
+    return many is None or _stopping(many, job, many.left if before else many.free) < 0
+
+
+@compiled(_nrt=False)
+def _count_stopped(many: Many, jobs: _Moments, waiting: int, counts: Ints) -> int:
+    """Count the waiting jobs by what keeps them from starting; return the number that fit."""
+    fitting = 0
+    for reason in range(len(counts)):
+        counts[reason] = 0
+    for i in range(waiting):
+        reason = _stopping(many, jobs.listed[i], many.free)
+        if reason < 0:
+            fitting += 1
+        else:
+            counts[reason] += 1
+    return fitting
+
+
+@compiled(_nrt=False)
+def _integrate(
+    many: Many, capacity: Ints, seconds: int, over: Ints, held: Ints, counts: Ints, stopped: Ints
+) -> None:
+    """Add some seconds of a state to the sums over the resources."""
+    for k in range(len(over)):
+        held[k] += seconds * (capacity[k] - many.free[k])
+        over[k] += seconds * max(-many.free[k], 0)
+    for reason in range(len(counts)):
+        stopped[reason] += seconds * counts[reason]
+
+
+@compiled_for_both()
 def _sweep(
-    jobs: _Moments, processors: int, delta: int, sums: Ints, alone: Ints, stretches: Ints2
-) -> int:
+    many: Many | None, jobs: _Moments, processors: int, delta: int, sums: Ints, alone: Ints,
+    stretches: Ints2, over: Ints, held: Ints, stopped: Ints,
+) -> int:  # fmt: skip
     """Fill the sums, the waits of jobs that came alone, and the stretches; return their number."""
-    count = len(jobs.arrive)
+    count, fitting, counts = len(jobs.arrive), 0, np.zeros(len(stopped), np.int64)
+    if many is not None:
+        capacity = many.free.copy()
     waiting_of = np.zeros(len(jobs.sizes), np.int64)  # waiting jobs of each size
     largest, waiting, free = -1, 0, processors  # largest: rank of the widest waiting job
     came, started, ended, found = 0, 0, 0, 0
@@ -177,45 +260,64 @@ def _sweep(
         if not first:
             seconds = moment - before
             sums[_WAITING] += seconds * waiting
-            for size in range(largest + 1):
-                if jobs.sizes[size] > free:
-                    break
-                sums[_FITTING] += seconds * waiting_of[size]
-            sums[_HELD] += seconds * (processors - free)
-            if free < 0:
-                sums[_OVER] -= seconds * free
+            if many is not None:
+                sums[_FITTING] += seconds * fitting
+                _integrate(many, capacity, seconds, over, held, counts, stopped)
+            else:
+                for size in range(largest + 1):
+                    if jobs.sizes[size] > free:
+                        break
+                    sums[_FITTING] += seconds * waiting_of[size]
+                held[0] += seconds * (processors - free)
+                if free < 0:
+                    over[0] -= seconds * free
             if is_open:
                 stretches[2, found] += seconds * waiting
                 sums[_OPEN] += max(0, min(seconds, moment - since - delta)) * waiting
         silence = moment - before
         quiet = not first and silence > delta
         while ended < count and jobs.end[jobs.by_end[ended]] == moment:
-            free += jobs.cpu[jobs.by_end[ended]]
+            job = jobs.by_end[ended]
+            free += jobs.cpu[job]
+            if many is not None:
+                take(many, job, many.free, 0, many.kind[job], -1)
             ended += 1
             quiet = False
         while came < count and jobs.arrive[came] == moment:
             quiet = False
-            if waiting == 0 and jobs.cpu[came] <= free:
+            if waiting == 0 and _fits(many, jobs, came, free, False):  # noqa: FBT003
                 alone[sums[_ALONE]] = jobs.start[came] - moment
                 sums[_ALONE] += 1
             waiting_of[jobs.size[came]] += 1
             largest = max(largest, jobs.size[came])
+            if many is not None:
+                jobs.listed[waiting], jobs.place[came] = came, waiting
             waiting += 1
             came += 1
         had = free
+        if many is not None:
+            copy(many.free, 0, many.left, 0, many.shape)
         while started < count and jobs.start[jobs.by_start[started]] == moment:
             job = jobs.by_start[started]
             if jobs.arrive[job] < moment:
                 sums[_STARTS] += 1
-                if quiet and jobs.cpu[job] <= had:
+                if quiet and _fits(many, jobs, job, had, True):  # noqa: FBT003
                     sums[_ODD] += 1
             free -= jobs.cpu[job]
             waiting_of[jobs.size[job]] -= 1
             waiting -= 1
             started += 1
+            if many is not None:
+                place_recorded(many, job)
+                take(many, job, many.free, 0, many.kind[job], 1)
+                last = jobs.listed[waiting]
+                jobs.listed[jobs.place[job]], jobs.place[last] = last, jobs.place[job]
         while largest >= 0 and waiting_of[largest] == 0:
             largest -= 1
         now_open = waiting > 0 and jobs.sizes[largest] <= free
+        if many is not None:
+            fitting = _count_stopped(many, jobs, waiting, counts)
+            now_open = waiting > 0 and fitting == waiting
         if is_open and not now_open:
             stretches[0, found], stretches[1, found] = since, moment
             found += 1
@@ -224,6 +326,8 @@ def _sweep(
             stretches[2, found] = 0
         is_open = now_open
         before, first = moment, False
+    if many is not None:
+        copy(capacity, 0, many.free, 0, many.shape)
     return found
 
 
@@ -231,6 +335,7 @@ def _twins(record: Record, known: NDArray[np.int64]) -> tuple[int, int]:
     """Return the pairs of equal jobs of which the later one started first, and all pairs."""
     jobs = known[record.user[known] >= 0]
     alike = [record.user, record.queue, record.partition, record.cpu, record.requested]
+    alike += list(record.asks.T)
     order = jobs[np.lexsort([of[jobs] for of in (record.row, record.arrive, *alike)])]
     older, younger = order[:-1], order[1:]
     pair = record.start[older] > record.arrive[younger]

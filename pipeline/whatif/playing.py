@@ -34,6 +34,7 @@ from hindcast.pipeline.whatif.orders import (
 )
 from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.run import UNPLANNED, Run
+from hindcast.pipeline.whatif.several import Many, compiled_for_both, kinds_of, many_of, take
 from hindcast.pipeline.whatif.waiting import (
     BEHIND,
     DEPTH,
@@ -93,10 +94,14 @@ class Memory(NamedTuple):
     values: Floats  # (N,)
 
 
-@compiled(_nrt=False)
-def start_job(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, start: int) -> None:
-    """Give a job its processors and enter it in both orders of the running jobs."""
+@compiled_for_both(_nrt=False)
+def start_job(
+    many: Many | None, jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, start: int
+) -> None:
+    """Give a job what it takes and enter it in both orders of the running jobs."""
     size = state[RUNNING]
+    if many is not None:
+        take(many, job, many.free, 0, many.kind[job], 1)
     ends.start[job] = start
     state[FREE] -= jobs.cpu[job]
     end = start + ends.run[job]
@@ -125,13 +130,15 @@ def start_job(jobs: Jobs, running: Running, ends: Ends, state: Ints, job: int, s
     state[RUNNING] = size + 1
 
 
-@compiled(_nrt=False)
-def end_first(jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
+@compiled_for_both(_nrt=False)
+def end_first(many: Many | None, jobs: Jobs, running: Running, ends: Ends, state: Ints) -> int:
     """End the running job with the first end; return it."""
     state[RUNNING] -= 1
     size = state[RUNNING]
     job = ends.job[size]
     state[FREE] += jobs.cpu[job]
+    if many is not None:
+        take(many, job, many.free, 0, many.kind[job], -1)
     estimate = ends.start[job] + jobs.request[job]
     low, high = 0, size
     while low < high:
@@ -192,15 +199,15 @@ def _learn(jobs: Jobs, ends: Ends, running: int, before: int) -> None:
         learn(jobs.places, CONTEXTS * job, jobs.sums, 0, ends.run[job], jobs.request[job])
 
 
-@compiled()
+@compiled_for_both()
 def advance(
-    scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
-    memory: Memory, fill: FillCell, change: ChangeCell, state: Ints,
+    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends,
+    desk: Desk, memory: Memory, fill: FillCell, change: ChangeCell, state: Ints,
 ) -> int:  # fmt: skip
     """Play moments until all jobs that must have started, the time or the slice is over."""
     fill_of, change_of = fill[0], change[0]
     jobs, waiting, running = uncounted(jobs), uncounted(waiting), uncounted(running)
-    ends, desk, memory = uncounted(ends), uncounted(desk), uncounted(memory)
+    ends, desk, memory, own = uncounted(ends), uncounted(desk), uncounted(memory), uncounted(many)
     filled = scheme[KIND] >= FILLED
     while state[LEFT] > 0 and state[WORK] < _SLICE:
         if state[BEGUN] < 2:
@@ -212,8 +219,8 @@ def advance(
                     return _STUCK
             now, coming, before = state[NOW], 0, state[RUNNING]
             while state[RUNNING] > 0 and ends.end[state[RUNNING] - 1] <= now:
-                job = end_first(jobs, running, ends, state)
-                complete(scheme, jobs, waiting, job, ends.run[job])
+                job = end_first(own, jobs, running, ends, state)
+                complete(own, scheme, jobs, waiting, job, ends.run[job])
                 if filled:
                     change_of(memory.ints, memory.floats, now, job, -1)
                 part = ends.chain[job]
@@ -224,13 +231,13 @@ def advance(
                 _learn(jobs, ends, state[RUNNING], before)
                 waiting.size[STALE] = 1
             while state[NEXT] < state[PLANNED] and jobs.arrive[state[NEXT]] <= now:
-                join(scheme, jobs, waiting, state[NEXT])
+                join(own, scheme, jobs, waiting, state[NEXT])
                 state[NEXT] += 1
             _sort_coming(ends, coming)
             for i in range(coming):
-                join(scheme, jobs, waiting, ends.coming[i])
+                join(own, scheme, jobs, waiting, ends.coming[i])
             if scheme[PREDICTS] == OF_ALL:
-                expect_again(scheme, jobs, waiting, state[FREE])
+                expect_again(own, scheme, jobs, waiting, state[FREE])
                 state[WORK] += waiting.size[WAITING]
             if scheme[KIND] >= FILLED and state[FREE] > 0 and waiting.size[WAITING] > 0:
                 count = list_waiting(waiting, memory.jobs)
@@ -246,11 +253,11 @@ def advance(
         else:
             set_values(waiting, memory.values)
         state[BEGUN], now, desk.state[DESK_WORK] = 1, state[NOW], 0
-        count = decide(scheme, waiting, running, desk, now, state[FREE], state[RUNNING])
+        count = decide(own, scheme, waiting, running, desk, now, state[FREE], state[RUNNING])
         for i in range(count):
             job = desk.chosen[i]
             leave(scheme, jobs, waiting, job)
-            start_job(jobs, running, ends, state, job, now)
+            start_job(own, jobs, running, ends, state, job, now)
             if filled:
                 change_of(memory.ints, memory.floats, now, job, 1)
             if ends.must[job] == 1:
@@ -272,14 +279,14 @@ def _change_nothing(ints, floats, now, job, sign):  # type: ignore[no-untyped-de
     pass
 
 
-@compiled()
+@compiled_for_both()
 def _begin(
-    scheme: Ints, jobs: Jobs, running: Running, ends: Ends, memory: Memory, change: ChangeCell,
-    state: Ints, first: int,
+    many: Many | None, scheme: Ints, jobs: Jobs, running: Running, ends: Ends, memory: Memory,
+    change: ChangeCell, state: Ints, first: int,
 ) -> None:  # fmt: skip
     """Start the jobs that run at the beginning."""
     for job in range(first):
-        start_job(jobs, running, ends, state, job, ends.start[job])
+        start_job(many, jobs, running, ends, state, job, ends.start[job])
         if scheme[KIND] >= FILLED:
             change[0](memory.ints, memory.floats, state[NOW], job, 1)
     state[NEXT] = first
@@ -342,9 +349,20 @@ def jobs_of(run: Run, order: Order) -> Jobs:
 def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | None = None) -> Array:
     """Return the start of every job of a run under a policy, (N,); NEVER if it did not start.
 
-    Jobs after the counted ones start until all counted jobs have started. The starts of running
-    jobs are the recorded ones. `tell` is given the share of the counted jobs that have started,
-    after every slice.
+    See `play_placed`.
+    """
+    return play_placed(run, order, mode, tell)[0]
+
+
+def play_placed(
+    run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | None = None
+) -> tuple[Array, Array]:
+    """Return the start and the placement of every job of a run under a policy, (N,) each.
+
+    The start is NEVER if the job did not start. Jobs after the counted ones start until all counted
+    jobs have started. The starts of running jobs are the recorded ones. Placements are those of
+    hindcast.pipeline.whatif.several. `tell` is given the share of the counted jobs that have
+    started, after every slice.
 
     Raises InputError for a job that is wider than the machine and does not run already.
     """
@@ -364,16 +382,19 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
         end, job, estimated, np.ascontiguousarray(run.run), np.ascontiguousarray(run.row),
         np.ascontiguousarray(run.chain), must, starts, coming,
     )  # fmt: skip
+    many = many_of(run, estimated, planning=mode.reservations > 1)
     ints, floats, fill, change = functions_of(run, order)
     ask = order.ask(run, ints, floats) if order.ask is not None else None
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))
     state = np.zeros(STATE, np.int64)
     state[NOW], state[FREE], state[LEFT] = run.now, run.processors, must.sum()
     state[PLANNED], state[UNTIL] = (run.arrive != UNPLANNED).sum(), LATER
-    _begin(scheme, jobs, running, ends, memory, change, state, run.running)
+    _begin(many, scheme, jobs, running, ends, memory, change, state, run.running)
     whole = max(int(state[LEFT]), 1)
     while (
-        status := advance(scheme, jobs, waiting, running, ends, desk, memory, fill, change, state)
+        status := advance(
+            many, scheme, jobs, waiting, running, ends, desk, memory, fill, change, state
+        )
     ) != _DONE:
         assert status != _STUCK, "a counted job can never start"
         if status == _ASKING:
@@ -382,7 +403,7 @@ def play(run: Run, order: Order, mode: Mode, tell: Callable[[float], None] | Non
             memory.values[: len(asked)] = ask(int(state[NOW]), asked, jobs.arrive)
         elif tell is not None:
             tell(1.0 - int(state[LEFT]) / whole)
-    return starts
+    return starts, kinds_of(run, many)
 
 
 def _queue(run: Run) -> Waiting:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.scenarios.queue.instances import usable
+from hindcast.pipeline.whatif.capacities import Capacities, on_machine
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -147,14 +148,16 @@ def labels(workload: Workload, record: Record, column: str) -> NDArray[np.object
 
 
 def split(
-    record: Record, pools: Sequence[Pool], partition: NDArray[np.object_]
-) -> tuple[Record, ...]:
+    record: Record, pools: Sequence[Pool], partition: NDArray[np.object_],
+    capacities: Capacities | None = None,
+) -> tuple[Record, ...]:  # fmt: skip
     """Return the record of each pool. Jobs that are wider than their pool are left out.
 
     Args:
         record: The record of all pools.
         pools: The pools, which name every partition of the record.
         partition: Name or number of each job's partition, (N,).
+        capacities: What the pools have beside processors.
     """
     named = {name for pool in pools for name in pool.partitions}
     found = set(partition.tolist())
@@ -168,12 +171,19 @@ def split(
             f"--pools: {count:,} jobs are in no pool; name the partitions "
             f"{', '.join(name or '(unknown)' for name in homeless)} too"
         )
-    return tuple(select(record, pool, partition) for pool in pools)
+    return tuple(select(record, pool, partition, capacities) for pool in pools)
 
 
-def select(record: Record, pool: Pool, partition: NDArray[np.object_]) -> Record:
+def select(
+    record: Record, pool: Pool, partition: NDArray[np.object_],
+    capacities: Capacities | None = None,
+) -> Record:  # fmt: skip
     """Return the record of one pool. Jobs that are wider than the pool are left out."""
-    inside = np.isin(partition, pool.partitions) & (record.cpu <= pool.processors)
+    inside = np.isin(partition, pool.partitions)
+    if capacities:
+        of_pool = record.take(np.flatnonzero(inside))
+        return on_machine(of_pool, pool.processors, capacities[pool.name], f"pool {pool.name}")
+    inside &= record.cpu <= pool.processors
     if not inside.any():
         raise InputError(
             f"pool {pool.name}: no job of its partitions fits on {pool.processors} processors"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.instances import read_log, usable
 from hindcast.pipeline.scenarios.queue.layout import NEVER
+from hindcast.pipeline.whatif.resources import Resources
 from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_of
 from hindcast.pipeline.workloads.schema import Workload
 
 Array = NDArray[np.int64]
 BEGINS: Final = 0.7  # share of the jobs before the run
+_OF_MACHINE: Final = ("processors", "names", "resources", "too_wide")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Record:
         nodes: Nodes of each job, -1 if unknown, (N,).
         start: Recorded start in s, NEVER if it is unknown, (N,).
         names: Names by number of queue, partition and qos; {} where the numbers are the log's own.
+        resources: Resources of the machine; None for processors alone.
+        asks: What each job asks for, (N, K + 1): amounts by name, then GPUs of any type; (N, 0)
+            without resources.
+        too_wide: The jobs that ask for more than the machine has. Some may run when a run begins;
+            the others never arrive. None without resources.
     """
 
     processors: int
@@ -54,6 +61,14 @@ class Record:
     nodes: Array
     start: Array
     names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    resources: Resources | None = None
+    asks: Array = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    too_wide: "Record | None" = None
+
+    def __post_init__(self) -> None:
+        """Give jobs no asks beside processors on a machine without resources."""
+        if self.resources is None:
+            object.__setattr__(self, "asks", np.zeros((len(self.row), 0), np.int64))
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -70,7 +85,7 @@ class Record:
         arrays = {
             field.name: getattr(self, field.name)[jobs]
             for field in fields(self)
-            if field.name not in {"processors", "names"}
+            if field.name not in _OF_MACHINE
         }
         return replace(self, **arrays)
 
@@ -80,7 +95,7 @@ def read_record(workload: Workload) -> Record:
     log, tasks = read_log(workload), workload.tasks.filter(usable(workload))
     start = np.where(log.known, log.start, NEVER)
     order = np.argsort(log.arrive, kind="stable")
-    numbers = {name: _numbers(tasks, name)[order] for name in _NUMBERED}
+    numbers: dict[str, Any] = {name: _numbers(tasks, name)[order] for name in _NUMBERED}
     return Record(
         processors=log.processors, row=order, submit=log.submit[order], arrive=log.arrive[order],
         cpu=log.cpu[order], run=log.run[order], requested=log.requested[order],

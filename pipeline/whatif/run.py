@@ -8,7 +8,7 @@ then those that arrive. Times are on the clock of the log.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.instances import Log, histories
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.whatif.record import Array, Record
+from hindcast.pipeline.whatif.resources import Resources, together
 
 UNPLANNED: Final = LATER  # arrival of a job that joins the queue when its predecessor ends
 
@@ -61,6 +62,8 @@ class Run:
         before: The run before it, (U,).
         similar: Last completed run of every key, (K,).
         past: The jobs that were completed before.
+        resources: Resources of the machine; None for processors alone.
+        asks: What each job asks for, (N, K + 1), see Record.
     """
 
     processors: int
@@ -86,6 +89,13 @@ class Run:
     before: Array
     similar: Array
     past: Past
+    resources: Resources | None = None
+    asks: Array = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+
+    def __post_init__(self) -> None:
+        """Give jobs no asks beside processors on a machine without resources."""
+        if self.resources is None:
+            object.__setattr__(self, "asks", np.zeros((len(self.row), 0), np.int64))
 
     @property
     def carried(self) -> int:
@@ -95,11 +105,11 @@ class Run:
 
 PER_JOB: Final = (
     "row", "submit", "arrive", "cpu", "run", "requested", "user", "key", "queue", "partition",
-    "qos", "account", "nodes", "start", "counted", "chain",
+    "qos", "account", "nodes", "start", "counted", "chain", "asks",
 )  # fmt: skip
 _OF_RECORD: Final = (
     "submit", "arrive", "cpu", "requested", "user", "key", "queue", "partition", "qos", "account",
-    "nodes",
+    "nodes", "asks",
 )  # fmt: skip
 
 
@@ -137,17 +147,32 @@ def run_of(
         start = log.start[:first]
         running = np.flatnonzero((start < now) & (start + record.run[:first] > now))
         carried = np.flatnonzero(start >= now)
-    row = np.concatenate([running, carried, np.arange(first, min(stop + follow, size))])
+    arriving = np.concatenate([carried, np.arange(first, min(stop + follow, size))])
+    if warm and record.too_wide is not None:
+        wide = record.too_wide
+        holds = np.flatnonzero(wide.known & (wide.start < now) & (wide.start + wide.run > now))
+        if len(holds):
+            running, record = np.append(running, size + holds), _both(record, wide)
+    row = np.concatenate([running, arriving])
     start = record.start[row]
-    start[: len(running)] = log.start[running]
+    of_log = running < size
+    start[: len(running)][of_log] = log.start[running[of_log]]
     run = record.run[row]
     return Run(
         processors=record.processors, now=now, running=len(running), row=row,
+        resources=record.resources,
         run=np.minimum(run, record.requested[row]) if kill else run, start=start,
         counted=(np.arange(len(row)) >= len(running)) & (row < stop),
         chain=np.full(len(row), -1), **{name: getattr(record, name)[row] for name in _OF_RECORD},
         **_histories(log, now, record.user[row], record.key[row]),
     )  # fmt: skip
+
+
+def _both(record: Record, other: Record) -> Record:
+    """Return a record with the jobs of another one behind its own."""
+    columns: dict[str, Any] = {name: np.concatenate([getattr(record, name), getattr(other, name)])
+               for name in (*_OF_RECORD, "run", "start")}  # fmt: skip
+    return replace(record, row=np.arange(len(columns["run"])), **columns)
 
 
 def joined(runs: Sequence[Run]) -> tuple[Run, Array]:
@@ -169,7 +194,10 @@ def joined(runs: Sequence[Run]) -> tuple[Run, Array]:
     parts["chain"] = np.where(follows, inverse[np.where(follows, parts["chain"] + shift, 0)], -1)
     columns: dict[str, Any] = {name: values[place] for name, values in parts.items()}
     processors, running = sum(run.processors for run in runs), sum(run.running for run in runs)
-    return replace(runs[0], processors=processors, running=running, **columns), place
+    resources = together([run.resources for run in runs])
+    return replace(
+        runs[0], processors=processors, running=running, resources=resources, **columns
+    ), place
 
 
 _read: list[tuple[Record, Log]] = []  # the record that was read last
@@ -201,9 +229,10 @@ def with_histories(record: Record, run: Run) -> Run:
 
 def _histories(log: Log, now: int, user: Array, key: Array) -> dict[str, Any]:
     """Return the completed runs of the users and keys of a run before it begins."""
-    users, keys = np.unique(user[user >= 0]), np.unique(key[key >= 0])
+    largest = int(log.user.max(initial=-1))  # a job that is too wide may have another user
+    users, keys = np.unique(user[(user >= 0) & (user <= largest)]), np.unique(key[key >= 0])
     found = histories(log, now, users, keys)
-    last, before = (np.full(int(log.user.max(initial=-1)) + 1, -1) for _ in range(2))
+    last, before = np.full((2, max(largest, int(user.max(initial=-1))) + 1), -1)
     similar = np.full(int(max(log.key.max(initial=-1), key.max(initial=-1))) + 1, -1)
     last[users], before[users], similar[keys] = found
     return {"last": last, "before": before, "similar": similar, "past": Past(log, now)}

@@ -25,7 +25,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hindcast.pipeline.scenarios.queue.layout import LATER
-from hindcast.pipeline.scenarios.queue.priorities import NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.priorities import (
+    NUMBER,
+    RULES,
+    priority,
+    priority_of_asks,
+)
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect, version_of
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.whatif.orders import (
@@ -37,6 +42,7 @@ from hindcast.pipeline.whatif.orders import (
     LEARNING,
     PREDICTING,
 )
+from hindcast.pipeline.whatif.several import Many, compiled_for_both
 
 SLOTS: Final = 64  # of a block
 _LONG: Final = 2.0**20  # s, a wait at which w + a outweighs the constant
@@ -139,18 +145,23 @@ def similar_run(jobs: Jobs, job: int) -> float:
     return max(min(float(jobs.similar[key]), float(jobs.request[job])), 10.0)
 
 
-@compiled(_nrt=False)
-def of_rule(scheme: Ints, waiting: Waiting, slot: int, wait: float) -> float:
+@compiled_for_both(_nrt=False)
+def of_rule(many: Many | None, scheme: Ints, waiting: Waiting, slot: int, wait: float) -> float:
     """Return the priority of the job in a slot under the rule of a scheme after a wait."""
+    since = 1 + waiting.arrive[slot] - scheme[FIRST]
+    if many is not None:
+        return priority_of_asks(  # type: ignore[no-any-return]
+            scheme[RULE], wait, waiting.request[slot], waiting.cpu[slot],
+            many.milli[waiting.job[slot]], since, waiting.predicted[slot], waiting.similar[slot],
+        )  # fmt: skip
     return priority(  # type: ignore[no-any-return]
         scheme[RULE], wait, float(waiting.request[slot]), float(waiting.cpu[slot]),
-        float(1 + waiting.arrive[slot] - scheme[FIRST]), waiting.predicted[slot],
-        waiting.similar[slot],
+        float(since), waiting.predicted[slot], waiting.similar[slot],
     )  # fmt: skip
 
 
-@compiled(_nrt=False)
-def _set_value(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
+@compiled_for_both(_nrt=False)
+def _set_value(many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
     """Set the value of a slot: the priority of its job, or the g of an aged one."""
     kind, rule, job, value = scheme[KIND], scheme[RULE], waiting.job[slot], 0.0
     if scheme[PREDICTS] == OF_USER:
@@ -163,9 +174,9 @@ def _set_value(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
         v, e = expect(jobs.places, at, jobs.sums, 0, jobs.request[job])
         waiting.similar[slot], waiting.predicted[slot] = math.exp(v), math.exp(e)
     if kind == FIXED:
-        value = of_rule(scheme, waiting, slot, 0.0)
+        value = of_rule(many, scheme, waiting, slot, 0.0)
     elif kind == AGED:
-        grown = of_rule(scheme, waiting, slot, _LONG - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
+        grown = of_rule(many, scheme, waiting, slot, _LONG - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
         value = grown / _LONG ** AGE_POWER[rule]
     elif kind == GIVEN:
         value = jobs.number[job]
@@ -174,11 +185,11 @@ def _set_value(scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
     waiting.value[slot] = value
 
 
-@compiled(_nrt=False)
-def score_of(scheme: Ints, waiting: Waiting, slot: int, seen: int) -> float:
+@compiled_for_both(_nrt=False)
+def score_of(many: Many | None, scheme: Ints, waiting: Waiting, slot: int, seen: int) -> float:
     """Return the priority of the job in a slot at a time."""
     if scheme[KIND] == AGED:
-        return of_rule(scheme, waiting, slot, float(max(seen - waiting.arrive[slot], 0)))
+        return of_rule(many, scheme, waiting, slot, float(max(seen - waiting.arrive[slot], 0)))
     return waiting.value[slot]  # type: ignore[no-any-return]
 
 
@@ -247,8 +258,8 @@ def _close_gaps(waiting: Waiting) -> None:
         _summarise(waiting, block)
 
 
-@compiled(_nrt=False)
-def join(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
+@compiled_for_both(_nrt=False)
+def join(many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
     """Put a job that arrives at the end of the queue."""
     _close_gaps(waiting)
     slot = _next_slot(waiting)
@@ -256,7 +267,7 @@ def join(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
     waiting.job[slot], waiting.place[job] = job, slot
     waiting.cpu[slot], waiting.request[slot] = jobs.cpu[job], jobs.request[job]
     waiting.arrive[slot] = jobs.arrive[job]
-    _set_value(scheme, jobs, waiting, slot)
+    _set_value(many, scheme, jobs, waiting, slot)
     _summarise(waiting, block)
     waiting.size[WAITING] += 1
     user = jobs.user[job]
@@ -288,8 +299,10 @@ def leave(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int) -> None:
             waiting.newest[user] = after
 
 
-@compiled(_nrt=False)
-def complete(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int) -> None:
+@compiled_for_both(_nrt=False)
+def complete(
+    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int
+) -> None:
     """Enter a completed run into the histories; compute the values that depend on them again."""
     user = jobs.user[job]
     if user < 0:
@@ -306,15 +319,15 @@ def complete(scheme: Ints, jobs: Jobs, waiting: Waiting, job: int, run: int) -> 
             stale = -1
         p, u = waiting.predicted[slot], waiting.similar[slot]
         if predicted(jobs, other) != p or similar_run(jobs, other) != u:
-            _set_value(scheme, jobs, waiting, slot)
+            _set_value(many, scheme, jobs, waiting, slot)
             stale = slot // SLOTS
         other = waiting.after[other]
     if stale >= 0:
         _summarise(waiting, stale)
 
 
-@compiled(_nrt=False)
-def expect_again(scheme: Ints, jobs: Jobs, waiting: Waiting, free: int) -> None:
+@compiled_for_both(_nrt=False)
+def expect_again(many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, free: int) -> None:
     """Compute values from contexts in which runs ended again, if a job may start."""
     blocks, least = waiting.size[BLOCKS], LATER
     if waiting.size[STALE] == 0:
@@ -329,7 +342,7 @@ def expect_again(scheme: Ints, jobs: Jobs, waiting: Waiting, free: int) -> None:
         for slot in range(begin, begin + waiting.used[block]):
             at = CONTEXTS * waiting.job[slot]
             if version_of(jobs.places, at, jobs.sums, 0) != waiting.version[slot]:
-                _set_value(scheme, jobs, waiting, slot)
+                _set_value(many, scheme, jobs, waiting, slot)
                 stale = True
         if stale:
             _summarise(waiting, block)

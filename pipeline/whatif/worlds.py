@@ -3,6 +3,8 @@
 `--change A,B` is one world in which both hold. Changes are applied in the order of the table.
 
     processors=+10%   -10%, +8, -8, 128: the machine; jobs that no longer fit on it are removed
+    gpus=+10%         the same for GPUs; for types of them gpus:TYPE=+4, or all by a percentage
+    memory=+32GiB     the same for memory, in KiB to PiB
     refuse=12h        jobs that request more never arrive
     limit=12h         longer jobs become chains: a part is submitted when the part before it ends
     requests=exact    requests become run times; 2x: twice the run time; 2x,capped: at most the
@@ -24,10 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.scenarios.queue.asks import GPUS, MEMORY, PROCESSORS, TYPE, too_wide
 from hindcast.pipeline.statistics.intervals import Interval, paired_difference
+from hindcast.pipeline.whatif.capacities import mib_of
 from hindcast.pipeline.whatif.orders import ALL, Mode
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.record import Array, Record
+from hindcast.pipeline.whatif.resources import Resources, asks_of
 from hindcast.pipeline.whatif.run import PER_JOB, UNPLANNED, Run, with_histories
 
 Requests = Callable[[Array, Array], Array]  # of run times and requests, (N,) each
@@ -35,7 +40,9 @@ Requests = Callable[[Array, Array], Array]  # of run times and requests, (N,) ea
 _NUMBER: Final = r"(\d+(?:\.\d+)?)"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _EXPECTED: Final = {
-    "processors": "+10%, -10%, +8, -8 or 128",
+    PROCESSORS: "+10%, -10%, +8, -8 or 128",
+    GPUS: "+10%, -10%, +8, -8 or 128",
+    MEMORY: "+10%, -10%, +32GiB, -32GiB or 512GiB",
     "refuse": "a time such as 12h, 90m or 2d",
     "limit": "a time such as 12h, 90m or 2d",
     "requests": "exact, 2x, 2x,capped or error-20%",
@@ -85,14 +92,14 @@ def read_change(text: str) -> Change:
         if not equals and name == "capped" and last == "requests":
             parts[last] += ",capped"
             continue
-        if name not in _EXPECTED:
-            raise unknown_name("change", name, _EXPECTED)
+        if name not in _EXPECTED and not name.startswith(TYPE):
+            raise unknown_name("change", name, [*_EXPECTED, f"{TYPE}TYPE"])
         if name in parts:
             raise InputError(f"--change {text}: {name} stands there twice, expected once")
         parts[name], last = value, name
     change = Change(text, parts)
     for name in parts:
-        _READ[name](change)
+        _READ[_kind(name)](change, name)
     return change
 
 
@@ -103,14 +110,8 @@ def changed(change: Change, record: Record, run: Run) -> World:
     """
     new = run
     requests: Requests = _unchanged
-    if "processors" in change.parts:
-        processors = _processors(change)(run.processors)
-        if processors < 1:
-            raise InputError(
-                f"--change {change.name}: the machine has {run.processors:,} processors, expected "
-                "at least 1 after the change"
-            )
-        new = _without(replace(new, processors=processors), new.cpu > processors)
+    if any(_kind(name) in _AMOUNTS for name in change.parts):
+        new = _on_another(change, new)
     if "refuse" in change.parts:
         new = _without(new, new.requested > _time(change, "refuse"))
     removed = int(run.counted.sum() - new.counted.sum())
@@ -167,19 +168,61 @@ def compare(
 
 def _wrong(change: Change, name: str) -> InputError:
     value = change.parts[name]
-    return InputError(f"--change {name}={value}: expected {_EXPECTED[name]}")
+    return InputError(f"--change {name}={value}: expected {_EXPECTED[_kind(name)]}")
 
 
-def _processors(change: Change) -> Callable[[int], int]:
-    """Return the function from the processors of the machine to those of the changed one."""
-    found = re.fullmatch(r"([+-]?)" + _NUMBER + "(%?)", change.parts["processors"].lstrip("="))
-    if not found or (found[3] and not found[1]) or (not found[3] and "." in found[2]):
-        raise _wrong(change, "processors")
-    number = Fraction(found[2]) * (-1 if found[1] == "-" else 1)
+def _kind(name: str) -> str:
+    return GPUS if name.startswith(TYPE) else name
+
+
+def _amount(change: Change, name: str) -> Callable[[int], int]:
+    """Return the function from an amount of the machine to that of the changed one."""
+    found = re.fullmatch(r"([+-]?)(.*?)(%?)", change.parts[name].lstrip("="))
+    assert found is not None
+    sign = -1 if found[1] == "-" else 1
     if found[3]:
-        return lambda processors: int((2 * processors * (100 + number) + 100) // 200)
-    relative = bool(found[1])
-    return lambda processors: int(number) + relative * processors
+        if not found[1] or not re.fullmatch(_NUMBER, found[2]):
+            raise _wrong(change, name)
+        number = sign * Fraction(found[2])
+        return lambda amount: int((2 * amount * (100 + number) + 100) // 200)
+    more = mib_of(found[2]) if name == MEMORY else None
+    if name != MEMORY and re.fullmatch(r"\d+", found[2]):
+        more = int(found[2])
+    if more is None:
+        raise _wrong(change, name)
+    relative, by = bool(found[1]), sign * more
+    return lambda amount: by + relative * amount
+
+
+def _on_another(change: Change, run: Run) -> Run:
+    """Return a run on a machine with other amounts, without the jobs that are too wide for it."""
+    resources = run.resources or Resources((PROCESSORS,), np.array([run.processors]), np.array([1]))
+    types = [name for name in resources.names if name.startswith(TYPE)]
+    capacity = resources.capacity // resources.units
+    for name in (one for one in change.parts if _kind(one) in _AMOUNTS):
+        function, of = _amount(change, name), [name]
+        if name == GPUS and types and change.parts[name].endswith("%"):
+            of = types
+        for one in of:
+            if one not in resources.names:
+                known = ", ".join(resources.names)
+                raise InputError(
+                    f"--change {change.name}: the machine has no {one} that could be changed, "
+                    f"expected one of {known}; --capacity gives it GPUs and memory"
+                )
+            k = resources.names.index(one)
+            had, capacity[k] = capacity[k], function(int(capacity[k]))
+            if capacity[k] < 1:
+                raise InputError(
+                    f"--change {change.name}: the machine has {had:,} {one}, expected at least 1 "
+                    "after the change"
+                )
+    there = replace(resources, capacity=capacity * resources.units)
+    new = replace(run, processors=int(capacity[0]))
+    if run.resources is None:
+        return _without(new, new.cpu > new.processors)
+    wide = too_wide(asks_of(run.asks), there.capacity, there.shape) >= 0
+    return _without(replace(new, resources=there), wide)
 
 
 def _time(change: Change, name: str) -> int:
@@ -250,14 +293,17 @@ def _options(change: Change) -> Callable[[Mode], Mode]:
     return lambda mode: replace(mode, **found)
 
 
-_READ: Final[dict[str, Callable[[Change], object]]] = {
-    "processors": _processors,
-    "refuse": lambda change: _time(change, "refuse"),
-    "limit": lambda change: _time(change, "limit"),
-    "requests": _requests,
-    "depth": lambda change: _whole(change, "depth"),
-    "reservations": _reservations,
+_READ: Final[dict[str, Callable[[Change, str], object]]] = {
+    PROCESSORS: _amount,
+    GPUS: _amount,
+    MEMORY: _amount,
+    "refuse": _time,
+    "limit": _time,
+    "requests": lambda change, _: _requests(change),
+    "depth": _whole,
+    "reservations": lambda change, _: _reservations(change),
 }
+_AMOUNTS: Final = (PROCESSORS, GPUS, MEMORY)
 
 
 def _without(run: Run, gone: NDArray[np.bool_]) -> Run:

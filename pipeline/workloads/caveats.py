@@ -45,12 +45,14 @@ NO_REQUESTS: Final = (
     "no time limit is known: requested_s is the run time, so that rules that read it know how long "
     "jobs run"
 )
+RUNS_DIFFER: Final = "run times are far from end - start"
+RUNS_AND_ENDS: Final = "runs_differ_from_ends"
 NO_WAIT_TIMES: Final = "no_wait_times"
 NO_CLUSTER_SIZE: Final = "no_cluster_size"
 NO_LIMITS: Final = "requests_are_run_times"
 NOTES: Final[Mapping[str, str]] = {  # beginning of a note -> code of its caveat
     NO_WAIT: NO_WAIT_TIMES, NO_SIZE: NO_CLUSTER_SIZE, SIZE_GUESSED: NO_CLUSTER_SIZE,
-    NO_REQUESTS: NO_LIMITS,
+    NO_REQUESTS: NO_LIMITS, RUNS_DIFFER: RUNS_AND_ENDS,
 }  # fmt: skip
 NO_ZONE: Final = "times without an offset from UTC are read as UTC"  # no caveat by itself
 

@@ -8,7 +8,9 @@ Logs that number them themselves, such as SWF logs, have no such note: a name th
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import polars as pl
@@ -20,6 +22,24 @@ KEPT_NAMES: Final = ("queue", "partition", "qos", "cluster")
 _MOST: Final = 200  # names that are kept; a column with more is none of queues
 _LONGEST: Final = 80  # characters
 _NUMBERED: Final = ": names by number, from 1: "
+_NAMES: Final[ContextVar[dict[str, list[str]] | None]] = ContextVar("names", default=None)
+
+
+@contextmanager
+def remembered_names() -> Iterator[Mapping[str, Sequence[str]]]:
+    """Give the names that readers number inside, by column and in order of number."""
+    names: dict[str, list[str]] = {}
+    token = _NAMES.set(names)
+    try:
+        yield names
+    finally:
+        _NAMES.reset(token)
+
+
+def remember(column: str, names: Sequence[str]) -> None:
+    """Tell `remembered_names` the names of a column that a reader numbers."""
+    if (known := _NAMES.get()) is not None:
+        known[column] = list(names)
 
 
 def names_note(column: str, names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The gate that plays: a test of the agent against the best rule on validation windows.
 
-    rules     every rule plays train and validation windows; the best one has the best mean of the
-              headline outcome
+    rules     every rule plays train and validation windows, with the columns that it needs; the
+              best one has the best mean of the headline outcome
     agent     the selected checkpoint and that rule play the validation windows; if the mean of the
               agent is higher and the scenario draws its windows, also FURTHER windows that are in
               no split
@@ -26,7 +26,7 @@ not.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Final
 
@@ -41,11 +41,12 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import Episode, plays_episodes, run_episode
-from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.scenario import Instance, Scenario, with_added
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.delivery.verdict import RULE, Verdict, compare
+from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import rankable
 
@@ -69,6 +70,8 @@ class Windows:
         workers: Threads that play; results do not depend on the number.
         stretch_of: Function from a window to its first job in a trace and the one after its last;
             None if windows never share jobs.
+        wider: The same windows, whose candidates have all columns that settings add, for rules that
+            need them; None if these have them.
     """
 
     scenario: Scenario
@@ -80,6 +83,7 @@ class Windows:
     seed: int = 0
     workers: int = 1
     stretch_of: Callable[[int], tuple[int, int]] | None = None
+    wider: "Windows | None" = None
     _made: dict[int, Instance] = field(default_factory=dict)
 
     def instance_of(self, window: int) -> Instance:
@@ -87,6 +91,11 @@ class Windows:
         if window not in self._made:
             self._made[window] = self.instance(window)
         return self._made[window]
+
+    def shown_to(self, needs: Sequence[str]) -> "Windows":
+        """Return these windows with the columns of the candidates that a rule needs."""
+        known = {feature.name for feature in self.spec.candidates}
+        return self if self.wider is None or known.issuperset(needs) else self.wider
 
     def apart(self, some: Sequence[int]) -> list[int]:
         """Return as many of the windows as possible that share no job, in order of the trace.
@@ -136,7 +145,7 @@ def windows_of(recipe: Recipe, workload: Workload, seed: int, workers: int = 1) 
     train, validation = (
         recipe.windows(split) if split in recipe.split else [] for split in ("train", "validation")
     )
-    return Windows(
+    windows = Windows(
         scenario,
         scenario.spec(recipe.config, recipe.objective),
         partial(make_instance, recipe, scenario, workload),
@@ -146,6 +155,19 @@ def windows_of(recipe: Recipe, workload: Workload, seed: int, workers: int = 1) 
         seed,
         workers,
         stretches_of(recipe),
+    )
+    config = with_added(scenario, recipe.config)
+    if config == recipe.config:
+        return windows
+    wider = replace(recipe, config=config)
+    return replace(
+        windows,
+        wider=replace(
+            windows,
+            spec=scenario.spec(config, recipe.objective),
+            instance=partial(make_instance, wider, scenario, workload),
+            _made={},
+        ),
     )
 
 
@@ -188,6 +210,17 @@ def judge_of(
     return judge
 
 
+def with_columns(
+    windows: Windows, judged: tuple[Trained, Verdict] | None
+) -> tuple[Trained, Verdict] | None:
+    """Return what was judged; if a rule is delivered, with the columns that it needs."""
+    if judged is None or judged[1].delivered != RULE:
+        return judged
+    trained, verdict = judged
+    shown = windows.shown_to(rankable(windows.scenario.name)[verdict.rule].needs)
+    return (trained if shown is windows else replace(trained, spec=shown.spec)), verdict
+
+
 def by_return(episode: Episode) -> float:
     """Return the return of an episode."""
     return episode.total
@@ -216,6 +249,8 @@ def values_of(
     value: Value = by_return,
 ) -> NDArray[np.float64]:
     """Return the value of greedy choices on every window of `played`, (W,)."""
+    if isinstance(policy, Heuristic):
+        windows = windows.shown_to(policy.needs)
     scenario, spec, behaviour = windows.scenario, windows.spec, Behaviour(policy.name, policy)
 
     def drawing(window: int) -> np.random.Generator:

@@ -45,11 +45,18 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
-from hindcast.pipeline.scenarios.queue.dynamics import next_event, shown
-from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW, RUN_TIMES
-from hindcast.pipeline.scenarios.queue.priorities import FIRST_LEARNED, NUMBER, RULES, priority
+from hindcast.pipeline.scenarios.queue.dynamics import job_of, next_event, shown
+from hindcast.pipeline.scenarios.queue.features import CLOSED, EQUIVALENT, MOMENT, ROW, RUN_TIMES
+from hindcast.pipeline.scenarios.queue.priorities import (
+    FIRST_LEARNED,
+    NUMBER,
+    RULES,
+    priority,
+    priority_of_asks,
+)
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
+from hindcast.pipeline.scenarios.queue.several import is_several
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
     FLOATS,
@@ -64,27 +71,64 @@ from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.heuristics.linear import RANDOM_LINEAR
+from hindcast.policies.heuristics.queue_several import (
+    choose_easy_in_pools,
+    first_planned_in_pools,
+    recorded_in_pools,
+)
 
 _LAST: Final = -1e300  # below every priority
 _EASY, _STRICT, _GREEDY = range(3)
 
 
+@compiled(types.float64(types.int64, ROWS, types.int64))
+def _of_asks(rule, candidates, i):  # type: ignore[no-untyped-def]
+    """Return the priority of a row with several resources."""
+    width = candidates.shape[1]
+    if rule >= FIRST_LEARNED:
+        p, u = math.exp(candidates[i, width - 1]), math.exp(candidates[i, width - 2])
+    else:
+        p = np.rint(2.0 * np.exp(candidates[i, ROW.log_predicted])) / 2.0
+        u = np.rint(2.0 * np.exp(candidates[i, ROW.log_similar])) / 2.0
+    return priority_of_asks(
+        rule,
+        np.rint(np.exp(candidates[i, ROW.log_waited])) - 60.0,
+        np.int64(np.rint(np.exp(candidates[i, ROW.log_requested]))),
+        np.int64(np.rint(np.exp(candidates[i, ROW.log_processors]))),
+        np.int64(np.rint(1000.0 * np.exp(candidates[i, EQUIVALENT]))),
+        candidates[i, ROW.submitted],
+        p,
+        u,
+    )
+
+
 @compiled(types.void(types.int64, types.int64, FLOATS, ROWS, FLOATS))
 def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-def]
     """Fill the scores of a rule in a form."""
-    width = candidates.shape[1]
+    several, pooled = len(context) > len(MOMENT), False
     # The last two columns are those of learned run times, if there is an even number more.
-    waits = (width - ROW.is_wait) % 2 == 1
-    closed = context[MOMENT.closed] > 0.0
+    waits = (candidates.shape[1] - ROW.is_wait) % 2 == 1
+    closed = all_closed = context[MOMENT.closed] > 0.0
+    if several and 0.0 < context[MOMENT.closed] < 1.0:  # some pools are closed: see the rows
+        pooled = True
+        for i in range(len(scores)):
+            if candidates[i, ROW.submitted] > 0.0 and candidates[i, CLOSED] == 0.0:
+                all_closed = False
     for i in range(len(scores)):
-        if waits and candidates[i, ROW.is_wait] > 0.0:
-            scores[i] = 0.0 if form == _STRICT and closed else _LAST
+        if pooled:
+            closed = candidates[i, CLOSED] > 0.0
+        if (several and candidates[i, ROW.submitted] == 0.0) or (  # a job has 1 or more
+            not several and waits and candidates[i, ROW.is_wait] > 0.0
+        ):
+            scores[i] = 0.0 if form == _STRICT and all_closed else _LAST
         elif (form == _STRICT and closed) or (form == _GREEDY and candidates[i, ROW.fits] == 0.0):
             scores[i] = _LAST
         elif rule == 0:
             scores[i] = -candidates[i, ROW.submitted]
         elif rule == 1:
             scores[i] = -candidates[i, ROW.log_requested]
+        elif several:
+            scores[i] = _of_asks(rule, candidates, i)
         elif rule == 5:
             scores[i] = -candidates[i, ROW.log_area]
         elif rule >= FIRST_LEARNED:
@@ -94,8 +138,8 @@ def _fill(rule, form, context, candidates, scores):  # type: ignore[no-untyped-d
                 np.rint(np.exp(candidates[i, ROW.log_requested])),
                 np.rint(np.exp(candidates[i, ROW.log_processors])),
                 candidates[i, ROW.submitted],
-                math.exp(candidates[i, width - 1]),
-                math.exp(candidates[i, width - 2]),
+                math.exp(candidates[i, candidates.shape[1] - 1]),
+                math.exp(candidates[i, candidates.shape[1] - 2]),
             )
         else:
             scores[i] = priority(
@@ -121,8 +165,22 @@ def _score(rule: int, form: int) -> Compiled:
 
 @compiled(SCORE)
 def _fcfs_sjbf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    closed = context[MOMENT.closed] > 0.0
-    _fill(1 if closed else 0, _EASY, context, candidates, scores)
+    share = context[MOMENT.closed]
+    _fill(0, _EASY, context, candidates, scores)
+    for i in range(len(scores)):
+        # Rows of an open pool stand first, in order of arrival.
+        closed = share == 1.0 or (share > 0.0 and candidates[i, CLOSED] > 0.0)
+        if closed and scores[i] > _LAST:
+            scores[i] = -candidates[i, ROW.log_requested]
+
+
+@compiled(types.int64(INTS, types.int64))
+def _or_wait(ints, row):  # type: ignore[no-untyped-def]
+    """Return a row, or for -1 the row that waits."""
+    if row < 0:
+        ints[m.MAY_WAIT] = 1
+        return shown(ints)
+    return row
 
 
 @compiled(types.int64(INTS, FLOATS, types.int64, types.boolean))
@@ -132,6 +190,8 @@ def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def
     The reservation is that of the job of the highest priority; it is computed at every decision,
     and every job starts in the open phase.
     """
+    if is_several(ints):
+        return _or_wait(ints, choose_easy_in_pools(ints, rule, clairvoyant))
     now, rows = ints[m.NOW], shown(ints)
     seconds = ints[m.RUN_AT] if clairvoyant else ints[m.REQUESTED_AT]
     shadow, spare = m.LATER, ints[m.FREE]
@@ -184,11 +244,17 @@ def _clairvoyant(rule: int) -> Compiled:
 def _fill_learned(ints, floats, rule, scores):  # type: ignore[no-untyped-def]
     """Fill the priorities of the visible jobs under a rule of learned run times."""
     for i in range(len(scores)):
-        job = ints[ints[m.WAITING_AT] + i]
+        job = job_of(ints, i)
         r, n = ints[ints[m.REQUESTED_AT] + job], ints[ints[m.CPU_AT] + job]
         submit, at = ints[ints[m.SUBMIT_AT] + job], ints[m.PLACES_AT] + CONTEXTS * job
         v, e = expect(ints, at, floats, ints[m.SUMS_AT], r)
         s = 1 + submit - ints[m.FIRST_SUBMIT]
+        if is_several(ints):
+            equivalent = ints[ints[m.EQUIVALENT_AT] + job]
+            scores[i] = priority_of_asks(
+                rule, ints[m.NOW] - submit, r, n, equivalent, s, math.exp(e), math.exp(v)
+            )
+            continue
         scores[i] = priority(rule, ints[m.NOW] - submit, r, n, s, math.exp(e), math.exp(v))
 
 
@@ -203,6 +269,8 @@ def _first_planned(ints, floats, rule):  # type: ignore[no-untyped-def]
     if rule >= FIRST_LEARNED:
         _fill_learned(ints, floats, rule, scores)
         order = np.argsort(-scores, kind="mergesort")
+    if is_several(ints):
+        return _or_wait(ints, first_planned_in_pools(ints, order))
     times = np.empty(ints[m.RUNNING] + 2 * rows + 2, np.int64)
     free = np.empty(len(times), np.int64)  # from times[i] to times[i + 1]
     times[0], free[0], size = now, ints[m.FREE], 1
@@ -249,6 +317,8 @@ def _conservative(rule: int) -> Compiled:
 @compiled(CHOOSE)
 def _recorded(ints, floats):  # type: ignore[no-untyped-def]
     """Return the job with the least start in the log, if it is before the next event and fits."""
+    if is_several(ints):
+        return _or_wait(ints, recorded_in_pools(ints))
     until, rows = next_event(ints), shown(ints)
     best, least = rows, until
     for i in range(rows):
@@ -333,15 +403,21 @@ _LOGS: Final = ("log_waited", "log_requested", "log_predicted", "log_similar", "
 
 
 def _draw_logs(spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the parameters (15,) of one episode: a column, 0 and a normal weight for each log."""
+    """Return the parameters of one episode: a column, 0 and a normal weight for each logarithm.
+
+    (15,), or (21,) with config.run_times.
+    """
     columns = [f.name for f in spec.candidates]
-    return np.array([(columns.index(n), 0.0, rng.standard_normal()) for n in _LOGS]).ravel()
+    drawn = [n for n in (*_LOGS, *_RUN_TIMES) if n in columns]
+    return np.array([(columns.index(n), 0.0, rng.standard_normal()) for n in drawn]).ravel()
 
 
 _RANDOM_LOGS: Final = dataclasses.replace(
     RANDOM_LINEAR, name="random_logs", draw=_draw_logs,
-    description="the highest linear priority of five logarithms, with weights drawn per episode",
-    formula=f"sum of w * x over {', '.join(_LOGS)}; w ~ normal(0, 1)",
+    description="the highest linear priority of the logarithms of a job, with weights drawn per "
+        "episode",
+    formula=f"sum of w * x over {', '.join(_LOGS)}, and with config.run_times over "
+        f"{' and '.join(_RUN_TIMES)}; w ~ normal(0, 1)",
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
     rule.name: rule

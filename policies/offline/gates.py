@@ -1,15 +1,17 @@
 """Gates of offline trainings: what is delivered, by `--gate`, see `hindcast.policies.delivery`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import DatasetError, TraceError
 from hindcast.pipeline.recipes.workload_source import RECORDED, load_source
+from hindcast.pipeline.scenarios import load_scenario
 from hindcast.policies.delivery import agreement, folds, played
 from hindcast.policies.delivery.checkpoints import Decide
 from hindcast.policies.delivery.folds import Without
 from hindcast.policies.delivery.verdict import Verdict, judge_each
+from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 
 
@@ -20,14 +22,22 @@ def decide_by(opened: ds.Dataset, seed: int, gate: str, without: Without) -> Dec
     """
     windows = _windows_of(opened, seed) if gate == "folds" else None
     if windows is not None:
-        return partial(folds.decide, windows, _rules_of(opened), without)
+        names, known = _rules_of(opened), windows
+        return lambda candidates: played.with_columns(
+            known, folds.decide(known, names, without, candidates)
+        )
     return decide_once(opened, seed, gate)
 
 
 def decide_once(opened: ds.Dataset, seed: int, gate: str) -> Decide:
     """Return such a function that repeats no training."""
-    judge = gate_of(opened, seed, gate)
-    return lambda candidates: judge_each(list(candidates.values()), judge)
+    judge, windows = _gate_of(opened, seed, gate)
+
+    def decide(candidates: Mapping[str, Trained]) -> tuple[Trained, Verdict] | None:
+        judged = judge_each(list(candidates.values()), judge)
+        return judged if windows is None else played.with_columns(windows, judged)
+
+    return decide
 
 
 def gate_of(opened: ds.Dataset, seed: int, gate: str) -> Callable[[LearnedPolicy], Verdict | None]:
@@ -35,14 +45,23 @@ def gate_of(opened: ds.Dataset, seed: int, gate: str) -> Callable[[LearnedPolicy
 
     Any gate becomes "log" if the workload cannot be played.
     """
+    return _gate_of(opened, seed, gate)[0]
+
+
+def _gate_of(
+    opened: ds.Dataset, seed: int, gate: str
+) -> tuple[Callable[[LearnedPolicy], Verdict | None], played.Windows | None]:
+    """Return the function of `gate_of`, and the windows that it plays, if it plays any."""
     windows = None if gate == "log" else _windows_of(opened, seed)
     if windows is None:
-        return partial(agreement.judge, opened, seed=seed)
-    return played.judge_of(windows, _rules_of(opened))
+        return partial(agreement.judge, opened, seed=seed), None
+    return played.judge_of(windows, _rules_of(opened)), windows
 
 
 def _rules_of(opened: ds.Dataset) -> list[str]:
-    return sorted(set(agreement.logged_rules(opened).values()))
+    """Return the rules of the log, and the references of its scenario."""
+    references = load_scenario(opened.recipe.scenario).references
+    return sorted({*agreement.logged_rules(opened).values(), *references})
 
 
 def _windows_of(opened: ds.Dataset, seed: int) -> played.Windows | None:

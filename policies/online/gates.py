@@ -30,8 +30,8 @@ def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
         else:
             judged = judge_each(list(some.values()), judge)
         if judged is None and (verdict := judge(None)) is not None:
-            return candidates[LAST], verdict
-        return judged
+            judged = candidates[LAST], verdict
+        return played.with_columns(problem, judged)
 
     return decide
 
@@ -45,6 +45,9 @@ def judge_of(problem: Problem) -> Callable[[LearnedPolicy | None], Verdict | Non
 
 
 def rules_of(problem: Problem) -> list[str]:
-    """Return the deterministic rules of the scenario that the guard lets pass."""
-    names, guard = eligible_rules(problem.spec), problem.guard
+    """Return the deterministic rules of the scenario that the guard lets pass.
+
+    Those that need columns which the recipe's settings lack are among them.
+    """
+    names, guard = eligible_rules((problem.wider or problem).spec), problem.guard
     return names if guard is None else [name for name in names if guard.admits(name)]

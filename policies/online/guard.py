@@ -29,7 +29,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.memory_rules import MemoryRule
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import Episode, run_episode
-from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.scenario import Instance, Scenario, with_added
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.schema import Workload
@@ -56,6 +56,8 @@ class GuardEpisodes:
         limits: Outcomes, each with the multiple of the rules' smallest that an agent may have.
         seed: Seed of the draws of rules.
         workers: Threads that play.
+        wider: The same episodes, whose candidates have all columns that settings add, for rules
+            that need them; None if these have them.
     """
 
     scenario: Scenario
@@ -66,6 +68,7 @@ class GuardEpisodes:
     limits: Mapping[str, float]
     seed: int
     workers: int
+    wider: "GuardEpisodes | None" = None
 
     @property
     def least(self) -> float:
@@ -76,11 +79,15 @@ class GuardEpisodes:
     @cached_property
     def _of_rules(self) -> Sequence[Mapping[str, float]]:
         """The means of every rule."""
-        return [self._means_of_rule(name) for name in self.references]
+        return [self.means_of_rule(name) for name in self.references]
 
-    def _means_of_rule(self, name: str) -> Mapping[str, float]:
+    def means_of_rule(self, name: str) -> Mapping[str, float]:
+        """Return the mean return of a rule, and the means of the outcomes with a limit."""
         rule = rules(self.scenario.name)[name]
         assert not isinstance(rule, MemoryRule)
+        known = {feature.name for feature in self.spec.candidates}
+        if self.wider is not None and not known.issuperset(rule.needs):
+            return self.wider.means_of_rule(name)
         return self._means([
             run_episode(
                 self.scenario, self.spec, instance, Behaviour(name, rule),
@@ -102,7 +109,7 @@ class GuardEpisodes:
 
     def admits(self, name: str) -> bool:
         """Return whether a rule of the scenario passes, as a checkpoint does."""
-        return passes({**self._means_of_rule(name), LEAST: self.least, **self._most})
+        return passes({**self.means_of_rule(name), LEAST: self.least, **self._most})
 
     @property
     def _most(self) -> Mapping[str, float]:
@@ -156,15 +163,16 @@ def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> Gua
             f"{where}: windows is {list(settings.windows)}, expected some of 0..{count - 1}"
         )
     spec = scenario.spec(changed.config, changed.objective)
+    wide = replace(changed, config=with_added(scenario, changed.config))
     for name in settings.references:
-        require_columns(name, by_name[name].needs, spec)
+        require_columns(name, by_name[name].needs, scenario.spec(wide.config, wide.objective))
     lower = [outcome.name for outcome in spec.outcomes if outcome.better == "lower"]
     for name, factor in settings.limits.items():
         if name not in lower:
             raise unknown_name(f"{where}: limits: outcome of which lower is better", name, lower)
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not factor >= 0.0:
             raise RecipeError(f"{where}: limits.{name} is {factor!r}, expected a number at least 0")
-    return GuardEpisodes(
+    guard = GuardEpisodes(
         scenario,
         spec,
         tuple(make_instance(changed, scenario, workload, w) for w in settings.windows),
@@ -174,3 +182,8 @@ def guard_of(recipe: Recipe, workload: Workload, seed: int, workers: int) -> Gua
         seed,
         workers,
     )
+    if wide.config == changed.config:
+        return guard
+    instances = tuple(make_instance(wide, scenario, workload, w) for w in settings.windows)
+    wider = replace(guard, spec=scenario.spec(wide.config, wide.objective), instances=instances)
+    return replace(guard, wider=wider)

@@ -5,8 +5,9 @@ A copy must not show what the episode has not shown, so a future replaces it
 
     no arrivals   the scenario forgets the jobs to come. Of several members, the one with the
                   highest return in the copy acts until the next arrival (RolloutPolicy)
-    drawn         an instance draws the jobs to come. The candidate with the best mean return in
-                  such copies acts, and a base policy continues (ImaginedRollouts)
+    drawn         an instance draws the jobs to come, or the run times of the others. The candidate
+                  with the best mean return in such copies acts, and a base policy continues
+                  (ImaginedRollouts)
 
 RolloutPolicy. The members are a policy and variants of it, deterministic rules, or both. A copy has
 only the jobs that have been submitted, their durations and the end times of running jobs. It does
@@ -18,7 +19,8 @@ HORIZON decisions. The KEPT candidates with the highest sums of rewards and the 
 choice meet the other futures. The candidate with the highest mean difference from the base policy's
 choice, less its standard error, acts if that is above 0; otherwise the base policy's choice. All
 candidates meet the same futures, so differences are paired. The standard error keeps the noise of a
-few futures from overruling the base policy.
+few futures from overruling the base policy. In futures without arrivals, the base policy continues
+until all jobs have started, and a candidate needs a difference above two standard errors.
 
 Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
 Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms
@@ -49,6 +51,7 @@ from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
+from hindcast.policies.networks import Features
 from hindcast.policies.networks.player import (
     DECISIONS,
     NOT_DRAWN_FROM,
@@ -79,6 +82,11 @@ class RolloutPolicy:
     name: str
     members: tuple[Decider, ...]
 
+    @property
+    def features_candidates(self) -> Features:
+        """Columns of the candidates that the members read."""
+        return self.members[0].policy.features_candidates
+
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
         """Play one episode; raise HindcastError without `forget` or for a forbidden choice."""
         return _Members(scenario, spec, instance, self).play()
@@ -93,6 +101,13 @@ class ImaginedRollouts:
 
     name: str
     base: Decider
+    horizon: int = HORIZON  # decisions of the base policy; 0 to the end
+    errors: float = 1.0  # standard errors that a difference has to exceed
+
+    @property
+    def features_candidates(self) -> Features:
+        """Columns of the candidates that the base policy reads."""
+        return self.base.policy.features_candidates
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
         """Play one episode.
@@ -137,9 +152,15 @@ def imagined_rollouts_of(policy: LearnedPolicy) -> ImaginedRollouts:
     return ImaginedRollouts(policy.name, Decider(policy))
 
 
-def imagined_rollouts_of_rule(name: str, rule: Heuristic, spec: Spec) -> ImaginedRollouts:
-    """Return lookahead in drawn futures with a deterministic rule as the base policy."""
-    return ImaginedRollouts(name, *_deciders([rule], spec))
+def imagined_rollouts_of_rule(
+    name: str, rule: Heuristic, spec: Spec, *, arrivals: bool = True
+) -> ImaginedRollouts:
+    """Return lookahead in drawn futures with a deterministic rule as the base policy.
+
+    Without arrivals it plays futures to the end and needs two standard errors.
+    """
+    (base,) = _deciders([rule], spec)
+    return ImaginedRollouts(name, base) if arrivals else ImaginedRollouts(name, base, 0, 2.0)
 
 
 def require_scorer(policy: LearnedPolicy) -> None:
@@ -349,7 +370,7 @@ class _Candidates(_Copied):
         self.decider = policy.base.arrays(spec, NOT_DRAWN_FROM)
         self.trying = policy.base.arrays(spec, NOT_DRAWN_FROM)
         self.tried = begin_episode(spec, self.larger)  # the copy in which a candidate is tried
-        self.kept = keep(HORIZON)  # scratch
+        self.kept, self.errors = keep(policy.horizon), policy.errors
 
     def play(self) -> Episode:
         """Play the episode to its end."""
@@ -387,7 +408,7 @@ class _Candidates(_Copied):
                 tried = np.array([0, *(column for column in best if column > 0)])
         better = values[:, tried] - values[:, :1]
         error = better.std(axis=0, ddof=1) / np.sqrt(len(values))
-        return int(rows[tried[np.argmax(better.mean(axis=0) - error)]])
+        return int(rows[tried[np.argmax(better.mean(axis=0) - self.errors * error)]])
 
     def _try(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return sums of rewards (T,) of T candidates, each with HORIZON decisions of the base."""

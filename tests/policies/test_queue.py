@@ -21,11 +21,14 @@ from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.policies.entrants import entrants
+from hindcast.policies.delivery.played import with_columns
+from hindcast.policies.delivery.verdict import Verdict, deliver, rule_weights
+from hindcast.policies.entrants import entrants, evaluated_policies, own_policies
 from hindcast.policies.heuristics import heuristics
-from hindcast.policies.networks.checkpoint import load_policy, read_description
+from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
 from hindcast.policies.offline import anywhere
 from hindcast.policies.online import ONLINE_AGENTS
+from hindcast.policies.online.gates import rules_of
 from hindcast.policies.online.guard import guard_of, passes
 from hindcast.policies.online.training import problem_of
 from hindcast.policies.registry import behaviours
@@ -186,6 +189,23 @@ def guarded(recipe, references, **config):
     )
 
 
+def test_random_logs_draws_two_more_weights_for_learned_run_times(recipe):
+    rule = heuristics("queue")["random_logs"]
+    spec, more = (
+        SCENARIO.spec(dataclasses.replace(recipe.config, run_times=shown), recipe.objective)
+        for shown in (False, True)
+    )
+    drawn, wider = (rule.draw(each, generator(0, "weights")) for each in (spec, more))
+    assert (len(drawn), len(wider)) == (15, 21)
+    assert wider[:15].tolist() == drawn.tolist()
+    columns = [more.candidates[int(column)].name for column in wider[15::3]]
+    assert columns == ["log_weight", "log_expected"]
+
+
+def recipe_with(recipe, **evaluated):
+    return dataclasses.replace(recipe, evaluate=dataclasses.replace(recipe.evaluate, **evaluated))
+
+
 def test_a_guard_asks_for_the_best_of_its_rules(recipe):
     found = guard_of(guarded(recipe, ("fcfs_easy", "sjf_easy")), load_source(recipe), 0, 1)
     assert found is not None
@@ -206,8 +226,45 @@ def test_a_guard_refuses_what_it_cannot_play(recipe):
         guard_of(guarded(recipe, ("sjf_easy",), folow=1), source, 0, 1)
     with pytest.raises(RecipeError, match="reads the memory"):
         guard_of(guarded(recipe, ("saf_clairvoyant",)), source, 0, 1)
-    with pytest.raises(InputError, match=r"'wsept_easy'.*config.run_times = true"):
-        guard_of(guarded(recipe, ("wsept_easy",)), source, 0, 1)
+    with pytest.raises(InputError, match=r"'fcfs'.*config.allow_wait = true"):
+        guard_of(guarded(recipe, ("fcfs",)), source, 0, 1)
+
+
+def test_a_guard_and_the_gates_have_rules_whose_columns_the_recipe_lacks(recipe):
+    source, name = load_source(recipe), "aged_expected_easy"
+    without = guard_of(guarded(recipe, (name,)), source, 0, 1)
+    shown = guard_of(guarded(recipe, (name,), run_times=True), source, 0, 1)
+    assert without.least == shown.least != guard_of(guarded(recipe, ("sjf_easy",)), source, 0, 1)
+    assert without.admits(name)
+    problem = problem_of(recipe, 0, 1)
+    assert name in rules_of(problem)
+    assert name in rules_of(problem_of(dataclasses.replace(recipe, config=dataclasses.replace(
+        recipe.config, run_times=True)), 0, 1))  # fmt: skip
+    assert name in evaluated_policies(recipe_with(recipe, policies=("sjf_easy",)))
+    assert name not in own_policies(recipe_with(recipe, policies=("sjf_easy",)))
+    assert evaluated_policies(recipe) == ()
+
+
+def test_a_delivered_rule_has_the_columns_that_it_needs(recipe, tmp_path):
+    problem, rule = problem_of(recipe, 0, 1), heuristics("queue")["aged_expected_easy"]
+    trained = Trained("evolution", problem.spec, *rule_weights(problem.spec, "sjf_easy"), {}, 1, 0)
+    judged = trained, Verdict("rule", rule.name, "mean_bounded_slowdown", 2)
+    deliver(*with_columns(problem, judged), tmp_path, {}, 1)
+    delivered = load_policy(tmp_path / "delivered")
+    columns = [feature.name for feature in delivered.features_candidates]
+    assert columns[-2:] == ["log_weight", "log_expected"]
+    wide = dataclasses.replace(recipe, config=dataclasses.replace(recipe.config, run_times=True))
+    assert outcomes(wide, delivered) == outcomes(wide, rule)
+    evaluate(
+        recipe, entrants(recipe, [str(tmp_path / "delivered"), rule.name]), split="test",
+        out=tmp_path / "scores",
+    )  # fmt: skip
+    scores = pl.read_parquet(tmp_path / "scores" / "scores.parquet")
+    of_agent, of_rule = (part["value"].to_list() for _, part in scores.group_by(
+        "policy", maintain_order=True))  # fmt: skip
+    assert of_agent == of_rule
+    kept = judged[0], dataclasses.replace(judged[1], rule="sjf_easy")
+    assert with_columns(problem, kept)[0] is trained
 
 
 def test_a_limit_of_a_guard_is_a_multiple_of_the_smallest_outcome_of_its_rules(recipe):

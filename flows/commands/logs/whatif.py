@@ -40,8 +40,8 @@ class Request:
         default=None, metavar="FILE",
     )  # fmt: skip
     changes: tuple[p.Override, ...] = p.option(
-        "changed world, such as processors=+10%%, limit=24h, refuse=24h, requests=exact, depth=50 "
-        "or reservations=all; A,B for both in one; may be repeated",
+        "changed world, such as processors=+10%%, gpus=+4, limit=24h, refuse=24h, requests=exact, "
+        "depth=50 or reservations=all; A,B for both in one; may be repeated",
         default=(), flag="--change", action="append", metavar="CHANGE",
     )  # fmt: skip
     shake: p.Draws | None = p.option(
@@ -52,6 +52,11 @@ class Request:
     pools: p.Name | None = p.option(
         "processors of the partitions, such as batch=64,debug=16; A+B=64 share theirs",
         default=None, metavar="NAME=N,...",
+    )  # fmt: skip
+    capacity: tuple[p.Name, ...] = p.option(
+        "what the machine has beside processors: gpus=20, gpus:a100=8 or memory=160GiB; with "
+        "--pools batch:gpus=8 of a pool; may be repeated",
+        default=(), action="append", metavar="RESOURCE=N",
     )  # fmt: skip
     where: tuple[p.Name, ...] = p.option(
         "partition=NAME selects the jobs that are played; user=, queue= or account= those that are "
@@ -109,7 +114,8 @@ def run(request: Request) -> dict[str, Any]:
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the conclusion, and last the path of the page."""
-    return Shown([*result["lines"], result["page"]], warnings=result["warnings"])
+    lines = [*result["lines"], result["page"]]
+    return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 
 COMMANDS: Final = {"whatif": Command(

@@ -19,7 +19,7 @@ from hindcast.pipeline.errors import InputError, printable, unknown_name
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, ScenarioPlan, Start
 from hindcast.pipeline.workloads.caveats import of_provenance
-from hindcast.pipeline.workloads.log_caveats import log_caveats
+from hindcast.pipeline.workloads.log_caveats import log_caveats, mostly_unread
 from hindcast.pipeline.workloads.schema import Workload
 
 _FOLDER: Final = "hindcast.pipeline.recipes.proposals"
@@ -51,6 +51,7 @@ class RecipeProposal:
         tasks: Tasks of the workload.
         rows_left_out: Rows of the log that are not in the workload, by reason.
         warnings: Limits of the results.
+        unread: Whether more than half of the rows of the log could not be used.
     """
 
     scenario: str
@@ -60,6 +61,7 @@ class RecipeProposal:
     tasks: int
     rows_left_out: Mapping[str, int]
     warnings: tuple[str, ...]
+    unread: bool
 
 
 def propose_recipe(
@@ -94,8 +96,7 @@ def propose_recipe(
     plan: ScenarioPlan = modules[chosen].plan(workload, start)
     text = _toml(plan, chosen, path, name)
     parse_recipe(tomllib.loads(text), f"the proposal for {path}")
-    is_log = chosen == "queue"
-    found = log_caveats(workload) if is_log else of_provenance(workload.provenance)
+    found = log_caveats(workload) if chosen == "queue" else of_provenance(workload.provenance)
     trace_caveats = [caveat.text for caveat in found]
     return RecipeProposal(
         scenario=chosen,
@@ -105,6 +106,7 @@ def propose_recipe(
         tasks=workload.tasks.height,
         rows_left_out=workload.provenance.left_out,
         warnings=(*trace_caveats, *plan.warnings),
+        unread=mostly_unread(found),
     )
 
 
@@ -168,6 +170,9 @@ def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str) -> str:
             lines += [f"# {line}" for line in textwrap.wrap(
                 f"{key}: {printable(plan.comments[key])}", _WIDTH - 2)]  # fmt: skip
         lines.append(_entry(key, value))
+    for key in sorted(plan.comments.keys() - plan.config.keys()):  # settings that a person may add
+        comment = f"{key}: {printable(plan.comments[key])}"
+        lines += [f"# {line}" for line in textwrap.wrap(comment, _WIDTH - 2)]
     lines += ["", "[trace]", 'format = "workload"', f"path = {_value(path)}"]
     lines += ["", "# In order of time.", "[split]"]
     lines += [f'{s.name} = "{s.windows.start}..{s.windows.stop - 1}"' for s in plan.splits]

@@ -39,6 +39,8 @@ UNITS: Final[Mapping[str, str]] = {
     "mean_slowdown_long": "1",
 }
 
+UTILISATION: Final = "utilisation_"  # followed by a resource, where the machine has several
+
 Array = NDArray[np.float64]
 
 
@@ -58,12 +60,18 @@ class Scope:
     def means(self) -> Mapping[str, Mapping[str, Interval]]:
         """Mean of every metric of every policy; its interval is NaN below two blocks."""
         found: dict[str, dict[str, Interval]] = {policy: {} for policy in self.values}
-        for metric in UNITS:
+        for metric in self.units:
             policies = [name for name in self.values if metric in self.values[name]]
             cells = [mean_cells(self.values[name][metric]) for name in policies]
             for name, interval in zip(policies, bootstrap_intervals(cells), strict=True):
                 found[name][metric] = interval
         return found
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """The unit of every metric: those of `UNITS`, and the shares of resources that are held."""
+        first = next(iter(self.values.values()), {})
+        return {**UNITS, **{name: "1" for name in first if name.startswith(UTILISATION)}}
 
     @property
     def blocks(self) -> int:
@@ -194,7 +202,7 @@ def rows(
     """
     found = []
     for name, scope in scopes.items():
-        for metric, unit in UNITS.items():
+        for metric, unit in scope.units.items():
             values = {p: of[metric] for p, of in scope.values.items() if metric in of}
             pairs = [(p, r) for p in values for r in references if p != r and r in values]
             # All at once: they share the draws of the windows.

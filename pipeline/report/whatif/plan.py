@@ -45,7 +45,11 @@ _TRAIN_JOBS: Final = 2048
 _TRAIN_SHARE: Final = 0.07  # of a short log
 _TRAIN_WINDOWS, _VALIDATION_WINDOWS = 120, 8  # a gate needs six
 _SPLIT: Final = (0.4, 0.6, 0.7)  # beginnings of the run before, of validation, of the test part
-_GUARD: Final = ("lxf_easy", "steady_area_easy")  # rules that starve no job
+_GUARD: Final = (
+    "lxf_easy",
+    "steady_area_easy",
+    "aged_expected_easy",
+)  # two that starve no job, and a strong one
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,10 @@ def _spread(first: int, last: int, count: int) -> tuple[int, ...]:
     return tuple(map(int, np.unique(np.linspace(first, max(first, last), count).astype(int))))
 
 
-def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict[str, str]:
+def recipes(
+    plan: Plan, name: str, trace: Mapping[str, Any], about: str,
+    machine: Mapping[str, Any] | None = None,
+) -> dict[str, str]:  # fmt: skip
     """Return the texts of the recipes by file name.
 
     Args:
@@ -130,10 +137,13 @@ def recipes(plan: Plan, name: str, trace: Mapping[str, Any], about: str) -> dict
         name: Beginning of the ids of the recipes.
         trace: The section [trace]: format, path, settings.
         about: The log in words, for the descriptions.
+        machine: What the machine has beside processors, as settings of `queue`.
     """
     train, validation = len(plan.train), len(plan.train) + len(plan.validation)
     policies = [*((RECORDED,) if plan.warm else ()), *RULES, *CLAIRVOYANT]
-    shared = {"warm": plan.warm, **({"arrive": "eligible"} if plan.held else {})}
+    shared = {
+        "warm": plan.warm, **({"arrive": "eligible"} if plan.held else {}), **(machine or {})
+    }  # fmt: skip
     evaluated = {
         "policies": policies,
         "references": [*((RECORDED,) if plan.warm else ()), RULES[0]],

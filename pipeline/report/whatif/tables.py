@@ -33,6 +33,7 @@ _KINDS: Final = {
     "queue": "By queue",
     "user": "By user",
     "size": "By size",
+    "gpus": "By GPUs",
     "request": "By request",
 }
 _MEASURED: Final[Mapping[str, str]] = {
@@ -69,6 +70,8 @@ def grade_table(material: Material) -> Table:
         if name not in grade.letters or value is None:
             continue
         write: Callable[[float], str] = _seconds if name == "reaction" else _small_share
+        if name == "over" and material.resources is not None:
+            text = f"{grade.worst} held beyond the machine, of those held"
         cells = [Cell(text), Cell(write(value), value), Cell(grade.letters[name])]
         if grade.rest is not None:
             rest = grade.rest[name]

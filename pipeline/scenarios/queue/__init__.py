@@ -47,6 +47,9 @@ episode.
 """
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -57,10 +60,18 @@ from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
-from hindcast.pipeline.scenarios.queue.instances import first_job, read_log, select_jobs
+from hindcast.pipeline.scenarios.queue.instances import (
+    Jobs,
+    Log,
+    first_job,
+    read_log,
+    select_jobs,
+    with_too_wide,
+)
+from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.schedule import by_week
-from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
 from hindcast.pipeline.workloads.schema import Workload
 
 
@@ -68,7 +79,7 @@ def windows(config: QueueConfig, workload: Workload) -> int:
     """Return the number of windows: that of `starts`, else of whole windows side by side."""
     if config.starts:
         return len(config.starts)
-    return len(read_log(workload, config.arrive).submit) // config.jobs
+    return len(read_log(workload, config.arrive, machine_of(config)).submit) // config.jobs
 
 
 def stretch(config: QueueConfig, window: int) -> tuple[int, int]:
@@ -86,12 +97,33 @@ def instance(
 ) -> Instance:
     """Return the jobs of one window and the state in which it begins. Draws nothing."""
     check_config(config)
-    log = read_log(workload, config.arrive)
+    log = read_log(workload, config.arrive, machine_of(config))
     if not 0 <= window < windows(config, workload):
         raise InputError(
             f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"
         )
-    return lay_out(config, objective, log, select_jobs(config, log, window))
+    jobs = select_jobs(config, log, window)
+    log = with_too_wide(log, jobs)
+    made = lay_out(config, objective, log, jobs)
+    return replace(made, futures=_Futures(log, jobs, config.kill))
+
+
+@dataclass(frozen=True)
+class _Futures:
+    """Futures of an instance with drawn run times, for policies that look ahead."""
+
+    log: Log
+    jobs: Jobs
+    kill: bool
+
+    @cached_property
+    def _sampler(self) -> Callable[[np.random.Generator], Future]:
+        from hindcast.pipeline.forecast.sampled_futures import Sampler  # which imports this package
+
+        return Sampler(self.log, self.jobs, self.kill)
+
+    def __call__(self, rng: np.random.Generator) -> Future:
+        return self._sampler(rng)
 
 
 SCENARIO: Final = Scenario(
@@ -107,7 +139,9 @@ SCENARIO: Final = Scenario(
     stretch=stretch,
     blocks=by_week,
     forget=forget,
+    samples=True,
     added={column.name: "run_times" for column in RUN_TIMES},
+    references=("aged_expected_easy",),
     bound="bounded_slowdown_lower_bound",
     bound_kind="lower",
     source=(

@@ -11,6 +11,9 @@ slowdown and w = 1 for the wait,
     sum w (start - q) >= min sum w M - sum w p / 2 - sum w q
 
 The free processors are those of the machine less those of the jobs that run when the window begins.
+
+With several resources, the same holds for each of them, of which jobs that ask for none may start
+at once; and for all GPU types together. The bound is the largest of these.
 """
 
 import heapq
@@ -18,8 +21,12 @@ from typing import Any, Final
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
+from hindcast.pipeline.scenarios.queue.fitting import Shape
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+
+Ints = NDArray[np.int64]
 
 
 @compiled(types.float64(INTS, FLOATS, FLOATS, INTS, INTS))
@@ -67,11 +74,10 @@ _TWO: Final[Any] = types.UniTuple(types.float64, 2)  # type: ignore[no-untyped-c
 
 
 @compiled(_TWO(types.int64, INTS, INTS, INTS, INTS, INTS))
-def lower_bounds(processors, queued, cpu, run, run_ends, run_cpu):  # type: ignore[no-untyped-def]
-    """Return lower bounds of the mean bounded slowdown and of the mean wait in s.
+def _least_sums(processors, queued, cpu, run, run_ends, run_cpu):  # type: ignore[no-untyped-def]
+    """Return the least sums over the jobs of wait / max(run, 10) + run / max(run, 10), and of wait.
 
-    queued, cpu, run (J,) of the counted jobs, queued ascending and at least 0; run_ends and run_cpu
-    of the jobs that run at time 0.
+    The arguments are those of `lower_bounds`.
     """
     order = np.argsort(run_ends)
     times = np.zeros(len(order) + 1, np.int64)
@@ -90,4 +96,48 @@ def lower_bounds(processors, queued, cpu, run, run_ends, run_cpu):  # type: igno
         wait -= run[i] / 2.0 + queued[i]
     slowdown += _least_busy_time(queued, area, inverse, times, free)
     wait += _least_busy_time(queued, area, ones, times, free)
-    return max(slowdown / jobs, 1.0), max(wait / jobs, 0.0)
+    return slowdown, wait
+
+
+@compiled(_TWO(types.int64, INTS, INTS, INTS, INTS, INTS))
+def lower_bounds(processors, queued, cpu, run, run_ends, run_cpu):  # type: ignore[no-untyped-def]
+    """Return lower bounds of the mean bounded slowdown and of the mean wait in s.
+
+    queued, cpu, run (J,) of the counted jobs, queued ascending and at least 0; run_ends and run_cpu
+    of the jobs that run at time 0.
+    """
+    slowdown, wait = _least_sums(processors, queued, cpu, run, run_ends, run_cpu)
+    return max(slowdown / len(queued), 1.0), max(wait / len(queued), 0.0)
+
+
+def bounds_by_resource(
+    capacity: Ints, queued: Ints, asked: Ints, any_gpus: Ints, run: Ints, run_ends: Ints,
+    held: Ints, shape: Shape,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return the two lower bounds by each resource, then by all GPU types together, (K + 1, 2).
+
+    Args:
+        capacity: Units of each resource, (K,).
+        queued, run: As in `lower_bounds`, (J,).
+        asked: What the counted jobs ask for by name, (J, K).
+        any_gpus: GPUs of any type, (J,).
+        run_ends: Ends of the jobs that run at time 0, (R,).
+        held: What these hold, (R, K).
+        shape: The resources. Without types, the last row is that of no bound.
+    """
+    of_types = slice(shape.first_type, shape.last_type)
+    capacity = np.append(capacity, capacity[of_types].sum())
+    asked = np.column_stack([asked, asked[:, of_types].sum(axis=1) + any_gpus])
+    held = np.column_stack([held, held[:, of_types].sum(axis=1)])
+    jobs, alone = len(queued), run / np.maximum(run, 10)
+    bounds = np.empty((len(capacity), 2))
+    for k in range(len(capacity)):
+        some = asked[:, k] > 0
+        slowdown, wait = float(alone[~some].sum()), 0.0
+        if some.any():
+            least = _least_sums(
+                capacity[k], queued[some], asked[some, k], run[some], run_ends, held[:, k].copy()
+            )
+            slowdown, wait = slowdown + least[0], least[1]
+        bounds[k] = max(slowdown / jobs, 1.0), max(wait / jobs, 0.0)
+    return bounds

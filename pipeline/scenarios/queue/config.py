@@ -1,15 +1,17 @@
 """Settings of `queue`, and the checks of their values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.settings.ranges import check_ranges, number, ranged
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
 
 WIDE: Final = 0.25  # share of the machine from which a job is wide
 LONG_S: Final = 4 * 3600  # requested seconds from which a job is long
 STARVED_S: Final = 48 * 3600  # wait above which a job is starved
+_CAPACITY: Final = "from 1 to 1,000,000,000,000"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,15 @@ class QueueConfig:
         arrive: Moment at which a job can be started: "submit", or "eligible", when its holds and
             dependencies had ended, which the log must say; jobs are then counted in this order,
             and the time before is no wait.
+        resources: What jobs ask for and the machine has: "processors", then "gpus" or types of them
+            such as "gpus:a100", in the order in which a job that takes any type tries them, and
+            "memory". "gpus" stands for the types that the capacity has, greatest first. A resource
+            without a capacity is left out.
+        capacity: Amount of each resource: processors (by default those of the log's machine),
+            GPUs, and memory in MiB.
+        pools: Capacity by pool. A pool is a machine of its own for the jobs of some partitions; its
+            name is that of its partition, or of several that share it, joined by +. By default
+            there is one machine for all.
         run_times: Whether candidates have the columns `log_weight` and `log_expected`, run times
             that are learned from all jobs as they complete.
         compat: "none". The published simulator of RLScheduler is scenario `rlscheduler`.
@@ -52,6 +63,13 @@ class QueueConfig:
     clock_s: int = number(0, "from 0 to 604,799", "s", metadata=LEFT_OUT_WHEN_DEFAULT)
     arrive: Literal["submit", "eligible"] = field(default="submit", metadata=LEFT_OUT_WHEN_DEFAULT)
     run_times: bool = field(default=False, metadata=LEFT_OUT_WHEN_DEFAULT)
+    resources: tuple[str, ...] = field(default=("processors",), metadata=LEFT_OUT_WHEN_DEFAULT)
+    capacity: Mapping[str, int] = field(
+        default_factory=dict, metadata={**LEFT_OUT_WHEN_DEFAULT, **ranged(_CAPACITY)}
+    )
+    pools: Mapping[str, Mapping[str, int]] = field(
+        default_factory=dict, metadata={**LEFT_OUT_WHEN_DEFAULT, **ranged(_CAPACITY)}
+    )
     compat: Literal["none"] = "none"
 
 

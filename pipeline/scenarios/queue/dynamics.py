@@ -8,7 +8,20 @@ from numba import types
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.features import OUT, TERM
+from hindcast.pipeline.scenarios.queue.fitting import NOWHERE
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, learn
+from hindcast.pipeline.scenarios.queue.several import (
+    can_wait_in_pools,
+    count_asked,
+    fill_utilisations,
+    hold,
+    is_several,
+    list_rows,
+    open_pools,
+    place_job,
+    placement_of,
+    reserve_in_pool,
+)
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, compiled
 
@@ -16,12 +29,22 @@ from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OUTCOME, STEP, com
 @compiled(types.int64(INTS))
 def shown(ints):  # type: ignore[no-untyped-def]
     """Return the number of waiting jobs that an observation shows."""
+    if is_several(ints):
+        return ints[m.ROWS]
     return min(ints[m.WAITING], ints[m.VISIBLE])
+
+
+@compiled(types.int64(INTS, types.int64))
+def job_of(ints, row):  # type: ignore[no-untyped-def]
+    """Return the job of a row of an observation."""
+    return ints[ints[m.ROWS_AT if is_several(ints) else m.WAITING_AT] + row]
 
 
 @compiled(types.boolean(INTS))
 def can_wait(ints):  # type: ignore[no-untyped-def]
     """Return whether a release or an arrival is still to come."""
+    if is_several(ints):
+        return can_wait_in_pools(ints)
     return ints[m.RUNNING] > 0 or ints[m.NEXT] < ints[m.JOBS]
 
 
@@ -39,6 +62,8 @@ def next_event(ints):  # type: ignore[no-untyped-def]
 @compiled(types.boolean(INTS, types.int64))
 def is_safe(ints, job):  # type: ignore[no-untyped-def]
     """Return whether a job can start now: in a closed phase without delaying the reservation."""
+    if is_several(ints):
+        return placement_of(ints, job) != NOWHERE
     cpu = ints[ints[m.CPU_AT] + job]
     if cpu > ints[m.FREE]:
         return False
@@ -47,9 +72,19 @@ def is_safe(ints, job):  # type: ignore[no-untyped-def]
     return ints[m.NOW] + ints[ints[m.REQUESTED_AT] + job] <= ints[m.SHADOW]
 
 
+@compiled(types.boolean(INTS, types.int64))
+def is_closed(ints, job):  # type: ignore[no-untyped-def]
+    """Return whether a reservation is held where the job waits."""
+    if is_several(ints):
+        return ints[ints[m.CLOSED_AT] + ints[ints[m.POOL_AT] + job]] == 1
+    return ints[m.CLOSED] == 1
+
+
 @compiled(types.boolean(INTS))
 def can_start(ints):  # type: ignore[no-untyped-def]
     """Return whether a visible job can start now."""
+    if is_several(ints):
+        return list_rows(ints) > 0
     waiting = ints[m.WAITING_AT]
     for i in range(shown(ints)):  # noqa: SIM110 - numba compiles no generator for any()
         if is_safe(ints, ints[waiting + i]):
@@ -60,6 +95,9 @@ def can_start(ints):  # type: ignore[no-untyped-def]
 @compiled(types.void(INTS, types.int64))
 def reserve(ints, job):  # type: ignore[no-untyped-def]
     """Close the phase: give the reservation to a job that does not fit."""
+    if is_several(ints):
+        reserve_in_pool(ints, job)
+        return
     now, cpu = ints[m.NOW], ints[ints[m.CPU_AT] + job]
     free, shadow = ints[m.FREE], m.LATER
     for i in range(ints[m.RUNNING]):
@@ -90,7 +128,10 @@ def arrive(ints, floats, job):  # type: ignore[no-untyped-def]
     """Put a job at the end of the queue."""
     ints[ints[m.WAITING_AT] + ints[m.WAITING]] = job
     ints[m.WAITING] += 1
-    ints[m.WAITING_AREA] += ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
+    if is_several(ints):
+        count_asked(ints, job, 1)
+    else:
+        ints[m.WAITING_AREA] += ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
     _count_waiting(ints, floats, job, 1)
 
 
@@ -103,6 +144,8 @@ def run(ints, job, start):  # type: ignore[no-untyped-def]
     ints[ints[m.START_AT] + job] = start
     ints[ints[m.END_AT] + job] = end
     ints[m.FREE] -= cpu
+    if is_several(ints):
+        hold(ints, job, 1)
     user = ints[ints[m.USER_AT] + job]
     if user >= 0:
         ints[ints[m.HELD_AT] + user] += cpu
@@ -148,6 +191,8 @@ def _release(ints, floats):  # type: ignore[no-untyped-def]
     job = ints[ints[m.BY_END_AT] + running]
     cpu = ints[ints[m.CPU_AT] + job]
     ints[m.FREE] += cpu
+    if is_several(ints):
+        hold(ints, job, -1)
     by_request = ints[m.BY_REQUEST_AT]
     i = 0
     while ints[by_request + i] != job:
@@ -192,6 +237,9 @@ def _learn_run_times(ints, floats, running):  # type: ignore[no-untyped-def]
 def happen(ints, floats):  # type: ignore[no-untyped-def]
     """Let every release and then every arrival of this time happen, and open the phase."""
     now, running = ints[m.NOW], ints[m.RUNNING]
+    ints[m.CLOSED] = 0
+    if is_several(ints):
+        open_pools(ints)
     while ints[m.RUNNING] > 0:
         last = ints[ints[m.BY_END_AT] + ints[m.RUNNING] - 1]
         if ints[ints[m.END_AT] + last] > now:
@@ -202,7 +250,6 @@ def happen(ints, floats):  # type: ignore[no-untyped-def]
     while ints[m.NEXT] < ints[m.JOBS] and ints[ints[m.SUBMIT_AT] + ints[m.NEXT]] <= now:
         arrive(ints, floats, ints[m.NEXT])
         ints[m.NEXT] += 1
-    ints[m.CLOSED] = 0
 
 
 @compiled(types.float64(INTS, FLOATS, types.int64))
@@ -245,22 +292,29 @@ def pass_time(ints, floats, terms):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(INTS, FLOATS, types.int64))
-def _leave_queue(ints, floats, row):  # type: ignore[no-untyped-def]
-    """Remove the job of a row from the queue."""
+def _leave_queue(ints, floats, place):  # type: ignore[no-untyped-def]
+    """Remove the job in a place of the queue."""
     waiting = ints[m.WAITING_AT]
-    job = ints[waiting + row]
+    job = ints[waiting + place]
     ints[m.WAITING] -= 1
-    for i in range(waiting + row, waiting + ints[m.WAITING]):
+    for i in range(waiting + place, waiting + ints[m.WAITING]):
         ints[i] = ints[i + 1]
-    ints[m.WAITING_AREA] -= ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
+    if is_several(ints):
+        count_asked(ints, job, -1)
+    else:
+        ints[m.WAITING_AREA] -= ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
     _count_waiting(ints, floats, job, -1)
 
 
 @compiled(types.void(INTS, FLOATS, types.int64))
 def start_row(ints, floats, row):  # type: ignore[no-untyped-def]
     """Start the job of a row, which is safe; it may use up spare processors."""
-    now, job = ints[m.NOW], ints[ints[m.WAITING_AT] + row]
-    if ints[m.CLOSED] == 1 and now + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
+    now, job = ints[m.NOW], job_of(ints, row)
+    if is_several(ints):
+        place_job(ints, job)
+        while ints[ints[m.WAITING_AT] + row] != job:  # rows may leave out jobs of the queue
+            row += 1
+    elif ints[m.CLOSED] == 1 and now + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
         ints[m.SPARE] -= ints[ints[m.CPU_AT] + job]
     _leave_queue(ints, floats, row)
     run(ints, job, now)
@@ -274,9 +328,9 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     waits = choice == rows and allowed and can_wait(ints)
     if not waits and (choice < 0 or choice >= rows):
         return k.INFEASIBLE
-    job = -1 if waits else ints[ints[m.WAITING_AT] + choice]
+    job = -1 if waits else job_of(ints, choice)
     starts = not waits and is_safe(ints, job)
-    if not waits and not starts and (ints[m.CLOSED] == 1 or ints[m.RESERVE] == 0):
+    if not waits and not starts and (is_closed(ints, job) or ints[m.RESERVE] == 0):
         return k.INFEASIBLE
     step_outputs[:] = 0.0
     terms = step_outputs[k.TERMS :]
@@ -295,6 +349,7 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
             terms[TERM.bounded_slowdown] -= 1.0 / ints[m.COUNTED]
             if ints[m.COUNTED_STARTED] == ints[m.COUNTED]:
                 status = k.TERMINATED
+                can_start(ints)  # lists the rows of the last observation
     elif not waits:
         reserve(ints, job)
     if status == k.RUNNING and (waits or not can_start(ints)):
@@ -348,7 +403,10 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
         seconds = ints[ints[m.RUN_AT] + job]
         slowdown = max(1.0, (waits[i] + seconds) / max(seconds, m.TAU))
         slowdowns[i] = slowdown
-        if ints[ints[m.CPU_AT] + job] >= WIDE * ints[m.PROCESSORS]:
+        is_wide = ints[ints[m.CPU_AT] + job] >= WIDE * ints[m.PROCESSORS]
+        if is_several(ints):
+            is_wide = ints[ints[m.WIDE_AT] + job] == 1
+        if is_wide:
             wide += 1
             wide_sum += slowdown
         if ints[ints[m.REQUESTED_AT] + job] >= LONG_S:
@@ -377,3 +435,5 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     outcomes[OUT.carried] = ints[m.CARRIED]
     outcomes[OUT.bounded_slowdown_lower_bound] = floats[m.SLOWDOWN_BOUND]
     outcomes[OUT.wait_lower_bound] = floats[m.WAIT_BOUND]
+    if is_several(ints):
+        fill_utilisations(ints, end, outcomes[len(OUT) :])

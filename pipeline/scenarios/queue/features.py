@@ -1,13 +1,17 @@
 """Names of the features, reward terms and outcomes of `queue`, and their indices in arrays.
 
-Logarithms are natural. A share is a share of the machine's processors.
+Logarithms are natural. A share is a share of the machine's processors. With several resources or
+pools there are more columns and outcomes, in the order of the resources.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from hindcast.pipeline.scenarios.queue.asks import TYPE
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.scenarios.queue.machines import Machine, machine_of
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("bounded_slowdown", "wait")
@@ -104,10 +108,69 @@ OUTCOMES: Final = (
     Outcome("wait_lower_bound", "s", "lower bound of mean_wait_s", "neither"),
 )  # fmt: skip
 
+_UTILISATION: Final = next(o for o in OUTCOMES if o.name == "utilisation")
 MOMENT: Final = columns(CONTEXT)
 ROW: Final = columns(CANDIDATES)
 TERM: Final = columns(TERMS)
 OUT: Final = columns(OUTCOMES)
+
+
+def _context_of(machine: Machine) -> tuple[Feature, ...]:
+    """Return the further features of the moment with several resources or pools."""
+    others = machine.names[1:]
+    if not machine.is_several:
+        return ()
+    return (
+        *(Feature(f"free_{r}", "share", 0, 1, f"{r} that are free / capacity", scale=0.3)
+          for r in others),
+        *(Feature(f"spare_{r}", "share", 0, 1,
+                  f"{r} that stay free beside the reservation / capacity; 0 without one, or with "
+                  "pools", scale=0.3) for r in others),
+        *(Feature(f"over_{r}", "share", 0, np.inf,
+                  f"{r} that running jobs hold beyond the capacity / capacity", scale=0.3)
+          for r in machine.names),
+        *(Feature(f"waiting_area_{r}", "ln h", 0, np.inf,
+                  f"ln(1 + requested hours x {r} of the waiting jobs / capacity)")
+          for r in machine.names),
+    )  # fmt: skip
+
+
+def _columns_of(machine: Machine) -> tuple[Feature, ...]:
+    """Return the further columns of the candidates with several resources or pools."""
+    others = machine.names[1:]
+    if not machine.is_several:
+        return ()
+    has_types = any(name.startswith(TYPE) for name in machine.names)
+    return (
+        Feature("dominant", "share", 0, 1,
+                "dominant share: the greatest share of a resource's capacity that the job asks for",
+                scale=0.3),
+        Feature("log_equivalent", "ln processors", 0, np.inf,
+                "ln of the equivalent processors: dominant share x processors of the machine"),
+        *(_POOL_COLUMNS if machine.has_pools else ()),
+        *(Feature(f"ask_{r}", "share", 0, 1,
+                  f"{r} that the job asks for / capacity; GPUs of any type at the type that it "
+                  "would take", scale=0.3) for r in others),
+        *(Feature(f"fits_{r}", "flag", 0, 1,
+                  f"1 if what the job asks for of {r} is free; GPUs of any type in some type")
+          for r in machine.names),
+        *((Feature("any_type", "flag", 0, 1, "1 if the job asks for GPUs of any type"),)
+          if has_types else ()),
+        *((Feature(f"free_{r}", "share", 0, 1, f"{r} that are free in the job's pool / capacity",
+                   scale=0.3) for r in others) if machine.has_pools else ()),
+        *(Feature(f"spare_after_{r}", "share", 0, 1,
+                  f"{r} that are free beside the job at the time of start_in / capacity", scale=0.3)
+          for r in others),
+    )  # fmt: skip
+
+
+_POOL_COLUMNS: Final = (
+    Feature("closed", "flag", 0, 1, "1 while a job of the same pool holds the reservation"),
+    Feature("shadow_in", "ln s", 0, np.inf,
+            "ln(1 + seconds until the reservation of the pool); 0 without one", scale=4.0),
+)  # fmt: skip
+EQUIVALENT: Final = ROW.is_wait + 1  # column log_equivalent
+CLOSED: Final = ROW.is_wait + 2  # column `closed`, with pools
 
 
 def spec(config: QueueConfig, objective: str) -> Spec:
@@ -116,12 +179,23 @@ def spec(config: QueueConfig, objective: str) -> Spec:
     Without `allow_wait` rows have no column `is_wait`, and without `run_times` not the two that
     would stand behind it.
     """
-    candidates = CANDIDATES if config.allow_wait else CANDIDATES[:-1]
+    machine = machine_of(config)
     return Spec(
         scenario="queue",
         objective=objective,
-        context=CONTEXT,
-        candidates=candidates + (RUN_TIMES if config.run_times else ()),
+        context=CONTEXT + _context_of(machine),
+        candidates=CANDIDATES[:-1]
+        + _columns_of(machine)
+        + ((_IS_WAIT,) if config.allow_wait else ())
+        + (RUN_TIMES if config.run_times else ()),
         reward_terms=TERMS,
-        outcomes=OUTCOMES,
+        outcomes=(*OUTCOMES, *_outcomes_of(machine)),
+    )
+
+
+def _outcomes_of(machine: Machine) -> tuple[Outcome, ...]:
+    """Return the further outcomes with several resources."""
+    return tuple(
+        replace(_UTILISATION, name=f"utilisation_{r}", description=f"{r}, as utilisation")
+        for r in machine.names[1:]
     )

@@ -37,7 +37,7 @@ def predicted_run(ints, floats, job):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(INTS, FLOATS, types.int64, types.int64))
-def _set_run(ints, floats, job, seconds):  # type: ignore[no-untyped-def]
+def set_run(ints, floats, job, seconds):  # type: ignore[no-untyped-def]
     """Set the run time of a job."""
     ints[ints[m.RUN_AT] + job] = seconds
     floats[ints[m.WEIGHT_AT] + job] = 1.0 / max(seconds, m.TAU)
@@ -52,33 +52,46 @@ def _forget_submissions(ints):  # type: ignore[no-untyped-def]
     ints[m.HOURS] = last - ints[m.HOUR_AT]
 
 
-@compiled(FORGET)
-def forget(ints, floats):  # type: ignore[no-untyped-def]
-    """Remove or predict what a scheduler does not know; return the time of the next event."""
-    now, after = ints[m.NOW], next_event(ints)
+@compiled(types.void(INTS))
+def hide_arrivals(ints):  # type: ignore[no-untyped-def]
+    """Remove the jobs to come, and count all that have been seen."""
     ints[m.JOBS] = ints[m.NEXT]
     _forget_submissions(ints)
     ints[m.COUNTED] = ints[m.NEXT] - ints[m.FIRST_COUNTED]
     ints[m.COUNTED_STARTED] = ints[m.COUNTED] - ints[m.WAITING]
+
+
+@compiled(types.void(INTS, FLOATS, types.int64, types.int64))
+def run_until(ints, floats, i, seconds):  # type: ignore[no-untyped-def]
+    """Set the run time of the running job at place i of `by_end`, and sort it in before there."""
+    by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
+    job = ints[by_end + i]
+    set_run(ints, floats, job, seconds)
+    end = ints[ints[m.START_AT] + job] + seconds
+    ints[ends + job] = end
+    at = i
+    while at > 0:  # last end first, as `dynamics.run` orders them
+        other = ints[by_end + at - 1]
+        if ints[ends + other] > end or (ints[ends + other] == end and other > job):
+            break
+        ints[by_end + at] = other
+        at -= 1
+    ints[by_end + at] = job
+
+
+@compiled(FORGET)
+def forget(ints, floats):  # type: ignore[no-untyped-def]
+    """Remove or predict what a scheduler does not know; return the time of the next event."""
+    now, after = ints[m.NOW], next_event(ints)
+    hide_arrivals(ints)
     for i in range(ints[m.WAITING]):
         job = ints[ints[m.WAITING_AT] + i]
-        _set_run(ints, floats, job, predicted_run(ints, floats, job))
-    by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
+        set_run(ints, floats, job, predicted_run(ints, floats, job))
     for i in range(ints[m.RUNNING]):
-        job = ints[by_end + i]
+        job = ints[ints[m.BY_END_AT] + i]
         elapsed = now - ints[ints[m.START_AT] + job]
         seconds = predicted_run(ints, floats, job)
         if seconds <= elapsed:
             seconds = max(ints[ints[m.REQUESTED_AT] + job], elapsed + 1)
-        _set_run(ints, floats, job, seconds)
-        end = ints[ints[m.START_AT] + job] + seconds
-        ints[ends + job] = end
-        at = i
-        while at > 0:  # last end first, as `dynamics.run` orders them
-            other = ints[by_end + at - 1]
-            if ints[ends + other] > end or (ints[ends + other] == end and other > job):
-                break
-            ints[by_end + at] = other
-            at -= 1
-        ints[by_end + at] = job
+        run_until(ints, floats, i, seconds)
     return np.inf if after == m.LATER else float(after)

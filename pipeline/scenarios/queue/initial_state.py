@@ -1,7 +1,8 @@
 """The memory of a `queue` episode before its first decision."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -9,11 +10,20 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue import layout as m
-from hindcast.pipeline.scenarios.queue.bounds import lower_bounds
+from hindcast.pipeline.scenarios.queue.bounds import bounds_by_resource, lower_bounds
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, TERMS
-from hindcast.pipeline.scenarios.queue.instances import Jobs, Log, histories, recent_submissions
+from hindcast.pipeline.scenarios.queue.fitting import Shape
+from hindcast.pipeline.scenarios.queue.instances import (
+    Jobs,
+    Log,
+    Several,
+    histories,
+    recent_submissions,
+)
+from hindcast.pipeline.scenarios.queue.machines import Asked
 from hindcast.pipeline.scenarios.queue.run_times import learned
+from hindcast.pipeline.scenarios.queue.several import begin_running, is_several, wake_pools
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.simulation.scenario import Instance, make_memory, require_room
 
@@ -47,6 +57,7 @@ class Beginning:
         row: Number in the log, (N,); (0,) without learned run times.
         places: Places of the contexts of every job, (4 N,); (0,) without learned run times.
         contexts: The contexts, see hindcast.pipeline.scenarios.queue.run_times.
+        several: What the jobs ask for on a machine of several resources, None on one of processors.
     """
 
     processors: int
@@ -70,26 +81,38 @@ class Beginning:
     row: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     places: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     contexts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    several: Several | None = None
 
 
 @compiled(types.void(INTS, FLOATS, types.int64, types.int64))
 def settle(ints, floats, users, running):  # type: ignore[no-untyped-def]
     """Compute logarithms, start the running jobs, and queue the waiting ones."""
+    by_start = np.arange(running)
+    if is_several(ints):  # what is of any type was taken in order of the starts
+        logged = ints[m.LOGGED_AT]
+        by_start = np.argsort(ints[logged : logged + running], kind="mergesort")
     for job in range(ints[m.JOBS]):
         cpu, requested = ints[ints[m.CPU_AT] + job], ints[ints[m.REQUESTED_AT] + job]
         floats[ints[m.LN_CPU_AT] + job] = math.log(float(cpu))
         floats[ints[m.LN_REQUESTED_AT] + job] = math.log(float(requested))
         floats[ints[m.LN_AREA_AT] + job] = math.log(float(cpu * requested))
+        if is_several(ints):
+            area = float(requested * ints[ints[m.EQUIVALENT_AT] + job]) / 1000.0
+            floats[ints[m.LN_AREA_AT] + job] = math.log(area)
     for user in range(users):
         last, before = ints[ints[m.LAST_AT] + user], ints[ints[m.BEFORE_AT] + user]
         if last >= 0:
             mean = float(last) if before < 0 else (before + last) / 2.0
             floats[ints[m.LN_PREDICTED_AT] + user] = math.log(mean)
-    for job in range(running):
+    for job in by_start:
+        if is_several(ints):
+            begin_running(ints, job)
         kernel.run(ints, job, ints[ints[m.LOGGED_AT] + job])
     for job in range(running, running + ints[m.CARRIED]):
         kernel.arrive(ints, floats, job)
     kernel.happen(ints, floats)
+    if is_several(ints):
+        wake_pools(ints)
 
 
 @compiled(types.void(INTS, FLOATS))
@@ -104,16 +127,19 @@ def _pass_to_first_decision(ints, floats):  # type: ignore[no-untyped-def]
 
 def require_memory(config: QueueConfig, jobs: int) -> None:
     """Raise InputError if an episode of that many jobs needs too much memory."""
-    require_room(float(_NUMBERS_PER_JOB + config.run_times * _NUMBERS_PER_RUN_TIME) * jobs)
+    per_resource = 3 + max(len(config.pools), 1)  # asks, the profile, and what users hold
+    more = config.run_times * _NUMBERS_PER_RUN_TIME + per_resource * len(config.resources)
+    require_room(float(_NUMBERS_PER_JOB + more) * jobs)
 
 
 def lay_jobs(
     config: QueueConfig, objective: str, jobs: Beginning
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return memory with these jobs, of which none runs or waits yet."""
-    n, users = len(jobs.submit), len(jobs.last)
+    n, users, several = len(jobs.submit), len(jobs.last), jobs.several
+    pools, blocks = (1, ()) if several is None else _blocks(several, n, users)
     ints, floats = make_memory(
-        m.INT_HEADER,
+        m.INT_HEADER if several is None else m.SEVERAL_HEADER,
         (
             (m.SUBMIT_AT, n, jobs.submit),
             (m.CPU_AT, n, jobs.cpu),
@@ -137,6 +163,7 @@ def lay_jobs(
             (m.USER_STAMP_AT, users, 0),
             (m.ROW_AT, len(jobs.row), jobs.row),
             (m.PLACES_AT, len(jobs.places), jobs.places),
+            *blocks,
         ),
         m.FLOAT_HEADER,
         (
@@ -152,9 +179,9 @@ def lay_jobs(
                 len(jobs.similar),
                 np.log(np.where(jobs.similar > 0, jobs.similar, np.inf)),
             ),
-            (m.PROFILE_END_AT, n + 1, 0.0),
-            (m.PROFILE_FREE_AT, n + 1, 0.0),
-            (m.PROFILE_LN_AT, n + 1, 0.0),
+            (m.PROFILE_END_AT, n + pools, 0.0),
+            (m.PROFILE_FREE_AT, n + pools, 0.0),
+            (m.PROFILE_LN_AT, n + pools, 0.0),
             (m.SUMS_AT, len(jobs.contexts), jobs.contexts),
             (m.VERSION_AT, len(jobs.row), -1.0),
             (m.LN_WEIGHT_AT, len(jobs.row), 0.0),
@@ -177,7 +204,34 @@ def lay_jobs(
     ints[m.TOLD] = m.NEVER
     ints[m.FIRST_SUBMIT] = jobs.first_submit
     ints[m.RUN_TIMES] = config.run_times
+    if several is not None:
+        ints[m.RESOURCES], ints[m.FIRST_TYPE], ints[m.LAST_TYPE] = several.machine.shape
+        ints[m.POOLS], ints[m.HAS_POOLS] = pools, several.machine.has_pools
+        ints[m.WISHING] = -1
     return ints, floats
+
+
+def _blocks(several: Several, n: int, users: int) -> tuple[int, tuple[tuple[int, int, Any], ...]]:
+    """Return the number of pools, and the blocks of ints of a machine of several resources."""
+    pools, resources = several.capacity.shape
+    asked, amounts = several.asked, pools * resources
+    return pools, (
+        (m.CAPACITY_AT, amounts, several.capacity.reshape(-1)),
+        (m.FREE_AT, amounts, several.capacity.reshape(-1)),
+        (m.SPARE_AT, amounts, 0),
+        (m.SHADOW_AT, pools, m.LATER),
+        *((block, pools, 0) for block in (m.CLOSED_AT, m.AWAKE_AT, m.IN_ROWS_AT, m.SEEN_AT)),
+        (m.GROUPS_AT, pools + 1, 0),
+        (m.ASK_AT, n * (resources + 1), asked.asks.rows.reshape(-1)),
+        (m.PLACED_AT, n, 0),
+        (m.EQUIVALENT_AT, n, asked.equivalent),
+        (m.POOL_AT, n, asked.pool),
+        (m.WIDE_AT, n, asked.wide),
+        (m.ROWS_AT, n, -1),
+        (m.HOLDS_AT, users * amounts, 0),
+        (m.ASKED_AT, resources, 0),
+        (m.PROFILE_AT, (n + pools) * resources, 0),
+    )
 
 
 def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instance:
@@ -196,7 +250,7 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     hour = np.concatenate(
         [recent_submissions(log, jobs.now) - jobs.now, submit[running + carried :]]
     )
-    of_run_times = {}
+    several, of_run_times = log.several, {}
     if config.run_times:
         places, contexts = learned(log, jobs.now, log.user[chosen], cpu, requested)
         of_run_times = {"row": chosen, "places": places, "contexts": contexts}
@@ -206,16 +260,47 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
         counted=counted, submit=submit, cpu=cpu, run=run, requested=requested, user=user, key=key,
         queue=log.queue[chosen], logged=logged, hour=hour, last=last, before=before,
         similar=similar, **of_run_times,
+        several=several and replace(several, asked=several.asked.take(chosen)),
     ))  # fmt: skip
-    of_counted = slice(running, running + counted)
-    bounds = lower_bounds(
-        log.processors, np.maximum(submit[of_counted], 0), cpu[of_counted], run[of_counted],
-        (logged + run)[:running], cpu[:running],
-    )  # fmt: skip
-    floats[m.SLOWDOWN_BOUND], floats[m.WAIT_BOUND] = bounds
     settle(ints, floats, len(users), running)
+    of_counted = slice(running, running + counted)
+    if several is None:
+        bounds = lower_bounds(
+            log.processors, np.maximum(submit[of_counted], 0), cpu[of_counted], run[of_counted],
+            (logged + run)[:running], cpu[:running],
+        )  # fmt: skip
+    else:
+        bounds = _bounds_by_pool(ints, several.asked.take(chosen), submit, run, logged)
+    floats[m.SLOWDOWN_BOUND], floats[m.WAIT_BOUND] = bounds
     _pass_to_first_decision(ints, floats)
-    return Instance(ints, floats, capacity=min(n - running, int(ints[m.VISIBLE])) + 1)
+    rows = int(ints[m.VISIBLE]) * (1 if several is None else int(ints[m.POOLS]))
+    return Instance(ints, floats, capacity=min(n - running, rows) + 1)
+
+
+def _bounds_by_pool(
+    ints: NDArray[np.int64], asked: Asked, submit: NDArray[np.int64], run: NDArray[np.int64],
+    logged: NDArray[np.int64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return the two lower bounds of an episode that has begun: the mean of those of its pools."""
+    running, counted = int(ints[m.FIRST_COUNTED]), int(ints[m.COUNTED])
+    pools, resources = int(ints[m.POOLS]), int(ints[m.RESOURCES])
+    capacity = ints[ints[m.CAPACITY_AT] :][: pools * resources].reshape(pools, resources)
+    held = asked.asks.asked[:running].copy()
+    placed = ints[ints[m.PLACED_AT] :][:running]
+    held[np.arange(running), placed] += asked.asks.any_gpus[:running]
+    number, total = np.arange(len(submit)), np.zeros(2)
+    for pool in range(pools):
+        inside = asked.pool == pool
+        jobs = np.flatnonzero(inside & (number >= running) & (number < running + counted))
+        if len(jobs):
+            runs = np.flatnonzero(inside[:running])
+            of_resources = bounds_by_resource(
+                capacity[pool], np.maximum(submit[jobs], 0), asked.asks.asked[jobs],
+                asked.asks.any_gpus[jobs], run[jobs], (logged + run)[runs], held[runs],
+                Shape(*ints[m.RESOURCES : m.LAST_TYPE + 1].tolist()),
+            )  # fmt: skip
+            total += len(jobs) * of_resources.max(axis=0)
+    return total / counted
 
 
 def _renumbered(

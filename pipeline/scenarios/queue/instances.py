@@ -9,7 +9,7 @@ window are known by their completed runs alone, from which the predictions begin
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
+from hindcast.pipeline.scenarios.queue.machines import Asked, Machine, fit, tell_cautions
 from hindcast.pipeline.simulation.kernel import INTS, compiled
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -48,6 +49,7 @@ class Log:
         known: Whether the log knows the start, (L,).
         by_end: Jobs in order of their ends in the log, (L,); empty without starts.
         ends: These ends, ascending, (L,); empty without starts.
+        several: What the jobs ask for on a machine of several resources, None on one of processors.
     """
 
     processors: int
@@ -64,6 +66,7 @@ class Log:
     known: NDArray[np.bool_]
     by_end: Ints
     ends: Ints
+    several: "Several | None" = None
 
     @property
     def has_starts(self) -> bool:
@@ -72,12 +75,29 @@ class Log:
 
 
 @dataclass(frozen=True)
+class Several:
+    """A machine of K resources in M pools, and what the L jobs of a log ask for.
+
+    Attributes:
+        machine: The machine.
+        capacity: Units of each resource by pool, (M, K).
+        asked: What the jobs ask for, (L,).
+        too_wide: The jobs of the log that no machine could start; some may run in a beginning.
+    """
+
+    machine: Machine
+    capacity: Ints
+    asked: Asked
+    too_wide: Log | None = None
+
+
+@dataclass(frozen=True)
 class Jobs:
     """The jobs of one episode: indices into a log, and the state when the window begins.
 
     Attributes:
         now: Submission of the window's first job, on the clock of the log.
-        running: Jobs that run, (R,).
+        running: Jobs that run, (R,). Numbers from L on are those of Several.too_wide.
         carried: Jobs that wait, (C,).
         counted: Jobs of the window, a range.
         follow: Jobs that arrive after them, a range.
@@ -90,40 +110,52 @@ class Jobs:
     follow: range
 
 
-_read: list[tuple[pl.DataFrame, str, Log]] = []  # the log that was read last, by `arrive`
+_Key = tuple[str, Machine | None]
+_read: list[tuple[pl.DataFrame, _Key, Log]] = []  # the log that was read last, by its key
 
 
-def read_log(workload: Workload, arrive: str = "submit") -> Log:
+def read_log(workload: Workload, arrive: str = "submit", machine: Machine | None = None) -> Log:
     """Return the log of a workload. The last one is kept, for its other windows.
 
-    Jobs wait from their submission, or if `arrive` is "eligible" from when they were eligible.
+    Jobs wait from their submission, or if `arrive` is "eligible" from when they were eligible. On a
+    machine of several resources, jobs that are too wide for their pool are left out.
     """
-    for tasks, moment, log in _read:
-        if tasks is workload.tasks and moment == arrive:
+    key = (arrive, machine if machine is not None and machine.is_several else None)
+    for tasks, of, log in _read:
+        if tasks is workload.tasks and of == key:
             return log
-    log = _log_of(workload) if arrive == "submit" else _by_eligible(workload)
+    log = _log_of(workload, key[1]) if arrive == "submit" else _by_eligible(workload, key[1])
     _read[:] = [
         *(kept for kept in _read if kept[0] is workload.tasks),
-        (workload.tasks, arrive, log),
+        (workload.tasks, key, log),
     ]
     return log
 
 
-def _by_eligible(workload: Workload) -> Log:
+def _by_eligible(workload: Workload, machine: Machine | None) -> Log:
     """Return the log in order of the moments at which jobs were eligible."""
     if "eligible_s" not in workload.tasks.columns or workload.tasks["eligible_s"].is_null().all():
         raise InputError(
             'config.arrive is "eligible", but the log does not say when jobs became eligible; '
             'set config.arrive = "submit"'
         )
-    log = read_log(workload)
+    return _in_order_of_eligible(read_log(workload, machine=machine))
+
+
+def _in_order_of_eligible(log: Log) -> Log:
     order = np.argsort(log.arrive, kind="stable")
     columns = {name: getattr(log, name)[order] for name in _BY_JOB}
     start = np.where(columns["known"], columns["start"], columns["arrive"])
     by_end, ends = _ends(start + columns["run"]) if log.has_starts else (log.by_end, log.ends)
     if log.has_starts:
         columns["start"] = start
-    return replace(log, **{**columns, "submit": columns["arrive"], "by_end": by_end, "ends": ends})
+    if (several := log.several) is not None:
+        left_out = several.too_wide and _in_order_of_eligible(several.too_wide)
+        several = replace(several, asked=several.asked.take(order), too_wide=left_out)
+    return replace(
+        log, **{**columns, "submit": columns["arrive"], "by_end": by_end, "ends": ends},
+        several=several,
+    )  # fmt: skip
 
 
 _BY_JOB: Final = (
@@ -140,20 +172,27 @@ def _ends(ends: Ints) -> tuple[Ints, Ints]:
 def usable(workload: Workload) -> pl.Series:
     """Return which tasks of a workload are jobs that ran and fit on its machine."""
     assert workload.machines is not None
-    fits = _cpu(workload.tasks) <= _processors(workload.machines)
+    return _has_run(workload, _cpu(workload.tasks) <= _processors(workload.machines))
+
+
+def _has_run(workload: Workload, fits: pl.Series) -> pl.Series:
+    """Return which of the tasks that fit have a run time of their own."""
     if "run_unknown" in workload.tasks.columns:  # the reader took another number as the run time
         return fits & ~workload.tasks["run_unknown"]
     return fits
 
 
-def _log_of(workload: Workload) -> Log:
+def _log_of(workload: Workload, machine: Machine | None) -> Log:
     if workload.tasks.is_empty():
         raise InputError('scenario queue needs the jobs of a trace, such as [trace] format = "swf"')
     if workload.machines is None:
         raise InputError(
             "scenario queue needs the processors of the machine, but the workload has no machines"
         )
-    tasks = workload.tasks.filter(usable(workload))
+    if machine is None:
+        tasks = workload.tasks.filter(usable(workload))
+    else:  # jobs that are too wide may run in a beginning
+        tasks = workload.tasks.filter(_has_run(workload, _cpu(workload.tasks) > 0))
     if tasks.is_empty():
         raise InputError("no job of the workload has a run time and fits on its machine")
     submit, cpu = _whole(tasks["submit_s"]), _whole(_cpu(tasks))
@@ -177,7 +216,7 @@ def _log_of(workload: Workload) -> Log:
         arrive = np.maximum(np.ceil(eligible), submit).astype(np.int64)
         # A wait is whole seconds rounded up; a start before the moment of eligibility is noise.
         arrive = np.where(known, np.minimum(arrive, np.maximum(start, submit)), arrive)
-    return Log(
+    log = Log(
         processors=_processors(workload.machines),
         row=np.arange(len(run)),
         submit=submit,
@@ -195,6 +234,46 @@ def _log_of(workload: Workload) -> Log:
         by_end=by_end,
         ends=ends,
     )
+    return log if machine is None else _on_several(log, machine, workload, tasks)
+
+
+def _on_several(log: Log, machine: Machine, workload: Workload, tasks: pl.DataFrame) -> Log:
+    """Return the jobs of a log that are not too wide for a machine of several resources."""
+    fitted = fit(machine, workload, tasks, log.cpu, log.run, log.start, log.processors)
+    tell_cautions(fitted)
+    several = Several(machine, fitted.capacity, fitted.asked)
+    fits = fitted.too_wide < 0
+    if not fits.any():
+        raise InputError("no job of the workload fits on the machine of config.capacity")
+    too_wide = _part(log, several, ~fits)
+    several = replace(several, too_wide=too_wide)
+    return replace(_part(log, several, fits), processors=int(fitted.capacity[:, 0].sum()))
+
+
+def _part(log: Log, several: Several, chosen: NDArray[np.bool_]) -> Log:
+    """Return some of the jobs of a log."""
+    columns = {name: getattr(log, name)[chosen] for name in _BY_JOB}
+    by_end = ends = np.zeros(0, np.int64)
+    if log.has_starts:
+        by_end, ends = _ends(columns["start"] + columns["run"])
+    return replace(
+        log, **{**columns, "by_end": by_end, "ends": ends},
+        several=replace(several, asked=several.asked.take(chosen)),
+    )  # fmt: skip
+
+
+def with_too_wide(log: Log, jobs: Jobs) -> Log:
+    """Return a log that has the jobs of a window from L on too, which no history counts."""
+    if log.several is None or not (jobs.running >= len(log.submit)).any():
+        return log
+    other = log.several.too_wide
+    assert other is not None
+    assert other.several is not None
+    columns: dict[str, Any] = {
+        n: np.concatenate([getattr(log, n), getattr(other, n)]) for n in _BY_JOB
+    }
+    asked = log.several.asked.joined(other.several.asked)
+    return replace(log, **columns, several=replace(log.several, asked=asked))
 
 
 def _cpu(tasks: pl.DataFrame) -> pl.Series:
@@ -240,10 +319,10 @@ def select_jobs(config: QueueConfig, log: Log, window: int) -> Jobs:
                 "config.warm is true, but the log does not say when jobs started (all waits are "
                 "-1); set config.warm = false"
             )
-        before = slice(0, first)
-        start, end = log.start[before], log.start[before] + log.run[before]
-        running = np.flatnonzero((start < now) & (end > now))
-        carried = np.flatnonzero(start >= now)
+        running, carried = _running(log, slice(0, first), now)
+        if log.several is not None and log.several.too_wide is not None:
+            too_wide, _ = _running(log.several.too_wide, slice(None), now)
+            running = np.concatenate([running, size + too_wide])
     return Jobs(
         now=now,
         running=running,
@@ -251,6 +330,12 @@ def select_jobs(config: QueueConfig, log: Log, window: int) -> Jobs:
         counted=range(first, last),
         follow=range(last, last if config.whole else min(last + config.follow, size)),
     )
+
+
+def _running(log: Log, jobs: slice, now: int) -> tuple[Ints, Ints]:
+    """Return which of some jobs run in the log at a time, and which wait or come later."""
+    start, end = log.start[jobs], log.start[jobs] + log.run[jobs]
+    return np.flatnonzero((start < now) & (end > now)), np.flatnonzero(start >= now)
 
 
 @compiled(types.void(INTS, INTS, INTS, INTS, types.int64, INTS, INTS, INTS, types.int64))
@@ -306,5 +391,6 @@ def histories(log: Log, now: int, users: Ints, keys: Ints) -> tuple[Ints, Ints, 
 
 def recent_submissions(log: Log, now: int) -> Ints:
     """Return the submissions of the hour before a time."""
-    first, stop = np.searchsorted(log.submit, (now - _HOUR_S + 1, now))
+    in_order = log.submit[: len(log.ends)] if log.has_starts else log.submit
+    first, stop = np.searchsorted(in_order, (now - _HOUR_S + 1, now))
     return log.submit[first:stop]

@@ -9,6 +9,13 @@
             | profile: end, free, ln of the time until then (N + 1 each)
             | with `run_times`: contexts, per job (N each): version, ln weight, ln expected
 
+With several resources K or pools M, the header of ints is longer, and behind the other blocks are
+
+    ints    per pool (M K each): capacity, free, spare | (M each): shadow, closed, awake, rows,
+            waiting, groups | asks (N (K + 1)) | per job (N each): placement, equivalent, pool, wide
+            | rows (N) | per user (U M K): held | profile: free (N + M) K
+    floats  the profile has N + M places
+
 The N jobs are numbered 0 .. N-1: first those that run at time 0, then the carried jobs and the jobs
 of the window, which are counted, then the follow-on jobs. Within each group they are in order of
 arrival. Times are whole seconds since the submission of the window's first job.
@@ -75,6 +82,30 @@ PLACES_AT: Final = 64  # places of its contexts
 SUMS_AT: Final = 65  # the contexts
 VERSION_AT, LN_WEIGHT_AT, LN_EXPECTED_AT = range(66, 69)
 INT_HEADER: Final = 69
+# More header of several resources, see hindcast.pipeline.scenarios.queue.several.
+RESOURCES: Final = 69  # K
+FIRST_TYPE: Final = 70
+LAST_TYPE: Final = 71
+POOLS: Final = 72  # M
+HAS_POOLS: Final = 73  # 1 if rows have the columns of pools
+ROWS: Final = 74  # number of jobs in `rows`
+# Per pool and resource, from 0 on for pool 0.
+CAPACITY_AT, FREE_AT, SPARE_AT = range(75, 78)
+# Per pool.
+SHADOW_AT, CLOSED_AT, AWAKE_AT, IN_ROWS_AT, SEEN_AT, GROUPS_AT = range(78, 84)
+ASK_AT: Final = 84  # K + 1 numbers of a job, see hindcast.pipeline.scenarios.queue.fitting
+PLACED_AT: Final = 85  # placement of a job that has started
+EQUIVALENT_AT: Final = 86  # equivalent processors of a job in thousandths
+POOL_AT: Final = 87
+WIDE_AT: Final = 88  # 1 for a wide job
+ROWS_AT: Final = 89  # the jobs of an observation
+HOLDS_AT: Final = 90  # per user, pool and resource: what its jobs hold
+ASKED_AT: Final = 91  # per resource: requested seconds times asks of the waiting jobs
+PROFILE_AT: Final = 92  # free amounts of the groups of the profile
+# A rule over the memory may choose the placement of the job that it starts.
+WISHING: Final = 93  # the job, -1 for none
+WISHED: Final = 94
+SEVERAL_HEADER: Final = 95
 
 # The header of floats; 0 is TIME.
 SLOWDOWN: Final = 1  # sum of the term `bounded_slowdown` over all steps

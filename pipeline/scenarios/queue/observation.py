@@ -18,9 +18,11 @@ import numpy as np
 from numba import types
 
 from hindcast.pipeline.scenarios.queue import layout as m
-from hindcast.pipeline.scenarios.queue.dynamics import can_wait, shown
+from hindcast.pipeline.scenarios.queue.dynamics import can_wait, job_of, shown
 from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect, version_of
+from hindcast.pipeline.scenarios.queue.several import is_several
+from hindcast.pipeline.scenarios.queue.several_columns import write_several
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 
@@ -92,7 +94,7 @@ def _write_run_times(ints, floats, rows, candidates):  # type: ignore[no-untyped
     versions, weights, expected = ints[m.VERSION_AT], ints[m.LN_WEIGHT_AT], ints[m.LN_EXPECTED_AT]
     column = candidates.shape[1] - 2
     for i in range(rows):
-        job = ints[ints[m.WAITING_AT] + i]
+        job = job_of(ints, i)
         at = ints[m.PLACES_AT] + CONTEXTS * job
         version = version_of(ints, at, floats, ints[m.SUMS_AT])
         if floats[versions + job] != version:
@@ -109,13 +111,16 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     """Write the visible jobs, and with `allow_wait` the row that waits for the next event."""
     ints[k.FRESH] = 1
     now, free, processors = ints[m.NOW], ints[m.FREE], float(ints[m.PROCESSORS])
+    several = is_several(ints)
+    if several:  # what depends on free processors is written afterwards
+        free = m.LATER
     if ints[m.TOLD] != now:
         _update_clock(ints, floats)
         ints[m.TOLD] = now
     groups = make_profile(ints, floats)
     _write_context(ints, floats, context)
     rows, closed = shown(ints), ints[m.CLOSED] == 1
-    waiting, stamps = ints[m.WAITING_AT], ints[m.STAMP_AT]
+    waiting, stamps = ints[m.ROWS_AT if several else m.WAITING_AT], ints[m.STAMP_AT]
     ends, frees, lns = ints[m.PROFILE_END_AT], ints[m.PROFILE_FREE_AT], ints[m.PROFILE_LN_AT]
     submits, cpus, requests = ints[m.SUBMIT_AT], ints[m.CPU_AT], ints[m.REQUESTED_AT]
     users, keys, queues = ints[m.USER_AT], ints[m.KEY_AT], ints[m.QUEUE_AT]
@@ -186,13 +191,16 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         submitted = 1 + ints[submits + job] - first_submit
         candidates[row, ROW.submitted] = submitted
         feasible[row] = safe or reserving
+    if several:
+        write_several(ints, floats, rows, context, candidates, feasible)
     if ints[m.RUN_TIMES] == 1:
         _write_run_times(ints, floats, rows, candidates)
     if ints[m.ALLOW_WAIT] == 1:
+        is_wait = candidates.shape[1] - 1 - 2 * ints[m.RUN_TIMES]
         for i in range(rows):
-            candidates[i, ROW.is_wait] = 0.0
+            candidates[i, is_wait] = 0.0
         candidates[rows, :] = 0.0
-        candidates[rows, ROW.is_wait] = 1.0
+        candidates[rows, is_wait] = 1.0
         feasible[rows] = can_wait(ints)
         rows += 1
     return rows

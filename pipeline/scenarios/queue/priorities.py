@@ -3,7 +3,9 @@
 w is the time that a job has waited, r its requested time, n its processors, s 1 + its submission
 since the first one (all in s), p the predicted run time and u the run time of the last similar job.
 The expected weight v, of 10 s / max(run, 10 s), and the expected run time e are learned from the
-runs that have completed, see hindcast.pipeline.scenarios.queue.run_times.
+runs that have completed, see hindcast.pipeline.scenarios.queue.run_times. With several resources,
+rules with an area have equivalent processors for n: the dominant share of the job times the
+processors of the machine.
 hindcast.policies.heuristics.queue has the sources.
 """
 
@@ -138,3 +140,22 @@ def priority(rule, w, r, n, s, p, u):  # type: ignore[no-untyped-def]
     if rule == 21:
         return (w + 86400.0) * math.sqrt(u) / (p * n)
     return (w + 86400.0) * u / (p * n)
+
+
+@compiled(
+    types.float64(types.int64, types.float64, types.int64, types.int64, types.int64, types.float64,
+                  types.float64, types.float64)
+)  # fmt: skip
+def priority_of_asks(rule, w, r, n, equivalent, s, p, u):  # type: ignore[no-untyped-def]
+    """Return the priority of a job that asks for several resources.
+
+    `equivalent` are thousandths of processors. The area of requested time is a product of whole
+    numbers, so that equal areas are ties.
+    """
+    if rule == 5:
+        return -(float(r * equivalent) / 1000.0)
+    if rule == 6:
+        return float(r * equivalent) / 1000.0
+    if (15 <= rule <= 18) or rule >= 20:
+        return priority(rule, w, float(r), equivalent / 1000.0, s, p, u)
+    return priority(rule, w, float(r), float(n), s, p, u)

@@ -250,8 +250,8 @@ def test_a_path_that_is_not_there_is_answered_with_the_nearest_name(tmp_path: Pa
     [
         (b"", "is empty, expected a jobs.csv"),
         (b"\n \n\r\n", "is empty"),
-        (b"PK\x03\x04\x00\x00", "is a binary file"),
-        ("1,2,3,4".encode("utf-16"), "binary file (or UTF-16)"),
+        (b"PK\x03\x04\x00\x00", "cannot be read to its end"),
+        ("1,2,3,4".encode("utf-16"), "text in UTF-16, which cannot be read; convert it"),
         (b"x" * 100_000, "no line ends within the first 65536 bytes"),
         (b"\x1f\x8b\x08\x00junk", "this gzip file is damaged"),
         (gzip.compress(b"trace/\0\0\0\0ustar", mtime=0), "is a binary file"),

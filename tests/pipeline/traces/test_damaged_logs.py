@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from hindcast.pipeline.traces import pbs, slurm
+from hindcast.pipeline.traces import slurm
+from hindcast.pipeline.traces.batch_systems import pbs
 from tests.pipeline.traces import test_pbs, test_slurm
 
 HEADER = "|".join(test_slurm.COLUMNS)
@@ -71,7 +72,7 @@ def test_a_damaged_log_of_pbs_gives_its_sound_jobs(tmp_path):
     assert load.tasks["job_id"].to_list() == ["0.server", "3.server"]
     assert quarantine.select("line", "reason").rows() == [
         (2, "two records in one line"),
-        (3, "qtime, ctime is missing, expected seconds since 1970"),
+        (3, "ctime, qtime is missing, expected seconds since 1970"),
         (5, "the row is not valid UTF-8"),
     ]
 

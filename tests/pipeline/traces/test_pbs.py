@@ -5,8 +5,8 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.batch_systems.pbs import is_log, read
 from hindcast.pipeline.traces.job_logs import JobLogSettings
-from hindcast.pipeline.traces.pbs import read
 from hindcast.pipeline.workloads.log_names import names_of
 
 FIRST = 1_711_929_600
@@ -104,7 +104,7 @@ def test_bad_records_are_quarantined_with_their_line_and_reason(tmp_path):
         ("04/01/2024 00:00:12;E;5.server", "the line is not of the form DATE TIME;TYPE;ID;MESSAGE"),
         (record("3", start=None), "start is missing, expected seconds since 1970"),
         (record("4", end=FIRST), "end is before start"),
-        (record("5", qtime="x"), "qtime, ctime is 'x', expected seconds since 1970"),
+        (record("5", ctime="x"), "ctime, qtime is 'x', expected seconds since 1970"),
         (record("6", end=None, resources_used_walltime="x"),
          "resources_used.walltime is 'x', expected a time span"),
         (record("7", Resource_List_ncpus=100, resources_used_ncpus=100),
@@ -159,6 +159,71 @@ def test_account_nodes_and_gpus_of_a_job(tmp_path):
         )
     )
     assert load.tasks.select("account", "nodes", "gpus").rows() == [
-        (1, 2, None), (2, 4, 2), (None, 1, 6), (None, 1, 2),
+        (1, 2, 0), (2, 4, 2), (None, 1, 6), (None, 1, 2),
     ]  # fmt: skip
     assert names_of(load, "queue") == {1: "work"}
+
+
+@pytest.mark.parametrize("name", ["20240401:", "/var/spool/accounting/20240401:17:", "./a-b.log:"])
+def test_names_of_files_before_the_lines_are_dropped(tmp_path, name):
+    lines = [record("1"), record("2", "Q"), record("3")]
+    path = log(tmp_path, *(name + line for line in lines))
+    named, quarantine = read(path)
+    bare, _ = read(log(tmp_path, *lines))
+    assert is_log([name + lines[0]])
+    assert named.tasks.equals(bare.tasks)
+    assert quarantine.is_empty()
+    assert not is_log([lines[0].replace(";", ",")])
+
+
+def test_a_job_that_moved_between_queues_waited_since_it_was_created(tmp_path):
+    load, _ = read(
+        log(
+            tmp_path,
+            record("1"),
+            record("2", qtime=FIRST + 50),
+            record("3", ctime=0, qtime=FIRST + 50),
+            record("4", "Q", qtime=FIRST + 50),
+        )
+    )
+    assert load.tasks["wait_s"].to_list() == [60, 60, 10]
+    assert "qtime after ctime, from which waits are counted: 1 rows" in load.provenance.notes
+
+
+def test_memory_is_that_of_the_request_and_used_memory_is_none(tmp_path):
+    none = {"Resource_List_mem": None}
+    load, _ = read(
+        log(
+            tmp_path,
+            record("1"),
+            record("2", **none, Resource_List_select="2:ncpus=4:mem=3gb+1:ncpus=1:mem=512mb"),
+            record("3", **none, Resource_List_pmem="1gb", Resource_List_vmem="99gb"),
+            record("4", **none, Resource_List_vmem="4gb"),
+            record("5", **none, Resource_List_pvmem="100mb"),
+            record("6", **none),
+        )
+    )
+    assert load.tasks["memory_mib"].to_list() == [16384, 6656, 8192, 4096, 800, None]
+    assert load.tasks["memory_kb"].to_list()[3:] == [512 * 1024, 100 * 1024, 125]
+
+
+def test_gpus_are_counted_by_type(tmp_path):
+    """Chunks name types; the vnodes of a job have what it held."""
+    load, _ = read(
+        log(
+            tmp_path,
+            record("1", Resource_List_select="2:ncpus=4:ngpus=3:gpu_type=a100+1:ngpus=1"),
+            record("2", exec_vnode="(n1:ncpus=4:ngpus=2)+(n2:ncpus=4:ngpus=2)",
+                   Resource_List_select="2:ncpus=4:ngpus=1:gpu_type=v100"),
+            record("3", Resource_List_naccelerators=2, Resource_List_accelerator_model="k20"),
+            record("4", Resource_List_ngpus=1),
+            record("5", exec_host=None, resources_used_ncpus=None,
+                   exec_vnode="(n1:ncpus=4)+(n2:ncpus=2)"),
+        )
+    )  # fmt: skip
+    columns = ["gpus", "gpus:a100", "gpus:k20", "gpus:v100"]
+    assert load.tasks.select(columns).rows() == [
+        (7, 6, 0, 0), (4, 0, 0, 2), (2, 0, 2, 0), (1, 0, 0, 0), (0, 0, 0, 0),
+    ]  # fmt: skip
+    last = load.tasks.row(4, named=True)
+    assert (last["allocated_cores"], last["nodes"]) == (6, 2)

@@ -69,7 +69,7 @@ def test_the_command_line_sets_what_the_log_does_not_say(log, tmp_path, capsys):
         ("slurm", "processors=0", "processors is 0, expected from 1"),
         ("slurm", "processors=many", "processors is 'many'"),
         ("slurm", "time_zone=Mars", "there is no time zone 'Mars'"),
-        ("swf", "processors=4", "the format swf has no settings"),
+        ("azure2020", "processors=4", "the format azure2020 has no settings"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(
@@ -88,8 +88,8 @@ def test_a_recipe_sets_them_too(log, tmp_path):
     assert found.machines["cores"].to_list() == [99]
     with pytest.raises(RecipeError, match=r"trace\.settings: unknown key 'cores'"):
         load_source(load_recipe(recipe(tmp_path, trace + "{cores = 99}")))
-    other = trace.replace("slurm", "swf") + "{processors = 99}"
-    with pytest.raises(RecipeError, match="the format swf has no settings"):
+    other = trace.replace("slurm", "azure2020") + "{processors = 99}"
+    with pytest.raises(RecipeError, match="the format azure2020 has no settings"):
         load_source(load_recipe(recipe(tmp_path, other)))
 
 

@@ -9,7 +9,7 @@ from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.ingest import ingest
-from hindcast.pipeline.traces.swf import read
+from hindcast.pipeline.traces.swf import SwfSettings, read
 from hindcast.pipeline.workloads.caveats import NO_SIZE
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
@@ -132,7 +132,6 @@ def test_parts_and_jobs_that_never_ran_are_left_out_and_counted(tmp_path):
         (row(2, asked=65, alloc=-1), "requested is 65, but the cluster has 64 processors"),
         (row(2, alloc=10**6, asked=-1), "allocated is 1000000, but the cluster has 64 processors"),
         (row(2, asked=2.5), "requested is 2.5, expected a whole number"),
-        (row(2, status=9), "status is 9, expected at most 5"),
         (row("two", submit=1), "job is 'two', expected a number"),
         (row(1), "a repetition: job_id 1 is already in line 6"),
     ],
@@ -207,10 +206,15 @@ def test_a_request_of_minus_one_is_the_run_time(tmp_path):
     assert load.tasks["requested_s"].to_list() == [1, 100, 7]
 
 
-def test_a_log_of_21_fields_is_refused_with_the_line(tmp_path):
+def test_further_fields_are_refused_unless_a_setting_leaves_them_out(tmp_path):
     path = log(tmp_path, *(row(n) + " 1 2 3" for n in range(1, 9)))
-    with pytest.raises(TraceError, match=r"log\.swf: none of its 8 rows .* line 6: 21 fields"):
+    with pytest.raises(
+        TraceError, match=r"log\.swf: the rows have 21 fields, expected 18; with `--"
+    ):
         read(path)
+    load, quarantine = read(path, SwfSettings(further_fields=True))
+    assert load.tasks.height == 8
+    assert quarantine.is_empty()
 
 
 def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):
@@ -233,6 +237,40 @@ def test_nodes_are_no_processors_where_many_jobs_are_wider(tmp_path, wider, core
     assert ["nodes are not processors, and 16 is the largest job" in note for note in told] == (
         [True] if cores == 16 else []
     )
+
+
+def test_a_status_out_of_range_is_unknown_and_counted(tmp_path):
+    load, quarantine = read(log(tmp_path, row(1, status=9), row(2, status=-3), row(3)))
+    assert load.tasks["status"].to_list() == [None, None, 1]
+    assert load.provenance.counts["status not usable, taken as unknown"] == 2
+    assert quarantine.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("header", "cores"),
+    [
+        ("; MaxProcs: 1.024\n", 1024),
+        ("; MaxProcs: 1'048'576 cores\n", 2**20),
+        ("; MaxProcs: 128cpus\n", 128),
+        ("; MaxProcs: n/a\n; MaxNodes: 1,024 (of 4 processors)\n", 1024),
+        ("; MaxProcs: ?\n", 8),
+    ],
+)
+def test_numbers_of_the_header_may_have_separators_and_suffixes(tmp_path, header, cores):
+    load, _ = read(log(tmp_path, row(1), header=header))
+    assert load.machines["cores"].to_list() == [cores]
+
+
+@pytest.mark.parametrize("size", ["2k", "64x8", "64 x 8", "1,02", "12.5", "~100"])
+def test_a_header_that_can_be_two_numbers_is_refused_and_the_setting_counts(tmp_path, size):
+    path = log(tmp_path, row(1), row(2, asked=300, alloc=300), header=f"; MaxProcs: {size}\n")
+    with pytest.raises(TraceError, match=r"expected a whole number .*--set processors=N"):
+        read(path)
+    load, quarantine = read(path, SwfSettings(processors=256))
+    assert load.machines["cores"].to_list() == [256]
+    assert quarantine["reason"].to_list() == [
+        "requested is 300, but the cluster has 256 processors"
+    ]
 
 
 @pytest.mark.slow

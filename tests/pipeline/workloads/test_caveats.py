@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.workloads import caveats as cv
-from hindcast.pipeline.workloads import log_caveats
+from hindcast.pipeline.workloads import log_caveats, log_units
 from hindcast.pipeline.workloads.schema import Provenance
 
 
@@ -92,14 +92,16 @@ def test_json_gives_the_same_caveats():
 def test_every_caveat_is_explained():
     """The page of the warnings has a row for each code."""
     page = (Path(__file__).parents[3] / "docs/how-to/read-the-warnings.md").read_text("utf-8")
-    sources = [Path(module.__file__).read_text("utf-8") for module in (cv, log_caveats)]
+    modules = (log_caveats, log_units)
+    sources = [Path(module.__file__).read_text("utf-8") for module in (cv, *modules)]
     pattern = r'Caveat\("(\w+)"|"(some_\w+)"'
     written = {a or b for source in sources for a, b in re.findall(pattern, source)}
     named = {
         code
-        for name, code in vars(log_caveats).items()
+        for module in modules
+        for name, code in vars(module).items()
         if name.isupper() and not name.startswith("_") and isinstance(code, str)
     }
     known = {*cv.NOTES.values(), "caution", cv.TIES, *named, *written}
-    assert len(known) == 25
+    assert len(known) == 33
     assert {code for code in known if f"| `{code}` |" not in page} == set()

@@ -12,6 +12,7 @@ from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads import log_caveats as lc
+from hindcast.pipeline.workloads import log_units as lu
 from hindcast.pipeline.workloads.log_names import names_note, names_of, number_of
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from tests.conftest import traces_folder
@@ -106,10 +107,132 @@ def test_limits_in_another_unit_are_found_by_the_runs(unit, size):
     """A fifth of the jobs may run longer than their limits."""
     told = found(log(requested_s=np.full(1000, 2 * HOUR / size)))
     assert told[lc.LIMITS_EXCEEDED].text == (
-        f"1,000 of 1,000 jobs with a time limit (100%) ran longer than it: is the limit in {unit}?"
+        "1,000 of 1,000 jobs with a time limit (100% of them, 100% of the work) ran longer than "
+        f"it: is the limit in {unit}?"
     )
     assert found(log(requested_s=np.where(first(200), HOUR / 2, 2 * HOUR))) == {}
     assert lc.LIMITS_EXCEEDED in found(log(requested_s=np.where(first(201), HOUR / 2, 2 * HOUR)))
+
+
+def varied(n=1000):
+    """Return run times of 10 s to 28 h, and limits of at most a day that few jobs exceed."""
+    rng = np.random.default_rng(5)
+    run = np.round(np.exp(rng.uniform(np.log(10), np.log(24 * HOUR), n)))
+    slack = 1 + rng.integers(0, 20, n) / 4
+    limit = np.minimum(np.ceil(run * slack / 900) * 900, 24 * HOUR)
+    return np.where(rng.random(n) < 0.05, limit + 30, run), limit
+
+
+@pytest.mark.parametrize(
+    ("run_size", "limit_size", "code", "question"),
+    [
+        (1, 1, None, ""),
+        (1, 1 / 60, lc.LIMITS_EXCEEDED, "is the limit in minutes?"),
+        (1, 1 / 3600, lc.LIMITS_EXCEEDED, "is the limit in hours?"),
+        (1000, 1, lc.LIMITS_EXCEEDED, "is the run time in milliseconds?"),
+        (1, 60, lc.LIMITS_FAR, "is the limit in seconds, or the run time in minutes?"),
+        (1, 1000, lc.LIMITS_FAR, "is the limit in milliseconds?"),
+        (1 / 3600, 1, lc.LIMITS_FAR, "is the run time in hours?"),
+    ],
+)
+def test_run_times_and_limits_of_two_units_are_found(run_size, limit_size, code, question):
+    """With limits as users give them: a twentieth of the jobs runs into them."""
+    run, limit = varied()
+    told = found(log(processors=10**6, duration_s=run * run_size, requested_s=limit * limit_size))
+    assert code is None or told.pop(code).text.endswith(question)
+    assert not {lc.LIMITS_EXCEEDED, lc.LIMITS_FAR, lu.LIMITS_OF_RUNS} & set(told)
+
+
+def test_one_limit_for_all_jobs_says_nothing_about_its_unit():
+    """Jobs of at most 20 minutes beside the 24 hours that a queue gives by default."""
+    run = np.linspace(60, 1200, 1000)
+    assert found(log(duration_s=run, requested_s=np.full(1000, 24 * HOUR))) == {}
+
+
+def test_limits_that_are_the_run_time_times_a_number_know_it():
+    run, limit = varied()
+    told = found(log(duration_s=run, requested_s=np.where(first(501), 3 * run, limit)))
+    assert "have 3 times their run time as the limit" in told[lu.LIMITS_OF_RUNS].text
+    assert lu.LIMITS_OF_RUNS not in lc.DISQUALIFYING
+    kept = found(log(duration_s=run, requested_s=np.where(first(400), 3 * run, limit)))
+    assert lu.LIMITS_OF_RUNS not in kept
+
+
+@pytest.mark.parametrize(
+    ("size", "unit"), [(60, "seconds, not minutes"), (1000, "in milliseconds")]
+)
+def test_run_times_of_another_unit_are_more_work_than_the_machine_can_do(size, unit):
+    """A machine of one processor, half of which is used in the right unit."""
+    long = {"duration_s": np.full(1000, HOUR / 2 * size), "requested_s": np.full(1000, HOUR * size)}
+    assert found(log(processors=1, **long))["overloaded"].text.endswith(unit)
+    some = np.where(first(51), 1000 * HOUR, HOUR)
+    told = found(log(processors=100, duration_s=some, requested_s=2 * some))
+    assert "51 jobs (5.1% of them, 98% of the work) ran longer than the 41.6 days" in (
+        told[lc.RUNS_BEYOND_LOG].text
+    )
+
+
+def test_long_waits_on_an_idle_machine_are_of_another_unit():
+    waits = {"wait_s": np.full(1000, 12 * HOUR)}
+    told = found(log(processors=100, **waits))[lc.IDLE_BUT_WAITING].text
+    assert "wait 12 h in the mean, 12 times as long as they run, though 1.0% of the 100" in told
+    assert found(log(processors=10, **waits)) == {}
+    assert found(log(processors=100, wait_s=np.full(1000, 9 * HOUR))) == {}
+
+
+@pytest.mark.parametrize(("size", "unit"), [(1000, "thousandths"), (100, "hundredths")])
+def test_processors_of_another_unit_are_whole_hundreds(size, unit):
+    cores = np.where(first(500), 1.0, 4.0) * size
+    told = found(log(processors=10**6, cores=cores))[lc.CORE_UNIT].text
+    assert told.endswith(f"are they in {unit} of a processor?")
+    assert found(log(processors=10**6, cores=np.full(1000, 100.0))) == {}  # one size of job
+    assert found(log(processors=10**6, cores=np.where(first(60), 4.0, cores))) == {}
+
+
+def test_memory_of_another_unit_is_out_of_all_proportion():
+    asked = {"memory_kb": np.full(1000, 2.0**22)}
+    assert found(log(**asked)) == {}
+    in_bytes = found(log(memory_kb=np.full(1000, 2.0**32)))[lu.MEMORY_UNIT].text
+    assert in_bytes.endswith("with a median of 4.295e+09 KB a processor: is it in bytes?")
+    assert "in MB or GB?" in found(log(memory_kb=np.full(1000, 64.0)))[lu.MEMORY_UNIT].text
+    assert found(log(memory_kb=np.where(first(40), 64.0, 0.0))) == {}
+
+
+def test_a_queue_with_a_value_for_each_job_is_none():
+    """W44: the seconds waited in a column `queue`."""
+    waits = np.arange(1000.0)
+    told = found(log(queue=waits.astype(int), wait_s=waits))[lu.TOO_MANY_NAMES].text
+    assert told.startswith("queue has 1,000 values in 1,000 jobs and is the wait in 100% of them")
+    users = found(log(user=np.arange(1000)))[lu.TOO_MANY_NAMES]
+    assert users.numbers == {"columns": 1, "most": 1000}
+    assert found(log(user=np.arange(1000) % 500, account=np.arange(1000) % 500)) == {}
+    assert found(log(400, user=np.arange(400) % 200, qos=np.arange(400) % 20)) == {}
+    same = {"queue": np.arange(1000) % 300, "partition": np.arange(1000) % 300}
+    told = found(log(**same), pools=True)[lu.TOO_MANY_NAMES]
+    assert told.text.startswith("partition has 300 values in 1,000 jobs: ")
+
+
+def test_gpus_are_no_fault_where_the_machine_has_them():
+    held = log(gpus=np.where(first(250), 4, 0))
+    assert found(held, resources=("processors", "gpus:a100")) == {}
+    assert list(found(held, resources=("processors", "memory"))) == ["gpus"]
+
+
+@pytest.mark.parametrize(
+    ("size", "question"),
+    [(60, "minutes?"), (1e-3, "milliseconds?"), (3600, "hours?"), (17, "taken for another?")],
+)
+def test_run_times_that_starts_and_ends_do_not_give(size, question):
+    rows = pl.DataFrame({"duration_s": np.full(100, 600.0), "run_by_ends": [600.0] * 100})
+    assert lu.run_notes(rows) == []
+    suspended = rows.with_columns(run_by_ends=pl.Series([4000.0] * 50 + [600.0] * 50))
+    assert lu.run_notes(suspended) == []
+    ends = pl.Series([600.0 * size] * 6 + [None] * 20 + [600.0] * 74)
+    (note,) = lu.run_notes(rows.with_columns(run_by_ends=ends))
+    assert "for 6 jobs (6.0% of them)" in note
+    assert note.endswith(question)
+    of_note = cv.of_provenance(Provenance("made", notes=(note,)))
+    assert [caveat.code for caveat in of_note] == [cv.RUNS_AND_ENDS]
 
 
 def test_unknown_waits_count_by_their_work():
@@ -169,6 +292,9 @@ def test_gpus_quarantined_rows_and_few_jobs_are_counted():
     for bad, codes in ((50, []), (51, ["quarantined"])):
         left_out = {"quarantined": bad, "a step of a job": 2000}
         assert list(found(log(counts={"rows_read": 3000}, left_out=left_out))) == codes
+    for bad, unread in ((1500, False), (1501, True)):
+        caveats = lc.log_caveats(log(counts={"rows_read": 3000}, left_out={"quarantined": bad}))
+        assert lc.mostly_unread(caveats) == unread
     assert list(found(log(399))) == [lc.FEW_JOBS]
     assert found(log(400)) == {}
 

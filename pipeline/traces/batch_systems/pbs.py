@@ -1,7 +1,8 @@
-"""Reader of the accounting log of PBS: OpenPBS, PBS Professional and Torque.
+"""Reader of the accounting log of PBS: OpenPBS, PBS Professional, Torque, and Cobalt's in its form.
 
 The path is one file, plain or gzip-compressed. The server writes one file a day; join them in order
-(`cat 202403* > march.log`). A line is `DATE TIME;TYPE;ID;KEY=VALUE KEY=VALUE ...`:
+(`cat 202403* > march.log`). Names of files before the lines, as `grep ';E;' 2024*` prints them, are
+dropped. A line is `DATE TIME;TYPE;ID;KEY=VALUE KEY=VALUE ...`:
 
     04/01/2024 00:00:12;E;123.server;user=ann group=users jobname=a queue=work ctime=1711929600
     qtime=1711929600 etime=1711929600 start=1711929660 exec_host=n1/0*8 Resource_List.ncpus=8
@@ -12,18 +13,26 @@ job. Records of other types are counted and left out, and that of a whole array 
 job that was deleted before it ran has no record of type E.
 
     column of the workload    from the first of these that the record has
-    submit_s, eligible_s      qtime, ctime; etime
+    submit_s, eligible_s      ctime, qtime; etime
     duration_s                end - start; else resources_used.walltime
     requested_s               Resource_List.walltime
     requested_cores           Resource_List.ncpus; Resource_List.procs; Resource_List.select and
                               Resource_List.nodes, counted by ncpus and ppn
-    allocated_cores           resources_used.ncpus; total_execution_slots; the slots of exec_host
-    memory_kb, times cores    Resource_List.mem; resources_used.mem
+    allocated_cores           resources_used.ncpus; total_execution_slots; the slots of exec_host;
+                              ncpus of exec_vnode
+    memory_kb, times cores    Resource_List.mem; mem of Resource_List.select; pmem, times the
+                              processors; vmem; pvmem; resources_used.mem
+    memory_mib                as memory_kb, but null where only the used memory is known
     status                    Exit_status: 1 for 0, else 0
     user, group, account      user; group; account
     queue, executable         queue; jobname
-    nodes                     Resource_List.nodect; the hosts of exec_host
-    gpus                      Resource_List.ngpus; those of Resource_List.select and .nodes
+    nodes                     Resource_List.nodect; the hosts of exec_host, of exec_vnode
+    gpus                      ngpus of exec_vnode; Resource_List.ngpus, .naccelerators, .gpus; those
+                              of Resource_List.select and .nodes
+    gpus:TYPE                 gpu_type, gpu_model or accelerator_model beside the number
+
+`qtime` is when the job came into its last queue: a job that moved between queues waited since
+`ctime`, when it was created. A note has the number of such jobs.
 
 A job that was rerun is its last run. The exit status does not tell whether a job was deleted while
 it ran, so that no job has the status 5.
@@ -32,7 +41,8 @@ Sources: the PBS Professional Reference Guide 2021.1, chapter "Accounting"; the 
 Guide 6.1, "Accounting records".
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +52,7 @@ from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.field_values import kilobytes, span
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
-from hindcast.pipeline.traces.text_rows import scan_lines, split_fault
+from hindcast.pipeline.traces.text_rows import collect, scan_lines, split_fault
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "pbs"
@@ -60,8 +70,14 @@ _KEYS: Final[Mapping[str, str]] = {
     "used_ncpus": r"resources_used\.ncpus", "slots": "total_execution_slots",
     "exec_host": "exec_host", "memory": r"Resource_List\.mem",
     "used_memory": r"resources_used\.mem", "exit": "Exit_status",
-    "nodect": r"Resource_List\.nodect", "ngpus": r"Resource_List\.ngpus",
+    "nodect": r"Resource_List\.nodect", "exec_vnode": "exec_vnode",
+    "ngpus": r"Resource_List\.(?:ngpus|naccelerators|gpus)",
+    "gpu_type": r"Resource_List\.(?:gpu_type|gpu_model|accelerator_model)",
+    "pmem": r"Resource_List\.pmem", "vmem": r"Resource_List\.vmem",
+    "pvmem": r"Resource_List\.pvmem", "location": r"resources_used\.location",
 }  # fmt: skip
+_GPU_TYPE: Final = "(?:gpu_?type|gpu_model|accelerator_model)"  # in a chunk of a select
+_FILE_NAME: Final = r"^[^;\s]+:(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;)"  # before a record, by grep
 
 
 def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.DataFrame]:
@@ -74,13 +90,27 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     first = next(line for line in head_lines(path, _EXPECTED) if line.strip())
     if ";" not in first:
         raise TraceError(f"{path}: the first line is {first[:60]!r}, expected {_EXPECTED}")
-    sifted = sift_jobs(path, _records(path), _fields(), _WHAT, settings)
-    return workload_of(path, FORMAT, sifted, settings)
+    records = _records(path)
+    sifted = sift_jobs(path, records, _fields(), _WHAT, settings)
+    return workload_of(path, FORMAT, sifted, settings, _moves(path, records))
+
+
+def is_log(lines: Sequence[str]) -> bool:
+    """Return whether the first of some lines is a record of such a log."""
+    return re.match(LINE, re.sub(_FILE_NAME, r"\1", lines[0])) is not None
+
+
+def _moves(path: Path, records: pl.LazyFrame) -> list[str]:
+    """Return a note with the number of jobs that came into their last queue after `ctime`."""
+    created, queued = (pl.col(key).cast(pl.Float64, strict=False) for key in ("ctime", "qtime"))
+    used = pl.col("reason").is_null() & pl.col("left_out").is_null()
+    moved = int(collect(records.select((used & (queued > created)).sum()), path).item())
+    return [f"qtime after ctime, from which waits are counted: {moved:,} rows"] if moved else []
 
 
 def _records(path: Path) -> pl.LazyFrame:
     """Return the records of a log: line, text, reason, left_out, name, outcome and keys."""
-    text = pl.col("text")
+    text = pl.col("text").str.replace(_FILE_NAME, "${1}")
     parts = text.str.splitn(";", 4).struct.rename_fields(["time", "kind", "name", "message"])
     rows = (
         scan_lines(path)
@@ -126,6 +156,16 @@ def _records(path: Path) -> pl.LazyFrame:
         .then(pl.lit("failed")),
         account=pl.when(pl.col("account") != "").then("account"),
         interrupted=pl.lit(value=False),
+        gpu_types=_gpu_types(),
+        # Cobalt lists blocks of nodes, not processors.
+        exec_host=pl.when(pl.col("location").is_null()).then("exec_host"),
+        lists_gpus=pl.any_horizontal(
+            pl.col(key).is_not_null() for key in ("ncpus", "procs", "select", "nodes")
+        ),
+        memory_is_used=pl.all_horizontal(
+            pl.col(key).is_null() for key in ("memory", "pmem", "vmem", "pvmem")
+        )
+        & _chunk_memory().is_null(),
     )
 
 
@@ -139,17 +179,22 @@ def _value(key: str) -> pl.Expr:
 
 def _fields() -> dict[str, Field]:
     allocated = pl.coalesce("used_ncpus", "slots")
-    hosts = _slots(pl.col("exec_host"))
+    allocated_cores = pl.coalesce(
+        _whole(allocated), _slots(pl.col("exec_host")), _vnodes("ncpus", else_=1)
+    )
     requested = pl.coalesce("ncpus", "procs")
     chunks = pl.coalesce(_chunks(pl.col("select"), "ncpus"), _chunks(pl.col("nodes"), "ppn"))
-    memory = pl.coalesce("memory", "used_memory")
+    requested_cores = pl.coalesce(_whole(requested), chunks)
+    vnode_gpus = _vnodes("ngpus", else_=0)
     gpus = pl.coalesce(
+        pl.when(vnode_gpus > 0).then(vnode_gpus),
         _whole(pl.col("ngpus")), _chunks(pl.col("select"), "ngpus", 0),
         _chunks(pl.col("nodes"), "gpus", 0),
     )  # fmt: skip
-    nodes = pl.col("exec_host").str.split("+").list.eval(pl.element().str.extract("^([^/]+)"))
+    hosts = pl.coalesce("exec_host", pl.col("exec_vnode").str.replace_all(r"[()]", ""))
+    nodes = hosts.str.split("+").list.eval(pl.element().str.extract("^([^/:]+)"))
     return {
-        "submit": _time("qtime, ctime", pl.coalesce("qtime", "ctime")),
+        "submit": _time("ctime, qtime", pl.coalesce("ctime", "qtime")),
         "eligible": _time("etime", pl.col("eligible")),
         "start": _time("start", pl.col("start")),
         "end": _time("end", pl.col("end")),
@@ -159,15 +204,15 @@ def _fields() -> dict[str, Field]:
         ),
         "requested_cores": Field(
             "Resource_List.ncpus", pl.coalesce("ncpus", "procs", "select", "nodes"),
-            pl.coalesce(_whole(requested), chunks), "a number of processors",
+            requested_cores, "a number of processors",
         ),
         "allocated_cores": Field(
-            "exec_host", pl.coalesce(allocated, "exec_host"), pl.coalesce(_whole(allocated), hosts),
+            "exec_host", pl.coalesce(allocated, "exec_host", "exec_vnode"), allocated_cores,
             "a number of processors",
         ),
-        "memory_kb": Field(
-            "Resource_List.mem", memory, kilobytes(memory, "b"), "an amount of memory"
-        ),
+        "memory_kb": _memory(pl.coalesce(
+            pl.when(cores > 0).then(cores) for cores in (allocated_cores, requested_cores)
+        )),
         "nodes": Field(
             "Resource_List.nodect", pl.col("nodect"),
             pl.coalesce(_whole(pl.col("nodect")), nodes.list.n_unique().cast(pl.Float64)),
@@ -175,6 +220,42 @@ def _fields() -> dict[str, Field]:
         ),
         "gpus": Field("Resource_List.ngpus", pl.col("ngpus"), gpus, "a number of GPUs"),
     }  # fmt: skip
+
+
+def _memory(cores: pl.Expr) -> Field:
+    """Return the memory of the job, given its processors."""
+    memory, pmem, vmem, pvmem, used = (
+        kilobytes(pl.col(key), "b") for key in ("memory", "pmem", "vmem", "pvmem", "used_memory")
+    )
+    chunks = _chunk_memory()
+    return Field(
+        "Resource_List.mem",
+        pl.coalesce("memory", chunks.cast(pl.String), "pmem", "vmem", "pvmem", "used_memory"),
+        pl.coalesce(memory, chunks, pmem * cores, vmem, pvmem * cores, used),
+        "an amount of memory",
+    )
+
+
+def _chunk_memory() -> pl.Expr:
+    """Return the memory of the chunks of a select in KB, null if none has any."""
+    chunk = pl.element()
+    number = kilobytes(chunk.str.extract(r"(?:^|:)mem=([^:]+)"), "b")
+    total = pl.col("select").str.split("+").list.eval(_count(chunk) * number).list.sum()
+    return pl.when(pl.col("select").str.contains(r"(?:^|[:+])mem=")).then(total)
+
+
+def _gpu_types() -> pl.Expr:
+    """Return the GPUs that a job asked for by type, such as "a100:2,v100:4", null if by number."""
+    chunk = pl.element()
+    number = chunk.str.extract(r"(?:^|:)(?:ngpus|naccelerators)=(\d+)").cast(pl.Int64, strict=False)
+    kind = chunk.str.extract(rf"(?:^|:){_GPU_TYPE}=([^:,]+)")
+    of_chunk = pl.when(number > 0).then(pl.format("{}:{}", kind, _count(chunk) * number))
+    of_chunks = pl.col("select").str.split("+").list.eval(of_chunk).list.drop_nulls()
+    number = _whole(pl.col("ngpus"))
+    return pl.coalesce(
+        pl.when(of_chunks.list.len() > 0).then(of_chunks.list.join(",")),
+        pl.when(number > 0).then(pl.format("{}:{}", "gpu_type", number)),
+    )
 
 
 def _time(label: str, text: pl.Expr) -> Field:
@@ -204,14 +285,26 @@ def _slots(text: pl.Expr) -> pl.Expr:
     return text.str.split("+").list.eval(pl.coalesce(times, count, 1)).list.sum().cast(pl.Float64)
 
 
+def _count(chunk: pl.Expr) -> pl.Expr:
+    """Return how often a chunk such as `2:ncpus=8` or `n3:ppn=2` is asked for."""
+    return chunk.str.extract(r"^(\d+)(?::|$)").cast(pl.Int64, strict=False).fill_null(1)
+
+
 def _chunks(text: pl.Expr, key: str, else_: int = 1) -> pl.Expr:
     """Return the sum of a key over chunks such as `2:ncpus=8:mem=4gb+1:ncpus=4` or `2:ppn=8+n3`.
 
     `else_` is the number of a chunk without the key.
     """
     chunk = pl.element()
-    count = chunk.str.extract(r"^(\d+)(?::|$)").cast(pl.Int64, strict=False).fill_null(1)
     number = chunk.str.extract(rf"(?:^|:){key}=(\d+)").cast(pl.Int64, strict=False)
     return (
-        text.str.split("+").list.eval(count * number.fill_null(else_)).list.sum().cast(pl.Float64)
+        text.str.split("+")
+        .list.eval(_count(chunk) * number.fill_null(else_))
+        .list.sum()
+        .cast(pl.Float64)
     )
+
+
+def _vnodes(key: str, else_: int) -> pl.Expr:
+    """Return the sum of a key over vnodes such as `(n1:ncpus=8:ngpus=2)+(n2:ncpus=4)`."""
+    return _chunks(pl.col("exec_vnode").str.replace_all(r"[()]", ""), key, else_)
