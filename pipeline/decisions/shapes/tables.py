@@ -42,6 +42,10 @@ class Tables:
         """Return the columns of the first table."""
         return self._scan(self.parts[0]).collect_schema().names()
 
+    def schema(self) -> dict[str, pl.DataType]:
+        """Return the columns of the first table with their types."""
+        return dict(self._scan(self.parts[0]).collect_schema())
+
     def require(self, columns: Iterable[str]) -> list[str]:
         """Return `columns` without repetitions; raise TraceError if a table lacks one."""
         wanted = list(dict.fromkeys(c for c in columns if c))
