@@ -62,6 +62,7 @@ import numpy as np
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
+from hindcast.pipeline.scenarios.queue.drawn.futures import Sampler
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
@@ -130,8 +131,6 @@ class _Futures:
 
     @cached_property
     def _sampler(self) -> Callable[[np.random.Generator], Future]:
-        from hindcast.pipeline.forecast.sampled_futures import Sampler  # which imports this package
-
         return Sampler(self.log, self.jobs, self.kill)
 
     def __call__(self, rng: np.random.Generator) -> Future:
