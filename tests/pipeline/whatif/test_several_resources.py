@@ -118,7 +118,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("policy", "form"),
     [
@@ -242,6 +242,7 @@ def test_over_is_that_of_the_worst_resource_and_twins_are_equal_in_every_ask():
     assert (measure(same).twins, measure(same).passed) == (1, 1)
 
 
+@pytest.mark.slow
 def test_the_right_scheduler_of_a_log_with_gpus_is_known_and_its_machine_has_grade_a():
     jobs, _ = drawn(5, 600)
     for i, job in enumerate(jobs):
