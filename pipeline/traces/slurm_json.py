@@ -89,8 +89,9 @@ def begins(path: Path) -> bool:
 
 
 def scan_json(path: Path) -> pl.LazyFrame:
-    """Return the jobs of a file as rows: line (number of the job), text, COLUMNS, reason.
+    """Return the jobs of a file as rows: line, text, COLUMNS, reason.
 
+    `line` is that at which a job begins; where jobs share a line, the next number that is free.
     A file that ends within a job has a last row with that as its reason. Raises TraceError if the
     file is no such JSON, or is damaged before its end.
     """
@@ -98,7 +99,9 @@ def scan_json(path: Path) -> pl.LazyFrame:
     rows: list[tuple[Any, ...]] = []
     kinds = {"line": pl.Int64, "text": pl.String, **dict.fromkeys(COLUMNS, pl.String)}
     schema = {**kinds, "reason": pl.String}
-    for number, job in enumerate(_jobs(path), 1):
+    number = 0
+    for line, job in _jobs(path):
+        number = max(number + 1, line)
         if isinstance(job, dict):
             rows.append((number, "", *_texts(job), None))
         else:
@@ -134,7 +137,7 @@ class _Reader:
     def __init__(self, file: TextIOWrapper, path: Path) -> None:
         self._file, self._path = file, path
         self._text, self._at, self._ended = "", 0, False
-        self._lines = 1  # of the file before `_text`
+        self._line, self._counted = 1, 0  # the line at a place in `_text`
         self._decoder = json.JSONDecoder(parse_constant=lambda _: None)
 
     def peek(self, skipped: re.Pattern[str] = _SPACES) -> str:
@@ -145,6 +148,12 @@ class _Reader:
             self._at = match.end()
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
+
+    def line(self) -> int:
+        """Return the line of the next character."""
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
 
     def take(self) -> None:
         """Go on by the character that `peek` returned."""
@@ -175,7 +184,7 @@ class _Reader:
 
     def fault(self, at: int, what: str) -> TraceError:
         """Return the error for a fault at a place in the text."""
-        line = self._lines + self._text.count("\n", 0, at)
+        line = self._line + self._text.count("\n", self._counted, at)
         return TraceError(
             f"{self._path}: line {line} is no JSON ({what}), expected {_EXPECTED}; "
             "was the file damaged?"
@@ -190,13 +199,13 @@ class _Reader:
         block = "" if self._ended else self._file.read(max(_BLOCK, len(self._text) - self._at))
         self._ended = not block
         if block:
-            self._lines += self._text.count("\n", 0, self._at)
-            self._text, self._at = self._text[self._at :] + block, 0
+            self.line()
+            self._text, self._at, self._counted = self._text[self._at :] + block, 0, 0
         return bool(block)
 
 
-def _jobs(path: Path) -> Iterator[Any]:
-    """Yield the jobs of a file: objects, or what else is in their place."""
+def _jobs(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the jobs of a file, each with its line: objects, or what else is in their place."""
     with readable(path), content(path) as raw:
         reader = _Reader(TextIOWrapper(raw, "utf-8-sig", errors="replace"), path)
         while begin := reader.peek(_SPACE):
@@ -208,13 +217,13 @@ def _jobs(path: Path) -> Iterator[Any]:
                 raise reader.unexpected("'{' or '['")
 
 
-def _elements(reader: _Reader) -> Iterator[Any]:
-    """Yield the elements of a list."""
+def _elements(reader: _Reader) -> Iterator[tuple[int, Any]]:
+    """Yield the elements of a list, each with its line."""
     reader.take()
     while (following := reader.peek()) != "]":
         if not following:
             return
-        yield reader.value()
+        yield reader.line(), reader.value()
         if reader.peek() == ",":
             reader.take()
         elif reader.peek() not in {"]", ""}:
@@ -222,8 +231,9 @@ def _elements(reader: _Reader) -> Iterator[Any]:
     reader.take()
 
 
-def _document(reader: _Reader) -> Iterator[Any]:
-    """Yield the jobs of a document: the elements of its list "jobs", else itself."""
+def _document(reader: _Reader) -> Iterator[tuple[int, Any]]:
+    """Yield the jobs of a document, each with its line: the list "jobs", else the document."""
+    line = reader.line()
     reader.take()
     others: dict[str, Any] = {}
     has_jobs = False
@@ -250,7 +260,7 @@ def _document(reader: _Reader) -> Iterator[Any]:
     is_whole = reader.peek() == "}"
     reader.take()
     if not has_jobs and "job_id" in others:
-        yield others if is_whole else _Cut(json.dumps(others, default=str))
+        yield line, others if is_whole else _Cut(json.dumps(others, default=str))
 
 
 def _texts(job: Mapping[str, Any]) -> list[str | None]:

@@ -105,10 +105,23 @@ def test_json_that_ends_within_a_job_gives_the_jobs_before(tmp_path):
         path.write_text(text[:end])
         load, quarantine = read(path)
         assert load.tasks["job_id"].to_list() == ["1", "2"]
-        assert quarantine.select("line", "reason").rows() == [
-            (3, "this is no JSON object, expected a job"),
-            (4, "the file ends within this job"),
+        assert quarantine["reason"].to_list() == [
+            "this is no JSON object, expected a job",
+            "the file ends within this job",
         ]
+        assert text.splitlines()[quarantine["line"][0] - 1].strip() == '"no job",'
+
+
+def test_files_of_a_folder_are_one_log_also_in_one_line_each(tmp_path):
+    """A file of one line may be longer than a line of a table."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    long = {"admin_comment": "x" * (1 << 21)}
+    for day, jobs in ((1, [job(1, **long)]), (2, [job(2)]), (11, [job(3), "no job"])):
+        (folder / f"day{day}.json").write_text(json.dumps({"jobs": jobs}))
+    load, quarantine = FORMATS["slurm"].reading(folder)
+    assert load.tasks["job_id"].to_list() == ["1", "2", "3"]
+    assert quarantine["file"].to_list() == ["day11.json"]
 
 
 @pytest.mark.parametrize(
