@@ -214,7 +214,7 @@ def test_a_log_of_which_most_rows_are_unread_ends_with_exit_code_1(bad, code, tm
     path = written(dialect, made_jobs(np.random.default_rng(2), 60), tmp_path)
     head, *rows = path.read_text().splitlines()
     path.write_text(
-        "\n".join([head, *(row if n > bad else f"x{row}" for n, row in enumerate(rows))])
+        "\n".join([head, *(f"x{row}" if 0 < n <= bad else row for n, row in enumerate(rows))])
     )
     assert main(["ingest", "swf", str(path), "--out", str(tmp_path / "out")]) == code
     told = capsys.readouterr().err
