@@ -248,6 +248,20 @@ FORMATS: Final = Registry("trace_formats", {
         recognises=batsim.is_log,
         joins=True,
     ),
+    "decisions": TraceFormat(
+        name="decisions",
+        description="any log of decisions: candidates, choice, propensity, reward",
+        path=(
+            "a mapping (TOML) that names the log, which `hindcast init LOG` writes; or a file that "
+            "describes itself: VowpalWabbit dsjson or cb_adf text, Open Bandit Pipeline's .npz, a "
+            "folder of the Open Bandit Dataset"
+        ),
+        source="your own service",
+        terms="yours",
+        citation="none",
+        read=None,
+        recorded="hindcast.pipeline.decisions",
+    ),
     "table": TraceFormat(
         name="table",
         description="any table of jobs, CSV or Parquet, by a mapping of its columns",

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.simulation.kernel import Ints, Ints2, compiled
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.several import (
+from hindcast.pipeline.whatif.resources.several import (
     Many,
     compiled_for_both,
     copy,

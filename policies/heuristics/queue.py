@@ -57,7 +57,7 @@ from hindcast.pipeline.scenarios.queue.priorities import (
 )
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
-from hindcast.pipeline.scenarios.queue.several import is_several
+from hindcast.pipeline.scenarios.queue.several.transition import is_several
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
     FLOATS,

@@ -41,10 +41,10 @@ not: their predictions come from jobs that ended in the simulation, and from the
 window. Observations show neither the time since the window began nor whether a job
 counts. The column `submitted`, from which some rules are computed, is an identifier.
 
-With `resources`, jobs ask for GPUs and memory too, see hindcast.pipeline.scenarios.queue.asks. Then a
-job fits if all that it asks for is free; the shadow is the first moment at which everything
-suffices for the head, and a job must leave the spare amount of every resource. With `pools`, jobs of
-some partitions have a machine of their own, see hindcast.pipeline.scenarios.queue.several.
+With `resources`, jobs ask for GPUs and memory too (hindcast.pipeline.scenarios.queue.asks). A job
+then fits if all that it asks for is free. The shadow is the first moment at which everything
+suffices for the head, and others must leave what it needs of every resource. With `pools`, the jobs
+of some partitions have a machine of their own (hindcast.pipeline.scenarios.queue.several).
 
 `whole = true` makes one episode of all jobs from the window's first one to the end of the log.
 hindcast.pipeline.scenarios.queue.schedule reads the starts of all jobs from the memory of an

@@ -10,7 +10,7 @@ from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.features import OUT, TERM
 from hindcast.pipeline.scenarios.queue.fitting import NOWHERE
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, learn
-from hindcast.pipeline.scenarios.queue.several import (
+from hindcast.pipeline.scenarios.queue.several.transition import (
     can_wait_in_pools,
     count_asked,
     fill_utilisations,

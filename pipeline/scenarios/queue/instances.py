@@ -323,8 +323,10 @@ def select_jobs(config: QueueConfig, log: Log, window: int) -> Jobs:
             )
         running, carried = _running(log, slice(0, first), now)
         if log.several is not None and log.several.too_wide is not None:
-            too_wide, _ = _running(log.several.too_wide, slice(None), now)
-            running = np.concatenate([running, size + too_wide])
+            wide = log.several.too_wide
+            too_wide, _ = _running(wide, slice(None), now)
+            order = np.argsort(np.concatenate([log.row[running], wide.row[too_wide]]))
+            running = np.concatenate([running, size + too_wide])[order]
     return Jobs(
         now=now,
         running=running,

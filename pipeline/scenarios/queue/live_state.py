@@ -53,7 +53,10 @@ from hindcast.pipeline.scenarios.queue.live_fields import (
     read_number,
     read_values,
 )
-from hindcast.pipeline.scenarios.queue.live_several import (
+from hindcast.pipeline.scenarios.queue.machines import Machine, machine_of
+from hindcast.pipeline.scenarios.queue.observation import observe
+from hindcast.pipeline.scenarios.queue.run_times import contexts_of, learn_all
+from hindcast.pipeline.scenarios.queue.several.live import (
     capacities_in,
     keys_of_several,
     read_amounts,
@@ -64,10 +67,7 @@ from hindcast.pipeline.scenarios.queue.live_several import (
     units_in,
     with_processors,
 )
-from hindcast.pipeline.scenarios.queue.machines import Machine, machine_of
-from hindcast.pipeline.scenarios.queue.observation import observe
-from hindcast.pipeline.scenarios.queue.run_times import contexts_of, learn_all
-from hindcast.pipeline.scenarios.queue.several import is_several
+from hindcast.pipeline.scenarios.queue.several.transition import is_several
 from hindcast.pipeline.settings.ranges import shown
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, begin_episode
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled

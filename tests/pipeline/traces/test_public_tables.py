@@ -137,6 +137,19 @@ def test_the_real_pods_of_alibaba_2023_are_counted_as_polars_counts_them(tmp_pat
     assert workload.tasks["memory_mib"].sum() == pytest.approx(ran["memory_mib"].sum())
 
 
+def test_the_real_tasks_of_alibaba_2018_are_counted_as_polars_counts_them(tmp_path):
+    path = require_traces("alibaba2018/dags_set0_6600.csv")
+    raw = pl.read_csv(path, null_values=["nan"], infer_schema_length=None)
+    over = raw.filter(pl.col("status").is_in(["Terminated", "Failed"]))
+    ran = over.filter(pl.col("plan_cpu").is_not_null(), pl.col("instance_num").is_not_null())
+    (tmp_path / "m.toml").write_text(toml_of(propose(path), str(path)))
+    workload = table.read(tmp_path / "m.toml")[0]
+    assert workload.tasks.height == ran.height
+    assert workload.tasks.height + sum(workload.provenance.left_out.values()) == raw.height
+    held = (ran["plan_cpu"] * ran["instance_num"]).sum() / 100
+    assert workload.tasks["cores"].sum() == pytest.approx(held)
+
+
 def test_google_2019_events_become_the_last_run_of_an_instance(tmp_path):
     rows = [
         (0, 0, 7, 0), (1_000_000, 3, 7, 0), (2_000_000, 4, 7, 0), (2_500_000, 3, 7, 0),

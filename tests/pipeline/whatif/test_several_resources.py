@@ -9,12 +9,6 @@ import pytest
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.whatif.capacities import (
-    on_machine,
-    parse_capacities,
-    width_cautions,
-    with_resources,
-)
 from hindcast.pipeline.whatif.grade import SEVERAL, grade
 from hindcast.pipeline.whatif.measures import measure
 from hindcast.pipeline.whatif.orders import ALL, Mode, order_of, policy_of
@@ -23,7 +17,13 @@ from hindcast.pipeline.whatif.playing import play, play_placed
 from hindcast.pipeline.whatif.pools import labels, parse_pools, split
 from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.whatif.replay import replay, replay_placed
-from hindcast.pipeline.whatif.resources import Resources
+from hindcast.pipeline.whatif.resources.amounts import Resources
+from hindcast.pipeline.whatif.resources.capacities import (
+    on_machine,
+    parse_capacities,
+    width_cautions,
+    with_resources,
+)
 from hindcast.pipeline.whatif.run import joined, run_of
 from hindcast.pipeline.whatif.worlds import changed, read_change
 from tests.conftest import require_traces

@@ -37,7 +37,7 @@ from hindcast.pipeline.scenarios.queue.asks import (
 )
 from hindcast.pipeline.scenarios.queue.instances import usable
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.resources import Resources, asks_of
+from hindcast.pipeline.whatif.resources.amounts import Resources, asks_of
 from hindcast.pipeline.workloads.caveats import Caveat, share_text
 from hindcast.pipeline.workloads.log_caveats import UNKNOWN_ASKS
 from hindcast.pipeline.workloads.schema import Workload
