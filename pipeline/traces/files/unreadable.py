@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.slurm_header import is_cut
+from hindcast.pipeline.traces.slurm_output.header import is_cut
 
 _SACCT: Final = (
     "sacct -a -X -P --format=JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
