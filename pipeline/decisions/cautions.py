@@ -68,11 +68,12 @@ def _tests(log: DecisionLog, used: Flags, chosen: np.ndarray | None = None) -> P
     def coded(column: pl.Series) -> tuple[np.ndarray, list[str]]:
         kept = column if used.all() else column.filter(pl.Series(rows))
         codes = kept.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        levels, dense = np.unique(codes, return_inverse=True)
-        first = {int(c): int(i) for i, c in enumerate(codes[::-1])}
-        names = [str(kept[len(codes) - 1 - first[int(c)]]) for c in levels]
-        shift = int(len(levels) > 0 and levels[0] == -1)
-        return dense - shift, names[shift:]
+        there = np.flatnonzero(np.bincount(codes + 1)[1:]) if len(codes) else codes
+        dense = np.full(int(codes.max(initial=-1)) + 2, -1)  # the last place is that of -1
+        dense[there] = np.arange(len(there))
+        levels = kept.unique().drop_nulls()
+        names = dict(zip(levels.to_physical().to_list(), levels.cast(pl.String), strict=True))
+        return dense[codes], [names[int(code)] for code in there]
 
     ids, names = coded(log.candidates["id"])
     categories = {n: coded(log.features[n]) for n, t in log.features.schema.items()

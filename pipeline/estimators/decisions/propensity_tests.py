@@ -151,7 +151,7 @@ def check_propensities(
     for name, rows in sets:
         if not len(rows):
             continue
-        members, size = np.unique(e.owner[rows], return_counts=True)
+        members, size = _runs(e.owner[rows])
         inside_of[rows] = True
         inside = inside_of[e.taken[members]]
         inside_of[rows] = False
@@ -172,6 +172,12 @@ def check_propensities(
         min(1.0, min(tests) * len(tests)) if tests else float("nan"),
         exploration, tuple(results),
     )  # fmt: skip
+
+
+def _runs(owners: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values of a sorted array, and how often each is there."""
+    starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+    return owners[starts], np.diff(np.concatenate([starts, [len(owners)]]))
 
 
 def _log_e(w: Array, s: Array) -> float:
