@@ -90,6 +90,7 @@ SOURCES: Final[Mapping[str, Source]] = {
     "Lublin-1": Source("queue-lublin1-v1", 0, split="all"),
     "Lublin-2": Source("queue-lublin2-v1", 0, split="all"),
 }
+PARTS: Final = ("test", "between", "run")
 MODELS: Final = ("Lublin-1", "Lublin-2")  # requests are the run times, and no user is known
 
 
@@ -155,18 +156,20 @@ def main(arguments: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     known: dict[str, Any] = {}
-    for log, source in SOURCES.items():
-        for part, recipe, split in _parts(source):
-            folder = out / f"{source.recipe}-{part}"
-            if not (folder / "evaluation.json").is_file():
-                trained = None if agents is None else agents / source.recipe
-                evaluate(recipe, _entrants(recipe, source, trained), split=split, out=folder)
-            known |= records(summarise([folder], resamples=1))
-            for row in _rows(part, log, folder):
-                writer.writerow({
-                    name: f"{value:.6g}" if isinstance(value, float) else value
-                    for name, value in row.items()
-                })  # fmt: skip
+    parts = [(part, log, recipe, split) for log, source in SOURCES.items()
+             for part, recipe, split in _parts(source)]  # fmt: skip
+    for part, log, recipe, split in sorted(parts, key=lambda one: PARTS.index(one[0])):
+        source = SOURCES[log]
+        folder = out / f"{source.recipe}-{part}"
+        if not (folder / "evaluation.json").is_file():
+            trained = None if agents is None else agents / source.recipe
+            evaluate(recipe, _entrants(recipe, source, trained), split=split, out=folder)
+        known |= records(summarise([folder], resamples=1))
+        for row in _rows(part, log, folder):
+            writer.writerow({
+                name: f"{value:.6g}" if isinstance(value, float) else value
+                for name, value in row.items()
+            })  # fmt: skip
     sys.stderr.write(json.dumps(known, indent=2) + "\n")
 
 
@@ -178,7 +181,7 @@ def queue_rules_pages() -> Mapping[str, str]:
         f"parts/queue-rules-{part}.md": "\n\n".join(
             f"**{log}**, {_size(of_log)}\n\n{_table(of_log)}" for log, of_log in _by_log(rows, part)
         )
-        for part in ("test", "between", "run")
+        for part in PARTS
     } | {"parts/queue-rules-unread.md": _unread(rows)}
 
 
