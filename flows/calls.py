@@ -9,10 +9,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+from hindcast.pipeline.errors import InputError
 
 if TYPE_CHECKING:  # for editors and mypy
+    from hindcast.pipeline.building.build import BuildResult
     from hindcast.pipeline.dataset import Dataset
+    from hindcast.pipeline.decisions.answers import Answers
     from hindcast.pipeline.recipes.recipe import Recipe
     from hindcast.pipeline.traces.ingest import IngestResult
     from hindcast.policies.ope.behaviour.model import BehaviourModel
@@ -66,6 +70,7 @@ def whatif(
     changes: Sequence[str] = (),
     shake: int | None = None,
     pools: Mapping[str, int] | None = None,
+    capacity: Sequence[str] = (),
     where: Sequence[str] = (),
     without: Sequence[str] = (),
     train: bool = False,
@@ -92,6 +97,8 @@ def whatif(
         shake: Draws in which submissions are moved by up to a minute. None is 20, fewer for a long
             log.
         pools: Processors by partition; "A+B" for partitions that share theirs.
+        capacity: What the machine has beside processors, such as "gpus=20", "gpus:a100=8" or
+            "memory=160GiB", and "batch:gpus=8" of a pool.
         where: "partition=NAME" selects the jobs that are played, "user=", "queue=" or "account="
             those that are counted, "FROM..TO" the part of the log that is the run.
         without: Times in which the machine was closed, each "FROM..TO", for the grade.
@@ -124,6 +131,7 @@ def whatif(
     line += [word for change in changes for word in ("--change", change)]
     line += ["--shake", str(shake)] if shake is not None else []
     line += ["--pools", sizes] if sizes else []
+    line += [word for each in capacity for word in ("--capacity", each)]
     line += [word for each in where for word in ("--where", each)]
     line += [word for each in without for word in ("--without", each)]
     line += ["--train"] if train else []
@@ -133,8 +141,9 @@ def whatif(
     request = command.Request(
         str(log), str(out or ""), tuple(map(str, policies)), tuple(without_rules),
         tuple(only_rules), str(mine) if mine else None, tuple(changes), shake, sizes or None,
-        tuple(where), tuple(without), train=train, iterations=iterations, format=trace_format,
-        settings=_overrides(settings), workers=workers, command=shlex.join(line),
+        tuple(capacity), tuple(where), tuple(without), train=train, iterations=iterations,
+        format=trace_format, settings=_overrides(settings), workers=workers,
+        command=shlex.join(line),
     )  # fmt: skip
     result = _run(command, request)
     return WhatIfResult(
@@ -143,23 +152,45 @@ def whatif(
     )  # fmt: skip
 
 
+@overload
+def ingest(
+    trace_format: Literal["decisions"], path: Any, out: Place, *, settings: None = None,
+    mapping: Mapping[str, Any] | None = None,
+) -> "BuildResult": ...  # fmt: skip
+
+
+@overload
 def ingest(
     trace_format: str, path: Place, out: Place, *, settings: Settings | None = None,
-    anonymise: Place | None = None, keep: Sequence[str] = (),
-) -> "IngestResult":  # fmt: skip
-    """Convert a raw trace to a workload, and count the rows that were left out.
+    anonymise: Place | None = None, keep: Sequence[str] = (), mapping: None = None,
+) -> "IngestResult": ...  # fmt: skip
+
+
+def ingest(
+    trace_format: str,
+    path: Any,
+    out: Place,
+    *,
+    settings: Settings | None = None,
+    anonymise: Place | None = None,
+    keep: Sequence[str] = (),
+    mapping: Mapping[str, Any] | None = None,
+) -> "IngestResult | BuildResult":
+    """Convert a raw trace to a workload, or a log of decisions to a dataset.
 
     Args:
-        trace_format: Name of a format of jobs; `hindcast traces` lists all names.
-        path: File or folder of the raw trace.
-        out: Folder for the workload.
+        trace_format: Name of a format of jobs, or "decisions"; `hindcast traces` lists all names.
+        path: File or folder of the raw trace. A log of decisions may also be a polars or pandas
+            frame, a list of records, or the dictionary of Open Bandit Pipeline.
+        out: Folder for the workload or the dataset.
         settings: Settings of the format's reader, such as `{"processors": 1024}`.
         anonymise: File of a key, made if there is none, with which names become pseudonyms.
         keep: Columns of queues, partitions, QOS or clusters whose names stay.
+        mapping: Meaning of the columns of a log of decisions that has no mapping file.
 
     Returns:
         The folder, the workload, whose provenance counts what was left out, and the number of rows
-        in quarantine.
+        in quarantine; of decisions the folder, the numbers and the caveats of the dataset.
 
     Raises:
         InputError: The format or a setting is unknown, the trace cannot be read, or `out` holds
@@ -174,6 +205,18 @@ def ingest(
     from hindcast.pipeline.traces.ingest import ingest as read
 
     key = None if anonymise is None else str(anonymise)
+    if trace_format == "decisions":
+        from hindcast.pipeline.decisions.conversion import convert
+        from hindcast.pipeline.decisions.reading import read_log
+
+        if settings:
+            raise command.no_settings(trace_format, _overrides(settings), str(path))
+        if key is not None or keep:
+            raise InputError("anonymise and keep are for logs of jobs")
+        name = Path(path).stem if isinstance(path, str | Path) else "log"
+        return convert(read_log(path, mapping), location(out), name)
+    if mapping is not None:
+        raise InputError(f"the format {trace_format!r} takes no mapping, which is for decisions")
     request = command.Request(
         trace_format, str(path), str(out), _overrides(settings), key, tuple(keep)
     )
@@ -275,11 +318,13 @@ def train_online(
 
 
 def ope(
-    dataset: "Dataset | Place",
-    policies: Sequence[Place] = (),
+    dataset: "Dataset | Place | Any",
+    policies: Sequence[Any] = (),
     *,
     out: Place | None = None,
-    split: str = "validation",
+    split: str | None = None,
+    accept: Sequence[str] = (),
+    estimate_propensities: bool = False,
     epsilon: float | None = None,
     temperature: float = 0.0,
     estimators: Sequence[str] = (),
@@ -288,15 +333,22 @@ def ope(
     fqe_steps: int = 1500,
     truth_seeds: int = 5,
     seed: int = 0,
-) -> "OPEResult":
+) -> "OPEResult | Answers":
     """Estimate the returns of policies from a dataset, and compare with the simulator.
+
+    A log of decisions (`ingest("decisions", ...)`) has no simulator. Its answer is an object with
+    `estimates`, `support`, `cautions`, `sentences` and `answerable`; that it cannot answer is a
+    result, and no error.
 
     Args:
         dataset: The dataset, or its folder.
         policies: Names of rules or folders of checkpoints. If empty, those that the recipe names.
+            Of a log also functions of (context, candidates, feasible).
         out: Folder for estimates.parquet and ope.json; None writes nothing. With a folder, an
             interrupted call continues when it is repeated.
-        split: Split whose episodes are weighted.
+        split: Split whose episodes are weighted; by default "validation", of a log "all".
+        accept: Of a log: contradictions that are accepted, such as "propensities_contradicted".
+        estimate_propensities: Of a log: whether propensities that it lacks are estimated.
         epsilon: Exploration of the evaluated policies. None is that of the log's rules.
         temperature: Softmax temperature of their scores; 0 takes the best score.
         estimators: Names of estimators; `hindcast list --estimators` lists all. Empty for all.
@@ -308,7 +360,8 @@ def ope(
         seed: Seed of all random draws.
 
     Returns:
-        `rows`, a polars table with a row for every policy and estimator, and `description`.
+        `rows`, a polars table with a row for every policy and estimator, and `description`; of a
+        log its answers.
 
     Raises:
         InputError: The dataset, a policy or a setting cannot be used.
@@ -318,15 +371,26 @@ def ope(
         >>> print(found.rows.select("policy", "estimator", "value", "low", "high", "truth"))
     """
     from hindcast.pipeline.storage.location import location
+    from hindcast.policies.ope import logs
     from hindcast.policies.ope.ope import OPESettings, evaluate_offline
 
+    folder = location(getattr(dataset, "folder", dataset))
+    if logs.is_log(folder):
+        return logs.ask(
+            folder, policies, split=split, accept=accept,
+            estimate_propensities=estimate_propensities, seed=seed,
+            out=None if out is None else location(out),
+        )  # fmt: skip
+    if accept or estimate_propensities:
+        raise InputError("accept and estimate_propensities are for logs of decisions")
     settings = OPESettings(
-        split=split, epsilon=epsilon, temperature=temperature, propensities=propensities,
+        split=split or "validation", epsilon=epsilon, temperature=temperature,
+        propensities=propensities,
         estimators=tuple(estimators) or OPESettings.estimators, limit=limit, fqe_steps=fqe_steps,
         truth_seeds=truth_seeds, seed=seed,
     )  # fmt: skip
     return evaluate_offline(
-        location(getattr(dataset, "folder", dataset)), tuple(map(str, policies)), settings,
+        folder, tuple(map(str, policies)), settings,
         out=None if out is None else location(out),
     )  # fmt: skip
 

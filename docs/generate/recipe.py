@@ -9,8 +9,11 @@ from docs.generate.text import code, prose, table
 from hindcast.pipeline.documents.attributes import attributes
 from hindcast.pipeline.recipes import recipe as r
 from hindcast.pipeline.settings.ranges import range_of
-from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.traces.batch_systems.grid_engine import GridEngineSettings
+from hindcast.pipeline.traces.batch_systems.lsf import LsfSettings
+from hindcast.pipeline.traces.job_logs import FilteredLogSettings, JobLogSettings
 from hindcast.pipeline.traces.slurm import SlurmSettings
+from hindcast.pipeline.traces.swf import SwfSettings
 from hindcast.pipeline.traces.synthetic import SyntheticConfig
 
 _INTRODUCTION = """\
@@ -24,6 +27,7 @@ _CONFIG = """\
 
 The settings of the scenario: see the section Settings of [its table](index.md).
 """
+_EVERY: Final = ("processors", "time_zone")
 _SECTIONS: Final = (
     (
         "Top level",
@@ -32,8 +36,16 @@ _SECTIONS: Final = (
     ),
     ("`[trace]`", r.TraceSource, ()),
     ("`[trace.settings]` of the synthetic workload", SyntheticConfig, ()),
-    ("`[trace.settings]` of the formats `slurm` and `pbs`", JobLogSettings, ()),
-    ("`[trace.settings]` of `slurm` alone", SlurmSettings, ("processors", "time_zone")),
+    ("`[trace.settings]` of logs of batch systems, but for `swf`", JobLogSettings, ()),
+    ("`[trace.settings]` of `slurm`: which jobs", FilteredLogSettings, _EVERY),
+    (
+        "`[trace.settings]` of `slurm`: how they are written",
+        SlurmSettings,
+        (*_EVERY, "cluster", "partition"),
+    ),
+    ("`[trace.settings]` of `grid_engine` alone", GridEngineSettings, _EVERY),
+    ("`[trace.settings]` of `lsf` alone", LsfSettings, _EVERY),
+    ("`[trace.settings]` of `swf`", SwfSettings, ()),
     ("`[[behaviours]]`", r.BehaviourRecipe, ("sha256",)),
     ("`[train]`", r.TrainRecipe, ()),
     ("`[evaluate]`", r.EvaluateRecipe, ()),

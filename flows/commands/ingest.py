@@ -3,7 +3,8 @@
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.flows import parser as p
@@ -118,7 +119,7 @@ def run(request: Request) -> dict[str, Any]:
     name, path, out = request.trace_format, location(request.path), location(request.out)
     if name in FORMATS and FORMATS[name].recorded:
         module = importlib.import_module(FORMATS[name].recorded)
-        return build.result_of(module.ingest(path, out))
+        return {**build.result_of(module.ingest(path, out)), **_counted(out)}
     key = None if request.anonymise is None else location(request.anonymise)
     with progress("ingest") as tell:
         result = ingestion.ingest(name, path, out, tell, settings_of(request), key, request.keep)
@@ -152,10 +153,21 @@ def _anonymised(result: "IngestResult", key: str | None) -> dict[str, Any]:
     }
 
 
+def _counted(dataset: Path) -> dict[str, Any]:
+    """Return the counts of decisions that were made elsewhere, and how they were read."""
+    from hindcast.pipeline.dataset.manifest import read_manifest
+
+    lineage = read_manifest(dataset).provenance
+    return {"counts": dict(lineage["counts"]), "notes": list(lineage["notes"])}
+
+
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the numbers of tasks that were read and of rows that were left out."""
     if "dataset" in result:
-        return build.show(result)
+        made = build.show(result)
+        counts = [f"  {name}: {n:,}" for name, n in result["counts"].items() if n]
+        notes = [f"  note: {note}" for note in result["notes"]]
+        return replace(made, lines=[*made.lines, *counts, *notes])
     lines = [f"{result['workload']}: {result['tasks']:,} tasks"]
     lines += [f"  {name}: {count:,}" for name, count in result["counts"].items()]
     lines += [f"  left out, {name}: {count:,}" for name, count in result["left_out"].items()]

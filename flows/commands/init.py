@@ -10,7 +10,7 @@ from hindcast.flows.commands import Command, Shown
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.traces.tables.proposal import Proposal
+    from hindcast.pipeline.traces.tables.draft import Proposal
 
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 
@@ -108,6 +108,8 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.traces.tables.toml import toml_of
 
     source, out = location(request.source), _out(request)
+    if decided := _decisions(source, out):
+        return decided
     proposal = _mapping(source)
     same_folder = source.resolve().parent == out.resolve().parent
     write_text(out, toml_of(proposal, source.name if same_folder else str(source.resolve())))
@@ -122,6 +124,43 @@ def run(request: Request) -> dict[str, Any]:
         "unsure": proposal.unsure,
         **_plausibility(out),
     }
+
+
+def _decisions(source: Path, out: Path) -> dict[str, Any] | None:
+    """Write the mapping of a log of decisions; return None for a table that is none."""
+    from hindcast.pipeline.decisions.proposal import propose
+    from hindcast.pipeline.storage.files import write_text
+
+    proposal = propose(source)
+    if proposal is None:
+        return None
+    if source.resolve().parent != out.resolve().parent:
+        proposal.table["file"] = str(source.resolve())
+    write_text(out, proposal.toml)
+    return {
+        "decisions": str(out),
+        "mapping": proposal.table,
+        "not_read": proposal.not_read,
+        "unsure": proposal.unsure,
+    }
+
+
+def _show_decisions(result: Mapping[str, Any]) -> Shown:
+    mapping = result["mapping"]
+    lines = [f"{result['decisions']}: a log of decisions, shape {mapping['shape']}"]
+    lines += [f"  {name:<16} {column}" for name, column in mapping["columns"].items()]
+    for side in ("context", "candidates"):
+        for kind in ("numbers", "categories"):
+            if found := mapping[side].get(kind):
+                lines.append(f"  {side} {kind}: {', '.join(found)}")
+    if result["not_read"]:
+        lines.append(f"  {'not read':<16} {', '.join(result['not_read'])}")
+    lines += [f"unsure: {question}" for question in result["unsure"]]
+    lines += [
+        "Look at the file, then:",
+        f"  hindcast ingest decisions {result['decisions']} --out dataset",
+    ]
+    return Shown(lines)
 
 
 def _plausibility(mapping: Path) -> dict[str, Any]:
@@ -186,6 +225,8 @@ def _recipe(request: Request) -> dict[str, Any]:
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the proposal, its open questions, the parts left out, and the next command."""
+    if "decisions" in result:
+        return _show_decisions(result)
     return _show_recipe(result) if "recipe" in result else _show_mapping(result)
 
 
@@ -252,6 +293,6 @@ def _row(name: str, *values: str) -> str:
 COMMANDS: Final = {"init": Command(
     "hindcast init jobs.csv --out jobs.toml",
     Request,
-    "Of a table it proposes the mapping that `ingest table` reads, of a workload a recipe for "
-    "`run`.",
+    "Of a table it proposes the mapping that `ingest table` reads, of a log of decisions that of "
+    "`ingest decisions`, of a workload a recipe for `run`.",
 )}  # fmt: skip

@@ -23,7 +23,15 @@ class Request:
     policies: tuple[p.Name, ...] = p.option(
         "names of policies or folders of checkpoints (default: the recipe's policies)", default=(),
         flag="--policy", action="extend", metavar="POLICY")  # fmt: skip
-    split: p.Name = p.option("split whose episodes are weighted", default="validation")
+    split: p.Name | None = p.option(
+        "split whose episodes are weighted (default: validation; of a log of decisions all)",
+        default=None)  # fmt: skip
+    accept: tuple[p.Name, ...] = p.option(
+        "log of decisions: contradiction that is accepted, such as propensities_contradicted",
+        default=(), action="extend", metavar="CODE")  # fmt: skip
+    estimate_propensities: bool = p.option(
+        "log of decisions: estimate the propensities that it lacks", default=False
+    )
     epsilon: float | None = p.option(
         "exploration of the evaluated policies (default: that of the log's rules)", default=None,
         metavar="E")  # fmt: skip
@@ -59,13 +67,19 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Estimate the returns of policies from a dataset, beside those in the simulator."""
+    from hindcast.policies.ope import logs
     from hindcast.policies.ope.ope import OPESettings, evaluate_offline
 
+    if logs.is_log(location(request.dataset)):
+        return _of_log(request)
+    if request.accept or request.estimate_propensities:
+        raise InputError("ope: --accept and --estimate-propensities are for logs of decisions")
     names = (
         "split", "epsilon", "temperature", "propensities", "limit", "fqe_steps", "truth_seeds",
         "seed",
     )  # fmt: skip
     settings = {name: getattr(request, name) for name in names}
+    settings["split"] = request.split or "validation"
     if request.estimators:
         settings["estimators"] = request.estimators
     if not request.truth:
@@ -79,8 +93,55 @@ def run(request: Request) -> dict[str, Any]:
     return {"about": {**result.description, "out": request.out}, "rows": result.rows.to_dicts()}
 
 
+def _of_log(request: Request) -> dict[str, Any]:
+    """Return what a log of decisions answers: the verdict first."""
+    from hindcast.policies.ope import logs
+
+    out = None if request.out is None else location(request.out)
+    found = logs.ask(
+        location(request.dataset), request.policies, split=request.split, accept=request.accept,
+        estimate_propensities=request.estimate_propensities, seed=request.seed, out=out,
+        command=request.command,
+    )  # fmt: skip
+    return {
+        "log": logs.described(found, location(request.dataset)), "out": request.out,
+        "support": found.support.to_dicts(), "rows": found.estimates.to_dicts(),
+    }  # fmt: skip
+
+
+def _show_log(result: Mapping[str, Any]) -> Shown:
+    log, logged = result["log"], result["log"]["logged"]
+    mean = _interval(logged, "value", "low", "high")
+    lines = [f"{log['dataset']}: mean of the log {mean}, {logged['decisions']:,} decisions"]
+    for of_policy in result["support"]:
+        policy = of_policy["policy"]
+        lines.append(log["sentences"][policy])
+        if of_policy["ess"] is not None:
+            lines.append(
+                f"  ess {of_policy['ess']:,.1f} of {of_policy['decisions']:,}, mean weight "
+                f"{_number(of_policy['mean_weight'])} (se {_number(of_policy['mean_weight_se'])}), "
+                f"largest weight {_number(of_policy['largest_weight'])}, "
+                f"{of_policy['largest_share']:.0%} of the sum"
+            )
+        for row in result["rows"]:
+            if row["policy"] == policy and row["estimator"] != "none":
+                paired = _interval(row, "difference", "difference_low", "difference_high")
+                kind = "" if row["propensities"] == "logged" else row["propensities"]
+                marks = ", ".join(filter(None, [row["verdict"], kind, row["accepted"]]))
+                lines.append(
+                    f"  {row['estimator']:<15} {_interval(row, 'value', 'low', 'high'):<32} "
+                    f"to the log {paired:<28} {marks}".rstrip()
+                )
+    if result["out"]:
+        lines.append(result["out"])
+    warnings = [caution["text"] for caution in log["cautions"]]
+    return Shown(lines, [log, *result["rows"]], warnings=warnings)
+
+
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the estimates and true return of each policy, then the metrics of the estimators."""
+    if "log" in result:
+        return _show_log(result)
     about, rows = result["about"], result["rows"]
     read = f"{about['episodes']:,} episodes of {about['windows']:,} {about['split']} windows"
     lines = [
@@ -162,6 +223,9 @@ COMMANDS: Final = {"ope": Command(
     "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"
     "mwl (marginal weights), paired_is paired_snis tempered (within a window), gp (similar\n"
     "policies). The order of the policies is that by gp.\n"
+    "A log of decisions has no simulator: policies are uniform, first, logged, lowest:FEATURE,\n"
+    "highest:FEATURE, candidate:ID, column:NAME, a checkpoint or FILE.py:NAME, and what it cannot\n"
+    "answer it says, with exit code 0.\n"
     "Estimates marked with ! have warnings. With --out, a repeated command continues where the\n"
     "interrupted one stopped.",
 )}  # fmt: skip

@@ -50,6 +50,8 @@ def read(request: Any) -> tuple[Workload, Record]:
         workload = replace(
             workload, provenance=replace(provenance, notes=(*provenance.notes, *more))
         )
+    if "gpus" in workload.tasks.columns and (workload.tasks["gpus"] > 0).any():
+        note("forecasts of starts play processors alone: that jobs wait for GPUs is left out")
     return workload, read_record(workload)
 
 

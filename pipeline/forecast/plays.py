@@ -10,7 +10,7 @@ A copy has its own processors, request and run time; the request where its run i
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -340,8 +340,10 @@ def play_draws(
     room, here = _room(past, moment, spans, HORIZON_S), len(moment.row)
     some = np.resize(past.picked, max(room, _PICKED if room else 0))
     record = past.record
-    columns = {name: np.concatenate([getattr(moment, name), getattr(record, name)[some]])
-               for name in OF_JOB}  # fmt: skip
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(moment, name), getattr(record, name)[some]])
+        for name in OF_JOB
+    }
     size = here + len(some)
     run_of_all = Run(
         processors=moment.processors, now=moment.now, running=moment.running,

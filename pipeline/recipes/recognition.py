@@ -14,12 +14,13 @@ from hindcast.pipeline.traces.files.unreadable import refuse_unreadable
 from hindcast.pipeline.traces.first_look import head_lines, no_such_file
 
 _EXPECTED: Final = (
-    "a log of jobs: SWF, the output of `sacct -P`, an accounting log of PBS, a mapping (.toml) of "
-    "a table, or a workload that `hindcast ingest` wrote"
+    "a log of jobs: SWF, the output of `sacct -P`, the accounting of PBS, Grid Engine, LSF or "
+    "HTCondor, a mapping (.toml) of a table, or a workload that `hindcast ingest` wrote"
 )
 _MAPPING: Final = ".toml"
 _SEPARATORS: Final = re.compile(r"[|,;\t]")
 _JOB_IDS: Final = {"jobid", "job_id", "jobidraw"}
+_SIZES: Final = {"alloccpus", "ncpus", "reqcpus", "alloctres", "reqtres", "processors_req"}
 
 
 def recognise(path: Path) -> str:
@@ -48,7 +49,7 @@ def recognise(path: Path) -> str:
     refuse_unreadable(file, lines)
     first = lines[0]
     names = {name.strip().strip('"').lower() for name in _SEPARATORS.split(first)}
-    if names & _JOB_IDS and "state" in names:
+    if names & _JOB_IDS and names & _SIZES and "state" in names:
         return "slurm"
     if len(names) > 1:
         raise TraceError(

@@ -28,6 +28,8 @@ GENERATED: Final = "generated"  # the scenario draws every instance itself
 RECORDED: Final = "history"  # decisions recorded elsewhere: the jobs are not known in advance
 RECORD: Final = "recorded.parquet"  # what such a dataset was made from
 ELSEWHERE: Final = "elsewhere"  # provenance["recorded"] of such a dataset
+DECISIONS: Final = "decisions"  # a log of decisions of any kind, without a simulator
+DECISION_TABLES: Final = ("censored.parquet", "quarantine.parquet")  # beside its record
 
 
 def load_source(recipe: Recipe) -> Workload:
@@ -43,7 +45,7 @@ def load_source(recipe: Recipe) -> Workload:
 
         config = read_settings(SyntheticConfig, trace.settings, f"{recipe.id}: trace.settings")
         return generate(config, generator(recipe.seed, "trace"))
-    if trace.format in {GENERATED, RECORDED}:
+    if trace.format in {GENERATED, RECORDED, DECISIONS}:
         return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(trace.format))
     if recipe.origin is not None and recipe.origin.trace == trace:
         return own_workload(recipe.origin)

@@ -28,6 +28,9 @@ SCENARIOS: Final = Registry[Any](
     },
 )
 
+# Kinds of datasets that no simulator made. They have a spec, and no episode of them can be played.
+WITHOUT_SIMULATOR: Final[Mapping[str, str]] = {"decisions": "hindcast.pipeline.scenarios.decisions"}
+
 # Scenarios for which states of a real machine can be read, and the module that reads them.
 LIVE_STATES: Final[Mapping[str, str]] = {"queue": "hindcast.pipeline.scenarios.queue.live_state"}
 
@@ -47,6 +50,8 @@ def load_scenario(name: str) -> "Scenario":
 
 def module_of(name: str) -> Any:
     """Return the module of a scenario, or the registered object. Raises UnknownName."""
+    if name in WITHOUT_SIMULATOR:
+        return importlib.import_module(WITHOUT_SIMULATOR[name])
     if name not in SCENARIOS:
         raise unknown_name("scenario", name, SCENARIOS)
     held = SCENARIOS[name]

@@ -8,19 +8,8 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import (
-    alibaba2017,
-    azure2020,
-    batsim,
-    cobalt,
-    condor,
-    grid_engine,
-    lsf,
-    pbs,
-    slurm,
-    swf,
-    table,
-)
+from hindcast.pipeline.traces import alibaba2017, azure2020, slurm, swf, table
+from hindcast.pipeline.traces.batch_systems import batsim, cobalt, condor, grid_engine, lsf, pbs
 from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
@@ -258,6 +247,20 @@ FORMATS: Final = Registry("trace_formats", {
         kind="a workload of Batsim",
         recognises=batsim.is_log,
         joins=True,
+    ),
+    "decisions": TraceFormat(
+        name="decisions",
+        description="any log of decisions: candidates, choice, propensity, reward",
+        path=(
+            "a mapping (TOML) that names the log, which `hindcast init LOG` writes; or a file that "
+            "describes itself: VowpalWabbit dsjson or cb_adf text, Open Bandit Pipeline's .npz, a "
+            "folder of the Open Bandit Dataset"
+        ),
+        source="your own service",
+        terms="yours",
+        citation="none",
+        read=None,
+        recorded="hindcast.pipeline.decisions",
     ),
     "table": TraceFormat(
         name="table",

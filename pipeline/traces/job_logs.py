@@ -45,7 +45,6 @@ from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
 from hindcast.pipeline.traces.repeated_hours import LATER, told_apart
-from hindcast.pipeline.traces.run_checks import run_notes
 from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
 from hindcast.pipeline.workloads.caveats import (
     CAUTION,
@@ -55,6 +54,7 @@ from hindcast.pipeline.workloads.caveats import (
     SIZE_GUESSED,
 )
 from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_note, remember
+from hindcast.pipeline.workloads.log_units import run_notes
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, Provenance, Workload
 
 # Outcome of a row -> status of an SWF log, or why its row is left out.
@@ -488,11 +488,12 @@ def _size_note(capacity: int, *, in_use: bool) -> str:
 
 
 def _cautions(rows: pl.DataFrame) -> list[str]:
-    notes = []
-    if rows["requested_derived"].all():
-        notes.append(f"{CAUTION}{NO_REQUESTS}")
-    if rows["wait_s"].is_null().all():
-        notes.append(f"{NO_WAIT}: the log has no start times")
+    early = rows["early_start"].sum()
+    why = (
+        f"{early:,} starts are before their submissions" if early else "the log has no start times"
+    )
+    notes = [f"{CAUTION}{NO_REQUESTS}"] if rows["requested_derived"].all() else []
+    notes += [f"{NO_WAIT}: {why}"] if rows["wait_s"].is_null().all() else []
     return [*notes, *run_notes(rows)]
 
 

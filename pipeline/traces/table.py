@@ -270,7 +270,11 @@ def _gpu_types(mapping: TableMapping) -> dict[str, pl.Expr]:
     if gpus is None:
         return {}
     if "gpus" in mapping.parts:
-        return {"gpu_types": pl.when(pl.col("gpus_listed") != "").then("gpus_listed")}
+        # A list of generic resources alone (GRES) is empty for a job without any.
+        return {
+            "gpu_types": pl.when(pl.col("gpus_listed") != "").then("gpus_listed"),
+            "lists_gpus": pl.lit(mapping.parts["gpus"] == "gpu"),
+        }
     if GPU_TYPE in mapping.columns:
         kind = pl.col(GPU_TYPE)
         named = kind.str.contains(_ONE_TYPE) & (gpus > 0)
@@ -321,15 +325,24 @@ def _fields(mapping: TableMapping) -> dict[str, Field]:
     if gpus is not None:
         name = "gpus" if "gpus" in columns else GPU_SHARE
         fields["gpus"] = Field(columns[name], pl.col(name), gpus, "a number of GPUs")
-    return _without_submission(fields) if mapping.waits_unknown else fields
+    if mapping.waits_unknown:
+        return _without_submission(fields)
+    if "start" not in fields and {"end", "duration"} <= fields.keys():
+        fields["start"] = _before(fields["end"], fields["duration"])
+    return fields
+
+
+def _before(end: Field, run: Field) -> Field:
+    """Return the start of a job by its end and its run time."""
+    text = pl.when(run.text.is_not_null()).then(end.text)
+    return Field(end.label, text, end.value - run.value, end.expected, end.local)
 
 
 def _without_submission(fields: dict[str, Field]) -> dict[str, Field]:
     """Return the fields of a job whose submission the table lacks: its start is taken for it."""
     run, end, start = (fields.get(name) for name in ("duration", "end", "start"))
     if "submit" not in fields and run is not None and end is not None:
-        text = pl.when(run.text.is_not_null()).then(end.text)
-        fields["submit"] = Field(end.label, text, end.value - run.value, "a time", end.local)
+        fields["submit"] = _before(end, run)
     if run is None and end is not None and start is not None:
         text = pl.when(start.text.is_not_null()).then(end.text)
         run = Field(end.label, text, end.value - start.value, "a time")

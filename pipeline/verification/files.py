@@ -15,7 +15,7 @@ from hindcast.pipeline.documents import croissant
 from hindcast.pipeline.errors import DatasetError, VerificationFailed
 from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES
 from hindcast.pipeline.recipes.checkpoints import check_policies
-from hindcast.pipeline.recipes.workload_source import RECORD, RECORDED
+from hindcast.pipeline.recipes.workload_source import DECISION_TABLES, DECISIONS, RECORD, RECORDED
 from hindcast.pipeline.storage.files import LOCK, STATUS, is_partial, sha256_file
 from hindcast.pipeline.storage.run_files import BUILDING
 
@@ -71,6 +71,8 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
     known |= {LOCK, STATUS}  # of a command that writes into the folder, such as an append
     if manifest.recipe.trace.format == RECORDED:
         known.add(RECORD)
+    if manifest.recipe.trace.format == DECISIONS:  # these are checked with the decisions
+        known |= {RECORD, *DECISION_TABLES}
     interrupted = (folder / BUILDING).is_dir()
     if interrupted or any(
         b.is_checkpoint for recipe in manifest.recipes for b in recipe.behaviours

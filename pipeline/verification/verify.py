@@ -49,7 +49,7 @@ from hindcast.pipeline.errors import (
 )
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.recipes.workload_source import RECORDED
+from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.arrays import begin_episode, make_step_arrays
 from hindcast.pipeline.simulation.draws import draws_of
@@ -130,10 +130,11 @@ def verify(
         text = f"{text}, {source}"
         missing += [without] if without else []
     checks.append(("workload", text))
-    checks.append(_check_episodes(dataset))
-    if manifest.recipe.trace.format == RECORDED:
-        checks.append(check_recorded(dataset))
-        missing.append("the history file, and how its decisions were drawn")
+    if manifest.recipe.trace.format != DECISIONS:
+        checks.append(_check_episodes(dataset))
+    if recorded := check_recorded(dataset, trace):
+        checks.append(recorded[0])
+        missing.append(recorded[1])
     else:
         drawn = Drawn(dataset, workload, behaviours or {}, quick=quick)
         found, without_policy = _check_decisions(drawn, workers, progress, elsewhere)

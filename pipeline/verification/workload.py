@@ -7,9 +7,10 @@ the SHA-256 that the provenance says. A manifest may be foreign, so no other pla
 
 import importlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
@@ -17,6 +18,7 @@ from hindcast.pipeline.errors import DatasetError, InputError, StorageError, Ver
 from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import (
+    DECISIONS,
     ELSEWHERE,
     GENERATED,
     INGESTED,
@@ -29,6 +31,12 @@ from hindcast.pipeline.storage.files import local_folder, sha256_file
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.workloads.folder import check_folder, load_workload
 from hindcast.pipeline.workloads.schema import Provenance, SourceFile, Workload
+
+# What no check can find out about decisions that no simulator made, by their trace format.
+_UNSIMULATED: Final[Mapping[str, str]] = {
+    RECORDED: "the history file, and how its decisions were drawn",
+    DECISIONS: "how the decisions were drawn, and what other choices would have led to",
+}
 
 
 def check_workload(dataset: Dataset, workload: Workload) -> None:
@@ -46,9 +54,12 @@ def check_workload(dataset: Dataset, workload: Workload) -> None:
     except DatasetError as error:
         raise VerificationFailed(str(error)) from error
     lineage: dict[str, Any] = json.loads(json.dumps(asdict(workload.provenance)))
+    claimed = dict(manifest.provenance)
     if manifest.recipe.trace.format == RECORDED:
         lineage["recorded"] = ELSEWHERE
-    if dict(manifest.provenance) != lineage:
+    elif manifest.recipe.trace.format == DECISIONS:  # the rest is checked with the record
+        claimed = {key: claimed.get(key) for key in lineage}
+    if claimed != lineage:
         raise VerificationFailed(
             f"{dataset.folder / mf.NAME}: the provenance differs from that of the workload"
         )
@@ -65,6 +76,10 @@ def check_source(
     """
     recipe, where = dataset.recipe, dataset.folder / mf.WORKLOAD
     kind = recipe.trace.format
+    if kind == DECISIONS:
+        return "since the decisions were made elsewhere", (
+            None if trace else "the log itself, which is not at hand (--trace)"
+        )
     if trace is not None and kind in {SYNTHETIC, GENERATED, RECORDED}:
         raise DatasetError(
             f"{trace}: the workload of {dataset.folder} is {kind!r}, so no raw trace was read for "
@@ -109,17 +124,25 @@ def check_source(
     return f"read again from {path}", None
 
 
-def check_recorded(dataset: Dataset) -> tuple[str, str]:
-    """Return the check of decisions recorded elsewhere, which the reader of their format makes."""
+def check_recorded(dataset: Dataset, trace: Path | None) -> tuple[tuple[str, str], str] | None:
+    """Return the check of decisions recorded elsewhere, and what it cannot find; None for others.
+
+    The reader of their format makes it. `trace` is the log of decisions that they came from, if a
+    person named it.
+    """
     from hindcast.pipeline.traces import FORMATS
 
-    if RECORDED not in FORMATS:
+    kind = dataset.recipe.trace.format
+    if kind not in _UNSIMULATED:
+        return None
+    if kind not in FORMATS:
         raise InputError(
-            f"{dataset.folder}: decisions of the trace format {RECORDED!r} cannot be verified, "
+            f"{dataset.folder}: decisions of the trace format {kind!r} cannot be verified, "
             "because no reader of it is installed"
         )
-    check = importlib.import_module(FORMATS[RECORDED].recorded).check  # compiles kernels
-    return check(dataset)  # type: ignore[no-any-return]
+    check = importlib.import_module(FORMATS[kind].recorded).check  # compiles kernels
+    found = check(dataset, trace) if kind == DECISIONS else check(dataset)
+    return found, _UNSIMULATED[kind]
 
 
 def _at_hand(recipe: Recipe) -> Path | None:

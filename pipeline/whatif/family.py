@@ -44,8 +44,13 @@ from hindcast.pipeline.whatif.playing import (
     start_job,
 )
 from hindcast.pipeline.whatif.record import Array, Record
+from hindcast.pipeline.whatif.resources.several import (
+    Many,
+    compiled_for_both,
+    many_of,
+    place_recorded,
+)
 from hindcast.pipeline.whatif.run import Run, run_of
-from hindcast.pipeline.whatif.several import Many, compiled_for_both, many_of, place_recorded
 from hindcast.pipeline.whatif.waiting import (
     KIND,
     REFRESH,
@@ -249,8 +254,9 @@ def _is_asked(
 
 @compiled_for_both()
 def _walk(
-    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
-    memory: Memory, fill: FillCell, change: ChangeCell, recorded: _Recorded, state: Ints,
+    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends,
+    desk: Desk, memory: Memory, fill: FillCell, change: ChangeCell, recorded: _Recorded,
+    state: Ints,
 ) -> int:  # fmt: skip
     """Go through the moments of a record, until priorities are asked for or the end."""
     change_of = change[0]

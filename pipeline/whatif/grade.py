@@ -9,11 +9,12 @@ without any other fault, say that the scheduler is not quite the nearest one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from hindcast.pipeline.scenarios.queue.asks import ANY_GPUS, GPUS, PROCESSORS, TYPE
 from hindcast.pipeline.whatif.closed import Closed, closed, closed_times, without
 from hindcast.pipeline.whatif.family import Explained, explain, members
 from hindcast.pipeline.whatif.measures import (
@@ -40,6 +41,7 @@ KNOWN: Final = 0.95  # least share of starts that a known scheduler explains
 LEAST_STARTS: Final = 100  # starts after a wait, below which there is no grade
 LEAST_TWINS: Final = 30
 NO_GRADE: Final = "-"
+SEVERAL: Final = "several"  # resources, which together keep a job from starting
 _LETTERS: Final = "ABCD"
 
 
@@ -65,6 +67,10 @@ class Grade:
         at_once: Share of the other jobs that did not wait.
         mean_wait_s: Mean wait of the other jobs in s, from their arrival.
         fitting: Share of their waiting (job-seconds) while the job itself would have fitted.
+        over: Share of what was held of each resource that was beyond the machine; {} for
+            processors alone.
+        stopped: Share of the waiting (job-seconds) by the resource that alone kept the job from
+            starting, or SEVERAL; {} for processors alone.
     """
 
     letter: str
@@ -82,6 +88,13 @@ class Grade:
     at_once: float
     mean_wait_s: float
     fitting: float
+    over: Mapping[str, float] = field(default_factory=dict)
+    stopped: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> str:
+        """The resource of which most is held beyond the machine."""
+        return max(self.over, key=self.over.__getitem__, default=PROCESSORS)
 
     @property
     def json(self) -> dict[str, Any]:
@@ -97,6 +110,7 @@ class Grade:
                 for one in self.closed
             ],
             "rest": None if self.rest is None else dict(self.rest),
+            **({"over": dict(self.over), "stopped": dict(self.stopped)} if self.over else {}),
         }
 
 
@@ -155,7 +169,26 @@ def grade(
         at_once=float((waits == 0).mean()) if len(waits) else 0.0,
         mean_wait_s=float(waits.mean()) if len(waits) else 0.0,
         fitting=sum(one.fitting for one in measured) / max(sum(one.waiting for one in measured), 1),
+        **_by_resource(machines, pooled(measured)),
     )
+
+
+def _by_resource(machines: Sequence[Record], sums: Measures) -> dict[str, Mapping[str, float]]:
+    """Return `over` and `stopped` of a grade."""
+    resources = machines[0].resources
+    if resources is None:
+        return {}
+    names = (*resources.names, ANY_GPUS, SEVERAL)
+    over = dict(zip(resources.names, _over(sums), strict=True))
+    if any((one.asks[:, -1] > 0).any() for one in machines):
+        types = [name for name in resources.names if name.startswith(TYPE)]
+        over[GPUS] = over[types[0]]
+        over = {name: of for name, of in over.items() if name not in types}
+    waited = (sums.stopped / max(sums.waiting, 1)).tolist()
+    return {
+        "over": over,
+        "stopped": {name: of for name, of in zip(names, waited, strict=True) if of > 0},
+    }
 
 
 def _marks(

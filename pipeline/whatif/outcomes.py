@@ -1,17 +1,19 @@
 """Outcomes of a run that has been played, with the names of scenario `queue`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.scenarios.queue.asks import wide_jobs
+from hindcast.pipeline.scenarios.queue.asks import GPUS, wide_jobs
+from hindcast.pipeline.scenarios.queue.bounds import bounds_by_resource
 from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
 from hindcast.pipeline.scenarios.queue.schedule import WEEK_S, means_by_week
 from hindcast.pipeline.whatif.record import Array
-from hindcast.pipeline.whatif.resources import amounts_of, asks_of
+from hindcast.pipeline.whatif.resources.amounts import amounts_of, asks_of
+from hindcast.pipeline.whatif.resources.several import kinds_of, many_of
 from hindcast.pipeline.whatif.run import Run
 
 
@@ -65,7 +67,7 @@ def outcomes(
     Args:
         run: The run.
         starts: Start of each job in s, (N,).
-        kinds: Placements of GPUs of any type, (N,), see hindcast.pipeline.whatif.several.
+        kinds: Placements of GPUs of any type, (N,), see hindcast.pipeline.whatif.resources.several.
         wide: Whether each job is wide on its machine, (N,); None: by the processors of the run.
     """
     jobs = counted(run, starts)
@@ -95,6 +97,34 @@ def outcomes(
         "carried": run.carried,
         "counted": size,
     }
+
+
+def lower_bounds_of(runs: Sequence[Run]) -> dict[str, float]:
+    """Return lower bounds of the means of a run on machines with several resources.
+
+    Each machine has the largest bound of its resources; `wait_lower_bound_NAME` is that of one
+    resource alone. Machines count by their counted jobs.
+    """
+    found: dict[str, float] = {}
+    total = sum(int(run.counted.sum()) for run in runs)
+    for run in runs:
+        resources, first, of = run.resources, run.running, np.flatnonzero(run.counted)
+        assert resources is not None
+        many = many_of(run, np.zeros(len(run.row), np.int64), planning=False)
+        held = amounts_of(run.asks, kinds_of(run, many))[:first]
+        bounds = bounds_by_resource(
+            resources.capacity, np.maximum(run.arrive[of] - run.now, 0), run.asks[of, :-1],
+            run.asks[of, -1], run.run[of], (run.start + run.run)[:first] - run.now, held,
+            resources.shape,
+        )  # fmt: skip
+        has_types = resources.shape.first_type < resources.shape.last_type
+        names = (*resources.names, *((GPUS,) if has_types else ()))  # all types together
+        values = {f"wait_lower_bound_{n}": of for n, of in zip(names, bounds[:, 1], strict=False)}
+        values |= dict(zip(("bounded_slowdown_lower_bound", "wait_lower_bound"), bounds.max(axis=0),
+                           strict=True))  # fmt: skip
+        for name, value in values.items():
+            found[name] = found.get(name, 0.0) + float(value) * len(of) / total
+    return found
 
 
 def wide_of(run: Run) -> NDArray[np.bool_]:

@@ -33,8 +33,14 @@ from hindcast.pipeline.whatif.orders import (
     Order,
 )
 from hindcast.pipeline.whatif.record import Array
+from hindcast.pipeline.whatif.resources.several import (
+    Many,
+    compiled_for_both,
+    kinds_of,
+    many_of,
+    take,
+)
 from hindcast.pipeline.whatif.run import UNPLANNED, Run
-from hindcast.pipeline.whatif.several import Many, compiled_for_both, kinds_of, many_of, take
 from hindcast.pipeline.whatif.waiting import (
     BEHIND,
     DEPTH,
@@ -201,8 +207,8 @@ def _learn(jobs: Jobs, ends: Ends, running: int, before: int) -> None:
 
 @compiled_for_both()
 def advance(
-    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends, desk: Desk,
-    memory: Memory, fill: FillCell, change: ChangeCell, state: Ints,
+    many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, running: Running, ends: Ends,
+    desk: Desk, memory: Memory, fill: FillCell, change: ChangeCell, state: Ints,
 ) -> int:  # fmt: skip
     """Play moments until all jobs that must have started, the time or the slice is over."""
     fill_of, change_of = fill[0], change[0]
@@ -281,8 +287,8 @@ def _change_nothing(ints, floats, now, job, sign):  # type: ignore[no-untyped-de
 
 @compiled_for_both()
 def _begin(
-    many: Many | None, scheme: Ints, jobs: Jobs, running: Running, ends: Ends, memory: Memory, change: ChangeCell,
-    state: Ints, first: int,
+    many: Many | None, scheme: Ints, jobs: Jobs, running: Running, ends: Ends, memory: Memory,
+    change: ChangeCell, state: Ints, first: int,
 ) -> None:  # fmt: skip
     """Start the jobs that run at the beginning."""
     for job in range(first):
@@ -361,7 +367,7 @@ def play_placed(
 
     The start is NEVER if the job did not start. Jobs after the counted ones start until all counted
     jobs have started. The starts of running jobs are the recorded ones. Placements are those of
-    hindcast.pipeline.whatif.several. `tell` is given the share of the counted jobs that have
+    hindcast.pipeline.whatif.resources.several. `tell` is given the share of the counted jobs that have
     started, after every slice.
 
     Raises InputError for a job that is wider than the machine and does not run already.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.instances import read_log, usable
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.whatif.resources import Array, Resources
+from hindcast.pipeline.whatif.resources.amounts import Resources
 from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_of
 from hindcast.pipeline.workloads.schema import Workload
 
+Array = NDArray[np.int64]
 BEGINS: Final = 0.7  # share of the jobs before the run
 _OF_MACHINE: Final = ("processors", "names", "resources", "too_wide")
 
@@ -94,7 +95,7 @@ def read_record(workload: Workload) -> Record:
     log, tasks = read_log(workload), workload.tasks.filter(usable(workload))
     start = np.where(log.known, log.start, NEVER)
     order = np.argsort(log.arrive, kind="stable")
-    numbers = {name: _numbers(tasks, name)[order] for name in _NUMBERED}
+    numbers: dict[str, Any] = {name: _numbers(tasks, name)[order] for name in _NUMBERED}
     return Record(
         processors=log.processors, row=order, submit=log.submit[order], arrive=log.arrive[order],
         cpu=log.cpu[order], run=log.run[order], requested=log.requested[order],

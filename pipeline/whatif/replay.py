@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.simulation.kernel import Ints, compiled
-from hindcast.pipeline.whatif.run import Run
-from hindcast.pipeline.whatif.several import (
+from hindcast.pipeline.whatif.resources.several import (
     Many,
     compiled_for_both,
     kinds_of,
@@ -27,6 +26,7 @@ from hindcast.pipeline.whatif.several import (
     place,
     take,
 )
+from hindcast.pipeline.whatif.run import Run
 
 _NONE: Final = 1 << 62  # processors of a place without a due job
 
@@ -108,7 +108,7 @@ def _play(
     for job in range(len(turn)):
         at[turn[job]] = job
         if starts[job] != NEVER:
-            heapq.heappush(ends, (starts[job] + run[job], job))
+            heapq.heappush(ends, (starts[job] + run[job], np.int64(job)))
             free -= int(cpu[job])
             if many is not None:
                 take(many, job, many.free, 0, many.kind[job], 1)
@@ -118,10 +118,10 @@ def _play(
         if came < len(waits):
             moment = min(moment, int(due[waits[came]]))
         while ends and ends[0][0] <= moment:
-            job = heapq.heappop(ends)[1]
-            free += int(cpu[job])
+            ended = int(heapq.heappop(ends)[1])
+            free += int(cpu[ended])
             if many is not None:
-                take(many, job, many.free, 0, many.kind[job], -1)
+                take(many, ended, many.free, 0, many.kind[ended], -1)
         while came < len(waits) and due[waits[came]] == moment:
             _set_leaf(tree, leaves + turn[waits[came]], cpu[waits[came]])
             came += 1
@@ -130,7 +130,7 @@ def _play(
             node = 1
             while node < leaves:
                 node = 2 * node if tree[2 * node] <= free else 2 * node + 1
-            job = at[node - leaves]
+            job = int(at[node - leaves])
             _set_leaf(tree, node, _NONE)
             kind = AS_ASKED if many is None else place(many, job, many.free)
             if kind == NOWHERE:
@@ -139,7 +139,7 @@ def _play(
                 continue
             starts[job] = moment
             free -= int(cpu[job])
-            heapq.heappush(ends, (moment + run[job], job))
+            heapq.heappush(ends, (moment + run[job], np.int64(job)))
             if many is not None:
                 many.kind[job] = kind
                 take(many, job, many.free, 0, kind, 1)

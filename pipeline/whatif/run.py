@@ -18,7 +18,7 @@ from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.instances import Log, histories
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.whatif.record import Array, Record
-from hindcast.pipeline.whatif.resources import Resources, together
+from hindcast.pipeline.whatif.resources.amounts import Resources, together
 
 UNPLANNED: Final = LATER  # arrival of a job that joins the queue when its predecessor ends
 
@@ -170,7 +170,7 @@ def run_of(
 
 def _both(record: Record, other: Record) -> Record:
     """Return a record with the jobs of another one behind its own."""
-    columns = {name: np.concatenate([getattr(record, name), getattr(other, name)])
+    columns: dict[str, Any] = {name: np.concatenate([getattr(record, name), getattr(other, name)])
                for name in (*_OF_RECORD, "run", "start")}  # fmt: skip
     return replace(record, row=np.arange(len(columns["run"])), **columns)
 

@@ -27,7 +27,7 @@ from hindcast.pipeline.whatif.desk import (
     choose,
     first_in_order,
 )
-from hindcast.pipeline.whatif.several import Many, compiled_for_both, copy, row_of, take
+from hindcast.pipeline.whatif.resources.several import Many, compiled_for_both, copy, row_of, take
 from hindcast.pipeline.whatif.waiting import BLOCKS, DEPTH, RESERVATIONS, SLOTS, Waiting
 
 
@@ -130,7 +130,7 @@ def _earliest(desk: Desk, cpu: int, request: int) -> int:
 def _is_free(many: Many, job: int, kind: int, segment: int) -> bool:
     """Return whether a segment of the profile suffices for a job with a placement."""
     have, at, row = many.profile, many.shape.resources * segment, row_of(many, job)
-    return suffices(have, at, have, at, many.asks, row, many.shape, kind)  # type: ignore[no-any-return]
+    return suffices(have, at, have, at, many.asks, row, many.shape, kind)
 
 
 @compiled(_nrt=False)

@@ -359,6 +359,8 @@ def _unjudged(of: Evidence, found: Sequence[Caveat]) -> str:
         f"Whether {of.policy} would serve these jobs with less slowdown than {theirs} cannot be "
         f"judged: {why}"
     )
+    if others := [caveat.text.split(";")[0].rstrip(".") for caveat in found[1:]]:
+        text += f"; also: {'; '.join(others)}"
     if [caveat.code for caveat in found] == [NO_WAIT_TIMES] and of.aside is not None:
         text += f"; {_simulated(of.policy, of.aside, of.aside_name)}"
     return sentence_of(text)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.caveats import Caveat, share_text
 from hindcast.pipeline.workloads.log_columns import LogColumns, job_count, span_text
 
@@ -56,6 +57,16 @@ _DISTINCT: Final = {
 }  # fmt: skip
 _FEWEST_NAMES: Final = 20
 _SAME: Final = 0.9  # of the jobs
+_FEWEST_BOTH: Final = 20  # jobs, below which a share says nothing about a unit
+_LONG_RUN_S: Final = 60.0
+_FAR_TIMES: Final = 10.0  # times end - start, or a part of it
+_FAR_SHARE: Final = 0.05  # of the jobs
+# Factor between end - start and the run time -> what it may mean.
+_ENDS: Final = (
+    (60.0, "is the run time in minutes?"), (1 / 60, "is the run time in seconds, not minutes?"),
+    (3600.0, "is the run time in hours?"),
+    (0.001, "is the run time in milliseconds?"), (1000.0, "are starts and ends in milliseconds?"),
+)  # fmt: skip
 
 
 def unit_caveats(log: LogColumns) -> Iterator[Caveat]:
@@ -207,3 +218,25 @@ def _names(log: LogColumns) -> Iterator[Caveat]:
 
 def _is_partition(tasks: pl.DataFrame) -> bool:
     return "partition" in tasks.columns and tasks["queue"].equals(tasks["partition"])
+
+
+def run_notes(rows: pl.DataFrame) -> list[str]:
+    """Return a note if run times are far from end - start.
+
+    Suspended jobs run for less, but hardly for a tenth.
+    """
+    run, by_ends = pl.col("duration_s"), pl.col("run_by_ends")
+    both = rows.filter(by_ends.is_not_null(), pl.max_horizontal(run, by_ends) >= _LONG_RUN_S)
+    ratio = (both["run_by_ends"] / both["duration_s"]).to_numpy()
+    far = (ratio > _FAR_TIMES) | (ratio < 1 / _FAR_TIMES)
+    if len(far) < _FEWEST_BOTH or far.mean() <= _FAR_SHARE:
+        return []
+    middle = float(np.median(ratio[far]))
+    fits = (text for size, text in _ENDS if abs(middle / size - 1) < _FAR_SHARE)
+    n = int(far.sum())
+    note = (
+        f"{cv.CAUTION}{cv.RUNS_DIFFER} for {n:,} jobs ({share_text(n / rows.height)} of them), "
+        f"whose end - start is {middle:.4g} times the run time in the middle: "
+        f"{next(fits, 'is a column taken for another?')}"
+    )
+    return [note]

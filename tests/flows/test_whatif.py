@@ -208,7 +208,7 @@ def test_too_few_jobs_are_played_and_nothing_is_concluded(tmp_path):
         ("a.log", "; Version: 2.2\n", "swf"),
         ("a.log", "1 0 5 60 4 -1 -1 4 60 -1 1 1 1 1 1 -1 -1 -1\n", "swf"),
         ("a.txt", "JobID|User|State|Submit|Start|End\n", "slurm"),
-        ("a.csv", "job_id,user,state,submit_time\n", "slurm"),
+        ("a.csv", "job_id,user,state,submit_time,processors_req\n", "slurm"),
         ("a.log", "04/01/2024 00:00:12;E;123.server;user=ann queue=work\n", "pbs"),
         ("jobs.toml", 'file = "jobs.csv"\n', "table"),
     ],

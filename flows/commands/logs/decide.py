@@ -109,6 +109,11 @@ def _decider(request: Request) -> Any:
                 f"{recipe.id}: its scenario is {recipe.scenario}, expected {request.scenario}"
             )
         config = recipe.config
+        if request.starts and (len(config.resources) > 1 or config.pools):
+            raise InputError(
+                f"{recipe.id}: --starts plays processors of one machine alone, and this recipe has "
+                "more resources or pools; leave out --starts"
+            )
     guard = Guard(
         request.longest_wait, request.range, request.margin, request.probability, request.rule
     )

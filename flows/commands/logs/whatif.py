@@ -40,8 +40,8 @@ class Request:
         default=None, metavar="FILE",
     )  # fmt: skip
     changes: tuple[p.Override, ...] = p.option(
-        "changed world, such as processors=+10%%, gpus=+4, limit=24h, refuse=24h, requests=exact, depth=50 "
-        "or reservations=all; A,B for both in one; may be repeated",
+        "changed world, such as processors=+10%%, gpus=+4, limit=24h, refuse=24h, requests=exact, "
+        "depth=50 or reservations=all; A,B for both in one; may be repeated",
         default=(), flag="--change", action="append", metavar="CHANGE",
     )  # fmt: skip
     shake: p.Draws | None = p.option(

@@ -16,6 +16,7 @@ from hindcast.pipeline.recipes.proposals.plan import (
     ranges,
     split_warnings,
 )
+from hindcast.pipeline.recipes.proposals.resources import work_with_gpus
 from hindcast.pipeline.workloads.schema import Workload
 
 _JOBS: Final = (50, 20, 10, 5)  # of a window, the preferred number first
@@ -24,6 +25,7 @@ _FEWEST: Final = 5
 _MOST: Final = {"train": 120, "validation": 20, "test": 60}  # windows, so that a run takes minutes
 _MACHINES: Final = 5
 _CAPACITY: Final = 0.5  # of the most that the median window would use at once
+_GPUS: Final = 0.05  # of the work may be by jobs with GPUs
 _DAY_S: Final = 86_400
 
 _BEHAVIOURS: Final[tuple[Mapping[str, Any], ...]] = (
@@ -41,7 +43,10 @@ _REFERENCES: Final = ("random", "first_fit", "tetris", "longest_first", "longest
 
 def misfit(workload: Workload) -> str:
     """Return the reason that the scenario does not suit a workload, or ""."""
-    return "" if has_memory(workload) else "tasks have no memory"
+    if not has_memory(workload):
+        return "tasks have no memory"
+    share = work_with_gpus(workload)
+    return f"{share:.0%} of the work is by jobs with GPUs, which it lacks" if share > _GPUS else ""
 
 
 def plan(workload: Workload, start: Start) -> ScenarioPlan:

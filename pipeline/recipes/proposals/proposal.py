@@ -170,6 +170,9 @@ def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str) -> str:
             lines += [f"# {line}" for line in textwrap.wrap(
                 f"{key}: {printable(plan.comments[key])}", _WIDTH - 2)]  # fmt: skip
         lines.append(_entry(key, value))
+    for key in sorted(plan.comments.keys() - plan.config.keys()):  # settings that a person may add
+        comment = f"{key}: {printable(plan.comments[key])}"
+        lines += [f"# {line}" for line in textwrap.wrap(comment, _WIDTH - 2)]
     lines += ["", "[trace]", 'format = "workload"', f"path = {_value(path)}"]
     lines += ["", "# In order of time.", "[split]"]
     lines += [f'{s.name} = "{s.windows.start}..{s.windows.stop - 1}"' for s in plan.splits]

@@ -17,6 +17,7 @@ from hindcast.pipeline.recipes.proposals.plan import (
     ranges,
     split_warnings,
 )
+from hindcast.pipeline.recipes.proposals.resources import resources_hint
 from hindcast.pipeline.scenarios.queue.instances import Log, read_log, usable
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -100,6 +101,9 @@ def plan(workload: Workload, start: Start) -> ScenarioPlan:
     if log.has_starts and _queue_length(log, starts) > _LONG_QUEUE:
         config["visible"] = _LONG_QUEUE
         comments["visible"] = "the queue is often longer; the oldest jobs are seen"
+    hint = resources_hint(workload)
+    if hint:
+        comments["resources"] = hint
     config["starts"] = starts
     return ScenarioPlan(
         config=config,
@@ -109,6 +113,7 @@ def plan(workload: Workload, start: Start) -> ScenarioPlan:
         facts=[f"{log.processors:,} processors", *_in_use_at_once(log)],
         warnings=[
             *_warnings(log),
+            *([hint] if hint else []),
             *([start.warning] if start.warning else []),
             *split_warnings(splits),
         ],

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.scenarios.queue.asks import GPUS
 from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
 from hindcast.pipeline.whatif.run import Run
 
@@ -33,6 +34,13 @@ def counted_jobs(run: Run) -> pl.DataFrame:
     of = np.flatnonzero(run.counted)
     since = np.maximum(run.submit[of], run.now)
     known = run.start[of] != NEVER
+    resources, gpus = run.resources, {}
+    types = [] if resources is None else [
+        k for k, name in enumerate(resources.names) if name.partition(":")[0] == GPUS
+    ]  # fmt: skip
+    if resources is not None and types:
+        asked = run.asks[of][:, [*types, -1]].sum(axis=1)
+        gpus["gpus"] = asked / resources.units[types[0]]
     waits = np.where(known, run.start[of] - since, 0)
     return pl.DataFrame(
         {
@@ -42,6 +50,7 @@ def counted_jobs(run: Run) -> pl.DataFrame:
             "carried": run.arrive[of] < run.now,
             "week": np.maximum(run.submit[of] - run.now, 0) // _WEEK_S,
             "processors": run.cpu[of],
+            **gpus,
             "run_s": run.run[of],
             "requested_s": run.requested[of],
             **{name: getattr(run, name)[of] for name in NAMED},
@@ -70,8 +79,8 @@ def groups(
 ) -> dict[str, pl.Series]:
     """Return the group of every job, (J,) strings, by kind of group.
 
-    Kinds are partition, qos, account, queue, user, size and request. One is left out if the log
-    does not have two of it. Small groups are one.
+    Kinds are partition, qos, account, queue, user, size, gpus and request. One is left out if the
+    log does not have two of it, gpus if the machine has none. Small groups are one.
     """
     found = {
         name: _largest(jobs, name, names.get(name, {}))
@@ -87,6 +96,17 @@ def groups(
         .otherwise(pl.lit("wide: a quarter or more"))
         .alias("size")
     )["size"]
+    if "gpus" in jobs.columns:
+        found["gpus"] = jobs.select(
+            pl.when(pl.col("gpus") == 0)
+            .then(pl.lit("no GPU"))
+            .when(pl.col("gpus") <= 1)
+            .then(pl.lit("up to 1 GPU"))
+            .when(pl.col("gpus") < 4)
+            .then(pl.lit("more than 1 and less than 4 GPUs"))
+            .otherwise(pl.lit("4 GPUs or more"))
+            .alias("gpus")
+        )["gpus"]
     hours = pl.col("requested_s") / 3600
     found["request"] = jobs.select(
         pl.when(hours <= 1)

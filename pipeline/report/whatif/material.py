@@ -18,6 +18,7 @@ from hindcast.pipeline.whatif.closed import Closed
 from hindcast.pipeline.whatif.grade import NO_GRADE, Grade
 from hindcast.pipeline.whatif.predictable import Explained, meaning
 from hindcast.pipeline.whatif.replay import Replay
+from hindcast.pipeline.whatif.resources.amounts import Resources
 from hindcast.pipeline.whatif.shakes import Shaken
 from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
 from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING
@@ -65,6 +66,9 @@ class Material:
         mine: What the scheduler of --mine is, in words; "" without one.
         commands: Command that gives each table, by its name.
         command: The command line.
+        resources: Resources of the machines together; None for processors alone.
+        whole_nodes: Share of the GPU-seconds by jobs with four or more GPUs on a node, or None.
+        bounds: Lower bounds of the means of the run, and of its mean wait by resource.
     """
 
     name: str
@@ -96,6 +100,9 @@ class Material:
     mine: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    resources: Resources | None = None
+    whole_nodes: float | None = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def meaning(self) -> str:

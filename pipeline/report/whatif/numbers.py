@@ -69,7 +69,7 @@ class Scope:
 
     @property
     def units(self) -> Mapping[str, str]:
-        """The unit of every metric: those of `UNITS`, and the share of each resource that is held."""
+        """The unit of every metric: those of `UNITS`, and the shares of resources that are held."""
         first = next(iter(self.values.values()), {})
         return {**UNITS, **{name: "1" for name in first if name.startswith(UTILISATION)}}
 

@@ -31,6 +31,8 @@ command:
     longer_waits     sentences about groups that wait longer
     surer            sentences about the data that would make comparisons surer
     missing          sentences about fields that the log lacks
+    resources        with GPUs or memory: sentences about what stops jobs and what is held
+    lower_bounds     with GPUs or memory: of the means of the run, and of its wait by resource
 
 whatif.csv: scope, policy, kind, metric, unit, mean, low, high, blocks, reference, difference,
 difference_low, difference_high, shake_sd. groups.csv: kind, group, jobs, work_share, policy,
@@ -52,6 +54,7 @@ from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.whatif import numbers as n
 from hindcast.pipeline.report.whatif import tables, words
+from hindcast.pipeline.report.whatif.held import machine_text, resource_facts
 from hindcast.pipeline.report.whatif.jobs import by_group, groups, recorded
 from hindcast.pipeline.report.whatif.material import (
     RECORDED,
@@ -160,6 +163,7 @@ def _sentences(
         "longer_waits": list(words.losers(material, grouped, unit)),
         "surer": list(words.surer(material)),
         "missing": list(material.missing),
+        **({"resources": list(resource_facts(material))} if material.resources else {}),
     }
 
 
@@ -191,6 +195,7 @@ def _as_json(
         "settings": dict(material.settings),
         "sha256": [file.sha256 for file in material.provenance.files],
         "processors": material.processors,
+        **({"lower_bounds": dict(material.bounds)} if material.bounds else {}),
         "conclusion": told.sentence,
         "badge": told.badge,
         "colour": told.colour,
@@ -298,6 +303,7 @@ def _html(
         span=_span(material.span_s),
         tiles=_tiles(material, unit),
         left_out=left_out,
+        machine=machine_text(material.resources) if material.resources else "",
         percent=percent,
         three_digits=three_digits,
         measurements=words.measurements(material),

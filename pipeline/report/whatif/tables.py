@@ -33,6 +33,7 @@ _KINDS: Final = {
     "queue": "By queue",
     "user": "By user",
     "size": "By size",
+    "gpus": "By GPUs",
     "request": "By request",
 }
 _MEASURED: Final[Mapping[str, str]] = {
@@ -69,7 +70,10 @@ def grade_table(material: Material) -> Table:
         if name not in grade.letters or value is None:
             continue
         write: Callable[[float], str] = _seconds if name == "reaction" else _small_share
-        cells = [Cell(text), Cell(write(value), value), Cell(grade.letters[name])]
+        said = text
+        if name == "over" and material.resources is not None:
+            said = f"{grade.worst} held beyond the machine, of those held"
+        cells = [Cell(said), Cell(write(value), value), Cell(grade.letters[name])]
         if grade.rest is not None:
             rest = grade.rest[name]
             cells += [Cell(write(rest), rest), Cell(grade.rest_letters.get(name, NOTHING))]

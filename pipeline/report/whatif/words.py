@@ -85,19 +85,23 @@ def measurements(material: Material) -> dict[str, str]:
             "a part of the machine is kept from them; "
             f"{count_of(material.partitions, 'partition')} are in the log"
         )
+    fragmented = "" if material.resources is None else ", or nodes were fragmented"
     texts = {
         "over": (
-            f"your jobs hold more processors than the machine has in {share(n['over'])} of what "
-            f"they hold; is the machine larger than {material.processors:,}?"
+            f"your jobs hold more {grade.worst} than the machine has in {share(n['over'])} of what "
+            f"they hold; is the machine larger than {_had(material, grade.worst)}?"
         ),
         "open": (
             f"jobs wait while every waiting job fits ({share(n['open'])} of the waiting): {kept}"
+            f"{fragmented}"
         ),
         "passed": (
             f"of {n['twins']:,.0f} pairs of equal jobs of one user, in {share(n['passed'])} the "
             "later one started first: holds, dependencies or arrays in reverse"
         ),
-        "odd": f"{share(n['odd'])} of the starts come out of nothing: holds or begin times",
+        "odd": (
+            f"{share(n['odd'])} of the starts come out of nothing: holds or begin times{fragmented}"
+        ),
         "reaction": (
             f"a job that comes when nobody waits, and that fits, waits {n['reaction']:,.0f} s"
         ),
@@ -108,6 +112,16 @@ def measurements(material: Material) -> dict[str, str]:
     }
     below = [name for name in texts if letters.get(name, "A") > "A"]
     return {name: texts[name] for name in sorted(below, key=letters.__getitem__, reverse=True)}
+
+
+def _had(material: Material, name: str) -> str:
+    """Return the capacity of a resource."""
+    of = material.resources
+    if of is None:
+        return f"{material.processors:,}"
+    amounts = of.capacity / of.units
+    alike = [one == name or one.startswith(f"{name}:") for one in of.names]  # of all types
+    return f"{amounts[alike].sum():,.10g}"
 
 
 def failing(material: Material) -> str:

@@ -41,6 +41,11 @@ not: their predictions come from jobs that ended in the simulation, and from the
 window. Observations show neither the time since the window began nor whether a job
 counts. The column `submitted`, from which some rules are computed, is an identifier.
 
+With `resources`, jobs ask for GPUs and memory too (hindcast.pipeline.scenarios.queue.asks). A job
+then fits if all that it asks for is free. The shadow is the first moment at which everything
+suffices for the head, and others must leave what it needs of every resource. With `pools`, the jobs
+of some partitions have a machine of their own (hindcast.pipeline.scenarios.queue.several).
+
 `whole = true` makes one episode of all jobs from the window's first one to the end of the log.
 hindcast.pipeline.scenarios.queue.schedule reads the starts of all jobs from the memory of an
 episode.
@@ -60,11 +65,19 @@ from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
-from hindcast.pipeline.scenarios.queue.instances import Jobs, Log, first_job, read_log, select_jobs
+from hindcast.pipeline.scenarios.queue.instances import (
+    Jobs,
+    Log,
+    first_job,
+    read_log,
+    select_jobs,
+    with_too_wide,
+)
 from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.schedule import by_week
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
+from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
 
@@ -96,8 +109,15 @@ def instance(
             f"window {window} does not exist; windows are 0..{windows(config, workload) - 1}"
         )
     jobs = select_jobs(config, log, window)
+    log = with_too_wide(log, jobs)
     made = lay_out(config, objective, log, jobs)
     return replace(made, futures=_Futures(log, jobs, config.kill))
+
+
+def caveats(config: QueueConfig, workload: Workload) -> tuple[Caveat, ...]:
+    """Return what a log does not tell of several resources, and whom the machine leaves out."""
+    several = read_log(workload, config.arrive, machine_of(config)).several
+    return () if several is None else several.caveats
 
 
 @dataclass(frozen=True)
@@ -131,6 +151,7 @@ SCENARIO: Final = Scenario(
     stretch=stretch,
     blocks=by_week,
     forget=forget,
+    caveats=caveats,
     samples=True,
     added={column.name: "run_times" for column in RUN_TIMES},
     references=("aged_expected_easy",),

@@ -10,7 +10,8 @@ from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.features import OUT, TERM
 from hindcast.pipeline.scenarios.queue.fitting import NOWHERE
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, learn
-from hindcast.pipeline.scenarios.queue.several import (
+from hindcast.pipeline.scenarios.queue.several.transition import (
+    can_wait_in_pools,
     count_asked,
     fill_utilisations,
     hold,
@@ -42,6 +43,8 @@ def job_of(ints, row):  # type: ignore[no-untyped-def]
 @compiled(types.boolean(INTS))
 def can_wait(ints):  # type: ignore[no-untyped-def]
     """Return whether a release or an arrival is still to come."""
+    if is_several(ints):
+        return can_wait_in_pools(ints)
     return ints[m.RUNNING] > 0 or ints[m.NEXT] < ints[m.JOBS]
 
 
@@ -346,6 +349,7 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
             terms[TERM.bounded_slowdown] -= 1.0 / ints[m.COUNTED]
             if ints[m.COUNTED_STARTED] == ints[m.COUNTED]:
                 status = k.TERMINATED
+                can_start(ints)  # lists the rows of the last observation
     elif not waits:
         reserve(ints, job)
     if status == k.RUNNING and (waits or not can_start(ints)):

@@ -20,11 +20,14 @@ from hindcast.pipeline.scenarios.queue.instances import (
     Several,
     histories,
     recent_submissions,
-    with_too_wide,
 )
 from hindcast.pipeline.scenarios.queue.machines import Asked
 from hindcast.pipeline.scenarios.queue.run_times import learned
-from hindcast.pipeline.scenarios.queue.several import begin_running, is_several, wake_pools
+from hindcast.pipeline.scenarios.queue.several.transition import (
+    begin_running,
+    is_several,
+    wake_pools,
+)
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.simulation.scenario import Instance, make_memory, require_room
 
@@ -240,9 +243,6 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     chosen = np.concatenate([jobs.running, jobs.carried, jobs.counted, jobs.follow]).astype(int)
     n, running, carried = len(chosen), len(jobs.running), len(jobs.carried)
     require_memory(config, n)
-    arrivals = log
-    if chosen.max() >= len(log.submit):
-        log = with_too_wide(log)
     counted = carried + len(jobs.counted)
     submit, cpu, requested = log.submit[chosen] - jobs.now, log.cpu[chosen], log.requested[chosen]
     run = np.minimum(log.run[chosen], requested) if config.kill else log.run[chosen]
@@ -252,7 +252,7 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     keys, key = _renumbered(log.key[chosen])
     last, before, similar = histories(log, jobs.now, users, keys)
     hour = np.concatenate(
-        [recent_submissions(arrivals, jobs.now) - jobs.now, submit[running + carried :]]
+        [recent_submissions(log, jobs.now) - jobs.now, submit[running + carried :]]
     )
     several, of_run_times = log.several, {}
     if config.run_times:

@@ -16,6 +16,8 @@ from hindcast.pipeline.traces.tables.mapping import SECONDS
 GOOD: Final = 0.9  # share of the values that have to be as proposed
 _UNITS: Final = ("s", "min", "h", "ms", "d", "us", "ns")  # the likeliest first
 _ABOVE: Final = 0.2  # of the jobs may run longer than limits in s, before another unit is tried
+_OVER: Final = (0.05, 0.005)  # shares of runs far beyond limits: too many in s, few in min
+_SHORT: Final = 0.05  # of the limits may be shorter than a minute
 _AT: Final = 0.05  # of the runs end at their limit, which tells its unit
 _LONG_S: Final = 30 * 86_400  # limits beyond this in the middle are in a smaller unit
 _LEAST: Final = 20  # jobs for a conclusion about the length of the log
@@ -135,9 +137,15 @@ def unit_of_limits(
         unit = next((u for u in ("min", "h") if kept[u] >= GOOD), None)
         over = f"in s {1 - kept['s']:.0%} of the jobs would run longer than their limit"
         return unit, over if unit else ""
+    far = {u: float(runs.select((in_s > 1.1 * SECONDS[u]).mean()).item()) for u in ("s", "min")}
+    if far["s"] >= _OVER[0] and far["min"] <= _OVER[1]:
+        return "min", f"in s {far['s']:.0%} of the jobs would run 10 % longer than their limit"
     best = max(at, key=lambda unit: at[unit])
     if at[best] >= _AT and kept[best] >= 1 - _ABOVE:
         return best, f"{at[best]:.0%} of the jobs run until a limit in {best}"
+    short = float(runs.select((pl.col("limit") < SECONDS["min"]).mean()).item())
+    if short >= _SHORT:
+        return "min", f"in s {short:.0%} of the limits would be shorter than a minute"
     return None, ""
 
 

@@ -8,9 +8,11 @@ Each is a file in the folder `public`:
                                      order, and values of these columns look so
     refuse = "..."                   why it is no table of jobs, and what to do; or a mapping:
     notes = ["..."]                  what of it is read differently than one may think
+    skip = ["queue", ...]            columns that are not what their names say
 
     [columns]                        field -> columns, the first that the table has; `NAME:PART`
-                                     is a part of a list, `=1` a number for all jobs
+                                     is a part of a list, `=1` a number for all jobs; fields
+                                     that are not here are found by name, as in any table
     [units], [states], [events]      as in a mapping; where a unit or a state is missing, it is
                                      found as in any table
 """
@@ -37,6 +39,7 @@ class KnownTable:
     headless: Mapping[str, str] = field(default_factory=dict)
     refuse: str = ""
     notes: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, list[str]] = field(default_factory=dict)
@@ -49,7 +52,7 @@ def known_tables() -> tuple[KnownTable, ...]:
     tables = []
     for path in sorted(_FOLDER.glob("*.toml")):
         given = tomllib.loads(path.read_text(encoding="utf-8"))
-        lists = {key: tuple(given.get(key, ())) for key in ("has", "notes")}
+        lists = {key: tuple(given.get(key, ())) for key in ("has", "notes", "skip")}
         tables.append(KnownTable(**{**given, **lists}))
     return tuple(sorted(tables, key=lambda table: -len(table.has)))
 

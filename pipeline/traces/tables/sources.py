@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -117,7 +118,10 @@ def header_of(table: Path, separator: str) -> tuple[int, list[str]]:
 
 def split_line(text: str, separator: str) -> list[str]:
     """Return the fields of a line of CSV, without surrounding blanks and quotes."""
-    parts = next(csv.reader([text], delimiter=separator)) if '"' in text else text.split(separator)
+    parts = text.split(separator)
+    if '"' in text:
+        with suppress(csv.Error):
+            parts = next(csv.reader([text], delimiter=separator))
     return [part.strip(' \t\r"') for part in parts]
 
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 
 from hindcast.pipeline.errors import printable
+from hindcast.pipeline.traces.tables.draft import Proposal
 from hindcast.pipeline.traces.tables.mapping import MEMORY
-from hindcast.pipeline.traces.tables.proposal import Proposal
 
 
 def toml_of(proposal: Proposal, file: str) -> str:

@@ -34,6 +34,35 @@ def workload(n=1000, *, limits=True, memory=True, waits=True, notes=(), gap=600.
     return Workload(pl.DataFrame(columns), Provenance("made", notes=tuple(notes)), machines)
 
 
+def with_gpus(log, gpus, memory=None):
+    tasks = log.tasks.with_columns(gpus=pl.Series(gpus))
+    if memory is not None:
+        tasks = tasks.with_columns(memory_mib=pl.Series(memory))
+    return Workload(tasks, log.provenance, log.machines)
+
+
+def test_gpus_and_memory_are_proposed_with_the_most_that_was_held_and_no_capacity():
+    """Every third job holds 2 GPUs for an hour from 120 s after its submission."""
+    log = with_gpus(workload(4000), [2 * (k % 3 == 0) for k in range(4000)], [100.0] * 4000)
+    found = propose_recipe(log, "w", "gpus")
+    assert found.scenario == "queue"
+    told = next(text for text in found.warnings if "jobs ask for" in text)
+    assert "GPUs (4 were held at once) and MiB of memory (600 were held at once)" in told
+    assert (
+        'resources = ["processors", "gpus", "memory"] and capacity = {gpus = N, memory = N}' in told
+    )
+    assert "# resources: jobs ask for GPUs" in found.toml
+    assert "33% of the work is by jobs with GPUs" in found.suits["binpack"]
+    assert recipe_of(found).config.resources == ("processors",)
+
+
+def test_a_log_without_gpus_has_no_word_of_them():
+    found = propose_recipe(with_gpus(workload(4000), [0] * 4000), "w", "none")
+    assert not [text for text in found.warnings if "jobs ask for" in text]
+    assert "resources" not in found.toml
+    assert found.suits["binpack"] == ""
+
+
 def recipe_of(found):
     return parse_recipe(tomllib.loads(found.toml), "proposed")
 

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.traces.grid_engine import GridEngineSettings
+from hindcast.pipeline.traces.batch_systems.grid_engine import GridEngineSettings
 from hindcast.pipeline.traces.slurm import SlurmSettings
 
 FIRST: Final = 1_709_539_200  # Monday, 4 March 2024, 08:00 UTC
@@ -127,6 +127,7 @@ class Dialect:
         taken: Field -> field of the job that it is taken from, where that is another.
         job_name: Format of the name of a job, with its number.
         settings: Settings of the reader.
+        one_value: Whether the file is one value of JSON, which a damaged line spoils wholly.
     """
 
     form: str
@@ -136,6 +137,7 @@ class Dialect:
     taken: Mapping[str, str] = field(default_factory=dict)
     job_name: str = "{}"
     settings: Any = None
+    one_value: bool = False
 
 
 def written(dialect: Dialect, jobs: Sequence[Job], folder: Path) -> Path:
@@ -191,6 +193,37 @@ def slurm(jobs: Sequence[Job], time: Callable[[int], str] = str) -> dict[str, st
 def slurm_csv(jobs: Sequence[Job]) -> dict[str, str]:
     """Return the log as pandas saves it: with an index, and quotes around what has commas."""
     return {"jobs.csv": _csv([{"": n, **row} for n, row in enumerate(_sacct(jobs, iso))])}
+
+
+def slurm_json(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the log as `sacct --json` prints it, numbers with their marks."""
+
+    def resources(job: Job) -> list[dict[str, object]]:
+        listed = [("cpu", "", job.cores), ("mem", "", job.memory), ("node", "", job.nodes)]
+        if job.gpus:
+            listed += [("gres", "gpu", job.gpus), ("gres", f"gpu:{job.gpu_type}", job.gpus)]
+        return [
+            {"type": kind, "name": name, "id": n, "count": count}
+            for n, (kind, name, count) in enumerate(listed, 1)
+        ]
+
+    rows = [
+        {
+            "job_id": job.job_id, "name": job.executable, "user": job.user,
+            "account": job.account, "partition": job.queue, "qos": job.queue, "cluster": None,
+            "state": {"current": [_SLURM_STATES[job.status].split()[0]], "reason": "None"},
+            "time": {
+                "submission": job.submit, "eligible": job.eligible, "start": job.start,
+                "end": job.end, "elapsed": job.run, "suspended": 0,
+                "limit": {"set": True, "infinite": False, "number": job.limit // 60},
+            },
+            "required": {"CPUs": job.cores, "memory_per_node": {"set": False, "number": 0}},
+            "allocation_nodes": job.nodes,
+            "tres": {"allocated": resources(job), "requested": resources(job)},
+        }
+        for job in jobs
+    ]  # fmt: skip
+    return {"jobs.json": json.dumps({"meta": {"plugin": {}}, "jobs": rows}, indent=1)}
 
 
 def _csv(rows: Sequence[Mapping[str, object]]) -> str:
@@ -394,6 +427,51 @@ def condor_json(jobs: Sequence[Job]) -> dict[str, str]:
     return {"history.json": "[\n" + "\n,\n".join(json.dumps(ad, indent=2) for ad in ads) + "\n]\n"}
 
 
+def cobalt(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return Argonne's table of jobs."""
+
+    def time(seconds: int) -> str:
+        return iso(seconds).replace("T", " ")
+
+    rows = [
+        {
+            "JOB_NAME": f"{job.job_id}.alcf", "COBALT_JOBID": job.job_id, "MACHINE_NAME": "theta",
+            "QUEUED_TIMESTAMP": time(job.submit), "START_TIMESTAMP": time(job.start),
+            "END_TIMESTAMP": time(job.end), "USERNAME_GENID": job.user,
+            "PROJECT_NAME_GENID": job.account, "QUEUE_NAME": job.queue,
+            "WALLTIME_SECONDS": f"{job.limit}.0", "RUNTIME_SECONDS": f"{job.run}.0",
+            "NODES_USED": f"{job.nodes}.0", "NODES_REQUESTED": f"{job.nodes}.0",
+            "CORES_USED": f"{job.cores}.0", "CORES_REQUESTED": f"{job.cores}.0",
+            "ELIGIBLE_WAIT_SECONDS": job.start - job.eligible,
+            "EXIT_STATUS": 0 if job.status == 1 else 143,
+        }
+        for job in _by_end(jobs)
+    ]  # fmt: skip
+    return {"ANL-ALCF-DJC-THETA_20240101_20241231.csv": _csv(rows)}
+
+
+def batsim(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the jobs that Batsim writes after a simulation, on a clock that begins at 0."""
+    rows = [
+        {
+            "job_id": job.job_id, "workload_name": "w0", "profile": job.executable,
+            "submission_time": float(job.submit - jobs[0].submit),
+            "requested_number_of_resources": job.cores, "requested_time": float(job.limit),
+            "success": int(job.status == 1),
+            "final_state": {1: "COMPLETED_SUCCESSFULLY", 0: "COMPLETED_FAILED",
+                            5: "COMPLETED_KILLED"}[job.status],
+            "starting_time": float(job.start - jobs[0].submit), "execution_time": float(job.run),
+            "finish_time": float(job.end - jobs[0].submit),
+            "waiting_time": float(job.start - job.submit),
+            "turnaround_time": float(job.end - job.submit), "stretch": 1.0,
+            "allocated_resources": f"0-{job.cores - 1}" if job.cores > 1 else "0",
+            "consumed_energy": -1,
+        }
+        for job in _by_end(jobs)
+    ]  # fmt: skip
+    return {"out_jobs.csv": _csv(rows)}
+
+
 def _table(jobs: Sequence[Job]) -> list[dict[str, object]]:
     return [{**vars(job), "end": job.end, "limit": job.limit / 60} for job in jobs]
 
@@ -463,6 +541,10 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         "slurm", "jobs.txt", lambda jobs: slurm(jobs, lambda s: iso(s, BERLIN)), _SLURM, _OF_SLURM,
         settings=SlurmSettings(time_zone=BERLIN),
     ),
+    "sacct, saved by pandas": Dialect("slurm", "jobs.csv", slurm_csv, _SLURM, _OF_SLURM),
+    "sacct --json": Dialect(
+        "slurm", "jobs.json", slurm_json, _SLURM, _OF_SLURM, one_value=True
+    ),
     "SWF": Dialect("swf", "jobs.swf", swf, (*EVERY, "memory", "group", "executable")),
     "PBS": Dialect(
         "pbs", "20240304", pbs, (*_TABLE, "gpu_type"), job_name="{}.srv",
@@ -481,6 +563,14 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "HTCondor": Dialect("condor", "history", condor, _CONDOR, job_name="{}.0"),
     "condor_history -json": Dialect(
         "condor", "history.json", condor_json, _CONDOR, job_name="{}.0"
+    ),
+    "Cobalt": Dialect(
+        "cobalt", "ANL-ALCF-DJC-THETA_20240101_20241231.csv", cobalt,
+        (*EVERY, "eligible", "nodes", "account"),
+    ),
+    "Batsim": Dialect(
+        "batsim", "out_jobs.csv", batsim,
+        tuple(n for n in (*EVERY, "executable") if n not in {"user", "queue"}),
     ),
     "table": Dialect("table", "jobs.toml", table, _TABLE),
     "Parquet": Dialect("table", "jobs.toml", parquet, _TABLE),

@@ -124,7 +124,7 @@ QUICK, MANY = 3, 60  # damaged logs of each content
 
 
 def damaged(text: bytes, rng: np.random.Generator) -> bytes:
-    """Return a log with one to four faults: bytes changed, lost or added, lines cut or exchanged."""
+    """Return a log with up to four faults: bytes lost, added or twice, lines cut or exchanged."""
     for _ in range(rng.integers(1, 5)):
         at, to = sorted(rng.integers(0, len(text) + 1, 2))
         piece = text[at : min(to, at + int(rng.integers(1, 200)))]
@@ -147,20 +147,25 @@ def damaged(text: bytes, rng: np.random.Generator) -> bytes:
 
 
 @pytest.mark.parametrize("form", LOGS)
-@pytest.mark.parametrize("times", [QUICK, pytest.param(MANY, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "times",
+    [pytest.param(QUICK, marks=pytest.mark.slow), pytest.param(MANY, marks=pytest.mark.nightly)],
+)
 def test_damaged_logs_give_no_traceback_and_every_row_is_accounted_for(tmp_path, form, times):
     rng = np.random.default_rng(times)
     path = tmp_path / "log"
+    refusals = []
     for text in LOGS[form]:
         for nth in range(times):
             content = damaged(text, rng)
-            path.write_bytes(gzip.compress(content) if nth % 7 == 0 else content)
+            path.write_bytes(gzip.compress(content, mtime=0) if nth % 7 == 0 else content)
             try:
                 load, quarantine = FORMATS[form].reading(path)
             except TraceError as error:
-                assert str(path) in str(error)
+                refusals.append(str(error))
                 continue
             provenance = load.provenance
             left_out = sum(provenance.left_out.values())
             assert load.tasks.height + left_out == provenance.counts["rows_read"]
             assert quarantine.height == provenance.left_out.get("quarantined", 0)
+    assert all(str(path) in refusal for refusal in refusals)

@@ -7,7 +7,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.batsim import is_log, read
+from hindcast.pipeline.traces.batch_systems.batsim import is_log, read
 from hindcast.pipeline.traces.job_logs import JobLogSettings
 
 PROFILES = {
@@ -106,7 +106,7 @@ def test_jobs_of_several_workloads_keep_their_names(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a line\n", "the header has no id"),
+        ("a line\n", "has no column id"),
         ('{"jobs": 5, "profiles": {}}', "the object has no jobs"),
         ('{"jobs": [], "profiles": {}}', "has no rows"),
         ('{"jobs": [{"id": 1', "this is no JSON"),

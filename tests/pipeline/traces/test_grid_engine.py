@@ -7,7 +7,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.grid_engine import GridEngineSettings, is_log, read
+from hindcast.pipeline.traces.batch_systems.grid_engine import GridEngineSettings, is_log, read
 
 FIRST = 1_709_280_000
 USUAL = {
@@ -170,3 +170,14 @@ def test_a_file_that_is_no_such_log_is_refused(tmp_path, content, message):
     with pytest.raises(TraceError, match=message):
         read(path)
     assert is_log(content.splitlines()) == ("that ran" in message)
+
+
+def test_bytes_that_are_no_utf8_in_commands_and_names_are_no_matter(tmp_path):
+    """Univa writes such a byte for a colon in a command."""
+    path = tmp_path / "accounting"
+    path.write_bytes(
+        univa(job_name="caf\xe9").replace("h_rt=1:0:0", "h_rt=1\xad0").encode("latin-1")
+    )
+    load, quarantine = read(path)
+    assert load.tasks["job_id"].to_list() == ["7"]
+    assert quarantine.is_empty()

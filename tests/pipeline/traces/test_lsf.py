@@ -5,7 +5,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.lsf import LsfSettings, is_log, read
+from hindcast.pipeline.traces.batch_systems.lsf import LsfSettings, is_log, read
 
 FIRST = 1_709_280_000
 USUAL = {
@@ -44,6 +44,16 @@ def new(limit: int = -1, effective: str = "", slots: int = 0, pending: int = 0, 
         f'"/home" 0 "" 0.0 0.0 0.0 0.0 0.0 {slots}'
         + "".join(f' "h{i}"' for i in range(slots))
         + f" {pending} 0"
+    )
+
+
+def of_file(limit: int, options: int, hosts: int, **values: object) -> str:
+    """Return a record as files of 10.1 have it: host-based usage of six fields, then the limit."""
+    usage = "".join(f" n{k} 1306 0 1287 242 0" for k in range(hosts))
+    return (
+        f'{old(**values)} "" 0 "" -1 "/a/b" "" "" "" -1 "" "" 6160 "" {FIRST} "" "" 1 1032 "0" '
+        f'{hosts}{usage} {limit} {options} 8688640 "rusage[mem=10]" "" -1 "" -1 0 "" 0 0 "" 600 '
+        '"/s" 1 "18338657682652659712" 1 "" 0.0 0.00 0.00 0.00 0.00 1 "6*n0" -1 0 0'
     )
 
 
@@ -204,3 +214,22 @@ def test_a_file_that_is_no_such_log_is_refused(tmp_path, content):
     path.write_text(content)
     with pytest.raises(TraceError, match=r"expected|is a job that ran"):
         read(path)
+
+
+def test_fields_before_the_average_memory_are_read_as_files_and_as_the_manual_have_them(tmp_path):
+    load, quarantine = read(
+        log(
+            tmp_path,
+            of_file(43200, 0, 8),
+            of_file(-1, 4194304, 0, job=8),
+            of_file(3600, 4194304, 1, job=9),
+            of_file(0, 4194304, 2, job=10),
+            new(limit=1800, job=11),
+            new(limit=-1, job=12),
+        )
+    )
+    assert load.tasks["requested_s"].to_list() == [43200, 43200, 3600, 43200, 1800, 43200]
+    assert load.tasks["memory_mib"].to_list() == [10, 10, 10, 10, None, None]
+    assert load.tasks["allocated_cores"].to_list() == [6, 6, 6, 6, 4, 4]
+    assert load.tasks["eligible_s"].null_count() == 6
+    assert quarantine.is_empty()

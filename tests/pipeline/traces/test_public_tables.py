@@ -137,10 +137,23 @@ def test_the_real_pods_of_alibaba_2023_are_counted_as_polars_counts_them(tmp_pat
     assert workload.tasks["memory_mib"].sum() == pytest.approx(ran["memory_mib"].sum())
 
 
+def test_the_real_tasks_of_alibaba_2018_are_counted_as_polars_counts_them(tmp_path):
+    path = require_traces("alibaba2018/dags_set0_6600.csv")
+    raw = pl.read_csv(path, null_values=["nan"], infer_schema_length=None)
+    over = raw.filter(pl.col("status").is_in(["Terminated", "Failed"]))
+    ran = over.filter(pl.col("plan_cpu").is_not_null(), pl.col("instance_num").is_not_null())
+    (tmp_path / "m.toml").write_text(toml_of(propose(path), str(path)))
+    workload = table.read(tmp_path / "m.toml")[0]
+    assert workload.tasks.height == ran.height
+    assert workload.tasks.height + sum(workload.provenance.left_out.values()) == raw.height
+    held = (ran["plan_cpu"] * ran["instance_num"]).sum() / 100
+    assert workload.tasks["cores"].sum() == pytest.approx(held)
+
+
 def test_google_2019_events_become_the_last_run_of_an_instance(tmp_path):
     rows = [
         (0, 0, 7, 0), (1_000_000, 3, 7, 0), (2_000_000, 4, 7, 0), (2_500_000, 3, 7, 0),
-        (9_500_000, 6, 7, 0), (100_000, 0, 7, 1), (200_000, 3, 7, 1), (5_200_000, 7, 7, 1),
+        (9_500_000, 6, 7, 0), (250_000, 0, 7, 1), (500_000, 3, 7, 1), (5_500_000, 7, 7, 1),
         (300_000, 0, 8, 0), (400_000, 3, 8, 0), (500_000, 0, 9, 0),
     ]  # fmt: skip
     lines = [f"{t},{kind},{c},{i},200,0.0125,0.01" for t, kind, c, i in rows]
@@ -149,7 +162,7 @@ def test_google_2019_events_become_the_last_run_of_an_instance(tmp_path):
     tasks = read(tmp_path / "instance_events.csv", "Google 2019")
     assert tasks.sort("job_id").select(
         "job_id", "submit_s", "wait_s", "duration_s", "cores", "status"
-    ).rows() == [("7/0", 0.0, 2.5, 7.0, 12.5, 1), ("7/1", 0.1, 0.1, 5.0, 12.5, 5)]
+    ).rows() == [("7/0", 0.0, 2.5, 7.0, 12.5, 1), ("7/1", 0.25, 0.25, 5.0, 12.5, 5)]
     left_out = table.read(tmp_path / "mapping.toml")[0].provenance.left_out
     assert left_out == {
         "not started when the log was written": 1,
@@ -248,3 +261,16 @@ def test_tables_that_are_none_of_jobs_are_named(content, words, tmp_path):
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(TraceError, match=words):
         propose(tmp_path / "t.csv")
+
+
+def test_lists_of_generic_resources_tell_types_and_totals(tmp_path):
+    lists = ["gpu:volta:2", "gpu:2", "gpu:tesla:1(IDX:0)", "", "gpu:volta:1,gpu:tesla:2"]
+    rows = [
+        f"{10 + k};1000;3;60;1709539857;1709539867;1709541667;{text};4"
+        for k, text in enumerate(lists)
+    ]
+    header = "id_job;id_user;state;timelimit;time_submit;time_start;time_end;gres_used;cpus_req"
+    (tmp_path / "jobs.csv").write_text("\n".join([header, *rows]) + "\n")
+    tasks = read(tmp_path / "jobs.csv", "slurmdbd")
+    assert tasks.select("gpus", "gpus:tesla", "gpus:volta").rows() == [
+        (2, 0.0, 2.0), (2, 0.0, 0.0), (1, 1.0, 0.0), (0, 0.0, 0.0), (3, 2.0, 1.0)]  # fmt: skip

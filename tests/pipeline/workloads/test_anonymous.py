@@ -23,6 +23,7 @@ from hindcast.pipeline.workloads.log_names import names_of
 from hindcast.pipeline.workloads.schema import Provenance
 from hindcast.policies.heuristics import rules
 from tests.made_logs import sacct
+from tests.pipeline.traces.dialects import DIALECTS, made_jobs, written
 
 KEY = b"0123456789abcdef"
 HEADER = "JobID|JobName|User|Account|Partition|QOS|Cluster|State|Submit|Start|End|ElapsedRaw|"
@@ -105,6 +106,21 @@ def test_no_name_path_or_digest_is_in_any_byte(tmp_path, form):
     assert load_workload(result.folder).provenance.notes[0] == an.ANONYMISED
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIALECTS)
+def test_no_name_of_any_dialect_is_left(name, tmp_path):
+    dialect, jobs = DIALECTS[name], made_jobs(np.random.default_rng(9), 40)
+    (tmp_path / "kiwi").mkdir()
+    path = written(dialect, jobs, tmp_path / "kiwi")
+    result = made(tmp_path, dialect.form, path, settings=dialect.settings)
+    words = {"kiwi", "theta", "Berlin", *(f"{job.job_id}.srv" for job in jobs)}
+    words |= {getattr(job, key) for job in jobs for key in ("user", "group", "account", "queue")}
+    again = everything(result.folder)
+    assert {word for word in words if word.encode() in again} == set()
+    assert not set(result.workload.tasks["job_id"]) & {str(job.job_id) for job in jobs}
+    assert result.workload.tasks.height == 40
+
+
 def test_names_that_are_the_same_stay_the_same_and_others_differ(tmp_path):
     tasks = made(tmp_path, "slurm", named_log(tmp_path / "log.txt")).workload.tasks
     users = tasks["user"].to_list()
@@ -126,6 +142,7 @@ def test_jobs_that_follow_others_follow_their_pseudonyms(tmp_path):
     assert tasks["preceding_job"].to_list() == [None, int(ids[0]), int(ids[1])]
 
 
+@pytest.mark.slow
 def test_a_second_log_with_the_key_has_the_same_pseudonyms_and_shift(tmp_path):
     first = made(tmp_path, "slurm", named_log(tmp_path / "a.txt")).workload
     second = made(tmp_path, "slurm", named_log(tmp_path / "b.txt", (1, 2, 0))).workload
@@ -144,7 +161,11 @@ def test_a_second_log_with_the_key_has_the_same_pseudonyms_and_shift(tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "zone"),
-    [(KEY, "UTC"), (b"another key of the site", "Europe/Berlin"), (KEY * 4, "Asia/Kolkata")],
+    [
+        (KEY, "UTC"),
+        pytest.param(b"another key of the site", "Europe/Berlin", marks=pytest.mark.slow),
+        pytest.param(KEY * 4, "Asia/Kolkata", marks=pytest.mark.slow),
+    ],
 )
 def test_times_move_by_whole_weeks_of_local_time(tmp_path, key, zone):
     """Hours and weekdays stay as they are on the clock of the machine; the zone is not told."""
@@ -184,6 +205,7 @@ def test_names_of_queues_can_be_kept(tmp_path):
         made(tmp_path, "slurm", path, keep=("partitions",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["fcfs_easy", "saf_easy", "aged_expected_easy"])
 def test_schedules_are_those_of_the_log(tmp_path, rule):
     """The last rule learns the run times of users."""

@@ -9,7 +9,6 @@ import pytest
 from hindcast.pipeline.errors import InputError, TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.run_checks import run_notes
 from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads import log_caveats as lc
@@ -225,11 +224,11 @@ def test_gpus_are_no_fault_where_the_machine_has_them():
 )
 def test_run_times_that_starts_and_ends_do_not_give(size, question):
     rows = pl.DataFrame({"duration_s": np.full(100, 600.0), "run_by_ends": [600.0] * 100})
-    assert run_notes(rows) == []
+    assert lu.run_notes(rows) == []
     suspended = rows.with_columns(run_by_ends=pl.Series([4000.0] * 50 + [600.0] * 50))
-    assert run_notes(suspended) == []
+    assert lu.run_notes(suspended) == []
     ends = pl.Series([600.0 * size] * 6 + [None] * 20 + [600.0] * 74)
-    (note,) = run_notes(rows.with_columns(run_by_ends=ends))
+    (note,) = lu.run_notes(rows.with_columns(run_by_ends=ends))
     assert "for 6 jobs (6.0% of them)" in note
     assert note.endswith(question)
     of_note = cv.of_provenance(Provenance("made", notes=(note,)))
@@ -269,6 +268,13 @@ def test_a_runaway_is_longer_than_its_limit_and_than_the_log():
         log(processors=10_000, duration_s=long, requested_s=np.where(first(1), long, 2 * HOUR))
     )
     assert "for 1,000 days: ends" in no_limit["runaways"].text
+    in_long_log = found(log(duration_s=np.where(first(1), 200 * HOUR, HOUR)))
+    assert "1 job (0.1% of them, 17% of the work) ran more than a week beyond" in (
+        in_long_log["runaways"].text
+    )
+    assert "runaways" not in found(log(duration_s=np.where(first(1), 150 * HOUR, HOUR)))
+    wide = {"cores": np.where(first(1), 1.0, 64.0), "processors": 100}
+    assert "runaways" not in found(log(duration_s=np.where(first(1), 200 * HOUR, HOUR), **wide))
     asked = {"requested_s": np.where(first(1), 30_000 * HOUR, 2 * HOUR)}
     assert "runaways" not in found(log(processors=10_000, duration_s=long, **asked))
 

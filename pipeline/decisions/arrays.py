@@ -1,0 +1,98 @@
+"""A log of decisions as the arrays of the estimators, and the features of the reference model."""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
+from hindcast.pipeline.estimators import LoggedEpisodes
+from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
+from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
+from hindcast.pipeline.estimators.decisions.reward_model import cross_fitted_ridge, folds_of
+
+_MOST_PRODUCTS: Final = 200  # of features with the context, in a model of propensities
+
+
+def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDecisions:
+    """Return all decisions of a log; a missing reward is NaN, as is an unknown propensity.
+
+    `chosen` are positions in place of the served candidates.
+    """
+    d = log.decisions
+    _, units = np.unique(d["unit_id"].rank("dense").to_numpy(), return_inverse=True)
+    taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
+    return LoggedDecisions(
+        log.offsets, taken, _floats(d["propensity"]),
+        _floats(d["reward"]), log.candidates["feasible"].to_numpy(), _floats(d["weight"]),
+        units.astype(np.int64), _floats(d["draws"]), _floats(log.candidates["probability"]),
+    )  # fmt: skip
+
+
+def _floats(column: pl.Series) -> Array:
+    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
+def design(frame: pl.DataFrame, height: int) -> Array:
+    """Return features as a matrix: numbers with NaN as 0, one column per level of a category."""
+    blocks = []
+    for name, dtype in frame.schema.items():
+        if dtype == pl.Float64:
+            blocks.append(np.nan_to_num(frame[name].to_numpy())[:, None])
+            continue
+        codes = frame[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        levels = np.unique(codes[codes >= 0])
+        blocks.append((codes[:, None] == levels).astype(np.float64))
+    return np.hstack(blocks) if blocks else np.zeros((height, 0))
+
+
+def reference_q(log: DecisionLog, e: LoggedDecisions, used: Flags) -> Array:
+    """Return the cross-fitted values of all candidates by the reference model."""
+    return cross_fitted_ridge(
+        e, design(log.context, len(log)), design(log.features, len(e.owner)),
+        folds_of(log.decisions["unit_id"]), used,
+    )  # fmt: skip
+
+
+def estimated_propensities(log: DecisionLog, e: LoggedDecisions) -> EstimatedPropensities:
+    """Return propensities estimated from the features, the ids and their products with context."""
+    ids = design(log.candidates.select("id"), len(e.owner))
+    features = np.hstack([design(log.features, len(e.owner)), ids])
+    context = design(log.context, len(log))
+    spread = context.std(axis=0)
+    context = (context - context.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    products = None
+    if 0 < features.shape[1] * context.shape[1] <= _MOST_PRODUCTS:
+        products = (features[:, :, None] * context[e.owner][:, None, :]).reshape(len(features), -1)
+    return estimate_propensities(e, features, folds_of(log.decisions["unit_id"]), products)
+
+
+def session_episodes(
+    log: DecisionLog, e: LoggedDecisions, used: Flags, target: Array
+) -> LoggedEpisodes | None:
+    """Return the sessions of decisions as episodes, with the weights of a policy.
+
+    None if no session has several decisions. A session ends before its first decision that is not
+    used.
+    """
+    session = log.decisions["session"]
+    if session.null_count() or session.n_unique() == len(session):
+        return None
+    number = session.rank("dense").to_numpy().astype(np.int64)
+    at = np.arange(len(log))
+    first = np.unique(number, return_index=True)[1]
+    order = np.lexsort((at, first[number - 1]))
+    lost: Ints = np.cumsum(~used[order]) - ~used[order]
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(number[order]) != 0]))
+    run = np.cumsum(np.concatenate([[True], np.diff(number[order]) != 0])) - 1
+    kept = order[used[order] & (lost == lost[starts][run])]
+    place = np.full(len(log), -1)
+    place[np.flatnonzero(used)] = np.arange(int(used.sum()))
+    rows = place[kept]
+    ends = np.flatnonzero(np.concatenate([np.diff(number[kept]) != 0, [True]])) + 1
+    if not len(kept) or len(ends) == len(kept):
+        return None
+    chance = np.where(e.several, target[e.taken], 1.0)[rows]
+    behaviour = np.minimum(1.0 / e.inverse[rows], 1.0)
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    return LoggedEpisodes(offsets, behaviour, np.minimum(chance, 1.0), e.reward[rows])

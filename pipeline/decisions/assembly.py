@@ -1,0 +1,252 @@
+"""Assembly of checked decisions: rewards, kinds of propensities, order, units, splits, counts."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, sums
+from hindcast.pipeline.decisions.checks import complete_probabilities, overridden, propensity_of
+from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
+from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
+from hindcast.pipeline.decisions.values import Array
+from hindcast.pipeline.workloads.schema import SourceFile
+
+_STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
+_HASHED: Final = 2.0**64
+
+
+def assemble(
+    batch: Batch,
+    mapping: DecisionMapping,
+    terms: Mapping[str, float],
+    reading: Reading,
+    quarantine: pl.DataFrame,
+    quarantined: int,
+    files: tuple[SourceFile, ...],
+) -> DecisionLog:
+    """Return the log of decisions that passed the checks.
+
+    `terms` are the columns of the reward with their factors. `quarantined` is the number of
+    decisions in quarantine.
+    """
+    decisions, candidates = _with_propensities(batch, mapping, reading)
+    decisions = _with_reward(decisions, mapping, terms, reading)
+    decisions = decisions.with_columns(overridden(decisions))
+    order = _order(decisions)
+    features, context = batch.features, batch.context
+    lengths = batch.lengths
+    if order is not None:
+        rows = ragged_rows(batch.offsets, order)
+        decisions, candidates, lengths = decisions[order], candidates[rows], lengths[order]
+        context = context[order] if context.width else context
+        features = features[rows] if features.width else features
+    context = _readable(context, reading)
+    features = _readable(features, reading)
+    first = decisions["time"].min()
+    decisions = decisions.with_columns((pl.col("time") - (first or 0.0)).alias("time_s"))
+    units, texts = units_of(decisions)
+    side = split_of(decisions, units, texts, mapping.split)
+    decisions = decisions.with_columns(pl.Series("unit_id", texts), pl.Series("split", side))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    feasible = candidates["feasible"].to_numpy()
+    weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]
+    counts = {
+        "decisions": len(lengths),
+        "candidates": len(feasible),
+        "feasible": int(feasible.sum()),
+        "in_weights": int(weighted.sum()),
+        "with_several_feasible": int((sums(feasible, offsets) >= 2).sum()),
+        "censored": int(decisions["reward"].null_count()),
+        "censored_by_time": int((decisions["late"] & decisions["reward"].is_null()).sum()),
+        "overridden": int(decisions["overridden"].sum()),
+        "quarantined": quarantined,
+        "units": int(units.max()) + 1 if len(units) else 0,
+        "sessions": decisions["session"].n_unique() if decisions["session"].null_count() == 0
+        else len(lengths),
+        **{name: int((decisions["split"] == name).sum()) for name in SPLITS},
+        **reading.counts,
+    }  # fmt: skip
+    if reading.counts.get("actions_from_0"):
+        reading.note(
+            f"in {reading.counts['actions_from_0']:,} lines `a` has a 0 and not the number of "
+            "candidates: read as counted from 0"
+        )
+    return DecisionLog(
+        decisions, context, candidates, features, offsets, quarantine, counts,
+        tuple(reading.notes), (), mapping, files,
+        vocabulary(decisions, context, features, offsets),
+    )  # fmt: skip
+
+
+def _with_propensities(
+    batch: Batch, mapping: DecisionMapping, reading: Reading
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the decisions with propensity, kind and draws, and the candidates' probabilities."""
+    offsets = batch.offsets
+    feasible = batch.candidates["feasible"].to_numpy()
+    rows = offsets[:-1] + batch.decisions["chosen"].to_numpy()
+    single = sums(feasible, offsets) == 1
+    p = np.minimum(propensity_of(batch, rows), 1.0)
+    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    complete = complete_probabilities(logged, feasible, offsets)
+    spread = np.where(np.repeat(complete, batch.lengths), np.where(feasible, logged, 0.0), np.nan)
+    of_single = np.repeat(single, batch.lengths)
+    spread = np.where(of_single & ~np.isnan(spread), feasible.astype(np.float64), spread)
+    kind, draws = _kinds(batch, mapping, p, single, reading)
+    logs = mapping.propensity.kind in ("exact", "monte_carlo")
+    p = np.where(single, 1.0, p if logs else np.nan)
+    decisions = batch.decisions.drop("reason", "content").with_columns(
+        pl.Series("propensity", p).fill_nan(None), pl.Series("kind", kind),
+        pl.Series("draws", draws).fill_nan(None),
+    )  # fmt: skip
+    candidates = batch.candidates.with_columns(pl.Series("probability", spread).fill_nan(None))
+    return decisions, candidates
+
+
+def _kinds(
+    batch: Batch, mapping: DecisionMapping, p: Array, single: np.ndarray, reading: Reading
+) -> tuple[np.ndarray, Array]:
+    """Return the kind of each propensity, and its draws (NaN if it is not a Monte-Carlo one)."""
+    count, settings = len(batch), mapping.propensity
+    if settings.kind != "monte_carlo":
+        return np.where(single, "exact", settings.kind), np.full(count, np.nan)
+    if isinstance(settings.draws, int):
+        draws = np.full(count, float(settings.draws))
+    elif settings.draws:
+        draws = batch.decisions["draws"].fill_null(float("nan")).to_numpy().copy()
+    else:
+        step = step_of(p[~single & ~np.isnan(p)])
+        draws = np.full(count, np.nan if step is None else 1.0 / step)
+        if step is not None:
+            reading.note(
+                f"the number of draws is not given; {_STEP_SHARE:.0%} of the propensities are "
+                f"multiples of {step:g}: {1.0 / step:,.0f} draws"
+            )
+    draws[single | ~(draws >= 1)] = np.nan
+    return np.where(np.isnan(draws), "exact", "monte_carlo"), draws
+
+
+def step_of(p: Array) -> float | None:
+    """Return the largest step 1 / n of which nearly all propensities are multiples, or None."""
+    if len(p) < 10:
+        return None
+    for n in (10, 16, 20, 25, 32, 50, 64, 100, 128, 200, 256, 500, 512, 1000, 1024, 2000, 2048,
+              4096, 5000, 8192, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000):  # fmt: skip
+        off = np.abs(p * n - np.round(p * n))
+        if (off < 1e-6 * n**0.5 * 10).mean() >= _STEP_SHARE and len(np.unique(p)) > 1:
+            return 1.0 / n
+    return None
+
+
+def _with_reward(
+    decisions: pl.DataFrame, mapping: DecisionMapping, terms: Mapping[str, float], reading: Reading
+) -> pl.DataFrame:
+    if "late" not in decisions.columns:
+        decisions = decisions.with_columns(pl.lit(value=False).alias("late"))
+    if terms:
+        total = sum((pl.col(n).fill_nan(None) * f for n, f in terms.items()), pl.lit(0.0))
+        decisions = decisions.with_columns(total.cast(pl.Float64).alias("reward"))
+    lacking = decisions["reward"].null_count()
+    if mapping.missing_reward is not None and lacking:
+        decisions = decisions.with_columns(
+            pl.when("late").then("reward").otherwise(
+                pl.col("reward").fill_null(mapping.missing_reward)
+            ).alias("reward")
+        )  # fmt: skip
+        reading.note(
+            f"{lacking:,} decisions have no reward and count as {mapping.missing_reward:g}, as the "
+            "mapping says"
+        )
+    return decisions
+
+
+def _order(decisions: pl.DataFrame) -> Ints | None:
+    """Return the order of the times, equal ones as in the file; None if it is that already."""
+    time = decisions["time"]
+    if time.null_count() == len(time) or time.is_sorted(nulls_last=True):
+        return None
+    return time.arg_sort(nulls_last=True).to_numpy().astype(np.int64)
+
+
+def units_of(decisions: pl.DataFrame) -> tuple[Ints, pl.Series]:
+    """Return the number of each decision's unit in order of appearance, and its id.
+
+    A unit is what intervals draw anew and splits keep whole: the mapping's unit, else the session,
+    else the decision itself.
+    """
+    texts = pl.select(
+        pl.coalesce(decisions["unit"], decisions["session"], decisions["id"])
+    ).to_series()
+    return (texts.rank("dense") - 1).to_numpy().astype(np.int64), texts
+
+
+def split_of(decisions: pl.DataFrame, units: Ints, texts: pl.Series, split: Split) -> np.ndarray:
+    """Return the split of each decision; a unit is on one side."""
+    names = np.array(SPLITS, object)
+    if split.by == "hash":
+        distinct = texts.unique(maintain_order=True)
+        u = np.array([hashed(t) / _HASHED for t in distinct.to_list()])
+        later = 1 - split.test - split.validation
+        side = np.where(u >= 1 - split.test, 2, np.where(u >= later, 1, 0))
+        places = pl.DataFrame({"t": distinct, "s": side})
+        found = pl.DataFrame({"t": texts}).join(places, on="t", how="left", maintain_order="left")
+        return np.asarray(names[found["s"].to_numpy()])
+    # Units in the order of their first decisions; those of one time stay together, on the earlier
+    # side.
+    _, first, inverse = np.unique(units, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    time = decisions["time"].fill_null(float("inf")).to_numpy()[first[order]]
+    known = decisions["time"].null_count() < len(decisions)
+    count = len(order)
+    side = np.zeros(count, np.int64)
+    for number, share in ((1, split.validation + split.test), (2, split.test)):
+        cut = count - round(count * share)
+        while known and 0 < cut < count and time[cut] == time[cut - 1]:
+            cut += 1
+        side[cut:] = number
+    of_unit = np.empty(count, np.int64)
+    of_unit[order] = side
+    return np.asarray(names[of_unit[inverse]])
+
+
+def hashed(text: str) -> int:
+    """Return the first 16 hex digits of a text's SHA-256 as a number."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _readable(frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:
+    """Return the features without texts that are no categories; a note says which."""
+    left = []
+    for name, dtype in frame.schema.items():
+        if dtype != pl.Categorical:
+            continue
+        levels = frame[name].unique().drop_nulls().cast(pl.String)
+        longest = int(levels.str.len_chars().to_numpy().max(initial=0))
+        if len(levels) > NOT_READ or longest > LONGEST_TEXT:
+            left.append(name)
+            reading.note(
+                f"{name} is not read: a text with {len(levels):,} levels of up to {longest:,} "
+                f"characters, expected at most {NOT_READ:,} and {LONGEST_TEXT}"
+            )
+    return frame.drop(left)
+
+
+def vocabulary(
+    decisions: pl.DataFrame, context: pl.DataFrame, features: pl.DataFrame, offsets: Ints
+) -> dict[str, dict[str, int]]:
+    """Return the levels of each category in the train split, the most frequent first."""
+    train = (decisions["split"] == SPLITS[0]).to_numpy()
+    of_rows = np.repeat(train, np.diff(offsets))
+    found = {}
+    for frame, rows, side in ((context, train, "context"), (features, of_rows, "candidates")):
+        for name, dtype in frame.schema.items():
+            if dtype == pl.Categorical:
+                levels = frame[name].filter(pl.Series(rows)).drop_nulls().cast(pl.String)
+                counted = levels.value_counts().sort(
+                    ["count", name], descending=[True, False], maintain_order=True
+                )
+                found[f"{side}.{name!s}"] = dict(counted.iter_rows())
+    return found

@@ -1,0 +1,231 @@
+"""Decisions as a reader found them: columns of decisions and of candidates, before the checks.
+
+    decisions    d0      d1          lengths = [2, 3]
+    candidates   a b     c d e       the candidates of a decision follow each other
+
+A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from hindcast.pipeline.decisions.values import Array, Flags
+
+Ints = NDArray[np.int64]
+
+# Columns of decisions that every reader gives, and what stands in them where a log has none.
+DECISION_COLUMNS: Final[Mapping[str, tuple[pl.DataType, Any]]] = {
+    "id": (pl.String(), None), "session": (pl.String(), None), "unit": (pl.String(), None),
+    "slot": (pl.String(), None), "logger": (pl.String(), None), "file": (pl.Int32(), 0),
+    "line": (pl.Int64(), 0), "time": (pl.Float64(), None), "chosen": (pl.Int32(), None),
+    "sampled": (pl.Int32(), None), "overridden": (pl.Boolean(), False),
+    "propensity": (pl.Float64(), None), "draws": (pl.Float64(), None),
+    "weight": (pl.Float64(), 1.0), "reward": (pl.Float64(), None), "content": (pl.UInt64(), 0),
+    "reason": (pl.String(), None),
+}  # fmt: skip
+CANDIDATE_COLUMNS: Final[Mapping[str, tuple[pl.DataType, Any]]] = {
+    "id": (pl.Categorical(), None), "feasible": (pl.Boolean(), True),
+    "probability": (pl.Float64(), None),
+}  # fmt: skip
+TERM: Final = "reward:"  # prefix of the columns of logged rewards and costs
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some decisions of a log, in the order of the file.
+
+    Attributes:
+        decisions: (D,) a row per decision, DECISION_COLUMNS and the logged terms of the reward.
+        context: (D,) features of the decisions, float64 or categories.
+        candidates: (C,) a row per candidate, CANDIDATE_COLUMNS.
+        features: (C,) features of the candidates, float64 or categories.
+        lengths: (D,) numbers of candidates.
+    """
+
+    decisions: pl.DataFrame
+    context: pl.DataFrame
+    candidates: pl.DataFrame
+    features: pl.DataFrame
+    lengths: Ints
+
+    def __len__(self) -> int:
+        """Return the number of decisions."""
+        return len(self.lengths)
+
+    @property
+    def offsets(self) -> Ints:
+        """(D + 1,) first candidate of each decision, and the number of all candidates."""
+        offsets: Ints = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+        return offsets
+
+    def take(self, rows: Ints) -> "Batch":
+        """Return the decisions `rows`, in that order."""
+        at = ragged_rows(self.offsets, rows)
+        return Batch(
+            self.decisions[rows], self.context[rows] if self.context.width else self.context,
+            self.candidates[at], self.features[at] if self.features.width else self.features,
+            self.lengths[rows],
+        )  # fmt: skip
+
+
+@dataclass
+class Reading:
+    """What a reader tells beside its batches.
+
+    Attributes:
+        counts: Numbers of lines that are no decisions, by what they are.
+        notes: Sentences about how the log was read.
+        rejected: Lines that hold no decision which could be counted: file, line, id, reason, text.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    rejected: list[tuple[int, int, str | None, str]] = field(default_factory=list)
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count lines."""
+        self.counts[what] = self.counts.get(what, 0) + number
+
+    def note(self, text: str) -> None:
+        """Keep a note once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def ragged_rows(offsets: Ints, decisions: Ints) -> Ints:
+    """Return the rows of the candidates of some decisions, in the order of the decisions."""
+    starts, lengths = offsets[:-1][decisions], np.diff(offsets)[decisions]
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    rows: Ints = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    return rows
+
+
+def frame_of(
+    columns: Mapping[str, Any], known: Mapping[str, tuple[pl.DataType, Any]], height: int
+) -> pl.DataFrame:
+    """Return a frame with all `known` columns, and the others of `columns` behind them.
+
+    A NaN of a number is null: it is not known.
+    """
+    series = []
+    for name, (dtype, otherwise) in known.items():
+        values = columns.get(name)
+        if values is None:
+            series.append(pl.Series(name, [otherwise], dtype=dtype).new_from_index(0, height))
+            continue
+        column = pl.Series(name, values).cast(dtype)
+        series.append(column.fill_nan(None) if dtype == pl.Float64 else column)
+    for name, values in columns.items():
+        if name not in known:
+            series.append(pl.Series(name, values))
+    return pl.DataFrame(series)
+
+
+def concat(batches: Iterable[Batch], absent: float) -> Batch:
+    """Return all decisions of batches; a feature that a batch lacks is `absent` in it.
+
+    A feature that is a number in one batch and a category in another is a category.
+    """
+    parts = list(batches)
+    return Batch(
+        pl.concat([b.decisions for b in parts], how="diagonal_relaxed", rechunk=True),
+        _features([(b.context, len(b)) for b in parts], absent),
+        pl.concat([b.candidates for b in parts], rechunk=True),
+        _features([(b.features, int(b.lengths.sum())) for b in parts], absent),
+        np.concatenate([b.lengths for b in parts]).astype(np.int64),
+    )
+
+
+def _features(frames: Sequence[tuple[pl.DataFrame, int]], absent: float) -> pl.DataFrame:
+    names: dict[str, bool] = {}  # is it a category?
+    for frame, _ in frames:
+        for name, dtype in frame.schema.items():
+            names[name] = names.get(name, False) or dtype == pl.Categorical
+    columns = []
+    for name, category in names.items():
+        pieces = []
+        for frame, height in frames:
+            if name in frame.columns:
+                piece = frame[name]
+                if category and piece.dtype != pl.Categorical:
+                    there = piece.fill_nan(None) != absent
+                    text = pl.select(pl.when(there).then(piece)).to_series()
+                    piece = texts_of_numbers(text)
+            elif category:
+                piece = pl.Series(name, [None], dtype=pl.Categorical).new_from_index(0, height)
+            else:
+                piece = pl.Series(name, np.full(height, absent))
+            pieces.append(piece.alias(name))
+        columns.append(pl.concat(pieces, rechunk=True))
+    return pl.DataFrame(columns)
+
+
+def texts_of_numbers(values: pl.Series) -> pl.Series:
+    """Return numbers as categories: 3.0 is "3"."""
+    whole = values.cast(pl.Int64, strict=False)
+    return pl.select(
+        pl.when(whole == values).then(whole.cast(pl.String)).otherwise(values.cast(pl.String))
+        .cast(pl.Categorical)
+    ).to_series()  # fmt: skip
+
+
+class Reasons:
+    """Why decisions cannot be used; the first reason of a decision stays."""
+
+    def __init__(self, reasons: list[str | None]) -> None:
+        self.reasons = reasons
+
+    def mark(self, where: Flags, text: Callable[[int], str]) -> None:
+        """Give a reason to decisions (D,); `text` makes it of the decision's number."""
+        for decision in np.flatnonzero(where):
+            if self.reasons[decision] is None:
+                self.reasons[decision] = text(int(decision))
+
+    def mark_rows(self, where: Flags, offsets: Ints, text: Callable[[int], str]) -> None:
+        """Give a reason to the decisions of candidates (C,); `text` makes it of the row."""
+        for row in np.flatnonzero(where):
+            decision = int(np.searchsorted(offsets, row, side="right")) - 1
+            if self.reasons[decision] is None:
+                self.reasons[decision] = text(int(row))
+
+    @property
+    def series(self) -> pl.Series:
+        """The reasons as a column."""
+        return pl.Series("reason", self.reasons, dtype=pl.String)
+
+
+def not_as(name: str, values: pl.Series, expected: str) -> Callable[[int], str]:
+    """Return a function that words a value of a column which cannot be read."""
+    return lambda at: f"{name} is {values[at]!r}, expected {expected}"
+
+
+def always(text: str) -> Callable[[int], str]:
+    """Return a function that gives one reason."""
+    return lambda _at: text
+
+
+def first_true(found: Flags, offsets: Ints) -> Ints:
+    """Return, per decision, the position of the first true value; -1 if there is none."""
+    result = np.full(len(offsets) - 1, -1, np.int64)
+    at = np.flatnonzero(found)
+    owner = np.searchsorted(offsets, at, side="right") - 1
+    result[owner[::-1]] = (at - offsets[:-1][owner])[::-1]
+    return result
+
+
+def sums(values: Array | Flags, offsets: Ints) -> Array:
+    """Return the sum of the values of each decision; 0 for one without candidates."""
+    total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    if np.isfinite(total[-1]) and values.dtype == bool:
+        return np.asarray(total[offsets[1:]] - total[offsets[:-1]])
+    result = np.zeros(len(offsets) - 1)
+    filled = np.flatnonzero(np.diff(offsets))
+    if len(filled):
+        result[filled] = np.add.reduceat(values.astype(np.float64), offsets[:-1][filled])
+    return result

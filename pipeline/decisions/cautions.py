@@ -1,0 +1,315 @@
+"""Cautions of a log of decisions: what limits its answers, with the numbers that say so."""
+
+import math
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
+from hindcast.pipeline.estimators.decisions.logged import LoggedDecisions
+from hindcast.pipeline.estimators.decisions.propensity_tests import (
+    CONTRADICTED_A,
+    PropensityTests,
+    candidate_sets,
+    check_propensities,
+)
+from hindcast.pipeline.estimators.decisions.values import standard_error
+
+_QUARANTINED: Final = 0.01  # share of decisions in quarantine that is a caution
+_CERTAIN: Final = 1.0 - 1e-9
+_PARTLY: Final = 0.01  # share of certain choices that is told
+_BY_CHOICE: Final = 0.001  # chance of so unequal losses of rewards
+_CUT: Final = 0.05
+_LAST: Final = 0.1  # share of the decisions that is the end of a log
+_DRIFT: Final = 3.0  # standard errors
+_LEAK: Final = 0.95
+_LEAST: Final = 10
+
+
+def cautions_of(log: DecisionLog) -> tuple[Caution, ...]:
+    """Return the cautions of a log."""
+    e = logged_decisions(log)
+    found: list[Caution] = []
+    _quarantine(log, found)
+    _determinism(log, e, found)
+    _propensities(log, found)
+    _floor(log, e, found)
+    _censored(log, found)
+    _leaks(log, e, found)
+    _rest(log, e, found)
+    return tuple(found)
+
+
+def checked_propensities_of(log: DecisionLog) -> PropensityTests | None:
+    """Return the tests of the propensities of a log; None if none were logged."""
+    if log.mapping.propensity.kind not in ("exact", "monte_carlo"):
+        return None
+    return _tests(log, ~log.decisions["overridden"].to_numpy())
+
+
+def override_propensities_of(log: DecisionLog) -> PropensityTests | None:
+    """Return the same of the overridden decisions with the candidates that were drawn."""
+    drawn = log.decisions["overridden"] & log.decisions["sampled"].is_not_null()
+    if log.mapping.propensity.kind not in ("exact", "monte_carlo") or not drawn.any():
+        return None
+    sampled = log.decisions["sampled"].fill_null(0).to_numpy().astype(np.int64)
+    return _tests(log, drawn.to_numpy(), sampled)
+
+
+def _tests(log: DecisionLog, used: Flags, chosen: np.ndarray | None = None) -> PropensityTests:
+    e = logged_decisions(log, chosen)
+    used = used & ~np.isnan(e.propensity)
+    rows = used[e.owner]
+    part = e if used.all() else e.take(used)
+
+    def coded(column: pl.Series) -> tuple[np.ndarray, list[str]]:
+        kept = column if used.all() else column.filter(pl.Series(rows))
+        codes = kept.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        levels, dense = np.unique(codes, return_inverse=True)
+        first = {int(c): int(i) for i, c in enumerate(codes[::-1])}
+        names = [str(kept[len(codes) - 1 - first[int(c)]]) for c in levels]
+        shift = int(len(levels) > 0 and levels[0] == -1)
+        return dense - shift, names[shift:]
+
+    ids, names = coded(log.candidates["id"])
+    categories = {n: coded(log.features[n]) for n, t in log.features.schema.items()
+                  if t == pl.Categorical}  # fmt: skip
+    numbers = {n: log.feature(n)[rows] for n, t in log.features.schema.items() if t == pl.Float64}
+    return check_propensities(
+        part, candidate_sets(part, ids, categories, numbers, names), log.mapping.propensity.epsilon
+    )
+
+
+def _quarantine(log: DecisionLog, found: list[Caution]) -> None:
+    bad, all_of_them = log.counts["quarantined"], log.counts["quarantined"] + len(log)
+    if bad > _QUARANTINED * all_of_them:
+        most = log.quarantine["reason"].value_counts(sort=True)["reason"][0]
+        found.append(Caution(
+            "quarantined",
+            f"{bad:,} of {all_of_them:,} decisions ({bad / all_of_them:.1%}) cannot be used, such "
+            f"as line {log.quarantine.filter(pl.col('reason') == most)['line'][0]}: {most}",
+            {"decisions": bad, "share": bad / all_of_them},
+        ))  # fmt: skip
+
+
+def _determinism(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+    choice = e.several & ~log.decisions["overridden"].to_numpy() & ~np.isnan(e.propensity)
+    number = int(choice.sum())
+    if not number:
+        return
+    counted = ~np.isnan(e.draws)  # all draws won is no certainty
+    certain = int((choice & ~counted & (e.propensity >= _CERTAIN)).sum())
+    if certain == number:
+        found.append(Caution(
+            "deterministic",
+            f"every one of the {number:,} decisions with a choice was certain (p = 1): the log "
+            "shows one candidate of each and nothing of the others",
+            {"decisions": number},
+        ))  # fmt: skip
+    elif certain > _PARTLY * number:
+        found.append(Caution(
+            "partly_deterministic",
+            f"p = 1 in {certain:,} of {number:,} decisions with a choice ({certain / number:.0%}), "
+            "below 1 in the others: they support no other policy",
+            {"decisions": certain, "share": certain / number},
+        ))  # fmt: skip
+
+
+def _propensities(log: DecisionLog, found: list[Caution]) -> None:
+    if log.mapping.propensity.kind in ("none", "estimated"):
+        found.append(Caution(
+            "estimated" if log.mapping.propensity.kind == "estimated" else "no_propensities",
+            "the propensities are estimated" if log.mapping.propensity.kind == "estimated"
+            else "the log has no propensities: weights need `--estimate-propensities`",
+        ))  # fmt: skip
+    tests = checked_propensities_of(log)
+    if tests is not None and tests.contradicted and tests.most is not None:
+        most, b = tests.most, tests.p_value
+        found.append(Caution(
+            "propensities_contradicted",
+            f"the choices contradict the propensities: test A is {tests.e_value:.2g} (expected "
+            f"below {CONTRADICTED_A:,.0f}), most by {most.name!r}, taken {most.ratio:.2f} times as "
+            f"often as said{'' if np.isnan(b) else f'; test B is {b:.2g}'}; the mean weight of the "
+            f"uniform policy is {tests.mean_weight:.3f} (se {tests.mean_weight_se:.3f})",
+            {"e_value": tests.e_value, "p_value": b, "set": most.name, "ratio": most.ratio,
+             "mean_weight": tests.mean_weight, "mean_weight_se": tests.mean_weight_se},
+        ))  # fmt: skip
+    drawn = override_propensities_of(log)
+    if drawn is not None and drawn.e_value >= CONTRADICTED_A and drawn.most is not None:
+        found.append(Caution(
+            "override_depends",
+            f"the {log.counts['overridden']:,} overridden decisions depend on what was drawn: test "
+            f"A on them is {drawn.e_value:.2g}, most by {drawn.most.name!r}, drawn "
+            f"{drawn.most.ratio:.2f} times as often as said; the others are then no fair sample",
+            {"e_value": drawn.e_value, "set": drawn.most.name, "ratio": drawn.most.ratio},
+        ))  # fmt: skip
+
+
+def _floor(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+    with np.errstate(invalid="ignore"):
+        floor = log.weighted & e.several & (e.propensity * e.draws <= 1.0 + 1e-9)
+    if not floor.any():
+        return
+    w = e.weight * e.inverse / np.maximum(e.size, 1)
+    rows = np.flatnonzero(floor)
+    share = float(w[rows].sum() / w[log.weighted & ~np.isnan(w)].sum())
+    at = int(rows[np.argmax(w[rows])])
+    found.append(Caution(
+        "floor",
+        f"{len(rows):,} propensities are at or below 1 / draws, such as that of decision "
+        f"{log.decisions['id'][at]!r} (line {log.decisions['line'][at]}): they carry {share:.0%} "
+        "of the weight of the uniform policy",
+        {"decisions": len(rows), "share": share,
+         "lines": log.decisions["line"][rows[:10]].to_list()},
+    ))  # fmt: skip
+
+
+def _censored(log: DecisionLog, found: list[Caution]) -> None:
+    lost, count = log.counts["censored"], len(log)
+    if not lost:
+        return
+    rewards = log.decisions["reward"].drop_nulls().to_numpy()
+    low, high = (float(rewards.min()), float(rewards.max())) if len(rewards) else (np.nan,) * 2
+    share = lost / count
+    mean = float(rewards.mean()) if len(rewards) else float("nan")
+    ends = [(1 - share) * mean + share * end for end in (low, high)]
+    found.append(Caution(
+        "censored",
+        f"{lost:,} of {count:,} rewards ({share:.0%}) are missing, "
+        f"{log.counts['censored_by_time']:,} of them may still come; if all were {low:.4g} or all "
+        f"{high:.4g}, the mean of the log would be {ends[0]:.4g} or {ends[1]:.4g}, it is "
+        f"{mean:.4g} over the others",
+        {"decisions": lost, "share": share, "low": ends[0], "high": ends[1]},
+    ))  # fmt: skip
+    category = next((n for n, t in log.features.schema.items() if t == pl.Categorical), None)
+    column = log.candidates["id"] if category is None else log.features[category]
+    taken = log.offsets[:-1] + log.decisions["chosen"].to_numpy()
+    table = (
+        pl.DataFrame({"level": column[taken].cast(pl.String),
+                      "lost": log.decisions["reward"].is_null()})
+        .group_by("level").agg(pl.len().alias("n"), pl.col("lost").sum()).sort("level")
+    )  # fmt: skip
+    n, missing = table["n"].to_numpy(), table["lost"].to_numpy()
+    expected = n * share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        square = (missing - expected) ** 2 * (1 / expected + 1 / (n - expected))
+    chi, degrees = float(square.sum()), len(n) - 1
+    if degrees and share < 1 and chi_square_tail(chi, degrees) < _BY_CHOICE:
+        worst = int(np.argmax(missing / n))
+        name = category or "candidate"
+        found.append(Caution(
+            "censored_by_choice",
+            f"rewards are lost by what was taken (chi-square {chi:.1f}, {degrees} df): of {name} "
+            f"{table['level'][worst]!r} {missing[worst]} of {n[worst]} are missing",
+            {"chi_square": chi, "degrees": degrees},
+        ))  # fmt: skip
+
+
+def _leaks(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+    """Tell features that are written after the choice."""
+    several = e.several & log.weighted
+    if several.sum() < _LEAST:
+        return
+    rewards, counts = np.unique(e.reward[several], return_counts=True)
+    telling = several & (e.reward != rewards[np.argmax(counts)])  # not 0 = 0 in sparse columns
+    if len(rewards) == several.sum():
+        telling = several
+    reward, taken = e.reward[telling], e.taken[telling]
+    known = len(reward) >= _LEAST
+    other = np.ones(len(e.owner), bool)
+    other[e.taken] = False
+    for name, dtype in log.features.schema.items():
+        if dtype != pl.Float64:
+            continue
+        values = log.feature(name)
+        why = ""
+        if known and (values[taken] == reward).mean() > _LEAK:
+            why = "it equals the reward of the taken candidate"
+        else:
+            share = _only_taken(values, e, other, several)
+            if share > _LEAK:
+                why = f"it differs from one value in the taken candidate alone, in {share:.0%}"
+        if why:
+            found.append(Caution("leak", f"{name} is written after the choice: {why}",
+                                 {"feature": name}))  # fmt: skip
+    for name, dtype in log.context.schema.items():
+        if dtype == pl.Float64 and known:
+            share = float((log.context[name].to_numpy()[telling] == reward).mean())
+            if share > _LEAK:
+                found.append(Caution(
+                    "leak",
+                    f"{name} is written after the choice: it equals the reward in {share:.0%} of "
+                    "the decisions", {"feature": name},
+                ))  # fmt: skip
+
+
+def _only_taken(values: Array, e: LoggedDecisions, other: Flags, several: Flags) -> float:
+    """Return the share of decisions whose feature is one value but for the taken candidate."""
+    absent = np.where(np.isnan(values), np.inf, values)
+    three = several & (np.diff(e.offsets) >= 3)
+    if three.sum() < _LEAST:
+        return 0.0
+    low, high = np.full(len(e), np.inf), np.full(len(e), -np.inf)
+    rows = np.flatnonzero(other)
+    np.minimum.at(low, e.owner[rows], absent[rows])
+    np.maximum.at(high, e.owner[rows], absent[rows])
+    differs = (low == high) & (absent[e.taken] != low)
+    return float(differs[three].mean())
+
+
+def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+    test = (log.decisions["split"] != SPLITS[0]).to_numpy()
+    for side, frame, rows in (
+        ("context", log.context, test), ("candidates", log.features, test[e.owner]),
+    ):  # fmt: skip
+        for name, dtype in frame.schema.items():
+            if dtype != pl.Categorical or not rows.any():
+                continue
+            known = list(log.vocabulary[f"{side}.{name}"])
+            later = frame[name].filter(pl.Series(rows)).drop_nulls().cast(pl.String)
+            unseen = int((~later.is_in(known)).sum())
+            if unseen:
+                found.append(Caution(
+                    "unseen_levels",
+                    f"{unseen:,} of {len(later):,} values of {name} outside of the train split are "
+                    "levels that it does not have",
+                    {"feature": name, "values": unseen},
+                ))  # fmt: skip
+    loggers = log.decisions["logger"].drop_nulls().n_unique()
+    if loggers > 1:
+        found.append(Caution("several_loggers", f"{loggers} loggers decided: each has a support of "
+                             "its own", {"loggers": loggers}))  # fmt: skip
+    cut = log.decisions["reward"].is_null() | log.decisions["overridden"]
+    if log.decisions["session"].null_count() == 0 and len(log):
+        sessions = log.decisions["session"].n_unique()
+        broken = log.decisions.filter(cut)["session"].n_unique()
+        if broken > _CUT * sessions:
+            found.append(Caution(
+                "cut_sessions",
+                f"{broken:,} of {sessions:,} sessions are cut before a decision without reward or "
+                "with another choice than the drawn one",
+                {"sessions": broken, "share": broken / sessions},
+            ))  # fmt: skip
+    _drift(log, e, found)
+
+
+def _drift(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+    used = log.weighted
+    part = e.take(used)
+    last = int(len(part) * _LAST)
+    if last < _LEAST or log.decisions["time"].null_count():
+        return
+    late = np.arange(len(part)) >= len(part) - last
+    sides = [part.take(rows) for rows in (~late, late)]
+    means = [float((s.weight * s.reward).sum() / s.weight.sum()) for s in sides]
+    errors = [standard_error(s, s.reward - m) for s, m in zip(sides, means, strict=True)]
+    if abs(means[1] - means[0]) > _DRIFT * math.hypot(*errors):
+        found.append(Caution(
+            "drift",
+            f"the mean reward of the last {last:,} decisions is {means[1]:.4g} (se "
+            f"{errors[1]:.2g}), before it was {means[0]:.4g} (se {errors[0]:.2g})",
+            {"last": means[1], "before": means[0]},
+        ))  # fmt: skip

@@ -1,0 +1,190 @@
+"""Checks of a log of decisions: what is refused as a whole, and what is quarantined with a reason.
+
+A refusal is a TraceError: what was found, and what to do. A decision is quarantined for the first
+reason that holds.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from hindcast.pipeline.decisions.batch import (
+    Batch,
+    Ints,
+    Reading,
+    Reasons,
+    always,
+    sums,
+)
+from hindcast.pipeline.decisions.mapping import DecisionMapping
+from hindcast.pipeline.decisions.shapes.rows import DIFFERS
+from hindcast.pipeline.decisions.values import Array, Flags
+from hindcast.pipeline.errors import TraceError
+
+ABOVE_ONE: Final = 1e-4  # by how much a probability may exceed 1
+SUM: Final = 1e-3  # by how much probabilities may miss 1
+SAME: Final = 1e-3  # relative difference between two statements of one probability
+LEAST: Final = 1e-6
+_MOST_ABOVE: Final = 0.05
+_MOST_QUARANTINED: Final = 0.1
+
+
+def refuse_scales(batch: Batch, where: str) -> None:
+    """Raise TraceError if the probabilities are percentages or logarithms."""
+    all_of_them = batch.candidates["probability"].drop_nulls().drop_nans().to_numpy()
+    of_taken = batch.decisions["propensity"].drop_nulls().drop_nans().to_numpy()
+    values = all_of_them if len(all_of_them) else of_taken
+    if not len(values):
+        return
+    negative, above = int((values < 0).sum()), int((values > 1 + ABOVE_ONE).sum())
+    if negative > len(values) / 2:
+        raise TraceError(
+            f"{where}: {negative:,} of {len(values):,} probabilities are negative, such as "
+            f"{values[values < 0][0]:g}: logarithms? exp(x) makes probabilities of them"
+        )
+    if above > _MOST_ABOVE * len(values):
+        raise TraceError(
+            f"{where}: {above:,} of {len(values):,} probabilities are above 1, such as "
+            f"{values[values > 1 + ABOVE_ONE][0]:g}: percent? divide by 100"
+        )
+
+
+def without_repetitions(batch: Batch, reading: Reading) -> Batch:
+    """Return the decisions without those that repeat another one; ids that differ are marked."""
+    ids = batch.decisions["id"]
+    again = ids.is_duplicated() & ids.is_not_null()
+    if not again.any():
+        return batch
+    frame = batch.decisions.select("id", "content").with_row_index("row").filter(again)
+    contents = frame.group_by("id").agg(pl.col("content").n_unique().alias("n"))
+    frame = frame.join(contents, on="id", how="left", maintain_order="left")
+    same = frame.filter(pl.col("n") == 1)
+    dropped = same.filter(~pl.col("id").is_first_distinct())["row"].to_numpy()
+    differs = frame.filter(pl.col("n") > 1)["row"].to_numpy()
+    if len(dropped):
+        reading.count("repeated_decisions", len(dropped))
+    if len(differs):
+        marked = np.zeros(len(batch), bool)
+        marked[differs] = True
+        decisions = batch.decisions.with_columns(
+            pl.when(pl.Series(marked)).then(pl.lit(DIFFERS)).otherwise("reason").alias("reason")
+        )
+        batch = Batch(decisions, batch.context, batch.candidates, batch.features, batch.lengths)
+    keep = np.ones(len(batch), bool)
+    keep[dropped] = False
+    return batch if keep.all() else batch.take(np.flatnonzero(keep))
+
+
+def reasons_of(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> pl.Series:
+    """Return, per decision, why it cannot be used; null for one that can."""
+    decisions, offsets = batch.decisions, batch.offsets
+    reasons = Reasons(decisions["reason"].to_list())
+    ids = batch.candidates["id"]
+
+    chosen = decisions["chosen"].fill_null(-1).to_numpy()
+    known = (chosen >= 0) & (chosen < batch.lengths)
+    reasons.mark(~known, always("the chosen one is not among the candidates"))
+    rows = offsets[:-1] + np.where(known, chosen, 0)
+    feasible = batch.candidates["feasible"].to_numpy()
+    several = sums(feasible, offsets) >= 2
+    rows = np.minimum(rows, max(len(feasible) - 1, 0))
+    reasons.mark(known & ~feasible[rows], lambda d: f"chosen {ids[int(rows[d])]!r} is infeasible")
+    if mapping.propensity.kind in ("exact", "monte_carlo"):
+        _propensities(batch, reasons, several, feasible, rows)
+    for name in terms:
+        values = decisions[name].to_numpy()
+        reasons.mark(np.isinf(values), always(f"{name} is not finite"))
+    for side, frame, owner in (
+        ("context", batch.context, None), ("candidates", batch.features, offsets),
+    ):  # fmt: skip
+        for name, dtype in frame.schema.items():
+            if dtype != pl.Float64:
+                continue
+            bad = np.isinf(frame[name].to_numpy())
+            if bad.any():
+                where = bad if owner is None else sums(bad, owner) > 0
+                reasons.mark(where, always(f"{name} of the {side} is not finite"))
+    return reasons.series
+
+
+def _propensities(
+    batch: Batch, reasons: Reasons, several: Flags,
+    feasible: Flags, rows: Ints,
+) -> None:  # fmt: skip
+    p = propensity_of(batch, rows)
+    weighed = several & ~overridden(batch.decisions).to_numpy()
+    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    offsets = batch.offsets
+    complete = complete_probabilities(logged, feasible, offsets)
+    total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), offsets)
+    reasons.mark(
+        complete & ~(np.abs(total - 1.0) < SUM),
+        lambda d: f"the probabilities of the feasible candidates sum to {total[d]:.3g}",
+    )
+    given = ~feasible & (np.nan_to_num(logged) > LEAST)
+    reasons.mark(
+        complete & (sums(given, offsets) > 0),
+        always("an infeasible candidate has a probability above 0"),
+    )
+    reasons.mark(weighed & np.isnan(p), always("the propensity is missing"))
+    reasons.mark(weighed & (p <= 0), lambda d: f"taken with propensity {p[d]:g}, expected above 0")
+    reasons.mark(
+        weighed & (p > 1 + ABOVE_ONE), lambda d: f"the propensity is {p[d]:g}, expected at most 1"
+    )
+    listed = logged[rows] if len(logged) else np.full(len(p), np.nan)
+    stated = batch.decisions["propensity"].fill_null(float("nan")).to_numpy()
+    drawn = batch.decisions["sampled"].is_null().to_numpy()
+    with np.errstate(invalid="ignore"):
+        differ = np.abs(stated - listed) > SAME * np.maximum(stated, listed) + LEAST
+    reasons.mark(
+        weighed & drawn & differ,
+        lambda d: (
+            f"the propensity is {stated[d]:g}, the probability of the taken one {listed[d]:g}: in "
+            "the order of the candidates?"
+        ),
+    )
+
+
+def overridden(decisions: pl.DataFrame) -> pl.Series:
+    """Return which decisions served another candidate than the drawn one."""
+    other = (decisions["sampled"] != decisions["chosen"]).fill_null(value=False)
+    return (decisions["overridden"] | other).alias("overridden")
+
+
+def propensity_of(batch: Batch, rows: Ints) -> Array:
+    """Return the propensity of each decision: as stated, else that of the drawn candidate."""
+    stated = batch.decisions["propensity"].fill_null(float("nan")).to_numpy()
+    sampled = batch.decisions["sampled"].fill_null(-1).to_numpy()
+    drawn = np.where(sampled >= 0, batch.offsets[:-1] + np.maximum(sampled, 0), rows)
+    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    if not len(logged):
+        return stated
+    return np.where(np.isnan(stated), logged[np.minimum(drawn, len(logged) - 1)], stated)
+
+
+def complete_probabilities(logged: Array, feasible: Flags, offsets: Ints) -> Flags:
+    """Return whether all feasible candidates of a decision have a logged probability."""
+    lacking = sums(feasible & np.isnan(logged), offsets) > 0
+    return ~lacking & (np.diff(offsets) > 0)
+
+
+def refuse_many(quarantine: pl.DataFrame, accepted: int, where: str) -> None:
+    """Raise TraceError if more than a tenth of the decisions cannot be used."""
+    bad = quarantine.height
+    if bad and bad > _MOST_QUARANTINED * (accepted + bad):
+        kinds = Counter(_kind(reason) for reason in quarantine["reason"])
+        most, number = kinds.most_common(1)[0]
+        first = next(r for r in quarantine["reason"] if _kind(r) == most)
+        line = quarantine.filter(pl.col("reason") == first)["line"][0]
+        raise TraceError(
+            f"{where}: {bad:,} of {accepted + bad:,} decisions cannot be used, more than "
+            f"{_MOST_QUARANTINED:.0%}; {number:,} of them like line {line}: {first}"
+        )
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without its numbers and names."""
+    return " ".join(w for w in reason.split() if not any(c.isdigit() or c in "'\"" for c in w))

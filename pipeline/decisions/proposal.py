@@ -1,0 +1,591 @@
+"""Proposal of the mapping of a log of decisions, from its names and values.
+
+    rows     an id that repeats, and a column with one 1 (true) per id
+    nested   a list of objects or names per record, and a value that names one of them
+    wide     columns NAME_1, NAME_2, ... with the same numbers for a column that holds such a number
+
+What values decide is decided by them: what is constant within every decision describes the
+decision, the rest its candidates. What names alone suggest is listed as unsure.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from hindcast.pipeline.decisions.batch import Reading
+from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ
+from hindcast.pipeline.decisions.mapping import KIND
+from hindcast.pipeline.decisions.shapes.nested import getter, records
+from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet
+from hindcast.pipeline.decisions.values import MISSING, flags, numbers, text_of, times
+from hindcast.pipeline.errors import TraceError
+
+_SAMPLE: Final = 20_000  # rows of a table that are looked at
+_RECORDS: Final = 2000
+_MOST: Final = 0.8  # share of decisions in which a column must be as it is taken
+_JSON: Final = (".jsonl", ".ndjson", ".json")
+_LISTS: Final = re.compile(r"candidate|action|arm|option|model|item", re.IGNORECASE)
+_OUTCOMES: Final = re.compile(r"outcome|reward|feedback|label", re.IGNORECASE)
+_NUMBERED: Final = re.compile(r"^(.*?[^0-9])(\d+)$")
+
+# Words by what they name, the surest first. A column matches if it is the word, or has it as one of
+# its parts: `latency_ms` is a cost.
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "decision": ("decision_id", "decision", "event_id", "eventid", "request_id", "round_id",
+                 "impression_id", "id", "round", "query_id", "qid"),
+    "session": ("session", "session_id", "conversation", "conversation_id", "visit", "episode",
+                "trajectory"),
+    "unit": ("unit", "user", "user_id", "customer", "customer_id", "device", "device_id"),
+    "time": ("time", "timestamp", "ts", "datetime", "date", "created_at", "at", "t"),
+    "candidate": ("candidate", "candidate_id", "arm", "arm_id", "item_id", "item", "model",
+                  "option", "variant", "action_id", "action"),
+    "chosen": ("chosen", "selected_model", "selected", "taken", "picked", "served", "action",
+               "choice", "a", "selection", "is_chosen", "is_selected"),
+    "feasible": ("feasible", "available", "eligible", "allowed", "valid", "healthy", "mask"),
+    "sampled": ("proposal_model", "proposal", "proposed", "sampled", "drawn", "sampled_model"),
+    "overridden": ("overridden", "override", "was_overridden", "is_overridden"),
+    "propensity": ("propensity", "pscore", "propensity_score", "action_prob", "act_prob",
+                   "probability", "prob", "p", "chosen_prob", "logging_prob"),
+    "probabilities": ("probabilities", "probs", "propensities", "action_probs", "p"),
+    "reward": ("reward", "r", "click", "clicked", "outcome", "quality", "score", "rating"),
+    "cost": ("cost", "latency", "loss", "regret", "latency_ms", "duration"),
+    "keep": ("keep_prob", "keep", "keep_probability", "sampling_rate"),
+    "drop": ("pdrop", "drop_prob", "drop"),
+    "logger": ("logger", "model_version", "policy_version", "logging_policy", "policy"),
+    "draws": ("n_samples", "draws", "n_draws", "num_samples", "samples"),
+}  # fmt: skip
+_CATEGORICAL: Final = ("tier", "kind", "type", "class", "category", "group", "tenant", "region")
+
+
+@dataclass
+class DecisionProposal:
+    """A proposed mapping.
+
+    Attributes:
+        table: The mapping as it is written.
+        unsure: What a person should look at.
+        not_read: Columns that the mapping leaves out.
+    """
+
+    table: dict[str, Any]
+    unsure: list[str] = field(default_factory=list)
+    not_read: list[str] = field(default_factory=list)
+
+    @property
+    def toml(self) -> str:
+        """The mapping as TOML."""
+        lines = [f"{k} = {_inline(v)}" for k, v in self.table.items() if not isinstance(v, dict)]
+        for name, part in self.table.items():
+            if isinstance(part, dict):
+                lines += ["", f"[{name}]", *(f"{k} = {_inline(v)}" for k, v in part.items())]
+        lines += [f"# unsure: {text}" for text in self.unsure]
+        return "\n".join(lines) + "\n"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items())
+        return "{" + inside + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def propose(path: Path) -> DecisionProposal | None:
+    """Return the mapping of a log of decisions; None for a file that is none."""
+    if path.is_dir():
+        return None
+    try:
+        endings = path.suffixes
+        if any(e in _JSON for e in endings):
+            return _nested(path, [r for _, _, r, _ in islice(records([path], Reading()), _RECORDS)])
+        tables = Tables([path])
+        schema = tables.schema()
+        if is_parquet(path) and any(isinstance(t, pl.List) for t in schema.values()):
+            return _nested(path, [r for _, _, r, _ in islice(records([path], Reading()), _RECORDS)])
+        pieces = list(islice(tables.pieces(), 1))
+    except TraceError:
+        return None
+    header = list(schema)
+    frame = (
+        pieces[0].rows.head(_SAMPLE)
+        if pieces
+        else pl.DataFrame(schema=dict.fromkeys(header, pl.String))
+    )
+    return _rows(path, frame) or _wide(path, frame)
+
+
+def _find(what: str, names: Iterable[str], fits: Callable[[str], bool] = lambda _n: True) -> str:
+    """Return the first name that a word of `what` fits: as a whole, then as one of its parts."""
+    known = list(names)
+    for word in _WORDS[what]:
+        for name in known:
+            if name.rpartition(".")[2].lower() == word and fits(name):
+                return name
+    for word in _WORDS[what]:
+        for name in known:
+            parts = re.split(r"[^a-z0-9]+", name.rpartition(".")[2].lower())
+            if (
+                len(word) > 2
+                and (word in parts or name.lower().startswith(f"{word}_"))
+                and fits(name)
+            ):
+                return name
+    return ""
+
+
+# Rows
+
+
+def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
+    names = frame.columns
+    if not frame.height:
+        return _header(path, names)
+
+    def repeats(name: str) -> bool:
+        column = frame[name]
+        return column.null_count() == 0 and 1 < column.n_unique() < frame.height
+
+    decision = _find("decision", names, repeats)
+    if not decision:
+        return None
+    groups = frame[decision].rank("dense")
+    count = frame[decision].n_unique()
+
+    def one_each(name: str) -> bool:
+        said, bad = flags(frame[name])
+        if bad.any():
+            return False
+        taken = pl.DataFrame({"g": groups, "f": said == 1}).group_by("g").agg(pl.col("f").sum())
+        return bool((taken["f"] == 1).mean() >= _MOST)  # type: ignore[operator]
+
+    chosen = _find("chosen", [n for n in names if n != decision], one_each)
+    if not chosen:
+        return None
+    left = [n for n in names if n not in (decision, chosen)]
+    constant = {n: _constant(frame[n], groups, count) for n in left}
+    said, _ = flags(frame[chosen])
+    taken = pl.Series(said == 1)
+    columns: dict[str, Any] = {"decision": decision}
+
+    def take(what: str, fits: Callable[[str], bool] = lambda _n: True) -> str:
+        found = _find(what, left, fits)
+        if found:
+            left.remove(found)
+        return found
+
+    def numeric(name: str) -> bool:
+        return _is_number(frame[name])
+
+    def put(key: str, name: str) -> None:
+        if name:
+            columns[key] = name
+
+    put("session", take("session", lambda n: constant[n]))
+    put("unit", take("unit", lambda n: constant[n]))
+    put("time", take("time", lambda n: constant[n] and _is_time(frame[n])))
+    put("candidate", take("candidate", lambda n: not constant[n]))
+    columns["chosen"] = chosen
+    put("feasible", take("feasible", lambda n: not flags(frame[n])[1].any()))
+    put("sampled", take("sampled"))
+    put("overridden", take("overridden"))
+    put("keep", take("keep", numeric))
+    put("drop", take("drop", numeric))
+    put("logger", take("logger", lambda n: constant[n] and not numeric(n)))
+    p = take("propensity", numeric)
+    if p:
+        elsewhere = frame[p].filter(~taken).is_not_null().any() and not constant[p]
+        columns["probability" if elsewhere else "propensity"] = p
+
+    def of_taken(name: str) -> bool:
+        others = frame[name].filter(~taken)
+        return constant[name] or others.null_count() >= _MOST * len(others)
+
+    reward = take("reward", of_taken)
+    cost = "" if reward else take("cost", lambda n: of_taken(n) and numeric(n))
+    put("reward", reward)
+    put("cost", cost)
+    draws = take("draws", lambda n: constant[n] and numeric(n))
+    found = DecisionProposal({"kind": KIND, "file": path.name, "shape": "rows", "columns": columns})
+    context = [n for n in left if constant[n]]
+    _features(found, frame, context, [n for n in left if not constant[n]])
+    _finish(found, bool(p), draws, reward, cost, [c for c in ("session", "unit") if c in columns])
+    if columns.get("time"):
+        _zone(found, frame[columns["time"]])
+    return found
+
+
+def _header(path: Path, names: Sequence[str]) -> DecisionProposal | None:
+    """Return the mapping that the names of an empty table suggest."""
+    left = list(names)
+    columns = {}
+    for what in ("decision", "session", "unit", "time", "candidate", "chosen", "feasible"):
+        if name := _find(what, left):
+            left.remove(name)
+            columns[what] = name
+    if not {"decision", "chosen", "candidate"} <= {*columns}:
+        return None
+    for what, key in (("propensity", "probability"), ("reward", "reward"), ("cost", "cost")):
+        if not (what == "cost" and "reward" in columns) and (name := _find(what, left)):
+            left.remove(name)
+            columns[key] = name
+    found = DecisionProposal({"kind": KIND, "file": path.name, "shape": "rows", "columns": columns})
+    before = [n for n in left if names.index(n) < names.index(columns["candidate"])]
+    for side, mine in (("context", before), ("candidates", [n for n in left if n not in before])):
+        texts = [n for n in mine if n.lower() in _CATEGORICAL]
+        found.table[side] = _lists([n for n in mine if n not in texts], texts)
+    found.table["propensity"] = {"kind": "exact" if "probability" in columns else "none"}
+    found.unsure.append("the table has no rows: all of this comes from names")
+    return found
+
+
+def _constant(column: pl.Series, groups: pl.Series, count: int) -> bool:
+    """Return whether a column has one value in every decision."""
+    table = pl.DataFrame({"g": groups, "v": column})
+    return table.drop_nulls("v").unique().height <= count and column.null_count() == 0
+
+
+def _is_number(column: pl.Series) -> bool:
+    values, bad = numbers(column)
+    finite = bad & ~(values == float("inf")) & ~(values == -float("inf"))
+    return not finite.any() and column.null_count() < len(column)
+
+
+def _is_time(column: pl.Series) -> bool:
+    if column.dtype.is_numeric():
+        return True
+    _, bad, _ = times(column, "UTC")
+    return bool(bad.mean() <= 1 - _MOST)
+
+
+def _features(
+    found: DecisionProposal, frame: pl.DataFrame, context: list[str], candidates: list[str]
+) -> None:
+    """Add the columns that are left as features, of the decision or of its candidates."""
+    for side, names in (("context", context), ("candidates", candidates)):
+        figures, texts = [], []
+        for name in names:
+            if _is_number(frame[name]):
+                figures.append(name)
+            elif _is_category(frame[name].cast(pl.String).to_list()):
+                texts.append(name)
+            else:
+                found.not_read.append(name)
+        found.table[side] = _lists(figures, texts)
+
+
+def _is_category(values: Sequence[str | None]) -> bool:
+    levels = {v for v in values if v is not None}
+    return bool(levels) and len(levels) <= NOT_READ and max(map(len, levels)) <= LONGEST_TEXT and (
+        len(levels) <= 20 or len(levels) < len(values) / 2
+    )  # fmt: skip
+
+
+def _lists(figures: list[str], texts: list[str]) -> dict[str, Any]:
+    return {"numbers": figures, **({"categories": texts} if texts else {})}
+
+
+def _finish(
+    found: DecisionProposal, has_p: bool, draws: str, reward: str, cost: str, units: list[str],
+) -> None:  # fmt: skip
+    """Add the kind of the propensities and the split, and what is unsure."""
+    kind = "none" if not has_p else "monte_carlo" if draws else "exact"
+    found.table["propensity"] = {"kind": kind, **({"draws": draws} if draws and has_p else {})}
+    if units:
+        found.table["split"] = {"by": "hash", "validation": 0.2, "test": 0.2}
+    if cost:
+        found.unsure.append(f"{cost} is read as a cost: less is better")
+    elif not reward and "outcomes" not in found.table:
+        found.unsure.append("no column is a reward: name it, or a file of outcomes in [outcomes]")
+    if not has_p:
+        found.unsure.append("no column is a propensity: weights will need estimated ones")
+    if draws:
+        found.unsure.append(f"propensities are read as counted from {draws} draws")
+
+
+def _zone(found: DecisionProposal, column: pl.Series) -> None:
+    if times(column, "UTC")[2]:
+        found.unsure.append("times have no zone: read as UTC, unless time_zone says otherwise")
+
+
+# Nested records
+
+
+def _nested(path: Path, sample: list[dict[str, Any]]) -> DecisionProposal | None:
+    if not sample:
+        return None
+    leaves = _leaves(sample)
+    lists = {
+        p: values for p, values in leaves.items()
+        if sum(isinstance(v, list) and bool(v) and all(isinstance(c, dict | str) for c in v)
+               for v in values) >= _MOST * len(sample)
+    }  # fmt: skip
+    named = (p for p in lists if _LISTS.search(p))
+    where = next(named, next(iter(lists), ""))
+    if not where:
+        return None
+    listed = [v if isinstance(v, list) else [] for v in lists[where]]
+    objects = [c for candidates in listed for c in candidates if isinstance(c, dict)]
+    inner = list(dict.fromkeys(k for c in objects for k in c))
+    own = _find("candidate", inner) or _find("decision", inner) if objects else ""
+    ids = [
+        [text_of(c.get(own) if isinstance(c, dict) else c) for c in candidates]
+        for candidates in listed
+    ]
+    scalars = {p: v for p, v in leaves.items() if not any(isinstance(x, list) for x in v)}
+    chosen = _find("chosen", scalars, lambda p: _names_one(scalars[p], ids))
+    if not chosen:
+        return None
+    left = [p for p in scalars if p != chosen and not p.startswith(f"{where}.")]
+    columns: dict[str, Any] = {}
+
+    def take(what: str, fits: Callable[[str], bool] = lambda _p: True) -> str:
+        found = _find(what, left, fits)
+        if found:
+            left.remove(found)
+        return found
+
+    def put(key: str, name: str) -> None:
+        if name:
+            columns[key] = name
+
+    def numeric(name: str) -> bool:
+        return _all_numbers(scalars[name])
+
+    put("decision", take("decision", lambda p: "." not in p and len({*map(str, scalars[p])}) > 1))
+    put("session", take("session"))
+    put("unit", take("unit"))
+    put("time", take("time", lambda p: _is_time(pl.Series([text_of(v) for v in scalars[p]]))))
+    columns["chosen"] = chosen
+    put("sampled", take("sampled", lambda p: _names_one(scalars[p], ids)))
+    put("overridden", take("overridden"))
+    put("propensity", take("propensity", numeric))
+    beside = [p for p, v in leaves.items() if p != where and _beside(v, ids)]
+    put("probabilities", _find("probabilities", beside))
+    reward = take("reward", numeric)
+    cost = "" if reward else take("cost", numeric)
+    put("reward", reward)
+    put("cost", cost)
+    put("keep", take("keep", numeric))
+    put("drop", take("drop", numeric))
+    put("logger", take("logger", lambda p: not numeric(p)))
+    draws = take("draws", numeric)
+    found = DecisionProposal(
+        {"kind": KIND, "file": path.name, "shape": "nested", "columns": columns}
+    )
+    maps = _maps(sample, ids)
+    left = [p for p in left if not any(p.startswith(f"{m}.") for m in maps)]
+    if draws:  # what says how the draw was made is no feature
+        aside = draws.rpartition(".")[0]
+        left = [p for p in left if not aside or not p.startswith(f"{aside}.")]
+    figures = [p for p in left if numeric(p)]
+    texts = [p for p in left if p not in figures
+             and _is_category([text_of(v) for v in scalars[p]])]  # fmt: skip
+    found.not_read = [p for p in left if p not in figures and p not in texts]
+    found.table["context"] = _lists(figures, texts)
+    candidates: dict[str, Any] = {"list": where}
+    if objects:
+        candidates |= {"id": own} if own else {}
+        candidates |= _of_objects(objects, [k for k in inner if k != own])
+    else:
+        candidates |= _of_maps({m: v for m, v in maps.items() if m != columns.get("probabilities")})
+    found.table["candidates"] = candidates
+    has_p = "propensity" in columns or "probabilities" in columns
+    if not reward and not cost and columns.get("decision"):
+        known = {text_of(v) for v in scalars[columns["decision"]]}
+        _outcomes(found, path, known)
+    _finish(found, has_p, draws, reward, cost, [c for c in ("session", "unit") if c in columns])
+    if columns.get("time"):
+        _zone(found, pl.Series([text_of(v) for v in scalars[columns["time"]]]))
+    return found
+
+
+def _leaves(sample: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the values of all dotted paths that are no objects; None where a record lacks one."""
+    paths: dict[str, None] = {}
+    for record in sample:
+        stack = [("", record)]
+        while stack:
+            prefix, value = stack.pop(0)
+            for key, inner in value.items():
+                if isinstance(inner, dict):
+                    stack.append((f"{prefix}{key}.", inner))
+                else:
+                    paths[f"{prefix}{key}"] = None
+    return {p: [getter(p)(record) for record in sample] for p in paths}
+
+
+def _names_one(values: Sequence[Any], ids: Sequence[Sequence[str | None]]) -> bool:
+    """Return whether a value names one of the candidates, by its id or its position."""
+    good = 0
+    for value, known in zip(values, ids, strict=True):
+        text = text_of(value)
+        at = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(known)
+        good += text in known or at
+    return good >= _MOST * len(values)
+
+
+def _all_numbers(values: Sequence[Any]) -> bool:
+    there = [v for v in values if v is not None and str(v).strip().lower() not in MISSING]
+    return bool(there) and all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in there
+    )
+
+
+def _beside(values: Sequence[Any], ids: Sequence[Sequence[str | None]]) -> bool:
+    """Return whether values are lists of numbers as long as those of the candidates."""
+    return all(
+        isinstance(v, list) and len(v) == len(known) and _all_numbers(v)
+        for v, known in zip(values, ids, strict=True)
+    )
+
+
+def _maps(
+    sample: Sequence[Mapping[str, Any]], ids: Sequence[Sequence[str | None]]
+) -> dict[str, list[Any]]:
+    """Return the values of maps by the names of candidates, by their paths."""
+    found: dict[str, list[Any]] = {}
+    for record, known in zip(sample, ids, strict=True):
+        stack = [("", record)]
+        while stack:
+            prefix, value = stack.pop(0)
+            for key, inner in value.items():
+                if not isinstance(inner, dict) or not inner:
+                    continue
+                if {*inner} <= {*known}:
+                    found.setdefault(f"{prefix}{key}", []).extend(inner.values())
+                else:
+                    stack.append((f"{prefix}{key}.", inner))
+    return found
+
+
+def _of_objects(objects: Sequence[Mapping[str, Any]], names: list[str]) -> dict[str, Any]:
+    values = {n: [o.get(n) for o in objects] for n in names}
+    left = list(names)
+    feasible = _find("feasible", left)
+    if feasible:
+        left.remove(feasible)
+    figures = [n for n in left if _all_numbers(values[n])]
+    texts = [n for n in left if n not in figures and _is_category([text_of(v) for v in values[n]])]
+    return {**({"feasible": feasible} if feasible else {}), **_lists(figures, texts)}
+
+
+def _of_maps(maps: Mapping[str, list[Any]]) -> dict[str, Any]:
+    feasible = _find("feasible", maps)
+    left = [m for m in maps if m != feasible]
+    figures = {_singular(m): m for m in left if _all_numbers(maps[m])}
+    texts = {_singular(m): m for m in left if m not in figures.values()}
+    return {
+        **({"feasible": feasible} if feasible else {}), "numbers": figures,
+        **({"categories": texts} if texts else {}),
+    }  # fmt: skip
+
+
+def _singular(path: str) -> str:
+    """Return the name of a feature that a map holds: base_scores is base_score."""
+    name = path.rpartition(".")[2]
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
+
+
+def _outcomes(found: DecisionProposal, path: Path, known: set[str | None]) -> None:
+    """Add the file of outcomes beside a log that has no reward, if there is one."""
+    for other in sorted(path.parent.iterdir()):
+        if other == path or not _OUTCOMES.search(other.name) or other.suffix not in _JSON:
+            continue
+        try:
+            sample = [r for _, _, r, _ in islice(records([other], Reading()), _RECORDS)]
+        except TraceError:
+            continue
+        leaves = _leaves(sample)
+        decision = next(
+            (p for p, v in leaves.items()
+             if sum(text_of(x) in known for x in v) > len(v) / 2), "",
+        )  # fmt: skip
+        figures = [p for p, v in leaves.items() if p != decision and _all_numbers(v)]
+        reward = _find("reward", figures) or next(iter(figures), "")
+        if not decision or not reward:
+            continue
+        when = _find("time", [p for p, v in leaves.items() if p not in (decision, reward)
+                              and _is_time(pl.Series([text_of(x) for x in v]))])  # fmt: skip
+        found.table["outcomes"] = {
+            "file": other.name, "decision": decision, "reward": reward,
+            **({"time": when} if when else {}),
+        }  # fmt: skip
+        found.unsure.append(f"rewards are taken from {other.name}, by its {decision}")
+        return
+
+
+# Wide tables
+
+
+def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
+    stems: dict[str, set[str]] = {}
+    for name in frame.columns:
+        if match := _NUMBERED.match(name):
+            stems.setdefault(match[1], set()).add(match[2])
+    stems = {stem: keys for stem, keys in stems.items() if len(keys) > 1}
+    if not stems or not frame.height:
+        return None
+    keys = set.union(*stems.values())
+    taken = {f"{stem}{key}" for stem, of in stems.items() for key in of}
+    left = [n for n in frame.columns if n not in taken]
+
+    def names_one(name: str) -> bool:
+        found = frame[name].drop_nulls().cast(pl.String)
+        return len(found) > 0 and float(found.is_in(list(keys)).mean()) >= _MOST  # type: ignore[arg-type]
+
+    chosen = _find("chosen", left, names_one)
+    if not chosen:
+        return None
+    left.remove(chosen)
+    columns: dict[str, Any] = {}
+    found = DecisionProposal({"kind": KIND, "file": path.name, "shape": "wide", "columns": columns})
+
+    def put(what: str, fits: Callable[[str], bool] = lambda _n: True) -> str:
+        name = _find(what, left, fits)
+        if name:
+            left.remove(name)
+            columns[what] = name
+        return name
+
+    def numeric(name: str) -> bool:
+        return _is_number(frame[name])
+
+    for what in ("decision", "session", "unit"):
+        put(what)
+    put("time", lambda n: _is_time(frame[n]))
+    columns["chosen"] = chosen
+    p = put("propensity", numeric)
+    reward = put("reward", numeric)
+    cost = "" if reward else put("cost", numeric)
+    put("keep", numeric)
+    _features(found, frame, left, [])
+    patterns = {stem.rstrip("_-. "): f"{stem}*" for stem in stems}
+    chance = _find("propensity", patterns)
+    if chance:
+        columns["probability"] = patterns.pop(chance)
+    feasible = _find("feasible", patterns)
+    candidates: dict[str, Any] = {"feasible": patterns.pop(feasible)} if feasible else {}
+
+    def all_numbers(pattern: str) -> bool:
+        cells = [frame[f"{pattern[:-1]}{key}"] for key in stems[pattern[:-1]]]
+        return all(_is_number(c) or c.null_count() == frame.height for c in cells)
+
+    figures = {n: pattern for n, pattern in patterns.items() if all_numbers(pattern)}
+    texts = {n: pattern for n, pattern in patterns.items() if n not in figures}
+    found.table["candidates"] = {
+        **candidates, "numbers": figures, **({"categories": texts} if texts else {}),
+    }  # fmt: skip
+    _finish(found, bool(p or chance), "", reward, cost,
+            [c for c in ("session", "unit") if c in columns])  # fmt: skip
+    return found

@@ -1,0 +1,365 @@
+"""Reader of long tables: a row is a candidate, the rows of a decision share its id.
+
+Rows of one decision need not be adjacent. A first pass over the ids finds those whose rows are
+apart; the second groups the others as they come, so that memory holds a decision once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from hindcast.pipeline.decisions.batch import (
+    CANDIDATE_COLUMNS,
+    DECISION_COLUMNS,
+    TERM,
+    Batch,
+    Ints,
+    Reading,
+    Reasons,
+    always,
+    first_true,
+    frame_of,
+    not_as,
+    sums,
+)
+from hindcast.pipeline.decisions.mapping import DecisionMapping
+from hindcast.pipeline.decisions.shapes.tables import Tables
+from hindcast.pipeline.decisions.values import (
+    Array,
+    Flags,
+    flags,
+    numbers,
+    strings,
+    texts,
+    times,
+)
+
+_LINE: Final = "\x00line"
+_FILE: Final = "\x00file"
+_PLACE: Final = "\x00place"
+DIFFERS: Final = "the same id with other content"
+
+
+def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Iterator[Batch]:
+    """Yield the decisions of long tables."""
+    columns, candidates = mapping.columns, mapping.candidates
+    feasible = columns.feasible or candidates.feasible
+    of_decision = [
+        columns.session, columns.unit, columns.slot, columns.time, columns.logger, columns.keep,
+        columns.drop, columns.overridden, _draws(mapping), *mapping.context.numbers.values(),
+        *mapping.context.categories.values(),
+    ]  # fmt: skip
+    wanted = tables.require([
+        columns.decision, *of_decision, columns.candidate, columns.chosen, feasible,
+        columns.sampled, columns.propensity, columns.probability, *columns.terms,
+        *candidates.numbers.values(), *candidates.categories.values(),
+    ])  # fmt: skip
+    apart = _apart(tables, columns.decision)
+    group = _Grouping(mapping, reading, [c for c in dict.fromkeys(of_decision) if c], feasible)
+    held: list[pl.DataFrame] = []
+    rest: pl.DataFrame | None = None
+    for piece in tables.pieces(wanted):
+        rows = piece.rows.with_columns(
+            pl.Series(_LINE, np.arange(piece.line, piece.line + piece.rows.height)),
+            pl.lit(piece.file, pl.Int32).alias(_FILE),
+        )
+        named = rows[columns.decision].is_not_null()
+        if not named.all():
+            for line in rows.filter(~named)[_LINE].to_list():
+                reading.rejected.append((piece.file, line, None, "no id of the decision"))
+            rows = rows.filter(named)
+        if len(apart):
+            away = rows[columns.decision].cast(pl.String).hash(seed=1).is_in(apart.implode())
+            held.append(rows.filter(away))
+            rows = rows.filter(~away)
+        if rest is not None:
+            rows = pl.concat([rest, rows], how="vertical_relaxed")
+        if not rows.height:
+            rest = None
+            continue
+        ids = rows[columns.decision]
+        others = (ids != ids[-1]).arg_true()  # the last decision may go on in the next piece
+        cut = int(others[-1]) + 1 if len(others) else 0
+        rest = rows[cut:]
+        if cut:
+            yield group(rows[:cut])
+    if rest is not None and rest.height:
+        yield group(rest)
+    if held:
+        rows = pl.concat(held, how="vertical_relaxed")
+        if rows.height:
+            place = pl.Series(_PLACE, np.arange(rows.height))
+            first = pl.col(_PLACE).min().over(columns.decision)
+            yield group(rows.with_columns(place).sort(first, maintain_order=True).drop(_PLACE))
+
+
+def _draws(mapping: DecisionMapping) -> str:
+    draws = mapping.propensity.draws
+    return draws if isinstance(draws, str) else ""
+
+
+def _apart(tables: Tables, decision: str) -> pl.Series:
+    """Return the hashes of the ids whose rows are not adjacent."""
+    runs, last = [], None
+    for piece in tables.pieces([decision]):
+        hashes = piece.rows[decision].drop_nulls().cast(pl.String).hash(seed=1).to_numpy()
+        if not len(hashes):
+            continue
+        starts = np.concatenate([[last is None or hashes[0] != last], hashes[1:] != hashes[:-1]])
+        runs.append(hashes[starts])
+        last = hashes[-1]
+    if not runs:
+        return pl.Series([], dtype=pl.UInt64)
+    all_runs = pl.Series(np.concatenate(runs))
+    return all_runs.filter(all_runs.is_duplicated()).unique()
+
+
+class _Grouping:
+    """Makes decisions of rows whose ids are contiguous."""
+
+    def __init__(
+        self, mapping: DecisionMapping, reading: Reading, of_decision: Sequence[str], feasible: str
+    ) -> None:
+        self.mapping, self.reading = mapping, reading
+        self.of_decision, self.feasible = of_decision, feasible
+        self.by_flag: bool | None = None  # does `chosen` hold flags, or ids?
+
+    def __call__(self, rows: pl.DataFrame) -> Batch:
+        columns = self.mapping.columns
+        rows, offsets, candidate = self._distinct(rows)
+        starts, lengths = offsets[:-1], np.diff(offsets)
+        count = len(lengths)
+        reasons = Reasons([None] * count)
+
+        def mark_rows(where: Flags, text: Callable[[int], str]) -> None:
+            reasons.mark_rows(where, offsets, text)
+
+        firsts = self._first_values(rows, offsets, reasons)
+        if candidate is not None:
+            mark_rows(_alike(candidate, offsets), always(DIFFERS))
+        chosen = self._choice(columns.chosen, rows, candidate, offsets, reasons)
+        meta: dict[str, object] = {
+            "id": rows[columns.decision].cast(pl.String)[starts],
+            "file": rows[_FILE].to_numpy()[starts],
+            "line": rows[_LINE].to_numpy()[starts],
+            "chosen": chosen,
+        }
+        if columns.sampled:
+            meta["sampled"] = self._drawn(rows, candidate, offsets)
+        taken = np.where(chosen >= 0, starts + np.maximum(chosen, 0), starts)
+        for name in columns.terms:
+            values, bad = numbers(rows[name][taken])
+            reasons.mark(bad, not_as(name, rows[name][taken], "a finite number"))
+            meta[TERM + name] = values
+        if columns.propensity:
+            drawn = taken
+            if columns.sampled:
+                sampled = np.asarray(meta["sampled"])
+                drawn = np.where(sampled >= 0, starts + np.maximum(sampled, 0), taken)
+            values, bad = numbers(rows[columns.propensity][drawn])
+            if columns.sampled:  # it may stand in the row of the served candidate
+                other, _ = numbers(rows[columns.propensity][taken])
+                values = np.where(np.isnan(values), other, values)
+            reasons.mark(
+                bad, not_as("the propensity", rows[columns.propensity][drawn], "a finite number")
+            )
+            meta["propensity"] = values
+        frame: dict[str, object] = {"id": _positions(lengths) if candidate is None else candidate}
+        if self.feasible:
+            said, bad = flags(rows[self.feasible])
+            mark_rows(bad, not_as(self.feasible, rows[self.feasible], "0 or 1"))
+            frame["feasible"] = said != 0
+        if columns.probability:
+            values, bad = numbers(rows[columns.probability])
+            mark_rows(bad, not_as(columns.probability, rows[columns.probability], "a number"))
+            frame["probability"] = values
+        features: dict[str, object] = {}
+        for name, column in self.mapping.candidates.numbers.items():
+            values, bad = numbers(rows[column])
+            mark_rows(bad, not_as(column, rows[column], "a finite number"))
+            features[name] = values
+        for name, column in self.mapping.candidates.categories.items():
+            features[name] = texts(rows[column])
+        context = decision_columns(firsts, self.mapping, meta, reasons, self.reading)
+        meta["reason"] = reasons.series
+        return Batch(
+            frame_of(meta, DECISION_COLUMNS, count), pl.DataFrame(context),
+            frame_of(frame, CANDIDATE_COLUMNS, rows.height), pl.DataFrame(features), lengths,
+        )  # fmt: skip
+
+    def _distinct(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints, pl.Series | None]:
+        """Return the rows without those that repeat another one of their decision.
+
+        With them come their offsets, and the ids of the candidates.
+        """
+        columns = self.mapping.columns
+        offsets = _offsets(rows[columns.decision])
+        candidate = texts(rows[columns.candidate]) if columns.candidate else None
+        if candidate is not None and not _alike(candidate, offsets).any():
+            return rows, offsets, candidate
+        content = [c for c in rows.columns if c not in (_LINE, _FILE)]
+        again = rows.select(content).is_duplicated()
+        if again.any():
+            ids = rows.filter(again)[columns.decision].unique()
+            there = rows[columns.decision].is_in(ids.implode())
+            repeated = rows.filter(there)
+            if columns.candidate:
+                keep = repeated.select(pl.struct(content).is_first_distinct()).to_series()
+            else:  # candidates without ids may be alike: only whole decisions are repetitions
+                seen = pl.len().over(content)
+                whole = seen.min().over(columns.decision)
+                frame = repeated.select(
+                    seen.alias("seen"), whole.alias("whole"),
+                    pl.struct(content).cum_count().over(content).alias("place"),
+                    (seen % whole == 0).all().over(columns.decision).alias("alike"),
+                )  # fmt: skip
+                keep = frame.select(
+                    ~pl.col("alike") | (pl.col("place") <= pl.col("seen") // pl.col("whole"))
+                ).to_series()
+            self.reading.count("repeated_rows", int((~keep).sum()))
+            stays = np.ones(rows.height, bool)
+            stays[there.arg_true().to_numpy()] = keep.to_numpy()
+            rows = rows.filter(pl.Series(stays))
+            candidate = None if candidate is None else candidate.filter(pl.Series(stays))
+        return rows, _offsets(rows[columns.decision]), candidate
+
+    def _first_values(
+        self, rows: pl.DataFrame, offsets: Ints, reasons: Reasons
+    ) -> dict[str, pl.Series]:
+        """Return the columns that belong to decisions: the first value of each decision."""
+        lengths = np.diff(offsets)
+        result = {}
+        for name in self.of_decision:
+            values = rows[name]
+            there = values.is_not_null().to_numpy()
+            first = offsets[:-1] + np.maximum(first_true(there, offsets), 0)
+            result[name] = values[first]
+            other = (values != values[np.repeat(first, lengths)]).fill_null(value=False).to_numpy()
+            if other.any():
+                reasons.mark(sums(other, offsets) > 0, always(f"{DIFFERS} ({name})"))
+        return result
+
+    def _choice(
+        self, name: str, rows: pl.DataFrame, candidate: pl.Series | None, offsets: Ints,
+        reasons: Reasons,
+    ) -> Ints:  # fmt: skip
+        """Return the positions of the chosen candidates, -1 where it is not clear."""
+        said, bad = flags(rows[name])
+        if self.by_flag is None:
+            self.by_flag = candidate is None or not bad.any()
+        if self.by_flag:
+            reasons.mark_rows(bad, offsets, not_as(name, rows[name], "0 or 1"))
+            found = said == 1
+        else:
+            assert candidate is not None
+            found = (
+                (texts(rows[name]).cast(pl.String) == candidate.cast(pl.String))
+                .fill_null(value=False)
+                .to_numpy()
+            )
+        taken = sums(found, offsets)
+        reasons.mark(taken > 1, lambda d: f"{int(taken[d])} candidates are chosen, expected one")
+        if self.by_flag:
+            reasons.mark(taken == 0, always("no candidate is chosen"))
+        else:
+            stated = rows[name][offsets[:-1]]
+            reasons.mark(taken == 0, lambda d: f"chosen {stated[d]!r} is not among the candidates")
+        return np.where(taken == 1, first_true(found, offsets), -1)
+
+    def _drawn(self, rows: pl.DataFrame, candidate: pl.Series | None, offsets: Ints) -> Ints:
+        """Return the positions of the drawn candidates, -1 where it is not said."""
+        values = rows[self.mapping.columns.sampled]
+        said, bad = flags(values)
+        if candidate is None or not bad.any():
+            return first_true(said == 1, offsets)
+        same = texts(values).cast(pl.String) == candidate.cast(pl.String)
+        return first_true(same.fill_null(value=False).to_numpy(), offsets)
+
+
+def _alike(candidate: pl.Series, offsets: Ints) -> Flags:
+    """Return which rows have a candidate that their decision has twice."""
+    codes = candidate.to_physical()
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    key = (owner << 32) | codes.fill_null(0).cast(pl.Int64).to_numpy()
+    if codes.null_count():
+        key = np.where(codes.is_null().to_numpy(), -1 - np.arange(len(key)), key)
+    order = np.argsort(key, kind="stable")
+    same = key[order][1:] == key[order][:-1]
+    alike = np.zeros(len(key), bool)
+    alike[order[1:][same]] = alike[order[:-1][same]] = True
+    return alike
+
+
+def _offsets(ids: pl.Series) -> Ints:
+    """Return where each run of equal ids begins, and the number of ids."""
+    starts = np.flatnonzero((ids != ids.shift(1)).fill_null(value=True).to_numpy())
+    return np.concatenate([starts, [len(ids)]]).astype(np.int64)
+
+
+def decision_columns(
+    firsts: Mapping[str, pl.Series],
+    mapping: DecisionMapping,
+    meta: dict[str, object],
+    reasons: Reasons,
+    reading: Reading,
+) -> dict[str, object]:
+    """Fill `meta` with what belongs to decisions; return the features of the context.
+
+    `firsts` are the raw values by column. Decisions with a bad value get a reason.
+    """
+    columns = mapping.columns
+
+    def number(name: str) -> Array:
+        values, bad = numbers(firsts[name])
+        reasons.mark(bad, not_as(name, firsts[name], "a finite number"))
+        return values
+
+    for name in ("session", "unit", "slot", "logger"):
+        if column := getattr(columns, name):
+            meta[name] = strings(firsts[column])
+    if columns.time:
+        values, bad, local = times(firsts[columns.time], mapping.time_zone)
+        reasons.mark(bad, not_as("the time", firsts[columns.time], "a time"))
+        meta["time"] = values
+        if local:
+            reading.note(f"times without a zone are read as {mapping.time_zone}")
+    meta["weight"] = weights(mapping, number, reasons)
+    if columns.overridden:
+        said, bad = flags(firsts[columns.overridden])
+        reasons.mark(bad, not_as(columns.overridden, firsts[columns.overridden], "0 or 1"))
+        meta["overridden"] = said == 1
+    if draws := _draws(mapping):
+        meta["draws"] = number(draws)
+    context: dict[str, object] = {
+        name: number(column) for name, column in mapping.context.numbers.items()
+    }
+    for name, column in mapping.context.categories.items():
+        context[name] = texts(firsts[column])
+    return context
+
+
+def weights(
+    mapping: DecisionMapping,
+    number: Callable[[str], Array],
+    reasons: Reasons,
+) -> Array | None:
+    """Return the weights 1 / keep of decisions, or None if all records were kept."""
+    columns = mapping.columns
+    if not (columns.keep or columns.drop):
+        return None
+    keep = number(columns.keep) if columns.keep else 1.0 - number(columns.drop)
+    reasons.mark(
+        ~(keep > 0) | (keep > 1),
+        lambda d: f"kept with probability {keep[d]:g}, expected 0 < p <= 1",
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = np.where((keep > 0) & (keep <= 1), 1.0 / keep, 1.0)
+    return np.asarray(result)
+
+
+def _positions(lengths: Ints) -> pl.Series:
+    """Return the positions of the candidates in their decisions, as ids."""
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return pl.Series(np.arange(int(lengths.sum())) - starts).cast(pl.String).cast(pl.Categorical)

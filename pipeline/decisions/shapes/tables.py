@@ -1,0 +1,103 @@
+"""Tables as frames of bounded size: CSV, TSV and Parquet files, and frames at hand."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from hindcast.pipeline.errors import TraceError, did_you_mean
+from hindcast.pipeline.traces.first_look import head_lines
+
+CHUNK_ROWS: Final = 100_000
+_SEPARATORS: Final = (",", "\t", ";", "|")
+_EXPECTED: Final = "a table of decisions (CSV or TSV with a header, or Parquet)"
+_PARQUET: Final = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a table.
+
+    Attributes:
+        rows: The rows, with the columns that were asked for.
+        file: Number of the file.
+        line: Line of the first row, where the header is line 1.
+    """
+
+    rows: pl.DataFrame
+    file: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a log, in order: paths, or one frame at hand."""
+
+    parts: Sequence[Path | pl.DataFrame]
+    separator: str = ""
+
+    def header(self) -> list[str]:
+        """Return the columns of the first table."""
+        return self._scan(self.parts[0]).collect_schema().names()
+
+    def schema(self) -> dict[str, pl.DataType]:
+        """Return the columns of the first table with their types."""
+        return dict(self._scan(self.parts[0]).collect_schema())
+
+    def require(self, columns: Iterable[str]) -> list[str]:
+        """Return `columns` without repetitions; raise TraceError if a table lacks one."""
+        wanted = list(dict.fromkeys(c for c in columns if c))
+        for part in self.parts:
+            header = self._scan(part).collect_schema().names()
+            for name in wanted:
+                if name not in header:
+                    raise TraceError(
+                        f"{name_of(part)}: there is no column {name!r}, which the mapping names; "
+                        f"{did_you_mean(name, header)}"
+                    )
+        return wanted
+
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
+        """Yield the rows of all tables in order; `columns` None are all."""
+        for number, part in enumerate(self.parts):
+            line = 2
+            scan = self._scan(part)
+            chosen = scan if columns is None else scan.select(columns)
+            try:
+                for rows in chosen.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
+                    if rows.height:
+                        yield Piece(rows, number, line)
+                    line += rows.height
+            except pl.exceptions.PolarsError as error:
+                raise TraceError(
+                    f"{name_of(part)}: this table cannot be read ({str(error).splitlines()[0]}), "
+                    f"expected {_EXPECTED}"
+                ) from error
+
+    def _scan(self, part: Path | pl.DataFrame) -> pl.LazyFrame:
+        if isinstance(part, pl.DataFrame):
+            return part.lazy()
+        if is_parquet(part):
+            return pl.scan_parquet(part)
+        header = head_lines(part, _EXPECTED)[0]
+        separator = self.separator or max(_SEPARATORS, key=header.count)
+        return pl.scan_csv(
+            part, separator=separator, infer_schema=False, truncate_ragged_lines=True,
+            encoding="utf8-lossy", empty_string_is_null=True,
+        )  # fmt: skip
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file begins as a Parquet file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == _PARQUET
+    except OSError:
+        return False
+
+
+def name_of(part: Any) -> str:
+    """Return what messages call a file, or a frame at hand."""
+    return str(part) if isinstance(part, str | Path) else "the table"

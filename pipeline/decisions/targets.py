@@ -1,0 +1,86 @@
+"""Policies that a log can name: their probabilities of all candidates of all decisions.
+
+uniform          every feasible candidate alike
+first            the first feasible candidate
+lowest:F         the one with the lowest F, highest:F the one with the highest; ties: the first
+candidate:ID     that candidate, where it is feasible; uniform elsewhere
+logged           the log itself
+column:NAME      probabilities, or scores, that were logged beside
+"""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from hindcast.pipeline.decisions.log import Array, DecisionLog
+from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.estimators.decisions import LoggedDecisions, best, first, uniform
+from hindcast.pipeline.estimators.decisions.logged import normalised
+
+LOGGED: Final = "logged"
+PLAIN: Final = ("uniform", "first", LOGGED)
+KINDS: Final = ("lowest", "highest", "candidate", "column")
+SHOWN: Final = (*PLAIN, "lowest:FEATURE", "highest:FEATURE", "candidate:ID", "column:NAME")
+_SUM: Final = 1e-3
+
+
+def is_named(name: str) -> bool:
+    """Return whether a policy is one of those that a log can name."""
+    kind, colon, _ = name.partition(":")
+    return name in PLAIN or (bool(colon) and kind in KINDS)
+
+
+def target_of(name: str, log: DecisionLog, e: LoggedDecisions) -> Array:
+    """Return the probabilities (C,) of a named policy; raise UnknownName with the nearest name.
+
+    `logged` has the probability 1 on every taken candidate: its weights are set to 1.
+    """
+    kind, _, of = name.partition(":")
+    if name == "uniform":
+        return uniform(e)
+    if name == "first":
+        return first(e)
+    if name == LOGGED:
+        taken = np.zeros(len(e.owner))
+        taken[e.taken] = 1.0
+        return taken
+    if kind in ("lowest", "highest"):
+        values = _feature(of, log)
+        return best(e, np.negative(values) if kind == "lowest" else values)
+    if kind == "candidate":
+        ids = log.candidates["id"].cast(pl.String)
+        if of not in ids:
+            raise unknown_name("candidate", of, ids.unique().drop_nulls().to_list())
+        there = (ids == of).fill_null(value=False).to_numpy() & e.feasible
+        has = np.bincount(e.owner, there, len(e)) > 0
+        return np.where(has[e.owner], best(e, there.astype(np.float64)), uniform(e))
+    if kind == "column":
+        return _column(of, log, e)
+    raise unknown_name("policy of a log", name, SHOWN)
+
+
+def numeric(log: DecisionLog) -> list[str]:
+    """Return the numeric features of the candidates."""
+    return [name for name, dtype in log.features.schema.items() if dtype == pl.Float64]
+
+
+def _feature(name: str, log: DecisionLog) -> Array:
+    known = numeric(log)
+    if name not in known:
+        raise unknown_name("numeric feature of the candidates", name, known)
+    return log.feature(name)
+
+
+def _column(name: str, log: DecisionLog, e: LoggedDecisions) -> Array:
+    columns = log.mapping.columns
+    if name in (columns.probability, columns.probabilities) and name not in log.features.columns:
+        if np.isnan(e.probability[e.feasible]).any():
+            raise InputError(f"column:{name}: not every candidate has a probability")
+        return normalised(e, np.nan_to_num(e.probability), f"column:{name}")
+    values = _feature(name, log)
+    usable = np.where(e.feasible, np.nan_to_num(values), 0.0)
+    total = np.bincount(e.owner, usable, len(e))
+    if (usable >= 0).all() and (np.abs(total - 1.0) < _SUM).all():
+        return normalised(e, usable, f"column:{name}")
+    return best(e, values)

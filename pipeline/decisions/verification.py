@@ -1,0 +1,163 @@
+"""Verification of a dataset of decisions that were made elsewhere: what can be recomputed, is.
+
+The record is converted again, and every row, episode and count compared. Choices, probabilities,
+propensities, splits, vocabulary and cautions are recomputed from it. If the sources are at hand,
+they are read again. Nothing is simulated again: no simulator made these decisions.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from hindcast.pipeline.building.build import counts_of
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.decisions.assembly import split_of, units_of
+from hindcast.pipeline.decisions.batch import sums
+from hindcast.pipeline.decisions.cautions import cautions_of
+from hindcast.pipeline.decisions.checks import ABOVE_ONE, SUM, complete_probabilities
+from hindcast.pipeline.decisions.conversion import (
+    caveats_of,
+    episodes_of,
+    groups_of,
+    parts_of,
+    recipe_of,
+    rows_of,
+)
+from hindcast.pipeline.decisions.encoding import encode
+from hindcast.pipeline.decisions.log import DecisionLog
+from hindcast.pipeline.decisions.reading import read_log
+from hindcast.pipeline.decisions.record import RECORDS, read_record, same_log
+from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
+from hindcast.pipeline.storage.files import sha256_file
+
+
+def check(dataset: Dataset, trace: Path | None = None) -> tuple[str, str]:
+    """Return the check of a dataset's decisions against their record, and its result.
+
+    `trace` is the log that they came from, if a person named it. Raises VerificationFailed for the
+    first claim that does not hold.
+    """
+    folder, lineage = dataset.folder, dataset.manifest.provenance
+    _check_tables(folder, lineage)
+    try:
+        log = read_record(folder, lineage)
+    except (InputError, KeyError, TypeError) as error:
+        raise VerificationFailed(f"{folder}: the record cannot be read ({error})") from error
+    _check_log(log, folder)
+    _check_claims(log, dataset)
+    _check_rows(log, dataset)
+    text = f"{len(log):,} converted again from their record; not re-simulated"
+    if trace is not None:
+        text += f"; {_read_again(log, trace)}"
+    return "decisions", text
+
+
+def _check_tables(folder: Path, lineage: Mapping[str, Any]) -> None:
+    tables = lineage.get("tables", {})
+    for name in RECORDS:
+        path = folder / name
+        if name not in tables or path.is_symlink() or not path.is_file():
+            raise VerificationFailed(f"{path}: this file of the record is missing, or is a link")
+        if sha256_file(path) != tables[name].get("sha256"):
+            raise VerificationFailed(
+                f"{path}: this file has another SHA-256 than the manifest says"
+            )
+
+
+def _check_log(log: DecisionLog, folder: Path) -> None:
+    """Recompute what the checks of a reader ask of every decision."""
+
+    def require(holds: np.ndarray, what: str) -> None:
+        if not holds.all():
+            at = int(np.argmin(holds))
+            raise VerificationFailed(f"{folder}: decision {log.decisions['id'][at]!r}: {what}")
+
+    d = log.decisions
+    chosen = d["chosen"].to_numpy()
+    require((chosen >= 0) & (chosen < log.lengths), "the choice is not among the candidates")
+    feasible = log.candidates["feasible"].to_numpy()
+    require(feasible[log.offsets[:-1] + chosen], "the choice is not feasible")
+    p = d["propensity"].fill_null(float("nan")).to_numpy()
+    require(np.isnan(p) | ((p > 0) & (p <= 1 + ABOVE_ONE)), "its propensity is no probability")
+    logged = log.candidates["probability"].fill_null(float("nan")).to_numpy()
+    complete = complete_probabilities(logged, feasible, log.offsets)
+    total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), log.offsets)
+    require(~complete | (np.abs(total - 1) < SUM), "its probabilities do not sum to 1")
+    require(d["weight"].to_numpy() >= 1.0 - 1e-12, "its weight is below 1")
+    units, texts = units_of(d)
+    require((texts == d["unit_id"]).to_numpy(), "its unit is another one")
+    require(split_of(d, units, texts, log.mapping.split) == d["split"].to_numpy(),
+            "its split is another one")  # fmt: skip
+
+
+def _check_claims(log: DecisionLog, dataset: Dataset) -> None:
+    manifest, where = dataset.manifest, dataset.folder / mf.NAME
+    claims = manifest.provenance
+    if claims["vocabulary"] != {k: dict(v) for k, v in log.vocabulary.items()}:
+        raise VerificationFailed(f"{where}: the vocabulary is not that of the train split")
+    if claims["mapping_digest"] != log.mapping.digest:
+        raise VerificationFailed(f"{where}: the mapping has another digest than it claims")
+    if caveats_of(cautions_of(log)) != manifest.caveats:
+        raise VerificationFailed(f"{where}: the caveats are not those of the decisions")
+    counted = {
+        "decisions": len(log), "candidates": int(log.offsets[-1]),
+        "in_weights": int(log.weighted.sum()), "overridden": int(log.decisions["overridden"].sum()),
+        "censored": log.decisions["reward"].null_count(),
+    }  # fmt: skip
+    for name, count in counted.items():
+        if claims["counts"].get(name) != count:
+            raise VerificationFailed(
+                f"{where}: counts.{name} is {claims['counts'].get(name)}, the record has {count}"
+            )
+
+
+def _check_rows(log: DecisionLog, dataset: Dataset) -> None:
+    manifest, folder = dataset.manifest, dataset.folder
+    encoded, episodes = encode(log), episodes_of(log)
+    recipe = recipe_of(log, encoded, episodes, manifest.recipe.id.removeprefix("decisions-"))
+    if recipe.digest != manifest.recipe.digest:
+        raise VerificationFailed(f"{folder / mf.NAME}: the recipe is not that of the decisions")
+    parts = list(parts_of(log, episodes))
+    table = groups_of(episodes, parts, dataset.spec)
+    if not table.equals(dataset.episodes(), null_equal=True):
+        raise VerificationFailed(
+            f"{folder / manifest.episodes.path}: the episodes are not those of the decisions"
+        )
+    if len(parts) != len(manifest.parts):
+        raise VerificationFailed(
+            f"{folder / mf.NAME}: {len(manifest.parts)} parts, the decisions make {len(parts)}"
+        )
+    if dict(manifest.counts) != counts_of(manifest.parts, table):
+        raise VerificationFailed(f"{folder / mf.NAME}: the counts are not those of the episodes")
+    for number, groups in enumerate(parts):
+        path = dataset.part(number)
+        file = pq.ParquetFile(path)
+        if file.num_row_groups != len(groups):
+            raise VerificationFailed(f"{path}: its row groups are not those of the decisions")
+        for group, (begin, end) in enumerate(groups):
+            expected = rows_of(log, encoded, episodes, dataset.spec, begin, end)
+            found = pl.DataFrame(file.read_row_group(group))
+            if not found.equals(pl.DataFrame(expected), null_equal=True):
+                raise VerificationFailed(f"{path}: row group {group} differs from the record")
+
+
+def _read_again(log: DecisionLog, trace: Path) -> str:
+    try:
+        again = read_log(trace)
+    except InputError as error:
+        raise DatasetError(f"{trace}: this log cannot be read again: {error}") from error
+    if sorted(f.sha256 for f in again.files) != sorted(f.sha256 for f in log.files):
+        raise DatasetError(
+            f"{trace}: this is not the log of the dataset: its files have other SHA-256 than the "
+            "provenance says"
+        )
+    if again.mapping.digest != log.mapping.digest:
+        return "the log was not compared, since its mapping is another one"
+    if difference := same_log(log, again):
+        raise VerificationFailed(f"{trace}: the log gives other decisions: {difference}")
+    return f"read again from {trace}"

@@ -1,0 +1,133 @@
+"""Intervals of values from single decisions: Student's t by unit, BCa, Clopper-Pearson.
+
+    rewards                                          interval
+    of any size                                      t with G - 1 degrees of freedom
+    of 0 or 1, at least 10 non-zero carry weight     BCa over 2,000 draws of units
+    of 0 or 1, fewer                                 Clopper-Pearson, of `is` alone
+    of any size, fewer than 10 non-zero              none
+
+Clopper-Pearson takes sum w r / max w successes of n / max w trials. An interval of width 0 is none:
+it would come from decisions that are all alike. Sources: Efron 1987 (BCa); Clopper & Pearson 1934,
+as in vw-estimators.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+
+from hindcast.pipeline.estimators.decisions.distributions import beta_quantile, t_quantile
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
+from hindcast.pipeline.estimators.decisions.values import Value
+
+FEW_REWARDS: Final = 10
+_DRAWS: Final = 2000
+_BLOCK: Final = 1 << 21  # counts held at once
+_MOST_UNITS: Final = 100_000  # beyond them t and BCa agree
+_WEIGHTED: Final = frozenset({"is", "snis", "dr", "sndr", "logged"})
+_ROUNDING: Final = 1e-12  # an error below it, relative to the value, is that of sums
+_NAN: Final = float("nan")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A two-sided interval and how it was made; NaN where there is none.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+        kind: "t", "bca", "clopper_pearson" or "none".
+    """
+
+    low: float
+    high: float
+    kind: str
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is an interval."""
+        return not math.isnan(self.low)
+
+
+NONE: Final = Interval(_NAN, _NAN, "none")
+
+
+def units_of(e: LoggedDecisions) -> int:
+    """Return the number of units with a decision."""
+    return int((np.bincount(e.unit) > 0).sum())
+
+
+def t_interval(value: float, se: float, units: int, level: float = 0.95) -> Interval:
+    """Return the t interval of a value; none for one unit or an error of 0."""
+    if units < 2 or not se > _ROUNDING * max(1.0, abs(value)):
+        return NONE
+    half = t_quantile(0.5 + level / 2.0, units - 1) * se
+    return Interval(value - half, value + half, "t")
+
+
+def carrying(e: LoggedDecisions, w: Array) -> int:
+    """Return the number of non-zero rewards that carry weight."""
+    return int(((e.reward != 0.0) & (w > 0.0)).sum())
+
+
+def interval_of(
+    e: LoggedDecisions, value: Value, w: Array, level: float = 0.95, seed: int = 0
+) -> Interval:
+    """Return the interval of an estimate with weights w (D,), see the table of this module."""
+    if value.name not in _WEIGHTED or math.isnan(value.value):
+        return NONE
+    binary = bool(np.isin(e.reward, (0.0, 1.0)).all())
+    if carrying(e, w) < FEW_REWARDS:
+        if binary and value.name == "is":
+            return clopper_pearson(e, w, level)
+        return NONE
+    plain = t_interval(value.value, value.se, units_of(e), level)
+    if binary and plain.shown and units_of(e) <= _MOST_UNITS:
+        return bca(e, value, level, np.random.default_rng(seed))
+    return plain
+
+
+def clopper_pearson(e: LoggedDecisions, w: Array, level: float = 0.95) -> Interval:
+    """Return the exact interval of a mean of weighted rewards of 0 or 1."""
+    if len(e) == 0 or not (w > 0.0).any():
+        return NONE
+    s = e.weight * w / e.weight.mean()
+    largest = float(s.max())
+    trials, wins = len(e) / largest, min(float(s @ e.reward), float(len(e))) / largest
+    tail = (1.0 - level) / 2.0
+    low = beta_quantile(tail, wins, trials - wins + 1.0) if wins > 0.0 else 0.0
+    high = beta_quantile(1.0 - tail, wins + 1.0, trials - wins) if wins < trials else 1.0
+    return Interval(low, high, "clopper_pearson")
+
+
+def bca(e: LoggedDecisions, value: Value, level: float, rng: np.random.Generator) -> Interval:
+    """Return the bias-corrected and accelerated bootstrap interval over units."""
+    sums = [(np.bincount(e.unit, top), np.bincount(e.unit, bottom)) for top, bottom in value.parts]
+    there = np.bincount(e.unit) > 0
+    sums = [(top[there], bottom[there]) for top, bottom in sums]
+    units = int(there.sum())
+    found = []
+    block = max(1, _BLOCK // units)
+    for start in range(0, _DRAWS, block):
+        size = min(block, _DRAWS - start)
+        drawn = rng.integers(units, size=(size, units)) + np.arange(size)[:, None] * units
+        counts = np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found.append(sum((counts @ top) / (counts @ bottom) for top, bottom in sums))
+    replicates = np.concatenate(found)
+    replicates = replicates[np.isfinite(replicates)]
+    below = float((replicates < value.value).mean() + 0.5 * (replicates == value.value).mean())
+    if not 0.0 < below < 1.0:
+        return NONE
+    normal = NormalDist()
+    z = np.bincount(e.unit, e.weight * value.z)
+    bias = normal.inv_cdf(below)
+    acceleration = float((z**3).sum() / (6.0 * (z**2).sum() ** 1.5))
+    ends = []
+    for tail in ((1.0 - level) / 2.0, (1.0 + level) / 2.0):
+        q = bias + normal.inv_cdf(tail)
+        ends.append(normal.cdf(bias + q / (1.0 - acceleration * q)))
+    low, high = np.quantile(replicates, ends)
+    return Interval(float(low), float(high), "bca") if high > low else NONE

@@ -1,0 +1,222 @@
+"""Tests of whether logged propensities can be those of the choices.
+
+For any set g of candidates and any behaviour, W = 1(A in g) / (p |g|) has a mean of at most 1 over
+the decisions in which g has a feasible candidate: it is 1 if all of g is supported. So
+
+    test A   the e-value: mean over l of .05, .10, ..., .95 of the product of
+             1 + l s (W - 1) / max s, averaged over the sets. Right propensities exceed 1,000 with a
+             probability of at most .001 (Ville's inequality), whatever the tails of 1 / p.
+    test B   with all probabilities: t = sum s (1(A in g) - p(g)), and Bernstein's bound
+             2 exp(-t^2 / (2 (V + max s |t| / 3))), V = sum s^2 p(g) (1 - p(g)), times the number
+             of sets.
+
+Test A sees propensities that are too small for what is taken. Too large ones look like missing
+support, unless a share of uniform exploration is declared.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.estimators.decisions.logged import Array, Flags, Ints, LoggedDecisions, best
+from hindcast.pipeline.estimators.decisions.values import standard_error
+
+CONTRADICTED_A: Final = 1000.0
+CONTRADICTED_B: Final = 0.001
+MOST_LEVELS: Final = 60  # of ids, and of each category
+_BETS: Final = np.arange(0.05, 0.951, 0.05)
+_FEW_WEIGHTS: Final = 100  # distinct weights of records that are counted one by one
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SetResult:
+    """One set of candidates against the choices.
+
+    Attributes:
+        name: The set, such as "lowest x".
+        decisions: Number of decisions in which it has a feasible candidate.
+        ratio: Mean of W: how often the set is taken, relative to what the propensities say.
+        log_e: Logarithm of its e-value.
+        p_value: Bernstein's bound for the set alone; NaN without all probabilities.
+    """
+
+    name: str
+    decisions: int
+    ratio: float
+    log_e: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class PropensityTests:
+    """Tests of the propensities of a log.
+
+    Attributes:
+        mean_weight: Mean of W over all candidates, without the correction of Monte-Carlo counts: 1
+            if the log supports every candidate.
+        mean_weight_se: Its standard error by unit.
+        e_value: Test A; NaN if no decision has a choice.
+        p_value: Test B; NaN if no decision has all probabilities.
+        exploration_e_value: The same for propensities that are too large, given a declared share of
+            exploration; NaN without one.
+        sets: Results by set.
+    """
+
+    mean_weight: float
+    mean_weight_se: float
+    e_value: float
+    p_value: float
+    exploration_e_value: float
+    sets: tuple[SetResult, ...]
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the choices contradict the propensities."""
+        return (
+            self.e_value >= CONTRADICTED_A
+            or self.exploration_e_value >= CONTRADICTED_A
+            or self.p_value < CONTRADICTED_B
+        )
+
+    @property
+    def most(self) -> SetResult | None:
+        """The set that speaks most against the propensities."""
+        return max(self.sets, key=lambda s: s.log_e, default=None)
+
+
+def candidate_sets(
+    e: LoggedDecisions, ids: Codes, categories: Mapping[str, tuple[Codes, list[str]]],
+    numbers: Mapping[str, Array], names: list[str],
+) -> Iterator[tuple[str, Ints]]:  # fmt: skip
+    """Yield the sets by name: rows of their feasible candidates in decisions with a choice.
+
+    Args:
+        e: The decisions.
+        ids: (C,) codes of the ids of candidates, -1 for none; `names` by code.
+        categories: Codes (C,) of features and the names of their levels.
+        numbers: Numeric features (C,), NaN where missing.
+        names: Ids by code.
+    """
+    usable = e.feasible & e.several[e.owner]
+    yield "all", np.flatnonzero(usable)
+    for code, rows in _levels(ids, usable):
+        yield f"id {names[code]}", rows
+    yield "the first", np.flatnonzero((best(e, np.zeros(len(usable))) > 0) & usable)
+    for feature, (codes, levels) in categories.items():
+        for code, rows in _levels(codes, usable):
+            yield f"{feature} {levels[code]}", rows
+    for feature, values in numbers.items():
+        known = ~np.isnan(values)
+        for word, scores in (("lowest", -values), ("highest", values)):
+            at = (best(e, scores) > 0) & usable & known
+            yield f"{word} {feature}", np.flatnonzero(at)
+
+
+def _levels(codes: Codes, usable: Flags) -> Iterator[tuple[int, Ints]]:
+    """Yield the most frequent levels, each with its rows in order."""
+    rows = np.flatnonzero(usable & (codes >= 0))
+    if not len(rows):
+        return
+    counts = np.bincount(codes[rows])
+    order = rows[np.argsort(codes[rows], kind="stable")]
+    ends = np.cumsum(counts)
+    for code in np.argsort(-counts, kind="stable")[:MOST_LEVELS]:
+        if counts[code]:
+            yield int(code), order[ends[code] - counts[code] : ends[code]]
+
+
+def check_propensities(
+    e: LoggedDecisions,
+    sets: Iterator[tuple[str, Ints]],
+    epsilon: float = 0.0,
+) -> PropensityTests:
+    """Return the tests of the propensities; `e` has the drawn candidates as the chosen ones.
+
+    `epsilon` is the declared share of uniform exploration, 0 if there is none.
+    """
+    if not e.several.any():
+        nan = float("nan")
+        return PropensityTests(nan, nan, nan, nan, nan, ())
+    results, exploration = [], float("nan")
+    known = ~np.isnan(e.probability) | ~e.feasible
+    complete = e.several & (np.bincount(e.owner, ~known, len(e)) == 0)
+    scale = float(e.weight.max())
+    inside_of = np.zeros(len(e.owner), bool)
+    for name, rows in sets:
+        if not len(rows):
+            continue
+        members, size = np.unique(e.owner[rows], return_counts=True)
+        inside_of[rows] = True
+        inside = inside_of[e.taken[members]]
+        inside_of[rows] = False
+        w = np.where(inside, e.inverse[members] / size, 0.0)
+        s = e.weight[members]
+        p = _bernstein(e, rows, complete, scale)
+        ratio = float((s * w).sum() / s.sum())
+        results.append(SetResult(name, len(members), ratio, _log_e(w, s / scale), p))
+        if name == "all" and epsilon > 0:
+            exploration = _exploration(w, s / scale, epsilon)
+    tests = [r.p_value for r in results if not math.isnan(r.p_value)]
+    chosen = e.take(e.several)
+    w = chosen.raw().inverse / chosen.size
+    mean = float((chosen.weight * w).sum() / chosen.weight.sum())
+    return PropensityTests(
+        mean, standard_error(chosen, w - mean),
+        _exp(_log_mean([r.log_e for r in results])),
+        min(1.0, min(tests) * len(tests)) if tests else float("nan"),
+        exploration, tuple(results),
+    )  # fmt: skip
+
+
+def _log_e(w: Array, s: Array) -> float:
+    """Return the logarithm of the e-value of one set."""
+    taken = w > 0
+    logs = np.zeros(len(_BETS))
+    if taken.any():
+        x = s[taken] * (w[taken] - 1.0)
+        for k, bet in enumerate(_BETS):
+            logs[k] = np.log1p(bet * x).sum()
+    weights, counts = np.unique(s[~taken], return_counts=True)
+    if len(weights) > _FEW_WEIGHTS:
+        weights, counts = s[~taken], np.ones(int((~taken).sum()), np.int64)
+    for k, bet in enumerate(_BETS):
+        logs[k] += (counts * np.log1p(-bet * weights)).sum()
+    return _log_mean(logs.tolist())
+
+
+def _exploration(w: Array, s: Array, epsilon: float) -> float:
+    """Return the e-value against propensities that are too large: then W is too small."""
+    most = epsilon / (1.0 - epsilon) if epsilon < 0.5 else 1.0
+    x = s * (1.0 - np.minimum(w, 1.0 / epsilon))
+    return _exp(_log_mean([float(np.log1p(bet * most * x).sum()) for bet in _BETS]))
+
+
+def _bernstein(e: LoggedDecisions, rows: Ints, complete: Flags, scale: float) -> float:
+    """Return the bound on the probability of so many choices of a set, by all probabilities."""
+    rows = rows[complete[e.owner[rows]]]
+    if not len(rows):
+        return float("nan")
+    p = np.bincount(e.owner[rows], e.probability[rows], len(e))
+    hit = np.zeros(len(e.owner), bool)
+    hit[rows] = True
+    inside = hit[e.taken] & complete
+    t = abs(float((e.weight * (inside - p)).sum()))
+    variance = float((e.weight**2 * np.clip(p * (1.0 - p), 0.0, None)).sum())
+    if t == 0.0:
+        return 1.0
+    return min(1.0, 2.0 * math.exp(-(t**2) / (2.0 * (variance + scale * t / 3.0))))
+
+
+def _log_mean(logs: list[float]) -> float:
+    highest = max(logs)
+    return highest + math.log(sum(math.exp(v - highest) for v in logs) / len(logs))
+
+
+def _exp(log: float) -> float:
+    return math.exp(min(log, 700.0))

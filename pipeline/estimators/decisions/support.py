@@ -1,0 +1,180 @@
+"""What a log can say about a policy, before any estimate of its value.
+
+    answers           ESS of at least 50, mean weight within 3 standard errors of 1 and in
+                      .8 .. 1.25, at least 95 % of the policy's probability covered, propensities
+                      not contradicted
+    answers roughly   ESS of at least 10, or the mean weight outside
+    cannot answer     else
+
+ESS is the effective number of decisions, (sum s w)^2 / sum (s w)^2.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, weights
+from hindcast.pipeline.estimators.decisions.values import standard_error
+
+ANSWERS: Final = "answers"
+ROUGHLY: Final = "answers roughly"
+CANNOT: Final = "cannot answer"
+ENOUGH: Final = 50.0
+FEWEST: Final = 10.0
+COVERED: Final = 0.95
+LARGEST: Final = 0.1  # share of one weight that is told
+SMALL: Final = 0.05  # probability from which a candidate is well supported
+_MEAN: Final = (0.8, 1.25)
+_ERRORS: Final = 3.0
+_QUANTILE: Final = 3.84  # of chi-square with 1 degree of freedom, 95 %
+
+
+@dataclass(frozen=True)
+class Support:
+    """Support of a policy in a log.
+
+    Attributes:
+        decisions: Number of decisions in weights.
+        units: Number of units.
+        ess: Effective number of decisions.
+        ess_units: Effective number of units, by their mean weights.
+        mean_weight: Mean weight, 1 in expectation where the log covers the policy.
+        mean_weight_se: Its standard error by unit.
+        largest_weight: Largest weight.
+        largest_share: Its share in the sum of the weights.
+        largest_at: Number of the decision with the largest weight.
+        covered: Share of the policy's probability on candidates with p > 0; NaN if not logged.
+        well_covered: The same with p of at least .05.
+        changed: Share of decisions in which its choice is not the log's most likely candidate; NaN
+            without all probabilities.
+        disagrees: Share of the policy's probability that is not on the taken candidate.
+        verdict: ANSWERS, ROUGHLY or CANNOT.
+        why: Reasons of the verdict, one clause each.
+    """
+
+    decisions: int
+    units: int
+    ess: float
+    ess_units: float
+    mean_weight: float
+    mean_weight_se: float
+    largest_weight: float
+    largest_share: float
+    largest_at: int
+    covered: float
+    well_covered: float
+    changed: float
+    disagrees: float
+    verdict: str
+    why: tuple[str, ...]
+
+
+def effective(s: Array) -> float:
+    """Return the effective number of weighted items, 0 if none has weight."""
+    total = float((s**2).sum())
+    return float(s.sum()) ** 2 / total if total > 0.0 else 0.0
+
+
+def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Support:
+    """Return the support of a policy with probabilities `target` (C,).
+
+    `contradicted` is why the propensities are not those of the choices; "" if they may be.
+    """
+    w = weights(e, target)
+    s = e.weight * w
+    mean = float(s.sum() / e.weight.sum())
+    known = np.bincount(e.owner, np.isnan(e.probability) & e.feasible, len(e)) == 0
+    known |= ~e.several
+    logged = bool(known.all())
+    per_unit = np.asarray(np.bincount(e.unit, s), np.float64)
+    at = int(np.argmax(w)) if len(w) else -1
+    se = standard_error(e, w - mean)
+    ess = effective(s)
+    covered = _covered(e, target, 0.0) if logged else float("nan")
+    verdict, why = _verdict(e, ess, mean, se, covered, contradicted)
+    likely = e.probability == _highest(e)[e.owner]
+    return Support(
+        len(e), int((np.bincount(e.unit) > 0).sum()), ess, effective(per_unit), mean, se,
+        float(w.max(initial=0.0)), float(s.max(initial=0.0) / s.sum()) if s.any() else 0.0, at,
+        covered, _covered(e, target, SMALL) if logged else float("nan"),
+        _mean(e, 1.0 - _total(e, target * likely)) if logged else float("nan"),
+        _mean(e, 1.0 - target[e.taken]), verdict, why,
+    )  # fmt: skip
+
+
+def _verdict(
+    e: LoggedDecisions, ess: float, mean: float, se: float, covered: float, contradicted: str
+) -> tuple[str, tuple[str, ...]]:
+    choice = e.several
+    certain = bool(choice.any() and (e.propensity[choice] >= 1.0 - 1e-9).all())
+    bad = []
+    if contradicted:
+        bad.append(contradicted)
+    if certain and mean < 1.0 - 1e-9:
+        bad.append(
+            f"every one of the {int(choice.sum()):,} decisions with a choice was certain (p = 1), "
+            "so the log shows one candidate of each and nothing of the others"
+        )
+    if ess < FEWEST:
+        bad.append(f"{ess:.1f} effective decisions, fewer than {FEWEST:.0f}")
+    if covered < COVERED:
+        bad.append(
+            f"{1 - covered:.0%} of its probability is on candidates that the log never takes"
+        )
+    if bad:
+        return CANNOT, tuple(bad)
+    rough = []
+    if ess < ENOUGH:
+        rough.append(f"{ess:.1f} effective decisions, fewer than {ENOUGH:.0f}")
+    # An error of 0 is that of weights which are all alike; rounding is no deviation then.
+    off = abs(mean - 1.0) > _ERRORS * (0.0 if math.isnan(se) else se) + 1e-6
+    if off or not _MEAN[0] <= mean <= _MEAN[1]:
+        rough.append(f"a mean weight of {mean:.3f} (se {se:.3f}), expected 1")
+    return (ROUGHLY, tuple(rough)) if rough else (ANSWERS, ())
+
+
+def _covered(e: LoggedDecisions, target: Array, above: float) -> float:
+    """Return the share of a policy's probability on candidates with more than a probability."""
+    alone = ~e.several[e.owner]
+    taken = e.probability >= above if above > 0.0 else e.probability > 0.0
+    return _mean(e, _total(e, target * (taken | alone)))
+
+
+def bounds(e: LoggedDecisions, target: Array) -> tuple[float, float]:
+    """Return the values if the uncovered share had the lowest or the highest reward seen."""
+    covered = _covered(e, target, 0.0)
+    part = _mean(e, weights(e, target) * e.reward)
+    return (
+        part + (1.0 - covered) * float(e.reward.min()),
+        part + (1.0 - covered) * float(e.reward.max()),
+    )
+
+
+def decisions_needed(
+    spread: float, candidates: float, half_width: float, epsilon: float = 0.1
+) -> float:
+    """Return the decisions that give +- half_width, if a share epsilon is drawn uniformly.
+
+    A deterministic policy keeps N epsilon / n of the N decisions in which it disagrees with the
+    log; `spread` is the standard deviation of the reward around its model.
+    """
+    return _QUANTILE * spread**2 * candidates / (epsilon * half_width**2)
+
+
+def _highest(e: LoggedDecisions) -> Array:
+    highest = np.zeros(len(e))
+    filled = np.flatnonzero(np.diff(e.offsets))
+    if len(filled):
+        values = np.nan_to_num(e.probability)
+        highest[filled] = np.maximum.reduceat(values, e.offsets[:-1][filled])
+    return highest
+
+
+def _total(e: LoggedDecisions, values: Array) -> Array:
+    return np.asarray(np.bincount(e.owner, values, len(e)), np.float64)
+
+
+def _mean(e: LoggedDecisions, values: Array) -> float:
+    return float((e.weight * values).sum() / e.weight.sum())

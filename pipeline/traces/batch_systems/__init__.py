@@ -1,0 +1,1 @@
+"""Readers of the logs of batch systems that are no tables of Slurm."""

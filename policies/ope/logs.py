@@ -1,0 +1,236 @@
+"""Off-policy evaluation on a log of decisions, which no simulator made.
+
+OUT/
+estimates.parquet               a row per policy and estimator
+support.parquet                 a row per policy: can the log answer?
+support_by.parquet              the same by candidate, category, logger and time
+estimated_propensities.parquet  reliability by tenths, if propensities were estimated
+ope.json                        sentences, cautions, settings; written last
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.decisions.answers import ALL, Answers, Options, answer
+from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.cautions import cautions_of
+from hindcast.pipeline.decisions.encoding import encode
+from hindcast.pipeline.decisions.log import Array, DecisionLog
+from hindcast.pipeline.decisions.record import read_record
+from hindcast.pipeline.decisions.targets import SHOWN, is_named, target_of
+from hindcast.pipeline.errors import InputError, did_you_mean, is_path
+from hindcast.pipeline.estimators.decisions import LoggedDecisions, best
+from hindcast.pipeline.estimators.decisions.estimated import softmax
+from hindcast.pipeline.plugins import is_reference
+from hindcast.pipeline.recipes.workload_source import DECISIONS
+from hindcast.pipeline.simulation.environment import Observation
+from hindcast.pipeline.simulation.policy import BatchPolicy, Behaviour, readings
+from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage import files
+from hindcast.policies.own_policy import OwnPolicy
+from hindcast.policies.registry import resolve_own, split_checkpoint_name
+
+ESTIMATES: Final = "estimates.parquet"
+SUPPORT: Final = "support.parquet"
+SUPPORT_BY: Final = "support_by.parquet"
+RELIABILITY: Final = "estimated_propensities.parquet"
+DESCRIPTION: Final = "ope.json"
+DEFAULT: Final = ("uniform",)
+_CHUNK: Final = 1 << 14  # decisions that are scored at once
+
+Policy = str | Path | Callable[..., Any]
+
+
+def is_log(folder: Path) -> bool:
+    """Return whether a dataset is a log of decisions without a simulator."""
+    return ds.open(folder).recipe.trace.format == DECISIONS
+
+
+def ask(
+    folder: Path,
+    policies: Sequence[Policy],
+    *,
+    split: str | None = None,
+    accept: Sequence[str] = (),
+    estimate_propensities: bool = False,
+    seed: int = 0,
+    out: Path | None = None,
+    command: str = "",
+) -> Answers:
+    """Return what the log of a dataset says about policies.
+
+    Args:
+        folder: The dataset.
+        policies: Names (`hindcast.pipeline.decisions.targets`), folders of checkpoints, references
+            to functions FILE.py:NAME, or functions; `uniform` if there are none.
+        split: Split whose decisions are weighed. By default all; `test` for a checkpoint that was
+            trained on the dataset.
+        accept: Codes of contradictions that are accepted.
+        estimate_propensities: Whether propensities are estimated where none were logged.
+        seed: Seed of the bootstrap.
+        out: Folder for the tables; None writes nothing.
+        command: Command line that is kept.
+
+    Raises:
+        InputError: The dataset, a policy or a setting cannot be used. A log that cannot answer is
+            a result.
+    """
+    dataset = ds.open(folder)
+    log = read_record(folder, dataset.manifest.provenance)
+    log = replace(log, cautions=cautions_of(log))
+    e = logged_decisions(log)
+    targets: dict[str, Array] = {}
+    splits: dict[str, str] = {}
+    for policy in policies or DEFAULT:
+        name, target, seen = _target(policy, dataset, log, e)
+        if seen and split in ("train", ALL):
+            raise InputError(
+                f"{name}: this agent was trained on {folder}, so its value on the split {split} "
+                "would be too good; expected --split test or validation"
+            )
+        if seen and split is None:
+            splits[name] = "test"
+        if name in targets:
+            raise InputError(f"{name}: this policy is given twice")
+        targets[name] = target
+    options = Options(split or ALL, tuple(accept), estimate_propensities, seed)
+    found = answer(log, targets, options, splits)
+    if out is not None:
+        write(found, out, options, dataset, command)
+    return found
+
+
+def _target(
+    policy: Policy, dataset: Dataset, log: DecisionLog, e: LoggedDecisions
+) -> tuple[str, Array, bool]:
+    """Return the name of a policy, its probabilities, and whether it was trained on the log."""
+    if callable(policy):
+        return _of_function(policy, dataset.spec, log, e)
+    name = str(getattr(policy, "folder", policy))
+    if is_named(name):
+        return name, target_of(name, log, e), False
+    if is_reference(name):
+        behaviour = resolve_own(name, dataset.spec)[0]
+        return behaviour.name, _scored(behaviour, dataset.spec, log, e), False
+    path, temperature = split_checkpoint_name(name)
+    if not Path(path).exists():
+        hint = "no such checkpoint folder" if is_path(name) else did_you_mean(name, SHOWN)
+        raise InputError(
+            f"{name}: this is no policy of a log ({hint}); expected {', '.join(SHOWN)}, the folder "
+            "of a checkpoint, or FILE.py:NAME"
+        )
+    from hindcast.pipeline.storage.run_files import DESCRIPTION as CHECKPOINT
+    from hindcast.policies.networks.checkpoint import load_policy
+
+    if isinstance(temperature, str):
+        raise InputError(f"{name}: a log has no rule {temperature!r} to lead a network")
+    learned = load_policy(Path(path))
+    learned.check(dataset.spec)
+    behaviour = Behaviour(learned.name, learned, temperature=temperature)
+    text = (Path(path) / CHECKPOINT).read_text(encoding="utf-8")
+    seen = dataset.manifest.digest in text
+    return name, _scored(behaviour, dataset.spec, log, e), seen
+
+
+def _of_function(
+    function: Callable[..., Any], spec: Spec, log: DecisionLog, e: LoggedDecisions
+) -> tuple[str, Array, bool]:
+    """Return the same of a function of the user's own, see hindcast.policies.own_policy."""
+    name = getattr(function, "__name__", type(function).__name__)
+    given = {"spec": spec} if "spec" in inspect.signature(function).parameters else {}
+    batched = bool(getattr(function, "batched", False))
+    own = OwnPolicy(name, function, given, batched, name)
+    return name, _scored(Behaviour(name, own), spec, log, e), False
+
+
+def _scored(behaviour: Behaviour, spec: Spec, log: DecisionLog, e: LoggedDecisions) -> Array:
+    """Return the probabilities of a policy that scores the features of a dataset.
+
+    A missing number is 0 for a learned policy, as it was in its training; functions of the user's
+    own see NaN.
+    """
+    encoded, scores = encode(log), np.empty(len(e.owner))
+    own = isinstance(behaviour.policy, OwnPolicy)
+    for begin in range(0, len(log), _CHUNK):
+        rows = np.arange(begin, min(begin + _CHUNK, len(log)))
+        at = np.arange(log.offsets[rows[0]], log.offsets[rows[-1] + 1])
+        offsets = log.offsets[rows[0] : rows[-1] + 2] - log.offsets[rows[0]]
+        context = _matrix([encoded.of_context(f.name, rows) for f in spec.context], len(rows))
+        candidates = _matrix([encoded.candidate(f.name, at) for f in spec.candidates], len(at))
+        if not own:
+            context, candidates = np.nan_to_num(context), np.nan_to_num(candidates)
+        scores[at] = _scores(behaviour.policy, context, candidates, e.feasible[at], offsets)
+    if behaviour.temperature > 0.0:
+        return softmax(e, scores / behaviour.temperature)
+    return best(e, scores)
+
+
+def _matrix(columns: list[Any], height: int) -> Array:
+    stacked = np.stack(columns, axis=1) if columns else np.zeros((height, 0))
+    return np.asarray(stacked, np.float64)
+
+
+def _scores(
+    policy: Any, context: Array, candidates: Array, feasible: np.ndarray, offsets: np.ndarray
+) -> Array:
+    if isinstance(policy, BatchPolicy):
+        more = {"feasible": feasible} if "feasible" in readings(policy) else {}
+        return np.asarray(policy.batch_scores(context, candidates, offsets, **more), np.float64)
+    found = []
+    for d in range(len(context)):
+        inside = slice(offsets[d], offsets[d + 1])
+        found.append(
+            policy.scores(Observation(0.0, context[d], candidates[inside], feasible[inside]))
+        )
+    return np.concatenate(found).astype(np.float64)
+
+
+def write(found: Answers, out: Path, options: Options, dataset: Dataset, command: str = "") -> None:
+    """Write the tables and the description of answers."""
+    files.make_folder(out)
+    files.write_parquet(out / ESTIMATES, found.estimates)
+    files.write_parquet(out / SUPPORT, found.support)
+    files.write_parquet(out / SUPPORT_BY, found.support_by)
+    if found.estimated is not None:
+        table = pl.DataFrame(
+            found.estimated.reliability, orient="row",
+            schema={"predicted": pl.Float64, "observed": pl.Float64, "candidates": pl.Int64},
+        )  # fmt: skip
+        files.write_parquet(out / RELIABILITY, table)
+    files.write_json(out / DESCRIPTION, describe(found, options, dataset, command))
+
+
+def describe(
+    found: Answers, options: Options, dataset: Dataset, command: str = ""
+) -> dict[str, Any]:
+    """Return the description of answers, as in ope.json."""
+    value = {
+        "kind": "log", "dataset": dataset.manifest.name, "digest": dataset.manifest.digest,
+        "propensities": found.propensities, "options": asdict(options), "logged": found.logged,
+        "sentences": dict(found.sentences), "answerable": dict(found.answerable),
+        "cautions": [asdict(c) for c in found.cautions], "command": command,
+    }  # fmt: skip
+    return _finite(json.loads(json.dumps(value)))  # type: ignore[no-any-return]
+
+
+def described(found: Answers, folder: Path) -> dict[str, Any]:
+    """Return the description of answers about the dataset in a folder."""
+    return describe(found, Options(), ds.open(folder))
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON without NaN and infinities, which become null."""
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
