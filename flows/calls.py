@@ -70,6 +70,7 @@ def whatif(
     changes: Sequence[str] = (),
     shake: int | None = None,
     pools: Mapping[str, int] | None = None,
+    capacity: Sequence[str] = (),
     where: Sequence[str] = (),
     without: Sequence[str] = (),
     train: bool = False,
@@ -96,6 +97,8 @@ def whatif(
         shake: Draws in which submissions are moved by up to a minute. None is 20, fewer for a long
             log.
         pools: Processors by partition; "A+B" for partitions that share theirs.
+        capacity: What the machine has beside processors, such as "gpus=20", "gpus:a100=8" or
+            "memory=160GiB", and "batch:gpus=8" of a pool.
         where: "partition=NAME" selects the jobs that are played, "user=", "queue=" or "account="
             those that are counted, "FROM..TO" the part of the log that is the run.
         without: Times in which the machine was closed, each "FROM..TO", for the grade.
@@ -128,6 +131,7 @@ def whatif(
     line += [word for change in changes for word in ("--change", change)]
     line += ["--shake", str(shake)] if shake is not None else []
     line += ["--pools", sizes] if sizes else []
+    line += [word for each in capacity for word in ("--capacity", each)]
     line += [word for each in where for word in ("--where", each)]
     line += [word for each in without for word in ("--without", each)]
     line += ["--train"] if train else []
@@ -137,8 +141,9 @@ def whatif(
     request = command.Request(
         str(log), str(out or ""), tuple(map(str, policies)), tuple(without_rules),
         tuple(only_rules), str(mine) if mine else None, tuple(changes), shake, sizes or None,
-        tuple(where), tuple(without), train=train, iterations=iterations, format=trace_format,
-        settings=_overrides(settings), workers=workers, command=shlex.join(line),
+        tuple(capacity), tuple(where), tuple(without), train=train, iterations=iterations,
+        format=trace_format, settings=_overrides(settings), workers=workers,
+        command=shlex.join(line),
     )  # fmt: skip
     result = _run(command, request)
     return WhatIfResult(

@@ -134,7 +134,7 @@ class Decider:
             if not aside:
                 raise
             moment = live.read_moment(sound, self._config, where)
-        decisions, started, head = [], [], moment.head
+        decisions, started = [], []
         while live.open_for_decisions(moment):
             decision, row = self._decide(moment, where)
             action = live.take(moment, row)
@@ -143,15 +143,12 @@ class Decider:
             decisions.append(decision)
             if action == "start":
                 started.append(decision["choice"])
-            elif action == "reserve":
-                head = decision["choice"]
             if first or action == "wait":
                 break
-        kept = live.reservation(moment)
         return {
             **{key: state[key] for key in ("id", "now") if key in state},
             "start": started,
-            "reservation": None if kept is None else {"id": head, **kept},
+            "reservation": live.reservation(moment),
             "decisions": decisions,
             **({"set_aside": aside} if aside else {}),
         }

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from hindcast.pipeline.workloads.log_names import names_note
 from hindcast.pipeline.workloads.schema import MACHINE_COLUMNS, TASK_COLUMNS, Provenance, Workload
 
 LATER = 1 << 62
+NAMES = ("processors", "gpus:x", "gpus:y", "memory")
+CAPACITY = (12, 6, 4, 40)
 
 
 def workload_of(jobs: Sequence[Mapping[str, Any]], processors: int) -> Workload:
@@ -52,6 +55,29 @@ def workload_of(jobs: Sequence[Mapping[str, Any]], processors: int) -> Workload:
     )
     notes = (names_note("partition", partitions),) if partitions else ()
     return Workload(tasks, Provenance("made", notes=notes), machines)
+
+
+def drawn(seed: int, jobs: int = 60, partitions: Sequence[str] = ("p",)) -> list[dict[str, Any]]:
+    """Return a busy log with ties in everything, of which some jobs run over the machine at 0."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i, submit in enumerate(np.sort(rng.integers(-40, 4 * jobs, jobs) // 20 * 20).tolist()):
+        run = int(rng.choice([1, 3, 7, 20, 40, 80, 160]))
+        kind, gpus = rng.choice(["", "x", "y", "any", "any"]), int(rng.choice([1, 1, 2, 4]))
+        job = {
+            "number": i, "submit": submit, "run": run, "user": int(rng.integers(0, 4)),
+            "requested": max(1, int(run * rng.choice([0.5, 1, 1, 2, 5]))),
+            "processors": int(rng.choice([1, 1, 2, 3, 5, 9, 13])), "gpus": gpus if kind else 0,
+            "types": {kind: gpus} if kind in {"x", "y"} else {},
+            "memory": [0, 1, 8, 20, 41, None][int(rng.integers(0, 6))],
+            "partition": str(rng.choice(partitions)),
+        }  # fmt: skip
+        if kind == "x" and rng.random() < 0.3:  # one named GPU and another of any type
+            job["gpus"] += 1
+        job["start"] = submit if submit < 0 and submit + run > 0 and i % 2 else (
+            max(submit, 0) + int(rng.integers(0, 60)))  # fmt: skip
+        found.append(job)
+    return found
 
 
 def golden_jobs(folder: Path) -> list[dict[str, Any]]:

@@ -70,11 +70,12 @@ DELIVERIES: Final = (
              "deferrable-prices-fresh-v1", "price_surface-delivered", "deferrable-prices-v1"),
     Delivery("`binpack`", "log", "makespan, s", 1, "binpack-alibaba2017-delivered-v1", "",
              "trajectory_preference-delivered", "binpack-alibaba2017-v1"),
-    *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-delivered-v1", "",
+    *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-v1", "",
                "trajectory_preference-delivered", what="the rule")
       for log, name in (
-          ("CTC SP2", "ctc"), ("SDSC Blue", "sdsc-blue"), ("KTH SP2", "kth"),
-          ("SDSC SP2", "sdsc-sp2"), ("HPC2N", "hpc2n"),
+          ("CTC SP2", "ctc-delivered"), ("SDSC Blue", "sdsc-blue-delivered"),
+          ("KTH SP2", "kth-learned"), ("SDSC SP2", "sdsc-sp2-delivered"),
+          ("HPC2N", "hpc2n-delivered"),
       )),
     Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",
              "slots-online-fresh", "counterfactual-delivered", "slots-online"),
@@ -93,13 +94,13 @@ DELIVERIES: Final = (
              "deferrable-fresh-online", "price_evolution-delivered", "deferrable-online"),
     Delivery("`binpack`", "play", "makespan, s", 1, "binpack-online-delivered", "",
              "evolution-delivered", "binpack-online"),
-    Delivery("`queue`, CTC SP2", "play", "bounded slowdown", 1, "queue-ctc-rules-online", "",
-             "evolution-delivered", what="agent or rule, by seed,"),
-    Delivery("`queue`, SDSC Blue", "play", "bounded slowdown", 1, "queue-sdsc-blue-rules-online",
-             "", "evolution-delivered", what="the rule"),
-    *(Delivery(f"`queue`, {log}", "play", "bounded slowdown", 1, f"queue-{name}-delivered-online",
-               "", "evolution-delivered", what="the rule")
-      for log, name in (("KTH SP2", "kth"), ("SDSC SP2", "sdsc-sp2"), ("HPC2N", "hpc2n"))),
+    *(Delivery(f"`queue`, {log}", "play", "bounded slowdown", 1, f"queue-{name}-learned-online",
+               "", "evolution-delivered", what=what)
+      for log, name, what in (
+          ("CTC SP2", "ctc", "agent or rule, by seed,"), ("SDSC Blue", "sdsc-blue", "the agent"),
+          ("KTH SP2", "kth", "the rule"), ("SDSC SP2", "sdsc-sp2", "the rule"),
+          ("HPC2N", "hpc2n", "the rule"),
+      )),
 )  # fmt: skip
 SELECTED: Final = (  # they look ahead, which a delivery does not
     Delivery("`binpack`, looking ahead", "play", "makespan, s", 1, "binpack-rollout-online", "",

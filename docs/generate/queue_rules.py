@@ -90,6 +90,14 @@ SOURCES: Final[Mapping[str, Source]] = {
     "Lublin-1": Source("queue-lublin1-v1", 0, split="all"),
     "Lublin-2": Source("queue-lublin2-v1", 0, split="all"),
 }
+# Recipes of agents that read learned run times, in the tables of results.
+LEARNED: Final = {
+    **{source.recipe.replace("-online", "-learned-online"): log
+       for log, source in SOURCES.items() if source.recipe.endswith("-online")},
+    "queue-kth-learned-v1": "KTH SP2",
+}  # fmt: skip
+AGENTS: Final = ("evolution", "trajectory_preference")
+PARTS: Final = ("test", "between", "run")
 MODELS: Final = ("Lublin-1", "Lublin-2")  # requests are the run times, and no user is known
 
 
@@ -155,18 +163,20 @@ def main(arguments: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     known: dict[str, Any] = {}
-    for log, source in SOURCES.items():
-        for part, recipe, split in _parts(source):
-            folder = out / f"{source.recipe}-{part}"
-            if not (folder / "evaluation.json").is_file():
-                trained = None if agents is None else agents / source.recipe
-                evaluate(recipe, _entrants(recipe, source, trained), split=split, out=folder)
-            known |= records(summarise([folder], resamples=1))
-            for row in _rows(part, log, folder):
-                writer.writerow({
-                    name: f"{value:.6g}" if isinstance(value, float) else value
-                    for name, value in row.items()
-                })  # fmt: skip
+    parts = [(part, log, recipe, split) for log, source in SOURCES.items()
+             for part, recipe, split in _parts(source)]  # fmt: skip
+    for part, log, recipe, split in sorted(parts, key=lambda one: PARTS.index(one[0])):
+        source = SOURCES[log]
+        folder = out / f"{source.recipe}-{part}"
+        if not (folder / "evaluation.json").is_file():
+            trained = None if agents is None else agents / source.recipe
+            evaluate(recipe, _entrants(recipe, source, trained), split=split, out=folder)
+        known |= records(summarise([folder], resamples=1))
+        for row in _rows(part, log, folder):
+            writer.writerow({
+                name: f"{value:.6g}" if isinstance(value, float) else value
+                for name, value in row.items()
+            })  # fmt: skip
     sys.stderr.write(json.dumps(known, indent=2) + "\n")
 
 
@@ -178,8 +188,32 @@ def queue_rules_pages() -> Mapping[str, str]:
         f"parts/queue-rules-{part}.md": "\n\n".join(
             f"**{log}**, {_size(of_log)}\n\n{_table(of_log)}" for log, of_log in _by_log(rows, part)
         )
-        for part in ("test", "between", "run")
-    } | {"parts/queue-rules-unread.md": _unread(rows)}
+        for part in PARTS
+    } | {"parts/queue-rules-unread.md": _unread(rows), "parts/queue-learned.md": _learned()}
+
+
+def _learned() -> str:
+    """Return the agents that read learned run times on the test windows, beside both rules."""
+    cells = []
+    for name, column in (("online.csv", "online"), ("offline.csv", "log")):
+        with (FOLDER / name).open(newline="", encoding="utf-8") as file:
+            rows = [r for r in csv.DictReader(file) if r["recipe"] in LEARNED]
+        by_agent: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+        for row in rows:
+            if row["policy"].startswith(AGENTS):
+                by_agent.setdefault((row["recipe"], row["policy"]), {})[row["baseline"]] = row
+        for (recipe, policy), against in by_agent.items():
+            first = against[BASE]
+            cells.append([
+                LEARNED[recipe], column, code(policy), first["seeds"],
+                write_number(float(first["mean"]), 1),
+                *(_less({**against[rule], "difference": against[rule]["paired_difference"],
+                         "low": against[rule]["paired_low"], "high": against[rule]["paired_high"]})
+                  for rule in (BASE, "wsept_easy")),
+            ])  # fmt: skip
+    cells.sort(key=lambda row: list(SOURCES).index(row[0]))
+    head = ["log", "learned from", "agent", "seeds", "mean", f"less {code(BASE)}"]
+    return table([*head, "less `wsept_easy`"], cells, left=3)
 
 
 def _unread(rows: Sequence[Mapping[str, str]]) -> str:

@@ -11,7 +11,7 @@ from hindcast.pipeline.recipes import recipe as r
 from hindcast.pipeline.settings.ranges import range_of
 from hindcast.pipeline.traces.batch_systems.grid_engine import GridEngineSettings
 from hindcast.pipeline.traces.batch_systems.lsf import LsfSettings
-from hindcast.pipeline.traces.job_logs import JobLogSettings
+from hindcast.pipeline.traces.job_logs import FilteredLogSettings, JobLogSettings
 from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.traces.swf import SwfSettings
 from hindcast.pipeline.traces.synthetic import SyntheticConfig
@@ -37,7 +37,12 @@ _SECTIONS: Final = (
     ("`[trace]`", r.TraceSource, ()),
     ("`[trace.settings]` of the synthetic workload", SyntheticConfig, ()),
     ("`[trace.settings]` of logs of batch systems, but for `swf`", JobLogSettings, ()),
-    ("`[trace.settings]` of `slurm` alone", SlurmSettings, _EVERY),
+    ("`[trace.settings]` of `slurm`: which jobs", FilteredLogSettings, _EVERY),
+    (
+        "`[trace.settings]` of `slurm`: how they are written",
+        SlurmSettings,
+        (*_EVERY, "cluster", "partition"),
+    ),
     ("`[trace.settings]` of `grid_engine` alone", GridEngineSettings, _EVERY),
     ("`[trace.settings]` of `lsf` alone", LsfSettings, _EVERY),
     ("`[trace.settings]` of `swf`", SwfSettings, ()),

@@ -22,14 +22,14 @@ from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.whatif import pools as pooling
 from hindcast.pipeline.whatif.batch_systems.multifactor import Clock
-from hindcast.pipeline.whatif.capacities import (
+from hindcast.pipeline.whatif.record import Array, Record, read_record
+from hindcast.pipeline.whatif.resources.capacities import (
     Capacities,
     on_machine,
     parse_capacities,
     width_cautions,
     with_resources,
 )
-from hindcast.pipeline.whatif.record import Array, Record, read_record
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 

@@ -24,7 +24,7 @@ from hindcast.pipeline.evaluation.evaluate import BATCH, Entrant, Job
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios.queue.layout import NEVER, PLACED_AT
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
-from hindcast.pipeline.scenarios.queue.several import is_several
+from hindcast.pipeline.scenarios.queue.several.transition import is_several
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.memory_rules import MemoryRule
 from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode

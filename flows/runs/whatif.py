@@ -57,7 +57,6 @@ from hindcast.pipeline.traces.first_look import no_such_file
 from hindcast.pipeline.whatif import pools as pooling
 from hindcast.pipeline.whatif.batch_systems.advice import advise
 from hindcast.pipeline.whatif.batch_systems.mine import Mine, read_mine
-from hindcast.pipeline.whatif.capacities import parse_capacities
 from hindcast.pipeline.whatif.grade import Grade, grade
 from hindcast.pipeline.whatif.orders import STRICT, policy_of
 from hindcast.pipeline.whatif.outcomes import counted, lower_bounds_of
@@ -65,6 +64,7 @@ from hindcast.pipeline.whatif.playing import play
 from hindcast.pipeline.whatif.predictable import explained
 from hindcast.pipeline.whatif.record import Array
 from hindcast.pipeline.whatif.replay import Replay, beside_record
+from hindcast.pipeline.whatif.resources.capacities import parse_capacities
 from hindcast.pipeline.whatif.run import Run, joined, run_of
 from hindcast.pipeline.whatif.shakes import Shaken, shake, shaken
 from hindcast.pipeline.whatif.worlds import World, changed, compare, read_change
@@ -83,12 +83,13 @@ def source_of(request: Any) -> TraceSource:
     """Return the source of a request's log; raise InputError if it cannot be read as one."""
     path = location(request.log)
     ingested = (path / "manifest.json").is_file()
-    name = request.format or (INGESTED if ingested else recognise(path))
-    if name != INGESTED and name not in FORMATS:
-        raise unknown_name("trace format", name, [*_FORMATS, INGESTED])
     given: dict[str, Any] = {}
     for each in request.settings:
         apply_override(given, each)
+    with_columns = "slurm" if "columns" in given else ""  # output of sacct without its header
+    name = request.format or with_columns or (INGESTED if ingested else recognise(path))
+    if name != INGESTED and name not in FORMATS:
+        raise unknown_name("trace format", name, [*_FORMATS, INGESTED])
     kind = None if name == INGESTED else FORMATS[name].settings
     if given and kind is None:
         raise no_settings(name, request.settings, request.log)

@@ -487,7 +487,12 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     for name, metric, mean in means.iter_rows():
         outcomes.setdefault(name, {})[metric] = mean
     of_trace = trace_caveats(job.recipe, job.workload)
-    facts = log_caveats(job.workload) if job.recipe.scenario == "queue" else ()
+    facts: tuple[cv.Caveat, ...] = ()
+    if job.recipe.scenario == "queue":
+        config = job.recipe.config
+        facts = log_caveats(
+            job.workload, pools=bool(config.pools), resources=config.resources[1:]
+        )  # fmt: skip
     codes = {caveat.code for caveat in of_trace}
     return (
         *of_trace,

@@ -34,6 +34,8 @@ def trace_caveats(
     n_windows = scenario.windows(config, workload)
     windows_used = {w for w in windows or recipe.windows("all") if w < n_windows}
     of_trace += caveats.trace_used(len(windows_used), n_windows)
+    if scenario.caveats is not None:
+        of_trace += scenario.caveats(config, workload)
     if scenario.demand is None or not windows_used:
         return of_trace
     demands = [scenario.demand(config, workload, window) for window in sample(windows_used)]

@@ -20,6 +20,7 @@ _EXPECTED: Final = (
 _MAPPING: Final = ".toml"
 _SEPARATORS: Final = re.compile(r"[|,;\t]")
 _JOB_IDS: Final = {"jobid", "job_id", "jobidraw"}
+_SIZES: Final = {"alloccpus", "ncpus", "reqcpus", "alloctres", "reqtres", "processors_req"}
 
 
 def recognise(path: Path) -> str:
@@ -48,7 +49,7 @@ def recognise(path: Path) -> str:
     refuse_unreadable(file, lines)
     first = lines[0]
     names = {name.strip().strip('"').lower() for name in _SEPARATORS.split(first)}
-    if names & _JOB_IDS and "state" in names:
+    if names & _JOB_IDS and names & _SIZES and "state" in names:
         return "slurm"
     if len(names) > 1:
         raise TraceError(

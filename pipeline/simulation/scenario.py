@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.simulation.kernel import Compiled
 from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
 # Metadata of a settings field that a recipe leaves out if the field has its default value. Recipes
@@ -110,6 +111,8 @@ class Scenario:
         blocks: Function (ints) -> values of some outcomes by block of a long episode, such as a
             week, of which the outcome is the mean. An evaluation of a single window has intervals
             over its blocks. Empty for an episode that is too short. None if there are no blocks.
+        caveats: Function (config, workload) -> facts about a trace under the settings that limit a
+            result, or None if there are none.
         added: Columns of the candidates that a setting adds, each with the name of the setting,
             which is true or false and changes nothing else. An evaluation gives every policy those
             that it reads, whatever the recipe says.
@@ -139,6 +142,7 @@ class Scenario:
     demand: Callable[[Any, Workload, int], Demand] | None = None
     stretch: Callable[[Any, int], tuple[int, int]] | None = None
     blocks: Blocks | None = None
+    caveats: Callable[[Any, Workload], tuple[Caveat, ...]] | None = None
     added: Mapping[str, str] = field(default_factory=dict)
     references: tuple[str, ...] = ()
     bound: str | None = None

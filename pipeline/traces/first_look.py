@@ -3,6 +3,7 @@
 Every error message here is one line with the file, what was found and what was expected.
 """
 
+import codecs
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -71,13 +72,18 @@ def require_lines(path: Path) -> None:
             pass
 
 
-def blocks_of(text: IO[bytes], path: Path) -> Iterator[bytes]:
-    """Yield a text in blocks of 1 MiB; raise TraceError if a line is longer than that."""
+def blocks_of(text: IO[bytes], path: Path, *, json: bool = False) -> Iterator[bytes]:
+    """Yield a text in blocks of 1 MiB; raise TraceError if a line is longer than that.
+
+    With `json`, the lines of a text that begins as JSON may be longer.
+    """
     number, length = 1, 0  # of the line that the next block continues
     while block := text.read(_LONGEST_LINE):
+        if json and number == 1 and not length:
+            json = block.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in _JSON
         first = block.find(b"\n")
         length += len(block) if first < 0 else first
-        if length > _LONGEST_LINE:
+        if length > _LONGEST_LINE and not json:
             raise TraceError(
                 f"{path}: line {number} is longer than {_LONGEST_LINE:,} bytes, "
                 "expected rows of a trace; is this another file?"

@@ -19,7 +19,12 @@ from pathlib import Path
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.text_rows import QUARANTINE_LIMIT, Sifted, fold, quarantined_rows
+from hindcast.pipeline.traces.text_rows import (
+    QUARANTINE_LIMIT,
+    Sifted,
+    first_rows,
+    quarantined_rows,
+)
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
 
 _KEY = ("job_id", "task_id")
@@ -35,23 +40,16 @@ def distinct_tasks(
     Memory is bounded by the number of tasks, however often they are repeated. Raises TraceError if
     there is no task; `noun` completes its message.
     """
-    rows, first_line = sifted.rows, pl.col("line").min()
+    rows = sifted.rows
     values = [name for name in rows.collect_schema().names() if name not in {*key, "line", "text"}]
-    tasks = fold(
-        rows.select(*key, *values, "line", copies=pl.lit(1, dtype=pl.Int64)),
-        key,
-        [pl.col("copies").sum(), *(pl.col(name).min_by("line") for name in values), first_line],
-        path,
-    ).sort("line")
+    tasks, repetitions = first_rows(rows.select(*key, *values, "line"), key, path)
     if tasks.is_empty():
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sifted.all_left_out.items())
         raise TraceError(f"{path}: none of its {sifted.read:,} rows is {noun} ({reasons})")
-    repetitions = int(tasks["copies"].sum()) - tasks.height
     if repetitions:
-        repeated = tasks.lazy().filter(pl.col("copies") > 1).select(*key, first="line")
         names = ", ".join(f"{name} {{}}" for name in key)
         copies = (
-            rows.join(repeated, on=list(key))
+            rows.join(tasks.lazy().select(*key, first="line"), on=list(key))
             .filter(pl.col("line") != pl.col("first"))
             .with_columns(
                 reason=pl.format(f"a repetition: {names} is already in line {{}}", *key, "first")
@@ -63,7 +61,7 @@ def distinct_tasks(
             quarantined=sifted.quarantined + repetitions,
             quarantine=quarantine.sort("line").head(QUARANTINE_LIMIT),
         )
-    return tasks.drop("copies"), sifted
+    return tasks, sifted
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:

@@ -39,10 +39,9 @@ def told_apart(rows: pl.LazyFrame, names: Collection[str]) -> pl.LazyFrame:
         for k in range(len(times) + 1)
     ]
     ordered = [_in_order(reading) for reading in readings]
-    fitting = [fits & _of_length(reading) for fits, reading in zip(ordered, readings, strict=True)]
-    choice = pl.coalesce(
-        *(pl.when(fits).then(k) for fits in (fitting, ordered) for k, fits in enumerate(fits)), 0
-    )
+    fitting = [each & _of_length(reading) for each, reading in zip(ordered, readings, strict=True)]
+    by_preference = [*enumerate(fitting), *enumerate(ordered)]
+    choice = pl.coalesce(*(pl.when(good).then(place) for place, good in by_preference), 0)
     two = reduce(or_, (later[name] != pl.col(name) for name in times)).fill_null(value=False)
     rows = rows.with_columns(_choice=pl.when(two).then(choice).otherwise(0), _two=two)
     chosen = {

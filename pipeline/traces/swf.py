@@ -192,12 +192,14 @@ def _header(lines: list[str]) -> dict[str, list[str]]:
 
 
 def _require_width(path: Path, lines: list[str]) -> None:
-    """Raise TraceError if the first rows all have the same number of fields, which is above 18."""
+    """Raise TraceError if most of the first rows have more than 18 fields."""
     widths = [len(line.split()) for line in lines if line.strip() and not is_comment(line)]
-    if widths and min(widths) == max(widths) > len(FIELDS):
+    wide = [width for width in widths if width > len(FIELDS)]
+    if 2 * len(wide) > len(widths):
         raise TraceError(
-            f"{path}: the rows have {widths[0]} fields, expected {len(FIELDS)}; with `--set "
-            f"further_fields=true` the fields after the first {len(FIELDS)} are not read"
+            f"{path}: the rows have {max(wide, key=wide.count)} fields, expected {len(FIELDS)}; "
+            "with `--set further_fields=true` the fields after the first "
+            f"{len(FIELDS)} are not read"
         )
 
 
@@ -209,8 +211,9 @@ def is_comment(line: str) -> bool:
 def _size(path: Path, header: Mapping[str, list[str]]) -> tuple[int | None, str]:
     """Return the size of the cluster and its key: MaxProcs, else MaxNodes, else None."""
     fault = ""
+    by_name = {key.lower(): values[0] for key, values in reversed(list(header.items()))}
     for key in (_PROCESSORS, _NODES):
-        value = header[key][0] if key in header else ""
+        value = by_name.get(key.lower(), "")
         if _NOT_KNOWN.match(value):
             continue
         grouped = _GROUPED.match(value)

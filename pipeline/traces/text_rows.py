@@ -72,17 +72,20 @@ def scan_rows(
     separator: str = ",",
     *,
     quotes: bool = False,
+    lines: pl.LazyFrame | None = None,
 ) -> pl.LazyFrame:
     """Return the rows of a separated file, plain or gzip: line, text, `columns`, reason.
 
     `columns` names the fields in file order; a field named "" is counted and dropped. Fields are
     strings without surrounding blanks and quotes; an empty field is null. `line` counts from 1.
     A separator in quotes separates too, so that such a row has too many columns, unless `quotes`:
-    this takes several times as long. A line break in quotes always ends the row.
+    this takes several times as long. A line break in quotes always ends the row. `lines` are the
+    lines of the file, if they are not those of `scan_lines`.
     """
     width = len(columns)
     text = pl.col("text")
-    lines = scan_lines(path).filter(pl.col("line") != (header_line or 0))
+    lines = scan_lines(path) if lines is None else lines
+    lines = lines.filter(pl.col("line") != (header_line or 0))
     if quotes:
         sign = re.escape(separator)
         parts = (separator + text).str.extract_all(rf'{sign}(?:"(?:[^"]|"")*"|[^"{sign}]*)')
@@ -256,6 +259,40 @@ def fold(
                 parts = [merged(pl.concat(parts))]
                 done, pending = parts[0].height, 0
         return merged(pl.concat(parts) if parts else collect(rows.head(0), path))
+
+
+def first_rows(rows: pl.LazyFrame, key: Sequence[str], path: Path) -> tuple[pl.DataFrame, int]:
+    """Return the first row of each key, in order of `line`, and the number of the other rows.
+
+    Memory is bounded by the number of keys and one batch. Unlike in `fold`, no value is touched
+    again if every row has a key of its own, as is usual.
+    """
+    parts: list[pl.DataFrame] = []
+    read = done = pending = 0  # rows of all batches, of the last merge, and of the parts since
+    with reading(path):
+        for batch in rows.collect_batches(
+            chunk_size=_BATCH_ROWS, engine="streaming", maintain_order=True
+        ):
+            read += batch.height
+            parts.append(batch)
+            pending += batch.height
+            if pending >= max(_BATCH_ROWS, done):
+                parts = _first_of(parts, key)
+                done, pending = sum(part.height for part in parts), 0
+        parts = _first_of(parts, key)
+        first = pl.concat(parts) if parts else collect(rows.head(0), path)
+    return first if first["line"].is_sorted() else first.sort("line"), read - first.height
+
+
+def _first_of(parts: list[pl.DataFrame], key: Sequence[str]) -> list[pl.DataFrame]:
+    """Return the first row of each key in the parts of a table."""
+    if not parts:
+        return parts
+    keys = pl.concat(part.select(*key, "line") for part in parts)
+    first = keys.sort("line").unique(subset=list(key), keep="first").select("line")
+    if first.height == keys.height:
+        return parts
+    return [part.join(first, on="line", how="semi") for part in parts]
 
 
 @contextmanager

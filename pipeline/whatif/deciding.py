@@ -36,7 +36,7 @@ from hindcast.pipeline.whatif.desk import (
     rebound,
 )
 from hindcast.pipeline.whatif.orders import GREEDY
-from hindcast.pipeline.whatif.several import Many, compiled_for_both, copy, place, take
+from hindcast.pipeline.whatif.resources.several import Many, compiled_for_both, copy, place, take
 from hindcast.pipeline.whatif.slots import plan
 from hindcast.pipeline.whatif.waiting import (
     BEHIND,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
-from hindcast.pipeline.whatif.several import (
+from hindcast.pipeline.whatif.resources.several import (
     Many,
     compiled_for_both,
     place,

@@ -44,8 +44,13 @@ from hindcast.pipeline.whatif.playing import (
     start_job,
 )
 from hindcast.pipeline.whatif.record import Array, Record
+from hindcast.pipeline.whatif.resources.several import (
+    Many,
+    compiled_for_both,
+    many_of,
+    place_recorded,
+)
 from hindcast.pipeline.whatif.run import Run, run_of
-from hindcast.pipeline.whatif.several import Many, compiled_for_both, many_of, place_recorded
 from hindcast.pipeline.whatif.waiting import (
     KIND,
     REFRESH,

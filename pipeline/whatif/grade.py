@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hindcast.pipeline.scenarios.queue.asks import ANY_GPUS, PROCESSORS
+from hindcast.pipeline.scenarios.queue.asks import ANY_GPUS, GPUS, PROCESSORS, TYPE
 from hindcast.pipeline.whatif.closed import Closed, closed, closed_times, without
 from hindcast.pipeline.whatif.family import Explained, explain, members
 from hindcast.pipeline.whatif.measures import (
@@ -27,7 +27,6 @@ from hindcast.pipeline.whatif.measures import (
 )
 from hindcast.pipeline.whatif.orders import Mode, Order
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.resources import Resources
 
 # Largest values of the letters A, B and C; beyond them it is D.
 LIMITS: Final[Mapping[str, tuple[float, float, float]]] = {
@@ -170,18 +169,24 @@ def grade(
         at_once=float((waits == 0).mean()) if len(waits) else 0.0,
         mean_wait_s=float(waits.mean()) if len(waits) else 0.0,
         fitting=sum(one.fitting for one in measured) / max(sum(one.waiting for one in measured), 1),
-        **_by_resource(machines[0].resources, pooled(measured)),
+        **_by_resource(machines, pooled(measured)),
     )
 
 
-def _by_resource(resources: Resources | None, sums: Measures) -> dict[str, Mapping[str, float]]:
+def _by_resource(machines: Sequence[Record], sums: Measures) -> dict[str, Mapping[str, float]]:
     """Return `over` and `stopped` of a grade."""
+    resources = machines[0].resources
     if resources is None:
         return {}
     names = (*resources.names, ANY_GPUS, SEVERAL)
+    over = dict(zip(resources.names, _over(sums), strict=True))
+    if any((one.asks[:, -1] > 0).any() for one in machines):
+        types = [name for name in resources.names if name.startswith(TYPE)]
+        over[GPUS] = over[types[0]]
+        over = {name: of for name, of in over.items() if name not in types}
     waited = (sums.stopped / max(sums.waiting, 1)).tolist()
     return {
-        "over": dict(zip(resources.names, _over(sums), strict=True)),
+        "over": over,
         "stopped": {name: of for name, of in zip(names, waited, strict=True) if of > 0},
     }
 

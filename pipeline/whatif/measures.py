@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.simulation.kernel import Ints, Ints2, compiled
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.several import (
+from hindcast.pipeline.whatif.resources.several import (
     Many,
     compiled_for_both,
     copy,
@@ -66,8 +66,9 @@ class Measures:
     """Sums of the measurements of one record, which pools add up.
 
     Attributes:
-        over: Amount-seconds of each resource beyond the machine, (K,).
-        held: Amount-seconds held, (K,).
+        over: Amount-seconds of each resource beyond the machine, (K,). If a job takes GPUs of any
+            type, all types are summed as one, in the place of the first.
+        held: Amount-seconds held, (K,), likewise.
         open: Job-seconds waited while every waiting job fitted, without the first D s.
         waiting: Job-seconds waited.
         fitting: Job-seconds waited while the job itself fitted.
@@ -227,12 +228,20 @@ def _count_stopped(many: Many, jobs: _Moments, waiting: int, counts: Ints) -> in
 
 @compiled(_nrt=False)
 def _integrate(
-    many: Many, capacity: Ints, seconds: int, over: Ints, held: Ints, counts: Ints, stopped: Ints
-) -> None:
-    """Add some seconds of a state to the sums over the resources."""
+    many: Many, capacity: Ints, seconds: int, first: int, last: int, over: Ints, held: Ints,
+    counts: Ints, stopped: Ints,
+) -> None:  # fmt: skip
+    """Add some seconds of a state to the sums over the resources.
+
+    Those from `first` to before `last` are summed as one, in the place of the first.
+    """
+    free = 0
     for k in range(len(over)):
-        held[k] += seconds * (capacity[k] - many.free[k])
-        over[k] += seconds * max(-many.free[k], 0)
+        at = first if first <= k < last else k
+        free = many.free[k] if k == at else free + many.free[k]
+        held[at] += seconds * (capacity[k] - many.free[k])
+        if k < first or k + 1 >= last:
+            over[at] += seconds * max(-free, 0)
     for reason in range(len(counts)):
         stopped[reason] += seconds * counts[reason]
 
@@ -246,6 +255,11 @@ def _sweep(
     count, fitting, counts = len(jobs.arrive), 0, np.zeros(len(stopped), np.int64)
     if many is not None:
         capacity = many.free.copy()
+        # The record does not say which type a job of any type took.
+        one_from = one_to = 0
+        for job in range(count):
+            if many.asks[row_of(many, job) + many.shape.resources] > 0:
+                one_from, one_to = many.shape.first_type, many.shape.last_type
     waiting_of = np.zeros(len(jobs.sizes), np.int64)  # waiting jobs of each size
     largest, waiting, free = -1, 0, processors  # largest: rank of the widest waiting job
     came, started, ended, found = 0, 0, 0, 0
@@ -262,7 +276,7 @@ def _sweep(
             sums[_WAITING] += seconds * waiting
             if many is not None:
                 sums[_FITTING] += seconds * fitting
-                _integrate(many, capacity, seconds, over, held, counts, stopped)
+                _integrate(many, capacity, seconds, one_from, one_to, over, held, counts, stopped)
             else:
                 for size in range(largest + 1):
                     if jobs.sizes[size] > free:

@@ -129,6 +129,11 @@ AGES: Final = {
 PREDICTING: Final = (
     "spf", "sapf", "similar_area", "aged_area", "aged_similar", "steady_area", "balanced_area",
 )  # fmt: skip
+# Rules with an area: with several resources, of equivalent processors.
+AREAS: Final = (
+    "saf", "laf", "sapf", "similar_area", "aged_area", "aged_similar", "balanced_area",
+    "aged_expected", "wsept",
+)  # fmt: skip
 LEARNING: Final = ("aged_expected", "wsept")  # from completed runs of all users
 _CLAIRVOYANT: Final = ("sjf", "saf", "lxf")
 

@@ -12,9 +12,9 @@ from hindcast.pipeline.scenarios.queue.config import LONG_S, STARVED_S, WIDE
 from hindcast.pipeline.scenarios.queue.layout import NEVER, TAU
 from hindcast.pipeline.scenarios.queue.schedule import WEEK_S, means_by_week
 from hindcast.pipeline.whatif.record import Array
-from hindcast.pipeline.whatif.resources import amounts_of, asks_of
+from hindcast.pipeline.whatif.resources.amounts import amounts_of, asks_of
+from hindcast.pipeline.whatif.resources.several import kinds_of, many_of
 from hindcast.pipeline.whatif.run import Run
-from hindcast.pipeline.whatif.several import kinds_of, many_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def outcomes(
     Args:
         run: The run.
         starts: Start of each job in s, (N,).
-        kinds: Placements of GPUs of any type, (N,), see hindcast.pipeline.whatif.several.
+        kinds: Placements of GPUs of any type, (N,), see hindcast.pipeline.whatif.resources.several.
         wide: Whether each job is wide on its machine, (N,); None: by the processors of the run.
     """
     jobs = counted(run, starts)

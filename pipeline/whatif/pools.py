@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.scenarios.queue.instances import usable
-from hindcast.pipeline.whatif.capacities import Capacities, on_machine
 from hindcast.pipeline.whatif.record import Record
+from hindcast.pipeline.whatif.resources.capacities import Capacities, on_machine
 from hindcast.pipeline.workloads.schema import Workload
 
 _COUNTS: Final = ("user", "queue", "account")

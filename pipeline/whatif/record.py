@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.instances import read_log, usable
 from hindcast.pipeline.scenarios.queue.layout import NEVER
-from hindcast.pipeline.whatif.resources import Resources
+from hindcast.pipeline.whatif.resources.amounts import Resources
 from hindcast.pipeline.workloads.log_names import KEPT_NAMES, names_of
 from hindcast.pipeline.workloads.schema import Workload
 

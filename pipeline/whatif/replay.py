@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.simulation.kernel import Ints, compiled
-from hindcast.pipeline.whatif.run import Run
-from hindcast.pipeline.whatif.several import (
+from hindcast.pipeline.whatif.resources.several import (
     Many,
     compiled_for_both,
     kinds_of,
@@ -27,6 +26,7 @@ from hindcast.pipeline.whatif.several import (
     place,
     take,
 )
+from hindcast.pipeline.whatif.run import Run
 
 _NONE: Final = 1 << 62  # processors of a place without a due job
 

@@ -18,7 +18,7 @@ from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue.instances import Log, histories
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.whatif.record import Array, Record
-from hindcast.pipeline.whatif.resources import Resources, together
+from hindcast.pipeline.whatif.resources.amounts import Resources, together
 
 UNPLANNED: Final = LATER  # arrival of a job that joins the queue when its predecessor ends
 

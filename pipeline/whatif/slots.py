@@ -27,7 +27,7 @@ from hindcast.pipeline.whatif.desk import (
     choose,
     first_in_order,
 )
-from hindcast.pipeline.whatif.several import Many, compiled_for_both, copy, row_of, take
+from hindcast.pipeline.whatif.resources.several import Many, compiled_for_both, copy, row_of, take
 from hindcast.pipeline.whatif.waiting import BLOCKS, DEPTH, RESERVATIONS, SLOTS, Waiting
 
 

@@ -42,7 +42,7 @@ from hindcast.pipeline.whatif.orders import (
     LEARNING,
     PREDICTING,
 )
-from hindcast.pipeline.whatif.several import Many, compiled_for_both
+from hindcast.pipeline.whatif.resources.several import Many, compiled_for_both
 
 SLOTS: Final = 64  # of a block
 _LONG: Final = 2.0**20  # s, a wait at which w + a outweighs the constant

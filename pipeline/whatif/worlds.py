@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.scenarios.queue.asks import GPUS, MEMORY, PROCESSORS, TYPE, too_wide
 from hindcast.pipeline.statistics.intervals import Interval, paired_difference
-from hindcast.pipeline.whatif.capacities import mib_of
 from hindcast.pipeline.whatif.orders import ALL, Mode
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.record import Array, Record
-from hindcast.pipeline.whatif.resources import Resources, asks_of
+from hindcast.pipeline.whatif.resources.amounts import Resources, asks_of
+from hindcast.pipeline.whatif.resources.capacities import mib_of
 from hindcast.pipeline.whatif.run import PER_JOB, UNPLANNED, Run, with_histories
 
 Requests = Callable[[Array, Array], Array]  # of run times and requests, (N,) each

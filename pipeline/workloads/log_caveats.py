@@ -66,6 +66,7 @@ DISQUALIFYING: Final[Mapping[str, str]] = {
     GPUS: "the GPUs of the machine (whatif --capacity gpus=N)",
 }
 
+_EARLY: Final = "wait_s unknown, since the start is before the submission"  # counted by readers
 _SHARE: Final = 0.05  # of jobs or of work, above which an unknown value rules out a word of gain
 _MOSTLY: Final = 0.5  # of the rows
 _SMALL: Final = 0.01  # below which it is not worth a warning
@@ -75,6 +76,7 @@ _OVERLOAD: Final = 1.2
 _RUN_UNITS: Final = ((60, "seconds, not minutes"), (1000, "milliseconds"))
 _LEAST_LOAD: Final = 0.2
 _FAR: Final = 5.0  # times its limit that a runaway has run, and longer than jobs were submitted
+_FAR_BEYOND_S: Final = 604_800
 _FAR_WITHOUT_LIMIT: Final = 100.0  # times the median run time, where no limit is known
 _LONG_WAIT_S: Final = 60.0
 _WAITS: Final = 0.05  # of the jobs wait so long; with fewer, nearly nobody waits
@@ -179,9 +181,11 @@ def _waits(log: LogColumns) -> Iterator[Caveat]:
         yield Caveat(HARDLY_ANY_WAITS, text, {"waited": waited})
     if max(jobs, work) < _SMALL:
         return
+    early = log.workload.provenance.counts.get(_EARLY, 0)
+    why = f", {early:,} since it is before the submission: are both in one unit and time zone?"
     text = (
         f"the start of {job_count(n, jobs, work)} is unknown: they count in no recorded wait, and "
-        "the scheduler of the log is known by the others alone"
+        f"the scheduler of the log is known by the others alone{why if early else ''}"
     )
     code = UNKNOWN_WAITS if work > _SHARE else "some_unknown_waits"
     yield Caveat(code, text, {"jobs": n, "share": jobs, "work_share": work})
@@ -265,7 +269,10 @@ def _gpus(log: LogColumns) -> Iterator[Caveat]:
 
 
 def _runaways(log: LogColumns) -> Iterator[Caveat]:
-    """Yield a caveat for runs far longer than their limit, and longer than the log around them."""
+    """Yield a caveat for runs far longer than their limit, and longer than the log around them.
+
+    In a long log, a week beyond the limit is enough where such jobs are much of the work.
+    """
     span = float(np.ptp(log.submit))
     typical = float(np.median(log.run))
     # A job without a limit has the largest one, or its run time.
@@ -274,16 +281,19 @@ def _runaways(log: LogColumns) -> Iterator[Caveat]:
         unlimited, log.run > _FAR_WITHOUT_LIMIT * typical, log.run > _FAR * log.requested
     )
     runaway = beyond_limit & (log.run > max(span, typical))
+    beyond = f"longer than the {span_text(span)} in which jobs were submitted"
     if not runaway.any():
-        return
+        runaway = ~unlimited & beyond_limit & (log.run - log.requested > _FAR_BEYOND_S)
+        beyond = "more than a week beyond their limits"
+        if log.shares(runaway)[2] < _SMALL:
+            return
     n, jobs, work = log.shares(runaway)
     longest = int(np.argmax(np.where(runaway, log.run, 0.0)))
     run, limit = float(log.run[longest]), float(log.requested[longest])
     of_limit = "" if unlimited[longest] else f", {run / limit:,.0f} times its limit"
     text = (
-        f"{job_count(n, jobs, work)} ran longer than the {span_text(span)} in which jobs were "
-        f"submitted, job {log.tasks['job_id'][longest][:40]} for {span_text(run)}{of_limit}: ends "
-        "that were not recorded? Means and the load hang on them"
+        f"{job_count(n, jobs, work)} ran {beyond}, job {log.tasks['job_id'][longest][:40]} for "
+        f"{span_text(run)}{of_limit}: ends that were not recorded? Means and the load hang on them"
     )
     yield Caveat("runaways", text, {"jobs": n, "longest_s": run, "work_share": work})
 

@@ -180,9 +180,12 @@ def _memory(log: LogColumns) -> Iterator[Caveat]:
 
 def _idle(log: LogColumns) -> Iterator[Caveat]:
     """Yield a caveat if jobs wait for long, although the machine has hardly anything to do."""
-    waits = log.tasks["wait_s"].drop_nulls() if "wait_s" in log.tasks.columns else pl.Series()
-    if not len(waits) or not log.load:
+    if "wait_s" not in log.tasks.columns or log.unknown("wait_s").all() or not log.load:
         return
+    held = pl.lit(0.0)  # by the user, or by another job
+    if "eligible_s" in log.tasks.columns:
+        held = (pl.col("eligible_s") - pl.col("submit_s")).clip(lower_bound=0).fill_null(0.0)
+    waits = log.tasks.select(pl.col("wait_s") - held).to_series().drop_nulls()
     wait, run = float(waits.to_numpy().mean()), float(log.run.mean())
     if log.load < _IDLE and wait > _LONG_WAITS * run:
         text = (
@@ -235,8 +238,8 @@ def run_notes(rows: pl.DataFrame) -> list[str]:
     fits = (text for size, text in _ENDS if abs(middle / size - 1) < _FAR_SHARE)
     n = int(far.sum())
     note = (
-        f"{cv.CAUTION}{cv.RUNS_DIFFER} for {n:,} jobs ({share_text(n / rows.height)} of them), whose "
-        f"end - start is {middle:.4g} times the run time in the middle: "
+        f"{cv.CAUTION}{cv.RUNS_DIFFER} for {n:,} jobs ({share_text(n / rows.height)} of them), "
+        f"whose end - start is {middle:.4g} times the run time in the middle: "
         f"{next(fits, 'is a column taken for another?')}"
     )
     return [note]

@@ -4,7 +4,8 @@ A rule is a priority, highest first; ties go to the job that arrived first. w is
 has waited, r its requested time, n its processors, s 1 + its submission since the first one (all in
 s), p the predicted run time and u the run time of the last similar job. Columns are
 logarithms. Waits, requests and sizes are whole numbers, and p and u are multiples of .5, so `exp`
-and rounding give them back exactly. The priorities are those of the formulas, ties included.
+and rounding give them back exactly. The priorities are those of the formulas, ties included. With
+several resources, rules with an area have equivalent processors for n.
 
 Most rules have three forms:
 
@@ -56,7 +57,7 @@ from hindcast.pipeline.scenarios.queue.priorities import (
 )
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
-from hindcast.pipeline.scenarios.queue.several import is_several
+from hindcast.pipeline.scenarios.queue.several.transition import is_several
 from hindcast.pipeline.simulation.kernel import (
     CHOOSE,
     FLOATS,

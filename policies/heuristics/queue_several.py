@@ -18,7 +18,7 @@ from hindcast.pipeline.scenarios.queue.fitting import (
     take,
 )
 from hindcast.pipeline.scenarios.queue.priorities import priority_of_asks
-from hindcast.pipeline.scenarios.queue.several import (
+from hindcast.pipeline.scenarios.queue.several.transition import (
     asks_of,
     fit_of,
     next_event_in,

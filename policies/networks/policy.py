@@ -226,10 +226,13 @@ def _check_features(
 ) -> None:
     """Raise DatasetError unless names, units and kinds of columns agree, in order."""
     if len(trained) != len(given):
+        before, here = [f.name for f in trained], [f.name for f in given]
+        missing = ", ".join(name for name in before if name not in here) or "none"
+        more = ", ".join(name for name in here if name not in before) or "none"
         raise DatasetError(
-            f"{policy} was trained on {len(trained)} {kind} features "
-            f"({', '.join(f.name for f in trained)}), this scenario setting has {len(given)} "
-            f"({', '.join(f.name for f in given)}); use the settings it was trained with"
+            f"{policy} was trained on {len(trained)} {kind} features ({', '.join(before)}), this "
+            f"scenario setting has {len(given)} (without: {missing}; more: {more}); use the "
+            "settings it was trained with"
         )
     for at, (one, other) in enumerate(zip(trained, given, strict=True)):
         for what in ("name", "unit", "heavy_tailed", "identifier"):

@@ -224,6 +224,11 @@ NAMES = {
     "pods": ("pod", "namespace", "creation_time", "scheduled_time", "deletion_time", "cpu_num"),
     "camels": ("JobID", "User", "SubmitTime", "StartTime", "EndTime", "AllocCPUS"),
     "words": ("Job Number", "User Name", "Submission-Date", "Start Date", "End Date", "nProcs"),
+    "facility": ("COBALT_JOBID", "USERNAME_GENID", "QUEUED_TIMESTAMP", "START_TIMESTAMP",
+                 "END_TIMESTAMP", "CORES_USED"),
+    "fresco": ("jid", "username", "submit_time", "start_time", "end_time", "ncores"),
+    "joblog": ("JOB_ID", "LOGIN_NAME", "QUEUE_DATE", "START_DATE", "END_DATE", "PROCS"),
+    "used": ("job_id", "user", "submit_time", "start_time", "end_time", "processors_used"),
     "units": ("jobid", "uid", "submit_ts", "start_epoch", "end_timestamp", "ncpus"),
 }  # fmt: skip
 
@@ -295,6 +300,15 @@ def test_gpus_are_never_silently_processors(tmp_path, capsys):
     assert 'to play the GPUs as the machine, write cores = "num_gpus"' in printed
     with pytest.raises(TraceError, match=r"columns\.cores is missing"):
         table.read(path.with_suffix(".toml"))
+
+
+def test_nodes_are_never_silently_processors(tmp_path):
+    frame = made().rename({"cores": "node_count", "limit": "wallclock_limit", "job": "job_ID"})
+    frame.drop("run").write_csv(tmp_path / "t.csv")
+    found = propose(tmp_path / "t.csv")
+    assert found.columns["time_limit"] == "wallclock_limit"
+    assert not {"cores", "requested_cores"} & found.columns.keys()
+    assert any('write cores = "node_count" into [columns]' in text for text in found.unsure)
 
 
 def test_fields_inside_a_list_of_resources_are_read(tmp_path):

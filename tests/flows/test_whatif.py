@@ -181,7 +181,7 @@ def test_documents_show_what_the_command_prints(tmp_path, capsys, log, pages):
         (["--policy", "behaviour"], "--policy behaviour: a log of jobs has no recorded policies"),
         (["--iterations", "3"], "--iterations is for --train"),
         (["--format", "sfw"], "did you mean 'swf'"),
-        (["--set", "processors=4"], "the format swf has no settings"),
+        (["--set", "processor=4"], "did you mean 'processors'"),
     ],
 )
 def test_wrong_options_are_named_and_nothing_is_written(tmp_path, capsys, options, message):
@@ -208,7 +208,7 @@ def test_too_few_jobs_are_played_and_nothing_is_concluded(tmp_path):
         ("a.log", "; Version: 2.2\n", "swf"),
         ("a.log", "1 0 5 60 4 -1 -1 4 60 -1 1 1 1 1 1 -1 -1 -1\n", "swf"),
         ("a.txt", "JobID|User|State|Submit|Start|End\n", "slurm"),
-        ("a.csv", "job_id,user,state,submit_time\n", "slurm"),
+        ("a.csv", "job_id,user,state,submit_time,processors_req\n", "slurm"),
         ("a.log", "04/01/2024 00:00:12;E;123.server;user=ann queue=work\n", "pbs"),
         ("jobs.toml", 'file = "jobs.csv"\n', "table"),
     ],

@@ -25,16 +25,9 @@ JOBS = {
     "J": ("accel", 10, 1, 1, 60, 60, 140), "D": ("batch", 20, 2, 2, 90, 90, 130),
     "E": ("batch", 20, 2, 1, 90, 90, 20), "F": ("batch", 20, 1, 1, 80, 30, 20),
 }  # fmt: skip
-POOLS = (
-    "--pools",
-    "batch=8,accel=4",
-    "--capacity",
-    "batch:gpus=4,accel:gpus=4",
-    "--where",
-    "0..",
-    "--set",
-    "processors=12",
-)
+CAPACITY = "batch:gpus=4,accel:gpus=4,batch:memory=8GiB,accel:memory=8GiB"
+POOLS = ("--pools", "batch=8,accel=4", "--capacity", CAPACITY, "--where", "0..",
+         "--set", "processors=12")  # fmt: skip
 _FEW = ("fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "conservative")
 
 
@@ -44,7 +37,9 @@ def sacct(path):
     lines = [head]
     for name, (partition, submit, cpus, gpus, limit, run, start) in JOBS.items():
         at = [1_700_000_000 + 60 * minute for minute in (submit, start, start + run)]
-        tres = f"cpu={cpus},mem=1G" + (f",gres/gpu={gpus}" if gpus else "")
+        # Slurm lists a total and its types side by side.
+        gres = f",gres/gpu={gpus},gres/gpu:a100={gpus}" if gpus else ""
+        tres = f"cpu={cpus},mem=1G{gres}"
         times = "|".join(map(str, at))
         number = 100 + ord(name)
         lines.append(f"{number}|ann|{partition}|COMPLETED|{times}|{limit}|{cpus}|1|{tres}")
@@ -77,10 +72,12 @@ def test_a_log_of_two_partitions_with_gpus_is_scheduled_as_by_hand(tmp_path):
         "several": (40 + 40) / waited,
     })  # fmt: skip
     text = page.first
-    assert "12 processors and 8 GPUs" in text
+    assert "12 processors, 8 GPUs and 16 GiB of memory" in text
     assert "Nodes are not simulated: a job starts when enough processors, GPUs and memory" in text
     assert re.search(r"What stops the waiting jobs of the log: \d+ % by GPUs alone", text)
     assert "Jobs with 4 or more GPUs on a node have 37 % of the GPU-seconds" in text
+    codes = {caveat["code"] for caveat in page.json["disqualifiers"]}
+    assert not codes & {"gpus", "unknown_asks"}  # a list without GPUs is one of none
     bounds = page.json["lower_bounds"]
     assert bounds["wait_lower_bound"] <= page.mean("fcfs_easy", "mean_wait_s")
 
@@ -122,6 +119,7 @@ def test_a_capacity_of_no_pool_is_refused_before_the_log_is_read(tmp_path, capsy
     assert "unknown pool of --capacity 'bach'; did you mean 'batch'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_forecasts_of_starts_are_refused_for_a_recipe_with_gpus(tmp_path, capsys):
     log = sacct(tmp_path / "jobs.txt")
     settings = ('config.resources=["processors", "gpus"]', "config.capacity={gpus=4}")

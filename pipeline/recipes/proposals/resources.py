@@ -19,7 +19,8 @@ def work_with_gpus(workload: Workload) -> float:
     if "gpus" not in tasks.columns:
         return 0.0
     work = tasks["cores"] * tasks["duration_s"] * tasks["instances"]
-    return float(work.filter(tasks["gpus"].fill_null(0) > 0).sum() / max(work.sum(), 1e-9))
+    of_gpus = float(work.filter(tasks["gpus"].fill_null(0) > 0).sum())
+    return of_gpus / max(float(work.sum()), 1e-9)
 
 
 def resources_hint(workload: Workload) -> str:

@@ -12,13 +12,14 @@ from hindcast.pipeline.scenarios.queue.asks import ANY_GPUS, GPUS, MEMORY, TYPE
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.grade import SEVERAL
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.resources import Resources
+from hindcast.pipeline.whatif.resources.amounts import Resources
 
 NODES: Final = (
     "Nodes are not simulated: a job starts when enough processors, GPUs and memory are free "
     "anywhere. Real waits of jobs that need many GPUs on one node are longer."
 )
 _WHOLE: Final = 4  # GPUs of a node from which a job is hard to place
+_SMALL: Final = 0.0005  # share of the waiting that is worth a word
 _STOPS: Final = {
     "": "by {} alone", ANY_GPUS: "by GPUs of every type", SEVERAL: "by several resources together",
 }  # fmt: skip
@@ -79,9 +80,10 @@ def _stops(stopped: Mapping[str, float]) -> str:
     parts = [
         f"{share(of)} {_STOPS.get(name, _STOPS['']).format(_plain(name))}"
         for name, of in sorted(stopped.items(), key=lambda one: -one[1])
+        if of >= _SMALL
     ]
     fitted = 1.0 - sum(stopped.values())
-    if fitted > 0.0005:
+    if fitted >= _SMALL:
         parts.append(f"{share(fitted)} by nothing that is simulated, since the job fitted")
     return v.sentence_of(f"what stops the waiting jobs of the log: {v.listed(parts)}")
 

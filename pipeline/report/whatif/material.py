@@ -18,7 +18,7 @@ from hindcast.pipeline.whatif.closed import Closed
 from hindcast.pipeline.whatif.grade import NO_GRADE, Grade
 from hindcast.pipeline.whatif.predictable import Explained, meaning
 from hindcast.pipeline.whatif.replay import Replay
-from hindcast.pipeline.whatif.resources import Resources
+from hindcast.pipeline.whatif.resources.amounts import Resources
 from hindcast.pipeline.whatif.shakes import Shaken
 from hindcast.pipeline.workloads.caveats import NO_LIMITS, Caveat
 from hindcast.pipeline.workloads.log_caveats import DISQUALIFYING

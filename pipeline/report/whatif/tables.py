@@ -70,9 +70,10 @@ def grade_table(material: Material) -> Table:
         if name not in grade.letters or value is None:
             continue
         write: Callable[[float], str] = _seconds if name == "reaction" else _small_share
+        said = text
         if name == "over" and material.resources is not None:
-            text = f"{grade.worst} held beyond the machine, of those held"
-        cells = [Cell(text), Cell(write(value), value), Cell(grade.letters[name])]
+            said = f"{grade.worst} held beyond the machine, of those held"
+        cells = [Cell(said), Cell(write(value), value), Cell(grade.letters[name])]
         if grade.rest is not None:
             rest = grade.rest[name]
             cells += [Cell(write(rest), rest), Cell(grade.rest_letters.get(name, NOTHING))]

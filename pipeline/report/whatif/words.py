@@ -119,8 +119,9 @@ def _had(material: Material, name: str) -> str:
     of = material.resources
     if of is None:
         return f"{material.processors:,}"
-    k = of.names.index(name)
-    return f"{of.capacity[k] / of.units[k]:,.10g}"
+    amounts = of.capacity / of.units
+    alike = [one == name or one.startswith(f"{name}:") for one in of.names]  # of all types
+    return f"{amounts[alike].sum():,.10g}"
 
 
 def failing(material: Material) -> str:

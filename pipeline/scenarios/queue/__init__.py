@@ -41,6 +41,11 @@ not: their predictions come from jobs that ended in the simulation, and from the
 window. Observations show neither the time since the window began nor whether a job
 counts. The column `submitted`, from which some rules are computed, is an identifier.
 
+With `resources`, jobs ask for GPUs and memory too (hindcast.pipeline.scenarios.queue.asks). A job
+then fits if all that it asks for is free. The shadow is the first moment at which everything
+suffices for the head, and others must leave what it needs of every resource. With `pools`, the jobs
+of some partitions have a machine of their own (hindcast.pipeline.scenarios.queue.several).
+
 `whole = true` makes one episode of all jobs from the window's first one to the end of the log.
 hindcast.pipeline.scenarios.queue.schedule reads the starts of all jobs from the memory of an
 episode.
@@ -57,6 +62,7 @@ import numpy as np
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
+from hindcast.pipeline.scenarios.queue.drawn.futures import Sampler
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
@@ -72,6 +78,7 @@ from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.schedule import by_week
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
+from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
 
@@ -108,6 +115,12 @@ def instance(
     return replace(made, futures=_Futures(log, jobs, config.kill))
 
 
+def caveats(config: QueueConfig, workload: Workload) -> tuple[Caveat, ...]:
+    """Return what a log does not tell of several resources, and whom the machine leaves out."""
+    several = read_log(workload, config.arrive, machine_of(config)).several
+    return () if several is None else several.caveats
+
+
 @dataclass(frozen=True)
 class _Futures:
     """Futures of an instance with drawn run times, for policies that look ahead."""
@@ -118,8 +131,6 @@ class _Futures:
 
     @cached_property
     def _sampler(self) -> Callable[[np.random.Generator], Future]:
-        from hindcast.pipeline.forecast.sampled_futures import Sampler  # which imports this package
-
         return Sampler(self.log, self.jobs, self.kill)
 
     def __call__(self, rng: np.random.Generator) -> Future:
@@ -139,6 +150,7 @@ SCENARIO: Final = Scenario(
     stretch=stretch,
     blocks=by_week,
     forget=forget,
+    caveats=caveats,
     samples=True,
     added={column.name: "run_times" for column in RUN_TIMES},
     references=("aged_expected_easy",),

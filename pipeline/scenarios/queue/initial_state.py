@@ -23,7 +23,11 @@ from hindcast.pipeline.scenarios.queue.instances import (
 )
 from hindcast.pipeline.scenarios.queue.machines import Asked
 from hindcast.pipeline.scenarios.queue.run_times import learned
-from hindcast.pipeline.scenarios.queue.several import begin_running, is_several, wake_pools
+from hindcast.pipeline.scenarios.queue.several.transition import (
+    begin_running,
+    is_several,
+    wake_pools,
+)
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.simulation.scenario import Instance, make_memory, require_room
 

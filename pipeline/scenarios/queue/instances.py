@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
-from hindcast.pipeline.scenarios.queue.machines import Asked, Machine, fit, tell_cautions
+from hindcast.pipeline.scenarios.queue.machines import Asked, Machine, fit
 from hindcast.pipeline.simulation.kernel import INTS, compiled
+from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
 Ints = NDArray[np.int64]
@@ -82,12 +83,14 @@ class Several:
         machine: The machine.
         capacity: Units of each resource by pool, (M, K).
         asked: What the jobs ask for, (L,).
+        caveats: What the log does not tell, and whom the machine leaves out.
         too_wide: The jobs of the log that no machine could start; some may run in a beginning.
     """
 
     machine: Machine
     capacity: Ints
     asked: Asked
+    caveats: tuple[Caveat, ...] = ()
     too_wide: Log | None = None
 
 
@@ -240,8 +243,7 @@ def _log_of(workload: Workload, machine: Machine | None) -> Log:
 def _on_several(log: Log, machine: Machine, workload: Workload, tasks: pl.DataFrame) -> Log:
     """Return the jobs of a log that are not too wide for a machine of several resources."""
     fitted = fit(machine, workload, tasks, log.cpu, log.run, log.start, log.processors)
-    tell_cautions(fitted)
-    several = Several(machine, fitted.capacity, fitted.asked)
+    several = Several(machine, fitted.capacity, fitted.asked, fitted.caveats)
     fits = fitted.too_wide < 0
     if not fits.any():
         raise InputError("no job of the workload fits on the machine of config.capacity")
@@ -321,8 +323,10 @@ def select_jobs(config: QueueConfig, log: Log, window: int) -> Jobs:
             )
         running, carried = _running(log, slice(0, first), now)
         if log.several is not None and log.several.too_wide is not None:
-            too_wide, _ = _running(log.several.too_wide, slice(None), now)
-            running = np.concatenate([running, size + too_wide])
+            wide = log.several.too_wide
+            too_wide, _ = _running(wide, slice(None), now)
+            order = np.argsort(np.concatenate([log.row[running], wide.row[too_wide]]))
+            running = np.concatenate([running, size + too_wide])[order]
     return Jobs(
         now=now,
         running=running,

@@ -77,6 +77,8 @@ LISTS: Final[Mapping[str, Mapping[str, Whole | None]]] = {
     "waiting": WAITING, "running": RUNNING, "completed": COMPLETED,
 }  # fmt: skip
 OTHERS: Final = ("reservation", "expects_arrivals", "done")
+OF_SEVERAL: Final = ("capacity", "pools")  # keys of a state of several resources
+JOB_OF_SEVERAL: Final = ("gpus", "gpu_types", "memory", "pool")  # keys of its jobs
 
 
 def fail(where: str, reason: str) -> NoReturn:
@@ -103,8 +105,13 @@ def check_keys(objects: Sequence[Any], known: Sequence[str], where: str, at: str
         )
 
 
-def read_jobs(state: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    """Return a list of objects of the state; only `waiting` must be there."""
+def read_jobs(
+    state: Mapping[str, Any], name: str, where: str, more: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a list of objects of the state, which may have `more` keys than processors need.
+
+    Only `waiting` must be there.
+    """
     jobs = state.get(name)
     if jobs is None:
         if name == "waiting":
@@ -115,7 +122,7 @@ def read_jobs(state: Mapping[str, Any], name: str, where: str) -> list[dict[str,
     if not set(map(type, jobs)) <= {dict}:
         i = next(i for i, job in enumerate(jobs) if type(job) is not dict)
         fail(where, f"{name}[{i}] is {kind_of(jobs[i])}, expected an object")
-    check_keys(jobs, tuple(LISTS[name]), where, name)
+    check_keys(jobs, (*LISTS[name], *more), where, name)
     return jobs
 
 

@@ -35,7 +35,9 @@ from hindcast.pipeline.scenarios.queue.initial_state import (
 )
 from hindcast.pipeline.scenarios.queue.live_fields import (
     COMPLETED,
+    JOB_OF_SEVERAL,
     LISTS,
+    OF_SEVERAL,
     OTHERS,
     RESERVATION,
     STATE,
@@ -51,8 +53,21 @@ from hindcast.pipeline.scenarios.queue.live_fields import (
     read_number,
     read_values,
 )
+from hindcast.pipeline.scenarios.queue.machines import Machine, machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.run_times import contexts_of, learn_all
+from hindcast.pipeline.scenarios.queue.several.live import (
+    capacities_in,
+    keys_of_several,
+    read_amounts,
+    read_several,
+    set_free,
+    set_reservation,
+    spare_of,
+    units_in,
+    with_processors,
+)
+from hindcast.pipeline.scenarios.queue.several.transition import is_several
 from hindcast.pipeline.settings.ranges import shown
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, begin_episode
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
@@ -70,14 +85,19 @@ class Moment:
         now: The moment on the clock of the state, s.
         names: Ids of the waiting jobs; job `first + i` of the memory is names[i].
         first: Number of the first waiting job in the memory.
-        head: Id of the job with the reservation, as far as it is known.
+        heads: Id of the job with the reservation by pool, as far as it is known; pool 0 is that of
+            a machine without pools. `take` enters the job that it gives the reservation.
+        machine: The machine of the settings.
+        units: Units of each resource in the memory, (K,); (1,) on a machine of processors.
     """
 
     arrays: EpisodeArrays
     now: int
     names: tuple[str | int, ...]
     first: int
-    head: str | int | None
+    heads: dict[int, str | int | None]
+    machine: Machine
+    units: Ints
 
 
 @compiled(types.void(INTS, FLOATS, INTS, INTS, INTS))
@@ -103,11 +123,15 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
     """
     if type(state) is not dict:
         fail(where, f"the state is {kind_of(state)}, expected an object with the key 'now'")
-    check_keys([state], (*STATE, *LISTS, *OTHERS), where, "")
+    machine = machine_of(config)
+    more_keys, of_jobs = (OF_SEVERAL, JOB_OF_SEVERAL) if machine.is_several else ((), ())
+    check_keys([state], (*STATE, *LISTS, *OTHERS, *more_keys), where, "")
+    state = with_processors(state, machine)
     now, processors = read_number(state, "now", where), read_number(state, "processors", where)
     assert now is not None
     assert processors is not None
-    waiting, running, completed = (read_jobs(state, name, where) for name in LISTS)
+    waiting, running = (read_jobs(state, name, where, of_jobs) for name in ("waiting", "running"))
+    completed = read_jobs(state, "completed", where)
     columns = {
         (name, key): np.array(read_values(jobs, key, limits, where, name), np.int64)
         for name, jobs in (("waiting", waiting), ("running", running))
@@ -125,6 +149,9 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
         np.concatenate([columns["running", k], columns["waiting", k], np.ones(more, np.int64)])
         for k in ("processors", "requested")
     )
+    several, units, free = None, np.ones(1, np.int64), None
+    if machine.is_several:
+        several, units, free = read_several(state, machine, [*running, *waiting], r, more, where)
     user, key, numbers, keys = _users(running, waiting, cpu.tolist(), requested.tolist(), where)
     users, similar, seconds = _runs(completed, numbers, keys, where)
     elapsed = now - started
@@ -155,15 +182,22 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
                               np.zeros(more, np.int64)]),
         logged=logged, hour=np.zeros(arrivals, np.int64),
         last=np.full(len(numbers), -1), before=np.full(len(numbers), -1),
-        similar=np.full(len(keys) + 1, -1),
+        similar=np.full(len(keys) + 1, -1), several=several,
     ))  # fmt: skip
     settle(ints, floats, len(numbers), r)
     _remember_all(ints, floats, users, similar, seconds)
-    _set_free(ints, read_number(state, "free", where), where)
-    head = _reserve(ints, state.get("reservation"), names, r, now, where)
-    rows = min(w, int(ints[m.VISIBLE])) + 1
+    if several is None:
+        _set_free(ints, read_number(state, "free", where), where)
+    elif free is not None:
+        set_free(ints, free, machine, where)
+    rows = w + 1 if machine.has_pools else min(w, int(ints[m.VISIBLE])) + 1
     arrays = begin_episode(spec(config, OBJECTIVES[0]), Instance(ints, floats, rows))
-    return Moment(arrays, now, names, r, head)
+    moment = Moment(arrays, now, names, r, {}, machine, units)
+    kept = state.get("reservation")
+    for each in kept if machine.has_pools and type(kept) is list else (kept,):
+        _reserve(moment, each, where)
+    open_for_decisions(moment)  # lists the rows
+    return moment
 
 
 def set_aside(state: Any) -> tuple[Any, list[dict[str, Any]]]:
@@ -221,14 +255,13 @@ def name_of_row(moment: Moment, row: int) -> str | int | None:
     ints = moment.arrays.ints
     if row >= int(kernel.shown(ints)):
         return None
-    return moment.names[int(ints[ints[m.WAITING_AT] + row]) - moment.first]
+    return moment.names[int(kernel.job_of(ints, row)) - moment.first]
 
 
 def waited_s(moment: Moment) -> Ints:
     """Return the seconds that the visible jobs have waited, in order of arrival."""
     ints = moment.arrays.ints
-    at = int(ints[m.WAITING_AT])
-    jobs = ints[at : at + int(kernel.shown(ints))]
+    jobs = np.array([kernel.job_of(ints, row) for row in range(int(kernel.shown(ints)))], np.int64)
     return -ints[int(ints[m.SUBMIT_AT]) + jobs]
 
 
@@ -240,28 +273,47 @@ def take(moment: Moment, row: int) -> str:
     ints, floats = moment.arrays.ints, moment.arrays.floats
     if row >= int(kernel.shown(ints)):
         return "wait"
-    job = int(ints[ints[m.WAITING_AT] + row])
+    job = int(kernel.job_of(ints, row))
     if kernel.is_safe(ints, job):
         kernel.start_row(ints, floats, row)
         return "start"
     kernel.reserve(ints, job)
+    moment.heads[_pool_of(ints, job)] = moment.names[job - moment.first]
     return "reserve"
 
 
-def reservation(moment: Moment) -> dict[str, Any] | None:
-    """Return start and spare processors of the reservation, None in the open phase.
+def reservation(moment: Moment) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """Return id, start and spare processors of the reservation, None in the open phase.
 
-    The start is None if the job would not fit even when all running jobs have ended.
+    The start is None if the job would not fit even when all running jobs have ended. With several
+    resources `spare` has an amount of each. With pools there is a list of reservations, each with
+    its `pool`.
     """
-    ints = moment.arrays.ints
+    ints, machine = moment.arrays.ints, moment.machine
     if ints[m.CLOSED] == 0:
         return None
-    start = None if ints[m.SHADOW] == m.LATER else moment.now + int(ints[m.SHADOW])
-    return {"start": start, "spare": int(ints[m.SPARE])}
+    if not machine.is_several:
+        start = None if ints[m.SHADOW] == m.LATER else moment.now + int(ints[m.SHADOW])
+        return {"id": moment.heads.get(0), "start": start, "spare": int(ints[m.SPARE])}
+    found = []
+    for pool, name in enumerate(machine.pools):
+        if ints[int(ints[m.CLOSED_AT]) + pool] == 1:
+            shadow = int(ints[int(ints[m.SHADOW_AT]) + pool])
+            found.append({
+                "id": moment.heads.get(pool),
+                "start": None if shadow == m.LATER else moment.now + shadow,
+                "spare": spare_of(ints, pool, moment.units, machine),
+                **({"pool": name} if machine.has_pools else {}),
+            })  # fmt: skip
+    return found if machine.has_pools else found[0]
 
 
-def state_of(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, Any]:
+def state_of(
+    ints: NDArray[np.int64], floats: NDArray[np.float64], config: QueueConfig | None = None
+) -> dict[str, Any]:
     """Return the state of an episode at a decision, in which names are numbers.
+
+    The settings are needed with several resources or pools.
 
     Observations of `read_moment` of the state equal those of the episode. The state does not hold
     what no scheduler knows: run times of jobs that have not ended, and jobs to come. Learned run
@@ -302,7 +354,23 @@ def state_of(ints: NDArray[np.int64], floats: NDArray[np.float64]) -> dict[str, 
         ),
         "completed": _completed(ints, floats, waits),
     }
-    if ints[m.CLOSED] == 1:
+    if config is not None and (machine := machine_of(config)).is_several:
+        for jobs, numbers in ((state["waiting"], waits), (state["running"], runs)):
+            for job, keys in zip(
+                jobs, keys_of_several(ints, numbers.tolist(), machine), strict=True
+            ):
+                job.update(keys)
+        del state["free"]  # what the running jobs leave
+        state |= capacities_in(ints, machine)
+        units = units_in(ints, machine)
+        state["reservation"] = [
+            {"start": int(ints[int(ints[m.SHADOW_AT]) + p]), "spare": spare_of(ints, p, units,
+             machine), **({"pool": pool} if machine.has_pools else {})}
+            for p, pool in enumerate(machine.pools) if ints[int(ints[m.CLOSED_AT]) + p] == 1
+        ]  # fmt: skip
+        if not machine.has_pools:
+            state["reservation"] = next(iter(state["reservation"]), None)
+    elif ints[m.CLOSED] == 1:
         state["reservation"] = {"start": int(ints[m.SHADOW]), "spare": int(ints[m.SPARE])}
     return state
 
@@ -431,19 +499,24 @@ def _set_free(ints: Ints, free: int | None, where: str) -> None:
     ints[m.FREE] = free
 
 
-def _reserve(
-    ints: Ints, value: Any, names: Sequence[str | int], first: int, now: int, where: str
-) -> str | int | None:
-    """Close the phase if the state has a reservation; return the id of its job."""
+def _reserve(moment: Moment, value: Any, where: str) -> None:
+    """Close the phase if the state has a reservation, and enter its job."""
+    ints, names, now = moment.arrays.ints, moment.names, moment.now
+    machine = moment.machine
     if value is None:
-        return None
+        return
     if type(value) is not dict:
         fail(where, f"reservation is {kind_of(value)}, expected an object or null")
-    unknown = sorted(value.keys() - RESERVATION.keys())
+    known = (*RESERVATION, "pool") if machine.has_pools else tuple(RESERVATION)
+    unknown = sorted(value.keys() - set(known))
     if unknown:
-        close = nearest(unknown[0], RESERVATION)
-        hint = f"did you mean {close!r}?" if close else f"known: {', '.join(RESERVATION)}"
+        close = nearest(unknown[0], known)
+        hint = f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
         fail(where, f"reservation has an unknown key {unknown[0]!r}; {hint}")
+    amounts = None
+    if machine.is_several and type(value.get("spare")) is dict:
+        amounts = read_amounts(value["spare"], machine.names, "reservation.spare", where)
+        value = {**value, "spare": 0}
     start, spare = (
         read_number(value, name, where, RESERVATION[name], "reservation.")
         for name in ("start", "spare")
@@ -457,12 +530,28 @@ def _reserve(
         fail(where, "reservation needs start and spare, or id alone, from which both follow")
     if start is None or spare is None:
         assert head is not None
-        job = first + names.index(head)
-        if ints[ints[m.CPU_AT] + job] <= ints[m.FREE]:
+        job = moment.first + names.index(head)
+        if kernel.is_safe(ints, job):
             fail(where, f"reservation.id is {shown(head)}, but this job fits now; leave it out")
         kernel.reserve(ints, job)
-        return head
+        moment.heads[_pool_of(ints, job)] = head
+        return
     if start < now:
         fail(where, f"reservation.start is {start}, expected at least now, {now}")
-    ints[m.CLOSED], ints[m.SHADOW], ints[m.SPARE] = 1, start - now, spare
-    return head
+    pool = 0
+    if machine.has_pools:
+        if value.get("pool") not in machine.pools:
+            pools = ", ".join(machine.pools)
+            fail(where, f"reservation.pool is {shown(value.get('pool'))}, expected one of {pools}")
+        pool = machine.pools.index(value["pool"])
+    moment.heads[pool] = head
+    if machine.is_several:
+        amounts = amounts or {machine.names[0]: float(spare)}
+        set_reservation(ints, pool, start - now, amounts, moment.units, machine)
+    else:
+        ints[m.CLOSED], ints[m.SHADOW], ints[m.SPARE] = 1, start - now, spare
+
+
+def _pool_of(ints: Ints, job: int) -> int:
+    """Return the pool of a job, 0 on a machine without pools."""
+    return int(ints[int(ints[m.POOL_AT]) + job]) if is_several(ints) else 0

@@ -1,6 +1,6 @@
 """Machines of several resources in `queue`: their settings, and the jobs that fit on them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +9,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean
-from hindcast.pipeline.notes import tell
 from hindcast.pipeline.scenarios.queue.asks import (
     ANY_GPUS,
     GPUS,
@@ -32,10 +31,13 @@ from hindcast.pipeline.scenarios.queue.asks import (
 )
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.fitting import Shape
+from hindcast.pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.workloads.log_caveats import UNKNOWN_ASKS
 from hindcast.pipeline.workloads.log_names import names_of
 from hindcast.pipeline.workloads.schema import Workload
 
 Ints = NDArray[np.int64]
+MANY: Final = 0.05  # share of the processor-seconds with unknown asks that rules out a conclusion
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,13 @@ class Fitted:
         too_wide: First resource in which each job is too wide for its pool, (N,); -1 if none is,
             K if no GPU type has enough.
         capacity: Units of each resource by pool, (M, K).
-        cautions: What the log does not tell, in words.
+        caveats: What the log does not tell, and whom the machine leaves out.
     """
 
     asked: Asked
     too_wide: Ints
     capacity: Ints
-    cautions: tuple[str, ...]
+    caveats: tuple[Caveat, ...]
 
 
 def fit(
@@ -182,16 +184,21 @@ def fit(
         capacity[0, 0] = processors
     capacity *= units
     asks = read_asks(tasks, cpu, machine.names, units)
-    cautions = [*_left_out(machine, tasks, cpu, run, start, named)]
-    cautions += [unknown.text for unknown in unknown_asks(asks, machine.names, run)]
+    caveats = [*_left_out(machine, tasks, cpu, run, start, named)]
+    caveats += [
+        Caveat(UNKNOWN_ASKS if of.share > MANY else "some_unknown_asks", of.text,
+               {"jobs": of.jobs, "share": of.share})
+        for of in unknown_asks(asks, machine.names, run)
+    ]  # fmt: skip
     pool = np.zeros(len(cpu), np.int64)
     if machine.has_pools:
         pool = _pool_of(machine, workload, tasks)
         if (lost := int((pool < 0).sum())) > 0:
-            cautions.append(
+            text = (
                 f"the partition of {lost:,} jobs is unknown or in no pool: the pools are taken as "
                 "one machine"
             )
+            caveats.append(Caveat("pools_as_one", text, {"jobs": lost}))
             pool, capacity = np.zeros(len(cpu), np.int64), capacity.sum(axis=0, keepdims=True)
     wide = np.full(len(cpu), -1)
     asked = Asked(asks, pool, np.zeros(len(cpu), np.int64), np.zeros(len(cpu), bool))
@@ -203,27 +210,19 @@ def fit(
         asked.wide[inside] = wide_jobs(of_pool, most, machine.shape)
     for k, name in enumerate((*machine.names, ANY_GPUS)):
         if (count := int((wide == k).sum())) > 0:
-            cautions.append(f"{count:,} jobs are left out: they need more {name} than there are")
-    return Fitted(asked, wide, capacity, tuple(cautions))
+            text = f"left out, as they need more {name} than their machine has: {count:,} jobs"
+            caveats.append(Caveat("too_wide", text, {"jobs": count}))
+    return Fitted(asked, wide, capacity, tuple(caveats))
 
 
-def tell_cautions(fitted: Fitted) -> None:
-    """Show what the log does not tell, once in a process."""
-    for line in fitted.cautions:
-        if line not in _SAID and tell(f"warning: {line}"):
-            _SAID.add(line)
-
-
-_SAID: Final[set[str]] = set()
 _LEAST_START: Final = -(1 << 61)
 
 
 def _left_out(
     machine: Machine, tasks: pl.DataFrame, cpu: Ints, run: Ints, start: Ints,
     named: tuple[str, ...],
-) -> list[str]:  # fmt: skip
-    """Return the cautions of resources without a capacity, with the most that was held at once."""
-    lines = []
+) -> Iterator[Caveat]:  # fmt: skip
+    """Yield the caveats of resources without a capacity, with the most that was held at once."""
     types = [name for name in machine.names if name.startswith(TYPE)]
     other_types = [name for name in named if types and name not in types]
     known = start > _LEAST_START
@@ -234,8 +233,9 @@ def _left_out(
         held = tasks[column_of(name)].cast(pl.Float64).fill_null(0.0).to_numpy()
         amounts = np.ceil(np.round(held * units[1], 3)).astype(np.int64)[known, None]
         most = peaks(start[known], start[known] + run[known], amounts)
-        lines.append(no_capacity(name, float(most[0] / units[1])))
-    return lines
+        peak = float(most[0] / units[1])
+        if peak > 0:
+            yield Caveat("resource_left_out", no_capacity(name, peak), {"peak": peak})
 
 
 def _pool_of(machine: Machine, workload: Workload, tasks: pl.DataFrame) -> Ints:

@@ -21,8 +21,8 @@ from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.dynamics import can_wait, job_of, shown
 from hindcast.pipeline.scenarios.queue.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, expect, version_of
-from hindcast.pipeline.scenarios.queue.several import is_several
-from hindcast.pipeline.scenarios.queue.several_columns import write_several
+from hindcast.pipeline.scenarios.queue.several.columns import write_several
+from hindcast.pipeline.scenarios.queue.several.transition import is_several
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, compiled
 

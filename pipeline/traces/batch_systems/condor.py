@@ -14,7 +14,7 @@ Names of attributes may have any case. A value that is an expression is unknown.
     submit_s                  QDate
     start                     JobCurrentStartDate, else JobStartDate
     duration_s                end - start; the end is CompletionDate, or EnteredCurrentStatus of a
-                              job that was removed while it ran; else RemoteWallClockTime
+                              job that ended or was removed while it ran; else RemoteWallClockTime
     requested_s               AllowedJobDuration, AllowedExecuteDuration or MaxRuntime, s;
                               MaxWallTimeMins
     requested_cores           RequestCpus, times MaxHosts in the parallel universe
@@ -221,7 +221,8 @@ def _hosts() -> pl.Expr:
 
 def _fields() -> dict[str, Field]:
     start = pl.coalesce("jobcurrentstartdate", "jobstartdate")
-    ran_to_its_end = (pl.col("jobstatus") == "3") & (pl.col("lastjobstatus") == "2")
+    removed = (pl.col("jobstatus") == "3") & (pl.col("lastjobstatus") == "2")
+    ran_to_its_end = (pl.col("jobstatus") == "4") | removed
     end = pl.coalesce("completiondate", pl.when(ran_to_its_end).then("enteredcurrentstatus"))
     run = pl.when(end.is_null() | start.is_null()).then("remotewallclocktime")
     limit = pl.coalesce("allowedjobduration", "allowedexecuteduration", "maxruntime")

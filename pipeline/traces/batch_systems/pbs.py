@@ -96,8 +96,8 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
 
 
 def is_log(lines: Sequence[str]) -> bool:
-    """Return whether the first of some lines is a record of such a log."""
-    return re.match(LINE, re.sub(_FILE_NAME, r"\1", lines[0])) is not None
+    """Return whether one of the first lines is a record of such a log."""
+    return any(re.match(LINE, re.sub(_FILE_NAME, r"\1", line)) for line in lines[:3])
 
 
 def _moves(path: Path, records: pl.LazyFrame) -> list[str]:

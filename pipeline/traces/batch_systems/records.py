@@ -113,9 +113,8 @@ def csv_records(
     columns = [keys.get(name, "") for name in names_of(header)]
     for key in needed:
         if key not in columns:
-            names = ", ".join(names_of(header))
             raise TraceError(
-                f"{path}: the header has no {key}, expected {expected}; it has {names[:200]}"
+                f"{path}: the first line, {header[:60]!r}, has no column {key}, expected {expected}"
             )
     for line in lines:
         record = Record(line.number, line.text, reason=line.reason)

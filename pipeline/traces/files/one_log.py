@@ -162,7 +162,7 @@ def _joined(path: Path, files: tuple[Path, ...], folder: Path) -> OneLog:
                 for member in members(file):
                     with content(file, member) as text:
                         name = file.name if not member else f"{file.name}/{member}"
-                        blocks = blocks_of(text, file)
+                        blocks = blocks_of(text, file, json=True)
                         head = next(blocks, b"").removeprefix(_BOM)
                         found = _header_of(head, file if not member else file / member)
                         header = header or found

@@ -6,35 +6,17 @@ from pathlib import Path
 from typing import Final
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.slurm_output.header import is_cut
 
 _SACCT: Final = (
     "sacct -a -X -P --format=JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
     "ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,ReqNodes,ReqMem,ReqTRES,AllocTRES"
 )
-_JOB: Final = re.compile(r"^\d+(_\[?\d[^|]*)?(\.\w+)?\|")
-_STATE: Final = re.compile(
-    r"\|(COMPLETED|FAILED|TIMEOUT|CANCELLED( by \d+)?|OUT_OF_MEMORY|NODE_FAIL|PREEMPTED|RUNNING"
-    r"|PENDING)(\||$)"
-)
-_CUT: Final = re.compile(r"^\s*\d+(_\d+)?(\.\w+)?\s[^|,;]*\s\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\s|$)")
-_ISO_TIME: Final = re.compile(r"\|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\||$)")
 
 
 def _is_ruled(lines: Sequence[str]) -> bool:
     """Return whether names stand above dashes, which give the widths of the columns."""
     return len(lines) > 1 and re.fullmatch(r"[-\s]*-{3,}[-\s]*", lines[1].strip()) is not None
-
-
-def _is_headless(lines: Sequence[str]) -> bool:
-    """Return whether lines are jobs of Slurm, separated by bars, without names of columns."""
-    return "|" in lines[0] and all(
-        (_JOB.match(line) and _ISO_TIME.search(line)) or _STATE.search(line) for line in lines[:3]
-    )
-
-
-def _is_cut(lines: Sequence[str]) -> bool:
-    """Return whether lines are jobs of Slurm in columns of fixed widths, without their names."""
-    return all(_CUT.match(line) is not None for line in lines[:3])
 
 
 def _begins(pattern: str) -> Callable[[Sequence[str]], bool]:
@@ -86,15 +68,11 @@ UNREADABLE: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = {
         _begins("batsim_version,"), "give PREFIX_jobs.csv, which is in the same folder",
     ),
     "the output of sacct printed without -P, which cuts values to the widths of columns": (
-        lambda lines: (_is_ruled(lines) and "jobid" in lines[0].lower()) or _is_cut(lines),
+        lambda lines: lines[0].lstrip()[:1] not in {"{", "["} and is_cut(lines),
         f"print it with -P: {_SACCT}",
     ),
     "a text whose columns have fixed widths": (
         _is_ruled, "print it with a separator, such as a comma or a bar",
-    ),
-    "the output of sacct without a header, as with `sacct -n`": (
-        _is_headless,
-        "name the format slurm and its columns, in the order of --format: `--set columns=...`",
     ),
     "a web page": (
         lambda lines: re.match(r"(?i)\s*<(!doctype html|html|head)", lines[0]) is not None,

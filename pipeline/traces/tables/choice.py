@@ -27,8 +27,8 @@ _MOST_GROUPS: Final = 50  # queues of a log
 _DISTINCT: Final = 0.99  # share of different names, from which they name jobs
 _JOB_IDS: Final = ("job_id", "jobid", "id_job", "job_number", "job_nr", "jid", "job_id_raw")
 _LISTS: Final[Mapping[str, tuple[str, ...]]] = {  # names of lists of resources, by what they are
-    "allocated": ("alloctres", "tresalloc", "allocgres", "gresused"),
-    "requested": ("reqtres", "tresreq", "reqgres"),
+    "allocated": ("alloctres", "tresalloc", "tresallocstr", "allocgres", "gresused"),
+    "requested": ("reqtres", "tresreq", "tresreqstr", "reqgres"),
 }
 # Field -> parts of a list that give it: names of Slurm, and numbers of its database.
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from hindcast.pipeline.traces.job_logs import NAMES
 from hindcast.pipeline.traces.tables.mapping import COLUMNS, MEMORY, TIMES
 
 # Usual names, without unit, the surest first.
@@ -54,7 +55,7 @@ USUAL: Final[Mapping[str, str]] = {
 }
 # Words by which a name is known that is not a usual one.
 _WORDS: Final[Mapping[str, str]] = {
-    "submit": "submit submitted submission arrival arrive created creation submittime",
+    "submit": "submit submitted submission arrival arrive created creation submittime queue queued",
     "eligible": "eligible",
     "start": "start started starting begin began starttime",
     "end": "end ended finish finished completion completed stop endtime",
@@ -62,7 +63,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "time_limit": "limit timelimit",
     "cores": "core cores cpu cpus processor processors proc procs ncpus ncores vcpu vcpus",
     MEMORY: "mem memory ram",
-    "nodes": "node nodes nnodes host hosts",
+    "nodes": "node nodes nnodes host hosts nhosts",
     "gpus": "gpu gpus ngpus",
     "state": "state status",
     "user": "user username",
@@ -76,7 +77,7 @@ _WORDS: Final[Mapping[str, str]] = {
 _REQUESTED: Final = frozenset({"req", "requested", "request", "requests", "plan", "asked"})
 _QUALIFIERS: Final = _REQUESTED | {
     "sim", "job", "jobs", "slurm", "log", "raw", "alloc", "allocated", "num", "number", "n", "nb",
-    "of", "count", "total", "the", "per", "actual",
+    "of", "count", "total", "the", "per", "actual", "used", "genid", "hash", "hashed", "anon",
 }  # fmt: skip
 _TIME_WORDS: Final = frozenset(
     {"time", "date", "timestamp", "at", "ts", "epoch", "unix", "datetime"}
@@ -144,12 +145,15 @@ def _of_label(label: str) -> Iterator[Candidate]:
         unit, kept = _ENDINGS[amounts[0]], ["memory"]
     limited = bool(_LIMITS & set(kept))
     for name, of_name in _WORDS.items():
-        ignored = _TIME_WORDS | (_LIMITS if name == "duration" else frozenset())
-        left = {word for word in kept if not (name in _TIMED and word in ignored)}
+        ignored = _TIME_WORDS if name in _TIMED else {"name"} if name in NAMES else frozenset()
+        ignored |= _LIMITS if name == "duration" else frozenset()
+        left = set(kept) - ignored
         if left and left <= set(of_name.split()):
             field = {"cores": "requested_cores", "duration": "time_limit"}.get(name, name)
             asked = requested or (limited and name == "duration")
-            yield Candidate(field if asked else name, label, unit, _BY_WORDS)
+            # Memory that was used is not what a job asked for.
+            if not (name == MEMORY and "used" in words):
+                yield Candidate(field if asked else name, label, unit, _BY_WORDS)
 
 
 def memory_of(label: str) -> str:

@@ -17,6 +17,7 @@ from hindcast.pipeline.traces.field_values import moment
 from hindcast.pipeline.traces.files.one_log import one_log
 from hindcast.pipeline.traces.files.unreadable import refuse_unreadable
 from hindcast.pipeline.traces.first_look import head_lines
+from hindcast.pipeline.traces.slurm_output.header import without_header
 from hindcast.pipeline.traces.tables.choice import (
     adopt,
     choose,
@@ -105,6 +106,8 @@ def _propose(table: Path, given: Path) -> Proposal:
 def _refuse_known(table: Path, given: Path) -> None:
     """Raise TraceError if a file is a log that another reader reads without a mapping."""
     lines = [line for line in head_lines(table, TABLE) if line.strip()]
+    if how := without_header(lines):
+        raise TraceError(f"{table}: {how}")
     for name, form in FORMATS.items():
         if form.recognises is not None and form.recognises(lines):
             raise TraceError(

@@ -192,10 +192,12 @@ def units_of_amounts(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[st
             )
     if GPU_SHARE in columns:
         proposal.units[GPU_SHARE] = "milligpus"
-    if "gpus" in columns and not columns.keys() & set(CORES):
+    count = next((name for name in ("gpus", "nodes") if name in columns), None)
+    if count and not columns.keys() & set(CORES):
+        what = "GPUs" if count == "gpus" else count
         proposal.unsure.append(
-            f"no column of processors: {columns['gpus']!r} is a number of GPUs; to play the GPUs "
-            f'as the machine, write cores = "{columns["gpus"]}" into [columns]'
+            f"no column of processors: {columns[count]!r} is a number of {what}; to play the "
+            f'{what} as the machine, write cores = "{columns[count]}" into [columns]'
         )
     if MEMORY in columns:
         _memory(proposal, sample, hints.get(MEMORY))

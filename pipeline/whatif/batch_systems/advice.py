@@ -36,6 +36,7 @@ from hindcast.pipeline.whatif.orders import (
     AGED,
     ALL,
     ALL_RESERVE,
+    AREAS,
     CHANGE,
     EASY,
     FILL,
@@ -258,6 +259,12 @@ def _of_rule(log: _Log, best: str, left_out: list[str]) -> list[Setting]:
     rows = [
         Setting(name, "simulated", "the rule itself", "", order, m) for m in (EASY, ALL_RESERVE)
     ]
+    if log.run.resources is not None and name in AREAS:
+        left_out.append(
+            f"settings of {best}: its area counts the scarcest resource of each job, for which "
+            "Slurm and PBS have no setting"
+        )
+        return rows
     if name in _FORMULAS:
         rows.append(Setting(name, "PBS", "exact", _pbs_lines(_FORMULAS[name]), order, EASY))
     if name == "fcfs":

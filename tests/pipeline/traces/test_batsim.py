@@ -106,7 +106,7 @@ def test_jobs_of_several_workloads_keep_their_names(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a line\n", "the header has no id"),
+        ("a line\n", "has no column id"),
         ('{"jobs": 5, "profiles": {}}', "the object has no jobs"),
         ('{"jobs": [], "profiles": {}}', "has no rows"),
         ('{"jobs": [{"id": 1', "this is no JSON"),

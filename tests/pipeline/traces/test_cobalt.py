@@ -63,6 +63,6 @@ def test_every_outcome_becomes_a_status_or_is_counted(tmp_path):
 def test_a_table_without_its_columns_is_refused(tmp_path):
     path = tmp_path / "jobs.csv"
     path.write_text("JOB_NAME,QUEUED_TIMESTAMP\n1,2\n")
-    with pytest.raises(TraceError, match="the header has no START_TIMESTAMP"):
+    with pytest.raises(TraceError, match="has no column START_TIMESTAMP"):
         read(path)
     assert not is_log(["JOB_NAME,QUEUED_TIMESTAMP"])

@@ -1,5 +1,8 @@
 """The same jobs in each dialect are the same workload, as far as the dialect holds their fields."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -68,3 +71,24 @@ def test_every_field_is_held_by_some_dialect_and_every_job_log_has_the_same_firs
             tasks = FORMATS[dialect.form].reading(path, dialect.settings)[0].tasks
             columns.add(tuple(tasks.columns[: tasks.columns.index("eligible_s") + 1]))
     assert len(columns) == 1
+
+
+def test_the_page_says_which_fields_each_dialect_holds():
+    page = Path(__file__).parents[3] / "docs/how-to/export-a-log.md"
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in page.read_text("utf-8").splitlines()
+        if line.count("|") == 10
+    ]
+    systems, marks = rows[0][1:], {}
+    for first, *cells in rows[2:]:
+        for field in re.findall(r"`(\w+)`", first) or [first]:
+            marks[field] = {s for s, cell in zip(systems, cells, strict=True) if cell == "x"}
+    of = {"Slurm": "sacct -P"}
+    for system in systems:
+        name = of.get(system, system)
+        held = {field for field in marks if system in marks[field]}
+        wanted = {field for field in marks if field in DIALECTS[name].holds}
+        if name not in STATUS_WITHOUT_CANCELLED:
+            wanted.add("cancelled")
+        assert held == wanted, system

@@ -227,3 +227,14 @@ def test_gpus_are_counted_by_type(tmp_path):
     ]  # fmt: skip
     last = load.tasks.row(4, named=True)
     assert (last["allocated_cores"], last["nodes"]) == (6, 2)
+
+
+def test_the_accounting_log_of_cobalt_is_read(tmp_path):
+    """Its places are blocks of nodes, and its names have no server."""
+    place = {"exec_host": '"0-15,20"', "resources_used.location": '"0-15,20"'}
+    line = record("7", **place, resources_used_ncpus=None, Resource_List_ncpus=1088,
+                  Resource_List_nodect=17, start=f"{FIRST + 60}.5")  # fmt: skip
+    load, quarantine = read(log(tmp_path, line.replace("7.server", "7")))
+    task = load.tasks.row(0, named=True)
+    assert (task["job_id"], task["cores"], task["nodes"], task["wait_s"]) == ("7", 1088, 17, 60.5)
+    assert quarantine.is_empty()

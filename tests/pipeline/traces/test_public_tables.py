@@ -119,6 +119,7 @@ def test_alibaba_2023_pods_hold_shares_of_gpus_of_a_type(tmp_path):
                  ("p1", 88.0, 8.0, 8.0, 327680.0, 0.0, 60.0)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_real_pods_of_alibaba_2023_are_counted_as_polars_counts_them(tmp_path):
     path = require_traces("alibaba_gpu2023/openb_pod_list_default.csv.gz")
     raw = pl.read_csv(path)
@@ -135,6 +136,20 @@ def test_the_real_pods_of_alibaba_2023_are_counted_as_polars_counts_them(tmp_pat
     gpus = (ran["num_gpu"] * ran["gpu_milli"]).sum() / 1000
     assert workload.tasks["gpus"].sum() == pytest.approx(gpus)
     assert workload.tasks["memory_mib"].sum() == pytest.approx(ran["memory_mib"].sum())
+
+
+@pytest.mark.slow
+def test_the_real_tasks_of_alibaba_2018_are_counted_as_polars_counts_them(tmp_path):
+    path = require_traces("alibaba2018/dags_set0_6600.csv")
+    raw = pl.read_csv(path, null_values=["nan"], infer_schema_length=None)
+    over = raw.filter(pl.col("status").is_in(["Terminated", "Failed"]))
+    ran = over.filter(pl.col("plan_cpu").is_not_null(), pl.col("instance_num").is_not_null())
+    (tmp_path / "m.toml").write_text(toml_of(propose(path), str(path)))
+    workload = table.read(tmp_path / "m.toml")[0]
+    assert workload.tasks.height == ran.height
+    assert workload.tasks.height + sum(workload.provenance.left_out.values()) == raw.height
+    held = (ran["plan_cpu"] * ran["instance_num"]).sum() / 100
+    assert workload.tasks["cores"].sum() == pytest.approx(held)
 
 
 def test_google_2019_events_become_the_last_run_of_an_instance(tmp_path):
@@ -248,3 +263,16 @@ def test_tables_that_are_none_of_jobs_are_named(content, words, tmp_path):
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(TraceError, match=words):
         propose(tmp_path / "t.csv")
+
+
+def test_lists_of_generic_resources_tell_types_and_totals(tmp_path):
+    lists = ["gpu:volta:2", "gpu:2", "gpu:tesla:1(IDX:0)", "", "gpu:volta:1,gpu:tesla:2"]
+    rows = [
+        f"{10 + k};1000;3;60;1709539857;1709539867;1709541667;{text};4"
+        for k, text in enumerate(lists)
+    ]
+    header = "id_job;id_user;state;timelimit;time_submit;time_start;time_end;gres_used;cpus_req"
+    (tmp_path / "jobs.csv").write_text("\n".join([header, *rows]) + "\n")
+    tasks = read(tmp_path / "jobs.csv", "slurmdbd")
+    assert tasks.select("gpus", "gpus:tesla", "gpus:volta").rows() == [
+        (2, 0.0, 2.0), (2, 0.0, 0.0), (1, 1.0, 0.0), (0, 0.0, 0.0), (3, 2.0, 1.0)]  # fmt: skip

@@ -385,10 +385,12 @@ def test_partition_qos_account_and_nodes_are_columns_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("tres", "gpus"),
     [("cpu=8,gres/gpu=4,gres/gpu:a100=4", 4), ("cpu=8,gres/gpu:a100=2,gres/gpu:v100=1", 3),
-     ("cpu=8,node=1", None)],
+     ("cpu=8,node=1", 0), ("", None)],
 )  # fmt: skip
 def test_gpus_of_a_job_are_counted(tmp_path, tres, gpus):
-    load, _ = read(log(tmp_path, row("1", AllocTRES=tres), row("2", AllocTRES="gres/gpu=1")))
+    """In a log that has GPUs a list without them says that the job had none."""
+    rows = (row("1", AllocTRES=tres, ReqTRES=""), row("2", AllocTRES="gres/gpu=1"))
+    load, _ = read(log(tmp_path, *rows))
     assert load.tasks["gpus"].to_list() == [gpus, 1]
     assert "gpus" not in read(log(tmp_path, row("1")))[0].tasks.columns
 

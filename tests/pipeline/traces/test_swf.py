@@ -10,8 +10,9 @@ from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.traces.ingest import ingest
 from hindcast.pipeline.traces.swf import SwfSettings, read
-from hindcast.pipeline.workloads.caveats import NO_SIZE
+from hindcast.pipeline.workloads.caveats import NO_LIMITS, NO_SIZE
 from hindcast.pipeline.workloads.folder import load_workload
+from hindcast.pipeline.workloads.log_caveats import log_caveats
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS
 from tests.conftest import require_traces
 from tests.representatives import nightly_but
@@ -215,6 +216,31 @@ def test_further_fields_are_refused_unless_a_setting_leaves_them_out(tmp_path):
     load, quarantine = read(path, SwfSettings(further_fields=True))
     assert load.tasks.height == 8
     assert quarantine.is_empty()
+
+
+def test_a_row_too_wide_among_others_is_quarantined(tmp_path):
+    """Most rows decide; two lines run together are no further fields."""
+    rows = [row(n) for n in range(1, 5)]
+    load, quarantine = read(log(tmp_path, *rows[:3], rows[3] + " 1", rows[1] + rows[2]))
+    assert load.tasks.height == 3
+    assert quarantine["reason"].to_list() == ["19 fields, expected 18", "35 fields, expected 18"]
+    with pytest.raises(TraceError, match="the rows have 20 fields"):
+        read(log(tmp_path, rows[0], *(line + " 1 2" for line in rows[1:])))
+
+
+@pytest.mark.parametrize(("known", "code"), [(1, "unknown_waits"), (99, "some_unknown_waits")])
+def test_unknown_waits_are_a_caveat_with_their_share(tmp_path, known, code):
+    rows = [row(n) if n % 100 < known else row(n).replace(" 5 ", " -1 ", 1) for n in range(1, 501)]
+    load, _ = read(log(tmp_path, *rows))
+    unknown = load.tasks["wait_s"].null_count()
+    caveat = next(c for c in log_caveats(load) if c.code == code)
+    assert f"the start of {unknown} jobs" in caveat.text
+
+
+@pytest.mark.parametrize("limit", [-1, 0])
+def test_a_log_without_requested_times_has_a_caveat(tmp_path, limit):
+    load, _ = read(log(tmp_path, *(row(n, limit=limit) for n in range(1, 9))))
+    assert NO_LIMITS in {caveat.code for caveat in log_caveats(load)}
 
 
 def test_blanks_tabs_carriage_returns_and_late_comments_are_no_matter(tmp_path):

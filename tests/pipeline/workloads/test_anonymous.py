@@ -23,6 +23,7 @@ from hindcast.pipeline.workloads.log_names import names_of
 from hindcast.pipeline.workloads.schema import Provenance
 from hindcast.policies.heuristics import rules
 from tests.made_logs import sacct
+from tests.pipeline.traces.dialects import DIALECTS, made_jobs, written
 
 KEY = b"0123456789abcdef"
 HEADER = "JobID|JobName|User|Account|Partition|QOS|Cluster|State|Submit|Start|End|ElapsedRaw|"
@@ -103,6 +104,21 @@ def test_no_name_path_or_digest_is_in_any_byte(tmp_path, form):
     assert result.quarantined == 0
     assert (result.folder / "manifest.json").is_file()
     assert load_workload(result.folder).provenance.notes[0] == an.ANONYMISED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIALECTS)
+def test_no_name_of_any_dialect_is_left(name, tmp_path):
+    dialect, jobs = DIALECTS[name], made_jobs(np.random.default_rng(9), 40)
+    (tmp_path / "kiwi").mkdir()
+    path = written(dialect, jobs, tmp_path / "kiwi")
+    result = made(tmp_path, dialect.form, path, settings=dialect.settings)
+    words = {"kiwi", "theta", "Berlin", *(f"{job.job_id}.srv" for job in jobs)}
+    words |= {getattr(job, key) for job in jobs for key in ("user", "group", "account", "queue")}
+    again = everything(result.folder)
+    assert {word for word in words if word.encode() in again} == set()
+    assert not set(result.workload.tasks["job_id"]) & {str(job.job_id) for job in jobs}
+    assert result.workload.tasks.height == 40
 
 
 def test_names_that_are_the_same_stay_the_same_and_others_differ(tmp_path):

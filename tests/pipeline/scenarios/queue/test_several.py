@@ -20,7 +20,15 @@ from hindcast.pipeline.simulation.memory_rules import play_rule
 from hindcast.pipeline.testing import check_scenario
 from hindcast.policies.heuristics.queue import HEURISTICS, MEMORY_RULES
 from tests.conftest import require_traces
-from tests.resource_logs import golden_jobs, golden_settings, plain_schedule, workload_of
+from tests.resource_logs import (
+    CAPACITY,
+    NAMES,
+    drawn,
+    golden_jobs,
+    golden_settings,
+    plain_schedule,
+    workload_of,
+)
 
 SCENARIO = load_scenario("queue")
 OBJECTIVE = "bounded_slowdown"
@@ -173,33 +181,6 @@ def test_a_head_without_gpus_is_not_delayed_by_jobs_that_take_spare_ones(rule):
     if rule != "conservative":  # which lets F wait for the slots of D and E
         ints, _ = play(*made(worked_example(), jobs=6, warm=False), rule)
         assert block(ints, m.START_AT, 6) == [0, 0, 10, 60, 60, 20]
-
-
-NAMES = ("processors", "gpus:x", "gpus:y", "memory")
-CAPACITY = (12, 6, 4, 40)
-
-
-def drawn(seed, jobs=60, partitions=("p",)):
-    """Return a busy log with ties in everything, of which some jobs run over the machine at 0."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for i, submit in enumerate(np.sort(rng.integers(-40, 4 * jobs, jobs) // 20 * 20).tolist()):
-        run = int(rng.choice([1, 3, 7, 20, 40, 80, 160]))
-        kind, gpus = rng.choice(["", "x", "y", "any", "any"]), int(rng.choice([1, 1, 2, 4]))
-        job = {
-            "number": i, "submit": submit, "run": run, "user": int(rng.integers(0, 4)),
-            "requested": max(1, int(run * rng.choice([0.5, 1, 1, 2, 5]))),
-            "processors": int(rng.choice([1, 1, 2, 3, 5, 9, 13])), "gpus": gpus if kind else 0,
-            "types": {kind: gpus} if kind in {"x", "y"} else {},
-            "memory": [0, 1, 8, 20, 41, None][int(rng.integers(0, 6))],
-            "partition": str(rng.choice(partitions)),
-        }  # fmt: skip
-        if kind == "x" and rng.random() < 0.3:  # one named GPU and another of any type
-            job["gpus"] += 1
-        job["start"] = submit if submit < 0 and submit + run > 0 and i % 2 else (
-            max(submit, 0) + int(rng.integers(0, 60)))  # fmt: skip
-        found.append(job)
-    return found
 
 
 def plain(jobs, form, rule, begin, capacity=CAPACITY, partition=None):

@@ -37,7 +37,7 @@ from hindcast.pipeline.scenarios.queue.asks import (
 )
 from hindcast.pipeline.scenarios.queue.instances import usable
 from hindcast.pipeline.whatif.record import Record
-from hindcast.pipeline.whatif.resources import Resources, asks_of
+from hindcast.pipeline.whatif.resources.amounts import Resources, asks_of
 from hindcast.pipeline.workloads.caveats import Caveat, share_text
 from hindcast.pipeline.workloads.log_caveats import UNKNOWN_ASKS
 from hindcast.pipeline.workloads.schema import Workload
@@ -190,7 +190,7 @@ def width_cautions(machines: Sequence[Record]) -> Iterator[Caveat]:
         first = too_wide(asks_of(wide.asks), resources.capacity, resources.shape)
         for k, name in enumerate((*resources.names, ANY_GPUS)):
             sums = found.setdefault(name, [0.0, 0.0])
-            sums[0] += (first == k).sum()
+            sums[0] += int((first == k).sum())
             sums[1] += float((wide.cpu * wide.run)[first == k].sum())
     for name, (jobs, of_jobs) in found.items():
         if jobs:

@@ -16,7 +16,7 @@ from hindcast.pipeline.scenarios.queue import fitting
 from hindcast.pipeline.scenarios.queue.asks import equivalents
 from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE, Shape
 from hindcast.pipeline.simulation.kernel import Ints, compiled, compiled_type
-from hindcast.pipeline.whatif.resources import Resources, asks_of
+from hindcast.pipeline.whatif.resources.amounts import Resources, asks_of
 
 if TYPE_CHECKING:
     from hindcast.pipeline.whatif.run import Run

@@ -13,7 +13,12 @@ from numba import types
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.features import CLOSED, EQUIVALENT, MOMENT, ROW
 from hindcast.pipeline.scenarios.queue.fitting import NOWHERE, place, take
-from hindcast.pipeline.scenarios.queue.several import asks_of, fit_of, placement_of, shape_in
+from hindcast.pipeline.scenarios.queue.several.transition import (
+    asks_of,
+    fit_of,
+    placement_of,
+    shape_in,
+)
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, MASK, ROWS, compiled
 
 _HOUR_S = 3_600

@@ -1,0 +1,1 @@
+"""`queue` with several resources, or with pools: transition, columns and live states."""

@@ -1,0 +1,261 @@
+"""Live states of machines of several resources, or of pools.
+
+Beside the keys of hindcast.pipeline.scenarios.queue.live_state:
+
+    capacity     of the machine: GPUs, and memory in MiB; by default that of the settings
+    pools        capacity by pool, with its processors; by default those of the settings
+    gpus         of a job, all of them
+    gpu_types    of a job: those that it asks for, or holds, by type
+    memory       of a job in MiB
+    pool         of a job, where there are pools
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.errors import did_you_mean
+from hindcast.pipeline.scenarios.queue import layout as m
+from hindcast.pipeline.scenarios.queue.asks import (
+    ANY_GPUS,
+    GPUS,
+    MEMORY,
+    PROCESSORS,
+    TYPE,
+    Asks,
+    equivalents,
+    too_wide,
+)
+from hindcast.pipeline.scenarios.queue.instances import Several
+from hindcast.pipeline.scenarios.queue.live_fields import Ints, check_keys, fail, kind_of
+from hindcast.pipeline.scenarios.queue.machines import Asked, Machine
+from hindcast.pipeline.settings.ranges import shown
+
+_MOST: Final = 10**12
+
+
+def read_amount(value: Any, name: str, where: str, least: float = 0) -> float:
+    """Return an amount of a resource: whole, or of GPUs with at most three decimals."""
+    kinds = (int, float) if name.rpartition(".")[2].startswith(GPUS) else (int,)
+    if type(value) not in kinds or not least <= value <= _MOST or round(value, 3) != value:
+        fail(where, f"{name} is {shown(value)}, expected a number from {least:,} to {_MOST:,}")
+    return float(value)
+
+
+def read_amounts(value: Any, names: Sequence[str], name: str, where: str) -> dict[str, float]:
+    """Return the amounts of an object; absent ones are left out."""
+    if type(value) is not dict:
+        fail(where, f"{name} is {kind_of(value)}, expected an object of amounts by resource")
+    check_keys([value], names, where, name)
+    return {key: read_amount(value[key], f"{name}.{key}", where, -_MOST) for key in value}
+
+
+def with_processors(state: Mapping[str, Any], machine: Machine) -> Mapping[str, Any]:
+    """Return a state of pools with the processors of all of them."""
+    pools = state.get("pools")
+    if not machine.has_pools or PROCESSORS in state:
+        return state
+    if type(pools) is dict and all(type(p) is dict for p in pools.values()):
+        given = [p.get(PROCESSORS) for p in pools.values()]
+    else:
+        given = [of[0] for of in machine.capacity]
+    return {**state, PROCESSORS: sum(n for n in given if type(n) is int)}
+
+
+def read_several(
+    state: Mapping[str, Any], machine: Machine, jobs: Sequence[Mapping[str, Any]], running: int,
+    more: int, where: str,
+) -> tuple[Several, Ints, NDArray[np.float64] | None]:  # fmt: skip
+    """Return the machine of a state with what its jobs ask for, its units, and what is free.
+
+    The free amounts are None unless the state has them: fewer where some are down.
+
+    Args:
+        state: The state.
+        machine: The machine of the settings, whose capacities the state may replace.
+        jobs: The running jobs, then those that wait.
+        running: Number of running jobs.
+        more: Number of jobs behind them that never arrive.
+        where: File and line, for messages.
+    """
+    amounts = _amounts(state, "pools" if machine.has_pools else "capacity", machine, where)
+    free = None
+    if state.get("free") is not None:
+        free = _amounts(state, "free", machine, where)
+    cpu = [float(job[PROCESSORS]) for job in jobs] + [1.0] * more
+    gpus, types, memory, pool = _of_jobs(jobs, running, machine, where)
+    values = [*amounts.reshape(-1), *gpus, *(n for of in types for n in of.values())]
+    values += [] if free is None else [n for n in free.reshape(-1) if not np.isnan(n)]
+    unit = 1 if all(float(value).is_integer() for value in values) else 1000
+    names, n = machine.names, len(cpu)
+    units = np.array([unit if name.startswith(GPUS) else 1 for name in names])
+    asked, any_gpus = np.zeros((n, len(names))), np.zeros(n)
+    asked[:, 0] = cpu
+    for k, name in enumerate(names[1:], 1):
+        for i in range(len(jobs)):
+            if name == MEMORY:
+                asked[i, k] = memory[i]
+            elif name == GPUS:
+                asked[i, k] = gpus[i]
+            else:
+                asked[i, k] = types[i].get(name.removeprefix(TYPE), 0.0)
+    if any(name.startswith(TYPE) for name in names):
+        for i in range(len(jobs)):
+            any_gpus[i] = max(gpus[i] - sum(types[i].values()), 0.0)
+    asks = Asks(
+        np.rint(asked * units).astype(np.int64), np.rint(any_gpus * unit).astype(np.int64),
+        np.zeros(asked.shape, bool),
+    )  # fmt: skip
+    capacity = np.rint(amounts * units).astype(np.int64)
+    of_pool = np.array([*pool, *([0] * more)], np.int64)
+    equivalent = np.zeros(n, np.int64)
+    for p, most in enumerate(capacity):
+        inside = np.flatnonzero(of_pool == p)
+        equivalent[inside] = equivalents(asks.take(inside), most, machine.shape)
+        for i in inside[too_wide(asks.take(inside), most, machine.shape) >= 0]:
+            if running <= i < len(jobs):
+                k = int(too_wide(asks.take(np.array([i])), most, machine.shape)[0])
+                name = (*names, ANY_GPUS)[k]
+                fail(where, f"waiting[{i - running}] asks for more {name} than there are")
+    several = Several(machine, capacity, Asked(asks, of_pool, equivalent, np.zeros(n, bool)))
+    return several, units, None if free is None else free * units
+
+
+def _amounts(
+    state: Mapping[str, Any], key: str, machine: Machine, where: str
+) -> NDArray[np.float64]:
+    """Return the amounts of each resource by pool, (M, K); NaN where what is free is not given."""
+    other = "capacity" if machine.has_pools else "pools"
+    if state.get(other) is not None:
+        fail(where, f"{other} is given, but the settings have {key}; expected {key}")
+    found = state.get(key, {})
+    if key == "free" and type(found) is int and not machine.has_pools:
+        found = {PROCESSORS: found}
+    if type(found) is not dict:
+        fail(where, f"{key} is {kind_of(found)}, expected an object")
+    if machine.has_pools and found:
+        check_keys([found], machine.pools, where, key)
+    rows = []
+    for pool, default in zip(machine.pools, machine.capacity, strict=True):
+        name = f"{key}.{pool}" if machine.has_pools else key
+        given = found.get(pool, {}) if machine.has_pools else found
+        given = read_amounts(given, machine.names, name, where)
+        if key == "capacity":
+            given[PROCESSORS] = float(state[PROCESSORS])
+        unknown = [np.nan] * len(default) if key == "free" else default
+        row = [given.get(r, float(n)) for r, n in zip(machine.names, unknown, strict=True)]
+        for resource, amount in zip(machine.names, row, strict=True):
+            if amount <= 0 and key != "free":
+                fail(where, f"{name}.{resource} is {shown(amount)}, expected more than 0")
+        rows.append(row)
+    return np.array(rows)
+
+
+def _of_jobs(
+    jobs: Sequence[Mapping[str, Any]], running: int, machine: Machine, where: str
+) -> tuple[list[float], list[dict[str, float]], list[float], list[int]]:
+    """Return GPUs, GPUs by type, memory and pool of each job."""
+    gpus, types, memory, pool = [], [], [], []
+    for i, job in enumerate(jobs):
+        at = f"running[{i}]" if i < running else f"waiting[{i - running}]"
+        by_type = job.get("gpu_types") or {}
+        if type(by_type) is not dict:
+            fail(where, f"{at}.gpu_types is {kind_of(by_type)}, expected an object")
+        of_types = {
+            name: read_amount(number, f"{at}.gpu_types.gpus:{name}", where)
+            for name, number in by_type.items()
+        }
+        total = sum(of_types.values())
+        value = job.get(GPUS)
+        gpus.append(total if value is None else read_amount(value, f"{at}.{GPUS}", where, total))
+        types.append(of_types)
+        value = job.get(MEMORY)
+        memory.append(0.0 if value is None else read_amount(value, f"{at}.{MEMORY}", where))
+        pool.append(0)
+        if machine.has_pools:
+            name = job.get("pool")
+            if name not in machine.pools:
+                fail(where, f"{at}.pool is {shown(name)}; {did_you_mean(str(name), machine.pools)}")
+            pool[-1] = machine.pools.index(name)
+    return gpus, types, memory, pool
+
+
+def set_free(ints: Ints, free: NDArray[np.float64], machine: Machine, where: str) -> None:
+    """Set what is free in units, (M, K), NaN where it is what the running jobs leave."""
+    at = int(ints[m.FREE_AT])
+    for i, amount in enumerate(free.reshape(-1)):
+        name = machine.names[i % len(machine.names)]
+        if amount > ints[at + i]:
+            fail(where, f"free has more {name} than the running jobs leave")
+        if not np.isnan(amount):
+            ints[at + i] = int(amount)
+
+
+def set_reservation(
+    ints: Ints, pool: int, start: int, spare: Mapping[str, float], units: Ints, machine: Machine
+) -> None:
+    """Close the phase of a pool with a reservation; nothing is spare of what is not given."""
+    begin = int(ints[m.SPARE_AT]) + pool * len(units)
+    for k, name in enumerate(machine.names):
+        ints[begin + k] = round(spare.get(name, 0.0) * int(units[k]))
+    ints[int(ints[m.SHADOW_AT]) + pool] = start
+    ints[int(ints[m.CLOSED_AT]) + pool] = 1
+    ints[m.CLOSED] += 1
+
+
+def spare_of(ints: Ints, pool: int, units: Ints, machine: Machine) -> dict[str, int | float]:
+    """Return the spare amounts beside the reservation of a pool."""
+    begin = int(ints[m.SPARE_AT]) + pool * len(units)
+    amounts = (int(ints[begin + k]) / int(unit) for k, unit in enumerate(units))
+    return {
+        name: int(amount) if amount.is_integer() else amount
+        for name, amount in zip(machine.names, amounts, strict=True)
+    }
+
+
+def units_in(ints: Ints, machine: Machine) -> Ints:
+    """Return the units of each resource in the memory of an episode, (K,)."""
+    begin = int(ints[m.CAPACITY_AT])
+    given = np.array([max(amount, 1) for amount in machine.capacity[0]])
+    units = ints[begin : begin + len(given)] // given
+    return np.where(np.array([name.startswith(GPUS) for name in machine.names]), units, 1)
+
+
+def keys_of_several(ints: Ints, jobs: Sequence[int], machine: Machine) -> list[dict[str, Any]]:
+    """Return the further keys of jobs in a state of an episode; a running job holds its type."""
+    units, names = units_in(ints, machine), machine.names
+    shape, width, found = machine.shape, len(names) + 1, []
+    for job in jobs:
+        begin = int(ints[m.ASK_AT]) + width * job
+        amounts = [int(n) / int(unit) for n, unit in zip(ints[begin:], units, strict=False)]
+        unit = int(units[shape.first_type]) if shape.last_type else 1
+        of_any = int(ints[begin + width - 1]) / unit
+        keys: dict[str, Any] = dict(zip(names[1:], amounts[1:], strict=True))
+        types = {n.removeprefix(TYPE): keys.pop(n) for n in names if n.startswith(TYPE)}
+        if types:
+            keys[GPUS] = sum(types.values()) + of_any
+            placed = int(ints[int(ints[m.PLACED_AT]) + job])
+            if placed:
+                types[names[placed].removeprefix(TYPE)] += of_any
+            keys["gpu_types"] = types
+        if MEMORY in keys:
+            keys[MEMORY] = int(keys[MEMORY])
+        if machine.has_pools:
+            keys["pool"] = machine.pools[int(ints[int(ints[m.POOL_AT]) + job])]
+        found.append(keys)
+    return found
+
+
+def capacities_in(ints: Ints, machine: Machine) -> dict[str, Any]:
+    """Return the capacity or the pools of a state of an episode."""
+    begin, units, width = int(ints[m.CAPACITY_AT]), units_in(ints, machine), len(machine.names)
+    pools = {
+        pool: {
+            name: int(ints[begin + width * p + k]) // int(units[k])
+            for k, name in enumerate(machine.names)
+        }
+        for p, pool in enumerate(machine.pools)
+    }
+    return {"pools": pools} if machine.has_pools else {"capacity": pools[""]}
