@@ -15,8 +15,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.forecast.run_times import Contexts, contexts_of, draw_run_times, ends_of
 from hindcast.pipeline.scenarios.queue import run_times as learning
+from hindcast.pipeline.scenarios.queue.drawn_run_times import (
+    Contexts,
+    contexts_of,
+    draw_run_times,
+    ends_of,
+)
 from hindcast.pipeline.scenarios.queue.layout import LATER, NEVER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, Ints2, compiled
 from hindcast.pipeline.whatif.desk import Desk, Running, empty_desk

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue.layout import LATER
 from hindcast.pipeline.simulation.kernel import Floats, Ints, Ints2, Rows, compiled
-from hindcast.pipeline.whatif.record import Array
+
+Array = NDArray[np.int64]
 
 DECAY: Final = np.array([0.9763, 0.605, 0.5486, 0.9913, 0.99])
 STRENGTH: Final = np.array([23.69, 3.8, 3.1, 39.89, 1.0])
