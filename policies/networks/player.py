@@ -37,9 +37,8 @@ from hindcast.pipeline.simulation.policy import (
 )
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
-from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
-from hindcast.policies.networks import Features
 from hindcast.policies.networks.forward import NetworkArrays
 from hindcast.policies.networks.row_table import make_table, scores_rows_apart
 from hindcast.policies.networks.rules import RuleList, rule_buffers
@@ -173,7 +172,7 @@ class Scorer(Protocol):
 
     name: str
     network: Network
-    features_candidates: Features
+    features_candidates: tuple[Feature, ...]
 
     @property
     def arrays(self) -> NetworkArrays:

@@ -62,6 +62,7 @@ from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
+from hindcast.pipeline.scenarios.queue.futures.sampled_futures import Sampler
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
 from hindcast.pipeline.scenarios.queue.instances import (
     first_job,
@@ -71,7 +72,6 @@ from hindcast.pipeline.scenarios.queue.instances import (
 )
 from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
-from hindcast.pipeline.scenarios.queue.sampled_futures import Sampler
 from hindcast.pipeline.scenarios.queue.schedule import by_week
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.workloads.caveats import Caveat

@@ -1,0 +1,1 @@
+"""Futures of an episode, with run times that are drawn from completed runs."""
