@@ -6,7 +6,7 @@
 A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -127,18 +127,24 @@ def frame_of(
     return pl.DataFrame(series)
 
 
-def concat(batches: Iterable[Batch], absent: float) -> Batch:
+def concat(batches: list[Batch], absent: float) -> Batch:
     """Return all decisions of batches; a feature that a batch lacks is `absent` in it.
 
-    A feature that is a number in one batch and a category in another is a category.
+    A feature that is a number in one batch and a category in another is a category. The list is
+    emptied, so that no decision is in memory twice.
     """
-    parts = list(batches)
+    decisions = [b.decisions for b in batches]
+    context = [(b.context, len(b)) for b in batches]
+    candidates = [b.candidates for b in batches]
+    features = [(b.features, int(b.lengths.sum())) for b in batches]
+    lengths = np.concatenate([b.lengths for b in batches]).astype(np.int64)
+    batches.clear()
+    whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
+    decisions.clear()
+    of_candidates = pl.concat(candidates, rechunk=True)
+    candidates.clear()
     return Batch(
-        pl.concat([b.decisions for b in parts], how="diagonal_relaxed", rechunk=True),
-        _features([(b.context, len(b)) for b in parts], absent),
-        pl.concat([b.candidates for b in parts], rechunk=True),
-        _features([(b.features, int(b.lengths.sum())) for b in parts], absent),
-        np.concatenate([b.lengths for b in parts]).astype(np.int64),
+        whole, _features(context, absent), of_candidates, _features(features, absent), lengths
     )
 
 

@@ -1,6 +1,7 @@
 """Cautions of a log of decisions: what limits its answers, with the numbers that say so."""
 
 import math
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -9,14 +10,15 @@ import polars as pl
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
-from hindcast.pipeline.estimators.decisions.logged import LoggedDecisions
+from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions, numbered
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
     CONTRADICTED_A,
+    MOST_LEVELS,
     PropensityTests,
+    Tally,
     candidate_sets,
-    check_propensities,
 )
-from hindcast.pipeline.estimators.decisions.values import standard_error
+from hindcast.pipeline.estimators.decisions.values import clustered_error
 
 _QUARANTINED: Final = 0.01  # share of decisions in quarantine that is a caution
 _CERTAIN: Final = 1.0 - 1e-9
@@ -38,7 +40,7 @@ def cautions_of(log: DecisionLog) -> tuple[Caution, ...]:
     _propensities(log, found)
     _floor(log, e, found)
     _censored(log, found)
-    _leaks(log, e, found)
+    _leaks(log, found)
     _rest(log, e, found)
     return tuple(found)
 
@@ -59,28 +61,50 @@ def override_propensities_of(log: DecisionLog) -> PropensityTests | None:
     return _tests(log, drawn.to_numpy(), sampled)
 
 
-def _tests(log: DecisionLog, used: Flags, chosen: np.ndarray | None = None) -> PropensityTests:
-    e = logged_decisions(log, chosen)
-    used = used & ~np.isnan(e.propensity)
-    rows = used[e.owner]
-    part = e if used.all() else e.take(used)
-
-    def coded(column: pl.Series) -> tuple[np.ndarray, list[str]]:
-        kept = column if used.all() else column.filter(pl.Series(rows))
-        codes = kept.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        levels, dense = np.unique(codes, return_inverse=True)
-        first = {int(c): int(i) for i, c in enumerate(codes[::-1])}
-        names = [str(kept[len(codes) - 1 - first[int(c)]]) for c in levels]
-        shift = int(len(levels) > 0 and levels[0] == -1)
-        return dense - shift, names[shift:]
-
-    ids, names = coded(log.candidates["id"])
-    categories = {n: coded(log.features[n]) for n, t in log.features.schema.items()
+def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> PropensityTests:
+    """Return the tests of some decisions, piece by piece."""
+    used = used & log.decisions["propensity"].is_not_null().to_numpy()
+    scale = float(log.decisions["weight"].to_numpy()[used].max(initial=1.0))
+    tally = Tally(scale, log.mapping.propensity.epsilon)
+    unit = numbered(log.decisions["unit_id"].rank("dense").to_numpy())
+    ids = _Levels(log.candidates["id"])
+    categories = {n: _Levels(log.features[n]) for n, t in log.features.schema.items()
                   if t == pl.Categorical}  # fmt: skip
-    numbers = {n: log.feature(n)[rows] for n, t in log.features.schema.items() if t == pl.Float64}
-    return check_propensities(
-        part, candidate_sets(part, ids, categories, numbers, names), log.mapping.propensity.epsilon
-    )
+    begin = 0
+    for piece in log.pieces():
+        rows = slice(begin, begin + len(piece))
+        begin = rows.stop
+        e = logged_decisions(piece, None if chosen is None else chosen[rows])
+        mine = used[rows]
+        of_candidates = mine[e.owner]
+        part = e if mine.all() else e.take(mine)
+        coded = {
+            n: (levels.codes(piece.features[n])[of_candidates], levels.names)
+            for n, levels in categories.items()
+        }
+        figures = {n: piece.feature(n)[of_candidates] for n, t in log.features.schema.items()
+                   if t == pl.Float64}  # fmt: skip
+        codes = ids.codes(piece.candidates["id"])[of_candidates]
+        sets = candidate_sets(part, codes, coded, figures, ids.names)
+        tally.add(part, sets, unit[rows][mine])
+    return tally.tests()
+
+
+class _Levels:
+    """The most frequent levels of a category, numbered alike in every piece of a log."""
+
+    def __init__(self, column: pl.Series) -> None:
+        counted = column.drop_nulls().value_counts(sort=True).head(MOST_LEVELS)[column.name]
+        self.names: list[str] = counted.cast(pl.String).to_list()
+        places = counted.to_physical().to_numpy()
+        self._lookup = np.full(int(places.max(initial=0)) + 2, -1)
+        self._lookup[places] = np.arange(len(places))
+
+    def codes(self, column: pl.Series) -> Ints:
+        """Return the numbers of the levels, -1 for others and for none."""
+        last = len(self._lookup) - 1
+        physical = column.to_physical().cast(pl.Int64).fill_null(last).to_numpy()
+        return np.asarray(self._lookup[np.minimum(physical, last)], np.int64)
 
 
 def _quarantine(log: DecisionLog, found: list[Caution]) -> None:
@@ -208,62 +232,61 @@ def _censored(log: DecisionLog, found: list[Caution]) -> None:
         ))  # fmt: skip
 
 
-def _leaks(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+def _leaks(log: DecisionLog, found: list[Caution]) -> None:
     """Tell features that are written after the choice."""
-    several = e.several & log.weighted
-    if several.sum() < _LEAST:
+    reward = log.decisions["reward"].fill_null(float("nan")).to_numpy()
+    rewards, counts = np.unique(reward[log.weighted], return_counts=True)
+    if not len(rewards):
         return
-    rewards, counts = np.unique(e.reward[several], return_counts=True)
-    telling = several & (e.reward != rewards[np.argmax(counts)])  # not 0 = 0 in sparse columns
-    if len(rewards) == several.sum():
-        telling = several
-    reward, taken = e.reward[telling], e.taken[telling]
-    known = len(reward) >= _LEAST
-    other = np.ones(len(e.owner), bool)
-    other[e.taken] = False
-    for name, dtype in log.features.schema.items():
-        if dtype != pl.Float64:
-            continue
-        values = log.feature(name)
-        why = ""
-        if known and (values[taken] == reward).mean() > _LEAK:
-            why = "it equals the reward of the taken candidate"
+    common = rewards[np.argmax(counts)] if len(rewards) < log.weighted.sum() else float("nan")
+    figures = [n for n, t in log.features.schema.items() if t == pl.Float64]
+    of_context = [n for n, t in log.context.schema.items() if t == pl.Float64]
+    same, alone = Counter[str](), Counter[str]()
+    decisions = three = 0
+    for piece in log.pieces():
+        e = logged_decisions(piece)
+        several = e.several & piece.weighted
+        # 0 = 0 in sparse columns tells nothing
+        telling = several & (e.reward != common)
+        decisions += int(telling.sum())
+        wide = several & (np.diff(e.offsets) >= 3)
+        three += int(wide.sum())
+        for name in figures:
+            values = piece.feature(name)
+            same[name] += int((values[e.taken] == e.reward)[telling].sum())
+            alone[name] += int(_only_taken(values, e)[wide].sum())
+        for name in of_context:
+            equal = piece.context[name].to_numpy() == e.reward
+            same[f"context {name}"] += int(equal[telling].sum())
+    for name in (*figures, *(f"context {n}" for n in of_context)):
+        if decisions >= _LEAST and same[name] > _LEAK * decisions:
+            why = f"it equals the reward in {same[name] / decisions:.0%} of the decisions"
+        elif three >= _LEAST and alone[name] > _LEAK * three:
+            share = alone[name] / three
+            why = f"it differs from one value in the taken candidate alone, in {share:.0%}"
         else:
-            share = _only_taken(values, e, other, several)
-            if share > _LEAK:
-                why = f"it differs from one value in the taken candidate alone, in {share:.0%}"
-        if why:
-            found.append(Caution("leak", f"{name} is written after the choice: {why}",
-                                 {"feature": name}))  # fmt: skip
-    for name, dtype in log.context.schema.items():
-        if dtype == pl.Float64 and known:
-            share = float((log.context[name].to_numpy()[telling] == reward).mean())
-            if share > _LEAK:
-                found.append(Caution(
-                    "leak",
-                    f"{name} is written after the choice: it equals the reward in {share:.0%} of "
-                    "the decisions", {"feature": name},
-                ))  # fmt: skip
+            continue
+        feature = name.removeprefix("context ")
+        found.append(
+            Caution("leak", f"{feature} is written after the choice: {why}", {"feature": feature})
+        )
 
 
-def _only_taken(values: Array, e: LoggedDecisions, other: Flags, several: Flags) -> float:
-    """Return the share of decisions whose feature is one value but for the taken candidate."""
+def _only_taken(values: Array, e: LoggedDecisions) -> Flags:
+    """Return in which decisions a feature has one value but for the taken candidate."""
     absent = np.where(np.isnan(values), np.inf, values)
-    three = several & (np.diff(e.offsets) >= 3)
-    if three.sum() < _LEAST:
-        return 0.0
-    low, high = np.full(len(e), np.inf), np.full(len(e), -np.inf)
-    rows = np.flatnonzero(other)
-    np.minimum.at(low, e.owner[rows], absent[rows])
-    np.maximum.at(high, e.owner[rows], absent[rows])
-    differs = (low == high) & (absent[e.taken] != low)
-    return float(differs[three].mean())
+    low, high = absent.copy(), absent.copy()
+    low[e.taken], high[e.taken] = np.inf, -np.inf
+    starts = e.offsets[:-1]
+    least, most = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    return np.asarray((least == most) & (absent[e.taken] != least))
 
 
 def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
     test = (log.decisions["split"] != SPLITS[0]).to_numpy()
+    of_candidates = np.repeat(test, log.lengths)
     for side, frame, rows in (
-        ("context", log.context, test), ("candidates", log.features, test[e.owner]),
+        ("context", log.context, test), ("candidates", log.features, of_candidates),
     ):  # fmt: skip
         for name, dtype in frame.schema.items():
             if dtype != pl.Categorical or not rows.any():
@@ -297,15 +320,16 @@ def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
 
 
 def _drift(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
-    used = log.weighted
-    part = e.take(used)
-    last = int(len(part) * _LAST)
+    used = np.flatnonzero(log.weighted)
+    last = int(len(used) * _LAST)
     if last < _LEAST or log.decisions["time"].null_count():
         return
-    late = np.arange(len(part)) >= len(part) - last
-    sides = [part.take(rows) for rows in (~late, late)]
-    means = [float((s.weight * s.reward).sum() / s.weight.sum()) for s in sides]
-    errors = [standard_error(s, s.reward - m) for s, m in zip(sides, means, strict=True)]
+    means, errors = [], []
+    for rows in (used[:-last], used[-last:]):
+        reward, weight = e.reward[rows], e.weight[rows]
+        mean = float((weight * reward).sum() / weight.sum())
+        means.append(mean)
+        errors.append(clustered_error(weight, reward - mean, e.unit[rows]))
     if abs(means[1] - means[0]) > _DRIFT * math.hypot(*errors):
         found.append(Caution(
             "drift",

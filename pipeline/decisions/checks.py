@@ -91,7 +91,8 @@ def reasons_of(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> 
     feasible = batch.candidates["feasible"].to_numpy()
     several = sums(feasible, offsets) >= 2
     rows = np.minimum(rows, max(len(feasible) - 1, 0))
-    reasons.mark(known & ~feasible[rows], lambda d: f"chosen {ids[int(rows[d])]!r} is infeasible")
+    may = feasible[rows] if len(feasible) else np.zeros(len(rows), bool)
+    reasons.mark(known & ~may, lambda d: f"chosen {ids[int(rows[d])]!r} is infeasible")
     if mapping.propensity.kind in ("exact", "monte_carlo"):
         _propensities(batch, reasons, several, feasible, rows)
     for name in terms:

@@ -237,7 +237,9 @@ def _table(
         "steps": lengths, "return": totals,
         "elapsed_s": np.bincount(episode, elapsed, len(heads)), "truncated": truncated,
         "reward_sum": totals,
-        "behaviour_parameters": pl.Series([[]] * len(heads), dtype=pl.List(pl.Float64)),
+        "behaviour_parameters": pl.Series([[]], dtype=pl.List(pl.Float64)).new_from_index(
+            0, len(heads)
+        ),
     })  # fmt: skip
     seed = pl.int_range(pl.len()).over("window", "behaviour").cast(pl.Int64)
     return Episodes(decisions, episode, step, table.with_columns(seed.alias("seed")),

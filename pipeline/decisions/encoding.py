@@ -82,11 +82,12 @@ def _values(column: pl.Series, level: str | None, rows: Ints) -> Narrow:
 
 def codes_of(column: pl.Series) -> pl.Series:
     """Return codes of the levels in the order of appearance, -1 where there is none."""
-    levels = column.drop_nulls().unique(maintain_order=True).cast(pl.String)
-    table = pl.DataFrame({"level": levels, "code": np.arange(len(levels), dtype=np.float64)})
-    text = pl.DataFrame({"level": column.cast(pl.String)})
-    found = text.join(table, on="level", how="left", maintain_order="left")["code"]
-    return found.fill_null(-1.0)
+    physical = column.to_physical()
+    levels = physical.drop_nulls().unique(maintain_order=True).to_numpy()
+    last = int(levels.max(initial=0)) + 1
+    lookup = np.full(last + 1, -1.0, np.float32)
+    lookup[levels] = np.arange(len(levels))
+    return pl.Series(lookup[physical.fill_null(last).to_numpy()])
 
 
 def encode(log: DecisionLog) -> Encoded:

@@ -1,7 +1,7 @@
 """A log of decisions, read and checked: arrays and frames, and what was not used."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ SPLITS: Final = ("train", "validation", "test")
 MOST_LEVELS: Final = 32  # columns of a category, by count in the train split
 NOT_READ: Final = 1000  # levels from which on a text is no category
 LONGEST_TEXT: Final = 200
+_PIECE: Final = 1_000_000  # candidates
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,27 @@ class DecisionLog:
     def feature(self, name: str) -> Array:
         """Return a numeric feature of the candidates, (C,), NaN where it is missing."""
         return self.features[name].to_numpy()
+
+    def head(self) -> "DecisionLog":
+        """Return the log without its decisions, for its columns."""
+        return replace(
+            self, decisions=self.decisions[:0], context=self.context[:0],
+            candidates=self.candidates[:0], features=self.features[:0], offsets=self.offsets[:1],
+        )  # fmt: skip
+
+    def pieces(self) -> Iterator["DecisionLog"]:
+        """Yield the log in pieces of bounded size, each with whole decisions."""
+        begin = 0
+        while begin < len(self):
+            end = int(np.searchsorted(self.offsets, self.offsets[begin] + _PIECE, side="right")) - 1
+            end = min(max(end, begin + 1), len(self))
+            rows = slice(int(self.offsets[begin]), int(self.offsets[end]))
+            yield replace(
+                self, decisions=self.decisions[begin:end], context=self.context[begin:end],
+                candidates=self.candidates[rows], features=self.features[rows],
+                offsets=self.offsets[begin : end + 1] - self.offsets[begin],
+            )  # fmt: skip
+            begin = end
 
     def rows_of(self, decisions: Ints) -> Ints:
         """Return the rows of the candidates of some decisions."""

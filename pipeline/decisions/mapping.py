@@ -290,7 +290,16 @@ def parse_mapping(table: Mapping[str, Any], where: str) -> DecisionMapping:
         split=_filled(Split, table, "split", where),
     )
     _check_whole(mapping, where)
-    return mapping
+    columns = mapping.columns
+    stated = columns.propensity or columns.probability or columns.probabilities
+    if stated or shape in SELF_DESCRIBING or mapping.propensity.kind == "none":
+        return mapping
+    if "kind" in _part(table, "propensity", where):
+        raise RecipeError(
+            f"{where}: propensity.kind is {mapping.propensity.kind!r}, but no column holds "
+            'propensities; expected columns.propensity or columns.probability, or kind = "none"'
+        )
+    return dataclasses.replace(mapping, propensity=Propensities("none"))
 
 
 def _check_whole(mapping: DecisionMapping, where: str) -> None:

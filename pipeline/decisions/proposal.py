@@ -21,6 +21,7 @@ import polars as pl
 from hindcast.pipeline.decisions.batch import Reading
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ
 from hindcast.pipeline.decisions.mapping import KIND
+from hindcast.pipeline.decisions.reading import recognise
 from hindcast.pipeline.decisions.shapes.nested import getter, records
 from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet
 from hindcast.pipeline.decisions.values import MISSING, flags, numbers, text_of, times
@@ -103,9 +104,12 @@ def _key(name: str) -> str:
 
 def propose(path: Path) -> DecisionProposal | None:
     """Return the mapping of a log of decisions; None for a file that is none."""
-    if path.is_dir():
-        return None
     try:
+        if shape := recognise(path):  # it describes itself
+            parts = {"columns": {}, "context": _lists([], []), "candidates": _lists([], [])}
+            return DecisionProposal({"kind": KIND, "file": path.name, "shape": shape, **parts})
+        if path.is_dir():
+            return None
         endings = path.suffixes
         if any(e in _JSON for e in endings):
             return _nested(path, [r for _, _, r, _ in islice(records([path], Reading()), _RECORDS)])

@@ -81,7 +81,6 @@ def read_log(
     if not batches:
         _refuse_rejected(reading, where)
     batch = concat(batches, 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan"))
-    del batches
     batch = _with_ids(batch)
     checks.refuse_scales(batch, where)
     batch = checks.without_repetitions(batch, reading)

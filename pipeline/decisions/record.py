@@ -1,12 +1,14 @@
 """The record of a log of decisions beside its dataset: everything that was read, in float64."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from hindcast.pipeline.decisions.assembly import vocabulary
 from hindcast.pipeline.decisions.log import Caution, DecisionLog
@@ -49,16 +51,26 @@ def write_record(log: DecisionLog, out: Path) -> dict[str, dict[str, Any]]:
     why = pl.when("overridden").then(pl.lit("overridden")).when("late").then(
         pl.lit("its reward may still come")).otherwise(pl.lit("no reward"))  # fmt: skip
     censored = log.decisions.filter(pl.col("reward").is_null() | pl.col("overridden"))
+    stored = files.write_atomically(out / RECORD, partial(_write_pieces, log))
+    found = {
+        RECORD: {"rows": len(log), "bytes": stored.bytes, "sha256": stored.sha256},
+    }
     tables = {
-        RECORD: record_of(log),
         CENSORED: censored.select("id", "file", "line", why.alias("why")),
         QUARANTINE: log.quarantine,
     }
-    found = {}
     for name, table in tables.items():
         stored = files.write_parquet(out / name, table)
         found[name] = {"rows": table.height, "bytes": stored.bytes, "sha256": stored.sha256}
     return found
+
+
+def _write_pieces(log: DecisionLog, path: Path) -> None:
+    """Write the record, a row group per piece of the log."""
+    schema = record_of(log.head()).to_arrow().schema
+    with pq.ParquetWriter(path, schema, compression="zstd", compression_level=3) as writer:
+        for piece in log.pieces():
+            writer.write_table(record_of(piece).to_arrow().cast(schema))
 
 
 def read_record(

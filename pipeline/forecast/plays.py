@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue import run_times as learning
-from hindcast.pipeline.scenarios.queue.futures.drawn_run_times import (
+from hindcast.pipeline.scenarios.queue.drawn.run_times import (
     Contexts,
     contexts_of,
     draw_run_times,

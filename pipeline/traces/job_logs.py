@@ -43,6 +43,7 @@ from hindcast.pipeline.errors import TraceError, did_you_mean
 from hindcast.pipeline.settings.ranges import number
 from hindcast.pipeline.traces.field_values import UTC, looked_up
 from hindcast.pipeline.traces.first_look import source_file
+from hindcast.pipeline.traces.gpus_by_type import gpus_by_type
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
 from hindcast.pipeline.traces.repeated_hours import LATER, told_apart
 from hindcast.pipeline.traces.text_rows import Sifted, collect, sift
@@ -100,8 +101,6 @@ _KEPT: Final = (
     "local", "unusable", "gpu_types", "lists_gpus", "memory_mib",
     "run_by_ends",
 )  # fmt: skip
-_GPU_TYPE: Final = "gpus:"  # prefix of the columns of GPUs of one type
-_MOST_TYPES: Final = 32  # of GPUs; a log with more gives something else for types
 
 
 @dataclass(frozen=True)
@@ -530,7 +529,7 @@ def _extras(rows: pl.DataFrame) -> pl.DataFrame:
     known = {name: column for name, column in further.items() if rows[name].is_not_null().any()}
     if rows["requested_derived"].any():
         known["request_unknown"] = pl.col("requested_derived")
-    known |= {f"{_GPU_TYPE}{name}": column for name, column in _gpus_by_type(rows, gpus).items()}
+    known |= gpus_by_type(rows, gpus)
     if rows["memory_mib"].is_not_null().any():
         known["memory_mib"] = pl.col("memory_mib")
     return rows.select(
@@ -544,40 +543,6 @@ def _extras(rows: pl.DataFrame) -> pl.DataFrame:
         eligible_s="eligible",
         **known,
     )
-
-
-def _gpus_by_type(rows: pl.DataFrame, gpus: pl.Expr) -> dict[str, pl.Expr]:
-    """Return the GPUs of each type that the log names, by type in order of its name."""
-    texts = rows["gpu_types"].drop_nulls().unique().sort()
-    counts = {text: gpu_types(text) for text in texts}
-    types = sorted({kind for of_text in counts.values() for kind in of_text})
-    if len(types) > _MOST_TYPES:
-        return {}
-    named = pl.col("gpu_types").replace_strict(
-        texts, [sum(counts[text].values()) for text in texts], default=0.0, return_dtype=pl.Float64
-    )
-    # A list that names more GPUs than the job has says nothing about the types of these.
-    sound = pl.when(gpus.is_not_null() & (named <= gpus))
-    return {
-        kind: sound.then(
-            pl.col("gpu_types").replace_strict(
-                texts,
-                [counts[text].get(kind, 0.0) for text in texts],
-                default=0.0,
-                return_dtype=pl.Float64,
-            )
-        ).otherwise(pl.when(gpus.is_not_null()).then(0.0))
-        for kind in types
-    }
-
-
-def gpu_types(text: str) -> dict[str, float]:
-    """Return the numbers of GPUs by type of a text such as "a100:2,v100:4"."""
-    counts: dict[str, float] = {}
-    for part in text.split(","):
-        kind, _, number = part.rpartition(":")
-        counts[kind] = counts.get(kind, 0.0) + float(number)
-    return counts
 
 
 def _counts(rows: pl.DataFrame, renamed: int) -> dict[str, int]:

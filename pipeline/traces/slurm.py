@@ -1,8 +1,8 @@
 """Reader of the accounting log of Slurm: the output of `sacct -P`, as a CSV file, or as JSON.
 
 The path is one file, plain or gzip-compressed, with a header, or with `columns` in the settings.
-`sacct --json` and slurmrestd are read too, see hindcast.pipeline.traces.slurm_json. The command
-that gives the file:
+`sacct --json` and slurmrestd are read too, see hindcast.pipeline.traces.slurm_output.json_jobs.
+The command that gives the file:
 
     SLURM_TIME_FORMAT=%s sacct -a -X -P -S 2024-01-01 -E 2024-07-01 --format=JobID,User,Account,\
 Partition,QOS,State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,ReqNodes,\
@@ -40,11 +40,11 @@ memory, 4 for nodes. Numbers from 1001 on are generic resources, whose names are
 a log that has GPUs at all.
 
 Job names and other free text may hold the separator and line breaks, see
-hindcast.pipeline.traces.slurm_lines. Rows of steps, of jobs that wait or run, and of jobs that
-ended before they ran are left out. Every task of an array is a job. A job that was requeued is its
-last run; sacct prints the earlier ones only with --duplicates. A number that Slurm used again, with
-another time of submission, is another job. In the sample of Eagle every row is a job, since it
-gives all tasks of an array one job_id.
+hindcast.pipeline.traces.slurm_output.free_text. Rows of steps, of jobs that wait or run, and of
+jobs that ended before they ran are left out. Every task of an array is a job. A job that was
+requeued is its last run; sacct prints the earlier ones only with --duplicates. A number that Slurm
+used again, with another time of submission, is another job. In the sample of Eagle every row is a
+job, since it gives all tasks of an array one job_id.
 
 Sources: sacct(1) of Slurm 23.02; for ReqMem also the versions before 21.08, which wrote `c` or `n`.
 """
@@ -58,7 +58,6 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces import slurm_json
 from hindcast.pipeline.traces.field_values import looked_up, require_time_zone
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import (
@@ -67,7 +66,8 @@ from hindcast.pipeline.traces.job_logs import (
     sift_jobs,
     workload_of,
 )
-from hindcast.pipeline.traces.slurm_fields import (
+from hindcast.pipeline.traces.slurm_output import json_jobs
+from hindcast.pipeline.traces.slurm_output.fields import (
     GENERIC,
     NO_LIMIT_NUMBER,
     NOT_SET,
@@ -77,9 +77,9 @@ from hindcast.pipeline.traces.slurm_fields import (
     lists_gpus,
     with_lists_read,
 )
-from hindcast.pipeline.traces.slurm_header import Header, header_of, without_header
-from hindcast.pipeline.traces.slurm_lines import whole_rows
-from hindcast.pipeline.traces.slurm_states import STATES, is_interrupted, state_word
+from hindcast.pipeline.traces.slurm_output.free_text import whole_rows
+from hindcast.pipeline.traces.slurm_output.header import Header, header_of, without_header
+from hindcast.pipeline.traces.slurm_output.states import STATES, is_interrupted, state_word
 from hindcast.pipeline.traces.text_rows import collect, scan_lines, scan_rows
 from hindcast.pipeline.workloads.caveats import CAUTION
 from hindcast.pipeline.workloads.schema import Workload
@@ -135,8 +135,8 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
     if path.is_dir():
         raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     require_time_zone(settings.time_zone, f"{path}: time_zone")
-    if slurm_json.begins(path):
-        header, labels, raw = None, dict(slurm_json.LABELS), slurm_json.scan_json(path)
+    if json_jobs.begins(path):
+        header, labels, raw = None, dict(json_jobs.LABELS), json_jobs.scan_json(path)
     else:
         header, raw = _scan(path, settings)
         labels = header.read
@@ -169,7 +169,7 @@ def is_log(lines: Sequence[str]) -> bool:
     """
     names = {part.strip().strip('"').lower() for part in lines[0].split("|")}
     has_header = "|" in lines[0] and {"jobid", "jobidraw"} & names != set() and "submit" in names
-    return has_header or slurm_json.is_json(lines) or without_header(lines) is not None
+    return has_header or json_jobs.is_json(lines) or without_header(lines) is not None
 
 
 def _scan(path: Path, settings: SlurmSettings) -> tuple[Header, pl.LazyFrame]:

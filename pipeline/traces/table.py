@@ -230,6 +230,9 @@ def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
             pl.when(~((pl.col(name) == "0") & since_1970).fill_null(value=False)).then(pl.col(name))
             for name in names & {"eligible", "start", "end"}
         )
+    if MEMORY in names:  # a request of 0 is one for whatever there is
+        none = (kilobytes(pl.col(MEMORY)) == 0).fill_null(value=False)
+        rows = rows.with_columns(pl.when(~none).then(pl.col(MEMORY)).alias(MEMORY))
     if "time_limit" in names:
         word = pl.col("time_limit").str.to_lowercase()
         rows = rows.with_columns(

@@ -367,8 +367,8 @@ def play_placed(
 
     The start is NEVER if the job did not start. Jobs after the counted ones start until all counted
     jobs have started. The starts of running jobs are the recorded ones. Placements are those of
-    hindcast.pipeline.whatif.resources.several. `tell` is given the share of the counted jobs that have
-    started, after every slice.
+    hindcast.pipeline.whatif.resources.several. `tell` is given the share of the counted jobs that
+    have started, after every slice.
 
     Raises InputError for a job that is wider than the machine and does not run already.
     """

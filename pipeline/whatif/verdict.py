@@ -147,6 +147,7 @@ class Evidence:
         before: Whether the candidate was chosen before the run, not after the fact.
         aside: The candidate and a rule, both simulated, for a sentence about rules.
         aside_name: Name of that rule.
+        machine: What the size of the machine is, in words.
     """
 
     policy: str
@@ -168,6 +169,7 @@ class Evidence:
     before: bool = True
     aside: Difference | None = None
     aside_name: str = ""
+    machine: str = "number of processors"
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ def _disqualifiers(of: Evidence) -> tuple[Caveat, ...]:
         text = (
             f"the replay of the record is {percent(of.replay_error, signed=False)} off in its mean "
             "wait or slowdown, since jobs did not fit when they started; what would mend it: the "
-            "true number of processors"
+            f"true {of.machine}"
         )
         found.append(Caveat(_REPLAY, text, {"error": of.replay_error}))
     if of.changed:

@@ -182,7 +182,11 @@ def anonymised(
         replaced=tuple(replaced),
         numbered=numbered,
         kept=tuple(kept),
-        unchanged=tuple(name for name in tasks.columns if name not in changed),
+        unchanged=tuple(
+            name
+            for name in tasks.columns
+            if name not in changed and tasks[name].is_not_null().any()
+        ),
     )
 
 

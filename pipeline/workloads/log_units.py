@@ -180,9 +180,12 @@ def _memory(log: LogColumns) -> Iterator[Caveat]:
 
 def _idle(log: LogColumns) -> Iterator[Caveat]:
     """Yield a caveat if jobs wait for long, although the machine has hardly anything to do."""
-    waits = log.tasks["wait_s"].drop_nulls() if "wait_s" in log.tasks.columns else pl.Series()
-    if not len(waits) or not log.load:
+    if "wait_s" not in log.tasks.columns or log.unknown("wait_s").all() or not log.load:
         return
+    held = pl.lit(0.0)  # by the user, or by another job
+    if "eligible_s" in log.tasks.columns:
+        held = (pl.col("eligible_s") - pl.col("submit_s")).clip(lower_bound=0).fill_null(0.0)
+    waits = log.tasks.select(pl.col("wait_s") - held).to_series().drop_nulls()
     wait, run = float(waits.to_numpy().mean()), float(log.run.mean())
     if log.load < _IDLE and wait > _LONG_WAITS * run:
         text = (

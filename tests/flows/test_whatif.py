@@ -181,7 +181,7 @@ def test_documents_show_what_the_command_prints(tmp_path, capsys, log, pages):
         (["--policy", "behaviour"], "--policy behaviour: a log of jobs has no recorded policies"),
         (["--iterations", "3"], "--iterations is for --train"),
         (["--format", "sfw"], "did you mean 'swf'"),
-        (["--set", "processors=4"], "the format swf has no settings"),
+        (["--set", "processor=4"], "did you mean 'processors'"),
     ],
 )
 def test_wrong_options_are_named_and_nothing_is_written(tmp_path, capsys, options, message):

@@ -119,6 +119,7 @@ def test_a_capacity_of_no_pool_is_refused_before_the_log_is_read(tmp_path, capsy
     assert "unknown pool of --capacity 'bach'; did you mean 'batch'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_forecasts_of_starts_are_refused_for_a_recipe_with_gpus(tmp_path, capsys):
     log = sacct(tmp_path / "jobs.txt")
     settings = ('config.resources=["processors", "gpus"]', "config.capacity={gpus=4}")

@@ -173,7 +173,7 @@ def best(e: LoggedDecisions, scores: Array) -> Array:
         highest[filled] = np.maximum.reduceat(usable, e.offsets[:-1][filled])
     at = np.flatnonzero((usable == highest[e.owner]) & e.feasible)
     target = np.zeros(len(e.owner))
-    place = np.unique(e.owner[at], return_index=True)[1]
+    place = np.flatnonzero(np.diff(e.owner[at], prepend=-1))
     target[at[place]] = 1.0
     return target
 

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.estimators.decisions.logged import Array, Flags, Ints, LoggedDecisions, best
-from hindcast.pipeline.estimators.decisions.values import standard_error
 
 CONTRADICTED_A: Final = 1000.0
 CONTRADICTED_B: Final = 0.001
@@ -132,82 +131,129 @@ def _levels(codes: Codes, usable: Flags) -> Iterator[tuple[int, Ints]]:
 
 
 def check_propensities(
-    e: LoggedDecisions,
-    sets: Iterator[tuple[str, Ints]],
-    epsilon: float = 0.0,
+    e: LoggedDecisions, sets: Iterator[tuple[str, Ints]], epsilon: float = 0.0
 ) -> PropensityTests:
     """Return the tests of the propensities; `e` has the drawn candidates as the chosen ones.
 
     `epsilon` is the declared share of uniform exploration, 0 if there is none.
     """
-    if not e.several.any():
+    tally = Tally(float(e.weight.max(initial=1.0)), epsilon)
+    tally.add(e, sets)
+    return tally.tests()
+
+
+class Tally:
+    """Sums of the tests over parts of a log, each with whole decisions.
+
+    Every part has the same sets by name. A large log is thus tested in bounded memory.
+
+    Args:
+        scale: Largest weight of a record in the log.
+        epsilon: Declared share of uniform exploration, 0 if there is none.
+    """
+
+    def __init__(self, scale: float, epsilon: float = 0.0) -> None:
+        self.scale, self.epsilon = scale, epsilon
+        self.sets: dict[str, NDArray[np.float64]] = {}
+        self.exploration = np.zeros(len(_BETS))
+        self.weights: list[tuple[Array, Array, Ints]] = []  # W of all, s, unit
+
+    def add(
+        self, e: LoggedDecisions, sets: Iterator[tuple[str, Ints]], unit: Ints | None = None
+    ) -> None:
+        """Add a part; `unit` (D,) numbers the units of the whole log, else they are those of e."""
+        known = ~np.isnan(e.probability) | ~e.feasible
+        complete = e.several & (np.bincount(e.owner, ~known, len(e)) == 0)
+        inside_of = np.zeros(len(e.owner), bool)
+        for name, rows in sets:
+            if not len(rows):
+                continue
+            members, size = _runs(e.owner[rows])
+            inside_of[rows] = True
+            inside = inside_of[e.taken[members]]
+            inside_of[rows] = False
+            w = np.where(inside, e.inverse[members] / size, 0.0)
+            s = e.weight[members]
+            sums = np.concatenate([
+                [len(members), (s * w).sum(), s.sum()], _surplus(e, rows, complete),
+                _logs(w, s / self.scale),
+            ])  # fmt: skip
+            self.sets[name] = self.sets[name] + sums if name in self.sets else sums
+            if name == "all" and self.epsilon > 0:
+                self.exploration += _exploration(w, s / self.scale, self.epsilon)
+        several = e.several
+        w = e.raw().inverse[several] / e.size[several]
+        self.weights.append((w, e.weight[several], (e.unit if unit is None else unit)[several]))
+
+    def tests(self) -> PropensityTests:
+        """Return the tests of all parts."""
+        w, s, unit = (np.concatenate(parts) for parts in zip(*self.weights, strict=True))
         nan = float("nan")
-        return PropensityTests(nan, nan, nan, nan, nan, ())
-    results, exploration = [], float("nan")
-    known = ~np.isnan(e.probability) | ~e.feasible
-    complete = e.several & (np.bincount(e.owner, ~known, len(e)) == 0)
-    scale = float(e.weight.max())
-    inside_of = np.zeros(len(e.owner), bool)
-    for name, rows in sets:
-        if not len(rows):
-            continue
-        members, size = np.unique(e.owner[rows], return_counts=True)
-        inside_of[rows] = True
-        inside = inside_of[e.taken[members]]
-        inside_of[rows] = False
-        w = np.where(inside, e.inverse[members] / size, 0.0)
-        s = e.weight[members]
-        p = _bernstein(e, rows, complete, scale)
-        ratio = float((s * w).sum() / s.sum())
-        results.append(SetResult(name, len(members), ratio, _log_e(w, s / scale), p))
-        if name == "all" and epsilon > 0:
-            exploration = _exploration(w, s / scale, epsilon)
-    tests = [r.p_value for r in results if not math.isnan(r.p_value)]
-    chosen = e.take(e.several)
-    w = chosen.raw().inverse / chosen.size
-    mean = float((chosen.weight * w).sum() / chosen.weight.sum())
-    return PropensityTests(
-        mean, standard_error(chosen, w - mean),
-        _exp(_log_mean([r.log_e for r in results])),
-        min(1.0, min(tests) * len(tests)) if tests else float("nan"),
-        exploration, tuple(results),
-    )  # fmt: skip
+        if not len(w):
+            return PropensityTests(nan, nan, nan, nan, nan, ())
+        results = []
+        for name, sums in self.sets.items():
+            members, weighted, total, t, variance, choices = sums[:6]
+            p = _bernstein(abs(float(t)), float(variance), self.scale) if choices else nan
+            log_e = _log_mean(sums[6:].tolist())
+            results.append(SetResult(name, int(members), float(weighted / total), log_e, p))
+        tests = [r.p_value for r in results if not math.isnan(r.p_value)]
+        mean = float((s * w).sum() / s.sum())
+        of_units = np.bincount(unit, s * (w - mean))[np.bincount(unit) > 0]
+        units = len(of_units)
+        se = (
+            float(np.sqrt(units / (units - 1) * (of_units**2).sum()) / s.sum())
+            if units > 1
+            else nan
+        )
+        return PropensityTests(
+            mean, se, _exp(_log_mean([r.log_e for r in results])),
+            min(1.0, min(tests) * len(tests)) if tests else nan,
+            _exp(_log_mean(self.exploration.tolist())) if self.epsilon > 0 else nan,
+            tuple(results),
+        )  # fmt: skip
 
 
-def _log_e(w: Array, s: Array) -> float:
-    """Return the logarithm of the e-value of one set."""
+def _runs(owners: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values of a sorted array, and how often each is there."""
+    starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+    return owners[starts], np.diff(np.concatenate([starts, [len(owners)]]))
+
+
+def _logs(w: Array, s: Array) -> Array:
+    """Return the logarithm of the product of one set, by bet."""
     taken = w > 0
     logs = np.zeros(len(_BETS))
-    if taken.any():
-        x = s[taken] * (w[taken] - 1.0)
-        for k, bet in enumerate(_BETS):
-            logs[k] = np.log1p(bet * x).sum()
+    x = s[taken] * (w[taken] - 1.0)
     weights, counts = np.unique(s[~taken], return_counts=True)
     if len(weights) > _FEW_WEIGHTS:
         weights, counts = s[~taken], np.ones(int((~taken).sum()), np.int64)
     for k, bet in enumerate(_BETS):
-        logs[k] += (counts * np.log1p(-bet * weights)).sum()
-    return _log_mean(logs.tolist())
+        logs[k] = np.log1p(bet * x).sum() + (counts * np.log1p(-bet * weights)).sum()
+    return logs
 
 
-def _exploration(w: Array, s: Array, epsilon: float) -> float:
-    """Return the e-value against propensities that are too large: then W is too small."""
+def _exploration(w: Array, s: Array, epsilon: float) -> Array:
+    """Return the same against propensities that are too large: then W is too small."""
     most = epsilon / (1.0 - epsilon) if epsilon < 0.5 else 1.0
     x = s * (1.0 - np.minimum(w, 1.0 / epsilon))
-    return _exp(_log_mean([float(np.log1p(bet * most * x).sum()) for bet in _BETS]))
+    return np.array([np.log1p(bet * most * x).sum() for bet in _BETS])
 
 
-def _bernstein(e: LoggedDecisions, rows: Ints, complete: Flags, scale: float) -> float:
-    """Return the bound on the probability of so many choices of a set, by all probabilities."""
+def _surplus(e: LoggedDecisions, rows: Ints, complete: Flags) -> Array:
+    """Return t and V of test B, and in how many decisions all probabilities are known."""
     rows = rows[complete[e.owner[rows]]]
-    if not len(rows):
-        return float("nan")
     p = np.bincount(e.owner[rows], e.probability[rows], len(e))
     hit = np.zeros(len(e.owner), bool)
     hit[rows] = True
     inside = hit[e.taken] & complete
-    t = abs(float((e.weight * (inside - p)).sum()))
+    t = float((e.weight * (inside - p)).sum())
     variance = float((e.weight**2 * np.clip(p * (1.0 - p), 0.0, None)).sum())
+    return np.array([t, variance, float(len(rows))])
+
+
+def _bernstein(t: float, variance: float, scale: float) -> float:
+    """Return the bound on the probability of so many choices of a set, by all probabilities."""
     if t == 0.0:
         return 1.0
     return min(1.0, 2.0 * math.exp(-(t**2) / (2.0 * (variance + scale * t / 3.0))))

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, weights
+from hindcast.pipeline.estimators.decisions.logged import Array, Ints, LoggedDecisions, weights
 
 _THRESHOLDS: Final = 20  # of clipped and switch, quantiles of the weights
 
@@ -47,12 +47,16 @@ class Value:
 
 def standard_error(e: LoggedDecisions, z: Array) -> float:
     """Return the standard error of a weighted mean with contributions z, by unit."""
-    sums = np.bincount(e.unit, e.weight * z)
-    present = np.bincount(e.unit) > 0
-    units = int(present.sum())
+    return clustered_error(e.weight, z, e.unit)
+
+
+def clustered_error(weight: Array, z: Array, unit: Ints) -> float:
+    """Return the standard error of a mean with weights and contributions z, by unit."""
+    sums = np.bincount(unit, weight * z)
+    units = int((np.bincount(unit) > 0).sum())
     if units < 2:
         return float("nan")
-    return float(np.sqrt(units / (units - 1) * (sums**2).sum()) / e.weight.sum())
+    return float(np.sqrt(units / (units - 1) * (sums**2).sum()) / weight.sum())
 
 
 def _made(

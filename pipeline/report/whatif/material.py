@@ -310,6 +310,9 @@ def evidence_of(material: Material, failing: str) -> v.Evidence:
         before=cast.before,
         aside=difference_of(run, "run", cast.candidate, cast.aside),
         aside_name=cast.aside,
+        machine="number of processors"
+        if material.resources is None
+        else "number of processors, GPUs and memory",
     )
 
 

@@ -188,7 +188,8 @@ def _as_json(
         "known": None,
         "closed": [],
     }
-    numbers = {k: of for k, of in asdict(evidence).items() if k != "disqualifiers"}
+    not_numbers = {"disqualifiers", "machine"}
+    numbers = {k: of for k, of in asdict(evidence).items() if k not in not_numbers}
     found = {
         "log": material.name,
         "format": material.format,

@@ -60,9 +60,9 @@ import numpy as np
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
 from hindcast.pipeline.scenarios.queue.config import QueueConfig, check_config
+from hindcast.pipeline.scenarios.queue.drawn.futures import Sampler
 from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, spec
 from hindcast.pipeline.scenarios.queue.forgetting import forget
-from hindcast.pipeline.scenarios.queue.futures.sampled_futures import Sampler
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
 from hindcast.pipeline.scenarios.queue.instances import (
     first_job,

@@ -60,16 +60,22 @@ def next_event(ints):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.boolean(INTS, types.int64))
-def is_safe(ints, job):  # type: ignore[no-untyped-def]
-    """Return whether a job can start now: in a closed phase without delaying the reservation."""
-    if is_several(ints):
-        return placement_of(ints, job) != NOWHERE
+def _is_safe_alone(ints, job):  # type: ignore[no-untyped-def]
+    """Return whether a job can start now on a machine of processors alone."""
     cpu = ints[ints[m.CPU_AT] + job]
     if cpu > ints[m.FREE]:
         return False
     if ints[m.CLOSED] == 0 or cpu <= ints[m.SPARE]:
         return True
     return ints[m.NOW] + ints[ints[m.REQUESTED_AT] + job] <= ints[m.SHADOW]
+
+
+@compiled(types.boolean(INTS, types.int64))
+def is_safe(ints, job):  # type: ignore[no-untyped-def]
+    """Return whether a job can start now: in a closed phase without delaying the reservation."""
+    if is_several(ints):
+        return placement_of(ints, job) != NOWHERE
+    return _is_safe_alone(ints, job)
 
 
 @compiled(types.boolean(INTS, types.int64))
@@ -86,8 +92,8 @@ def can_start(ints):  # type: ignore[no-untyped-def]
     if is_several(ints):
         return list_rows(ints) > 0
     waiting = ints[m.WAITING_AT]
-    for i in range(shown(ints)):  # noqa: SIM110 - numba compiles no generator for any()
-        if is_safe(ints, ints[waiting + i]):
+    for i in range(min(ints[m.WAITING], ints[m.VISIBLE])):
+        if _is_safe_alone(ints, ints[waiting + i]):
             return True
     return False
 

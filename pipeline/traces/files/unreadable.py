@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.slurm_header import is_cut
+from hindcast.pipeline.traces.slurm_output.header import is_cut
 
 _SACCT: Final = (
     "sacct -a -X -P --format=JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
@@ -68,7 +68,8 @@ UNREADABLE: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = {
         _begins("batsim_version,"), "give PREFIX_jobs.csv, which is in the same folder",
     ),
     "the output of sacct printed without -P, which cuts values to the widths of columns": (
-        is_cut, f"print it with -P: {_SACCT}",
+        lambda lines: lines[0].lstrip()[:1] not in {"{", "["} and is_cut(lines),
+        f"print it with -P: {_SACCT}",
     ),
     "a text whose columns have fixed widths": (
         _is_ruled, "print it with a separator, such as a comma or a bar",

@@ -17,7 +17,7 @@ from hindcast.pipeline.traces.field_values import moment
 from hindcast.pipeline.traces.files.one_log import one_log
 from hindcast.pipeline.traces.files.unreadable import refuse_unreadable
 from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.slurm_header import without_header
+from hindcast.pipeline.traces.slurm_output.header import without_header
 from hindcast.pipeline.traces.tables.choice import (
     adopt,
     choose,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hindcast.pipeline.traces.slurm_states import STATES
+from hindcast.pipeline.traces.slurm_output.states import STATES
 
 MOST: Final = 40  # values of a column of states
 _WORDS: Final[Mapping[str, str]] = {

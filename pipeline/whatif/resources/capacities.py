@@ -190,7 +190,7 @@ def width_cautions(machines: Sequence[Record]) -> Iterator[Caveat]:
         first = too_wide(asks_of(wide.asks), resources.capacity, resources.shape)
         for k, name in enumerate((*resources.names, ANY_GPUS)):
             sums = found.setdefault(name, [0.0, 0.0])
-            sums[0] += (first == k).sum()
+            sums[0] += int((first == k).sum())
             sums[1] += float((wide.cpu * wide.run)[first == k].sum())
     for name, (jobs, of_jobs) in found.items():
         if jobs:

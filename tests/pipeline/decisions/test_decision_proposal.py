@@ -13,7 +13,7 @@ from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
 from hindcast.pipeline.decisions.proposal import propose
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.recipes.loading import traces_folder
-from tests.pipeline.decisions.decision_cases import long_table, nested_records
+from tests.pipeline.decisions.decision_cases import dsjson_lines, long_table, nested_records
 
 CASES = sorted(p.name for p in (traces_folder() / "../cases/decisions").glob("*.toml"))
 
@@ -79,6 +79,13 @@ def test_what_is_no_log_of_decisions_is_left_to_others(tmp_path):
     assert proposal(tmp_path, '{"a": 1}\n', "log.jsonl") is None
     assert proposal(tmp_path, "", "log.csv") is None
     assert propose(tmp_path) is None
+
+
+def test_a_file_that_describes_itself_needs_its_shape_alone(tmp_path):
+    text = "\n".join(dsjson_lines(long_table()))
+    assert proposal(tmp_path, text, "log.json").table["shape"] == "dsjson"
+    (tmp_path / "log.toml").write_text(propose(tmp_path / "log.json").toml)
+    assert read_log(tmp_path / "log.toml").counts["decisions"] == 12
 
 
 def test_unsure_things_are_named(tmp_path):

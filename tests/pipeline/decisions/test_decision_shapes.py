@@ -306,6 +306,32 @@ def test_a_mapping_is_checked(change, message):
         parse_mapping({**ROWS, **change}, "log.toml")
 
 
+def test_without_a_column_of_propensities_there_are_none(table):
+    columns = {k: v for k, v in ROWS["columns"].items() if k != "probability"}
+    assert read_log(table, {**ROWS, "columns": columns}).mapping.propensity.kind == "none"
+    with pytest.raises(RecipeError, match="no column holds propensities"):
+        parse_mapping({**ROWS, "columns": columns, "propensity": {"kind": "exact"}}, "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"c":{"_multi":"x"},"a":"q","p":3}',
+        '{"c":{"_multi":[]},"a":[],"p":[],"_labelIndex":0}',
+        '{"c":{"_multi":[{}],"_slots":[1]},"_outcomes":[{"_a":[9],"_p":[1]}]}',
+        '{"c":{"_multi":[{}]},"a":[1],"p":["x"],"_label_cost":1,"_labelIndex":0}',
+    ],
+)
+def test_odd_lines_of_dsjson_are_quarantined_not_raised(table, line, tmp_path):
+    path = tmp_path / "log.dsjson"
+    path.write_text("\n".join([*dsjson_lines(table), line]))
+    log = read_log(path)
+    assert (log.counts["decisions"], log.counts["quarantined"]) == (12, 1)
+    path.write_text(f"{line}\n" * 3)
+    with pytest.raises(TraceError, match="cannot be used"):
+        read_log(path)
+
+
 def test_a_mapping_of_a_column_that_is_not_there_is_refused(table):
     with pytest.raises(TraceError, match="no column 'rr', which the mapping names"):
         read_log(table, {**ROWS, "columns": {**ROWS["columns"], "reward": "rr"}})

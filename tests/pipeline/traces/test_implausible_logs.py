@@ -214,9 +214,21 @@ def test_a_log_of_which_most_rows_are_unread_ends_with_exit_code_1(bad, code, tm
     path = written(dialect, made_jobs(np.random.default_rng(2), 60), tmp_path)
     head, *rows = path.read_text().splitlines()
     path.write_text(
-        "\n".join([head, *(row if n > bad else f"{row} x" for n, row in enumerate(rows))])
+        "\n".join([head, *(f"x{row}" if 0 < n <= bad else row for n, row in enumerate(rows))])
     )
     assert main(["ingest", "swf", str(path), "--out", str(tmp_path / "out")]) == code
     told = capsys.readouterr().err
     assert (f"warning: {bad} of 60 rows of jobs" in told) == (bad > 3)
     assert (tmp_path / "out" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize(("bad", "code"), [(10, 0), (40, 1)])
+def test_init_reads_the_table_that_it_maps(bad, code, tmp_path, capsys):
+    """Of 60 rows; the mapping is written all the same."""
+    dialect = DIALECTS["table"]
+    written(dialect, made_jobs(np.random.default_rng(2), 60), tmp_path)
+    data, mapping = tmp_path / "jobs.csv", tmp_path / "mapping.toml"
+    data.write_text(column("cores", lambda n, cores: -1 if n < bad else cores)(data.read_text()))
+    assert main(["init", str(data), "--out", str(mapping)]) == code
+    assert f"warning: {bad} of 60 rows of jobs" in capsys.readouterr().err
+    assert mapping.is_file()

@@ -119,6 +119,7 @@ def test_alibaba_2023_pods_hold_shares_of_gpus_of_a_type(tmp_path):
                  ("p1", 88.0, 8.0, 8.0, 327680.0, 0.0, 60.0)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_real_pods_of_alibaba_2023_are_counted_as_polars_counts_them(tmp_path):
     path = require_traces("alibaba_gpu2023/openb_pod_list_default.csv.gz")
     raw = pl.read_csv(path)
@@ -137,6 +138,7 @@ def test_the_real_pods_of_alibaba_2023_are_counted_as_polars_counts_them(tmp_pat
     assert workload.tasks["memory_mib"].sum() == pytest.approx(ran["memory_mib"].sum())
 
 
+@pytest.mark.slow
 def test_the_real_tasks_of_alibaba_2018_are_counted_as_polars_counts_them(tmp_path):
     path = require_traces("alibaba2018/dags_set0_6600.csv")
     raw = pl.read_csv(path, null_values=["nan"], infer_schema_length=None)

@@ -46,6 +46,11 @@ def json_log(tmp_path, *jobs, **keys):
     return path
 
 
+def test_the_reader_of_json_passes_the_checks(tmp_path):
+    check_trace_format(FORMATS["slurm"], json_log(tmp_path, job(1)))
+    assert recognise(json_log(tmp_path, job(1))) == "slurm"
+
+
 def test_json_gives_the_workload_of_the_same_output_as_text(tmp_path):
     tres = "billing=4,mem=32G,node=1,gres/gpu=4,gres/gpu:a100=4"
     lists = {"ReqTRES": f"cpu=4,{tres}", "AllocTRES": f"cpu=8,{tres}", "ReqMem": "4096Mc"}
@@ -55,8 +60,6 @@ def test_json_gives_the_workload_of_the_same_output_as_text(tmp_path):
     load, quarantine = read(json_log(tmp_path, job(1), job(2)))
     assert load.tasks.equals(text.tasks)
     assert quarantine.is_empty()
-    check_trace_format(FORMATS["slurm"], json_log(tmp_path, job(1)))
-    assert recognise(json_log(tmp_path, job(1))) == "slurm"
 
 
 def test_versions_of_slurm_write_a_value_differently(tmp_path):
@@ -101,7 +104,7 @@ def test_json_that_ends_within_a_job_gives_the_jobs_before(tmp_path):
     """Every job is in the workload, left out, or a bad row."""
     text = json_log(tmp_path, job(1), job(2), "no job", job(3)).read_text()
     path = tmp_path / "cut.json"
-    for end in range(text.index('"job_id": 3') + 12, text.rindex("]"), 97):
+    for end in range(text.index('"job_id": 3') + 12, text.rindex("]"), 511):
         path.write_text(text[:end])
         load, quarantine = read(path)
         assert load.tasks["job_id"].to_list() == ["1", "2"]

@@ -72,8 +72,7 @@ def no_header(log):
 
 def without_p(log):
     for words in (("init", log.path, "--out", log.tmp_path / "m.toml"),
-                  ("ingest", "slurm", log.path, "--out", log.tmp_path / "w"),
-                  ("whatif", log.path, "--out", log.tmp_path / "o")):  # fmt: skip
+                  ("ingest", "slurm", log.path, "--out", log.tmp_path / "w")):  # fmt: skip
         code, told = log.command(*words)
         assert code == 2
         assert "without -P" in told

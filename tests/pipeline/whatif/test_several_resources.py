@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.whatif.grade import SEVERAL, grade
 from hindcast.pipeline.whatif.measures import measure
-from hindcast.pipeline.whatif.orders import ALL, Mode, order_of, policy_of
-from hindcast.pipeline.whatif.outcomes import lower_bounds_of, outcomes, wide_of
+from hindcast.pipeline.whatif.orders import ALL, STRICT, Mode, order_of, policy_of
+from hindcast.pipeline.whatif.outcomes import counted, lower_bounds_of, outcomes, wide_of
 from hindcast.pipeline.whatif.playing import play, play_placed
 from hindcast.pipeline.whatif.pools import labels, parse_pools, split
 from hindcast.pipeline.whatif.record import Record, read_record
@@ -28,6 +29,7 @@ from hindcast.pipeline.whatif.run import joined, run_of
 from hindcast.pipeline.whatif.worlds import changed, read_change
 from tests.conftest import require_traces
 from tests.pipeline.whatif.records import by_hand
+from tests.pipeline.whatif.test_playing import simulated
 from tests.resource_logs import golden_jobs, golden_settings, plain_schedule, workload_of
 
 POLICIES = ("fcfs_easy", "sjf_easy", "saf_easy", "lxf_easy", "conservative")
@@ -118,7 +120,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("policy", "form"),
     [
@@ -165,6 +167,30 @@ def test_a_plain_event_loop_starts_every_job_in_the_same_second(policy, form, se
         taken = run.asks[i, :-1].copy()
         taken[kinds[i]] += run.asks[i, -1]
         assert taken.tolist() == found[i][1]
+
+
+@pytest.mark.parametrize("policy", [
+    "aged_area_easy", "aged_expected_easy", "sapf", "f1_greedy", "lxf_clairvoyant", "conservative",
+])  # fmt: skip
+def test_scenario_queue_starts_every_job_in_the_same_second(policy):
+    jobs, capacity = drawn(6, 150)
+    jobs[10]["memory"], jobs[39]["gpus"], jobs[39]["run"] = 9000, 9, 900  # too wide; one runs
+    workload = workload_of(jobs, 8)
+    (record,) = machines_of(workload, {"": 8}, {"": capacity})
+    run = run_of(record, 45)
+    assert len(record.too_wide.row) >= 2
+    assert (run.row[: run.running] >= len(record.row)).any()
+    names = ("processors", "gpus:a", "gpus:b", "memory")
+    config = QueueConfig(
+        jobs=100, starts=(45,), whole=True, resources=names, capacity=capacity,
+        allow_wait=policy_of(policy)[1] == STRICT, run_times="expected" in policy,
+    )  # fmt: skip
+    starts, kinds = play_placed(run, *policy_of(policy))
+    waits, outcome, _ = simulated(policy, config, workload)
+    assert counted(run, starts).wait.tolist() == waits.tolist()
+    values = outcomes(run, starts, kinds)
+    for name in ("mean_slowdown_wide", *(f"utilisation_{name}" for name in names[1:])):
+        assert values[name] == pytest.approx(outcome[name], rel=1e-12), name
 
 
 def unused(record: Record) -> Record:
@@ -242,6 +268,7 @@ def test_over_is_that_of_the_worst_resource_and_twins_are_equal_in_every_ask():
     assert (measure(same).twins, measure(same).passed) == (1, 1)
 
 
+@pytest.mark.slow
 def test_the_right_scheduler_of_a_log_with_gpus_is_known_and_its_machine_has_grade_a():
     jobs, _ = drawn(5, 600)
     for i, job in enumerate(jobs):

@@ -15,7 +15,7 @@ from hindcast.pipeline.workloads import log_caveats as lc
 from hindcast.pipeline.workloads import log_units as lu
 from hindcast.pipeline.workloads.log_names import names_note, names_of, number_of
 from hindcast.pipeline.workloads.schema import Provenance, Workload
-from tests.conftest import traces_folder
+from tests.conftest import require_traces, traces_folder
 
 CASES = traces_folder().parent / "cases" / "logs"
 HOUR = 3600.0
@@ -143,6 +143,41 @@ def test_run_times_and_limits_of_two_units_are_found(run_size, limit_size, code,
     assert not {lc.LIMITS_EXCEEDED, lc.LIMITS_FAR, lu.LIMITS_OF_RUNS} & set(told)
 
 
+REAL = ("CTC-SP2-1996-3.1-cln", "HPC2N-2002-2.2-cln", "KTH-SP2-1996-2", "SDSC-BLUE-2000-4.2-cln",
+        "SDSC-SP2-1998-4.2-cln")  # fmt: skip
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", REAL)
+def test_real_logs_have_no_caveat_until_a_column_is_multiplied(name):
+    """Their limits are of all kinds: up to a tenth of the jobs runs longer than them."""
+    workload = FORMATS["swf"].reading(require_traces(f"swf/{name}.swf.gz"))[0]
+    assert found(workload) == {}
+    for changes, code, question in (
+        ({"requested_s": 1 / 60}, lc.LIMITS_EXCEEDED, "is the limit in minutes?"),
+        ({"requested_s": 1 / 3600}, lc.LIMITS_EXCEEDED, "is the limit in hours?"),
+        ({"duration_s": 1000}, lc.LIMITS_EXCEEDED, "is the run time in milliseconds?"),
+        (
+            {"requested_s": 60},
+            lc.LIMITS_FAR,
+            "is the limit in seconds, or the run time in minutes?",
+        ),
+        ({"requested_s": 1000}, lc.LIMITS_FAR, "is the limit in milliseconds?"),
+        ({"duration_s": 1 / 3600}, lc.LIMITS_FAR, "is the run time in hours?"),
+        (
+            {"duration_s": 60, "requested_s": 60},
+            lc.OVERLOADED,
+            "run times are in seconds, not minutes",
+        ),
+        ({"duration_s": 1000, "requested_s": 1000}, lc.OVERLOADED, "run times are in milliseconds"),
+        ({"submit_s": 1000, "wait_s": 1000}, lc.IDLE_BUT_WAITING, "starts in milliseconds?"),
+        ({"duration_s": 1 / 60, "requested_s": 1 / 60}, lc.IDLE_BUT_WAITING, "in milliseconds?"),
+    ):
+        tasks = workload.tasks.with_columns(pl.col(n) * size for n, size in changes.items())
+        told = found(dataclasses.replace(workload, tasks=tasks))
+        assert told[code].text.endswith(question), changes
+
+
 def test_one_limit_for_all_jobs_says_nothing_about_its_unit():
     """Jobs of at most 20 minutes beside the 24 hours that a queue gives by default."""
     run = np.linspace(60, 1200, 1000)
@@ -176,6 +211,8 @@ def test_long_waits_on_an_idle_machine_are_of_another_unit():
     waits = {"wait_s": np.full(1000, 12 * HOUR)}
     told = found(log(processors=100, **waits))[lc.IDLE_BUT_WAITING].text
     assert "wait 12 h in the mean, 12 times as long as they run, though 1.0% of the 100" in told
+    held = {"eligible_s": np.arange(1000) * HOUR + 11 * HOUR}
+    assert found(log(processors=100, **waits, **held)) == {}
     assert found(log(processors=10, **waits)) == {}
     assert found(log(processors=100, wait_s=np.full(1000, 9 * HOUR))) == {}
 

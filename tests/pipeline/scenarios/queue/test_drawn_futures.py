@@ -12,7 +12,7 @@ from hindcast.pipeline.scenarios.queue.instances import read_log, select_jobs
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.policies.registry import resolve
-from tests.pipeline.forecast.test_run_times import plain_distribution
+from tests.pipeline.scenarios.queue.test_drawn_run_times import plain_distribution
 from tests.pipeline.whatif.test_playing import drawn_log
 
 SCENARIO = load_scenario("queue")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hindcast.pipeline.scenarios.queue.futures import drawn_run_times as run_times
+from hindcast.pipeline.scenarios.queue.drawn import run_times
 from hindcast.pipeline.scenarios.queue.layout import LATER
 from tests.pipeline.forecast.made_past import made_record, scheduled
 

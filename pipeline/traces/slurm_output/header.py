@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from hindcast.pipeline.errors import TraceError, nearest
-from hindcast.pipeline.traces.slurm_states import STATES
+from hindcast.pipeline.traces.slurm_output.states import STATES
 
 # Columns of the documented command, in its order.
 DOCUMENTED: Final = (

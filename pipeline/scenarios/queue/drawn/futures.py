@@ -3,9 +3,9 @@
 A copy of an episode holds the run times of jobs that wait or run, which no scheduler knows. A
 future hides the jobs to come, as `forget` of the scenario does, and draws the run times from the
 completed runs of the jobs' contexts, given how long a running job has lasted
-(`drawn_run_times`). Runs that have ended in the episode stand behind those of the log before it.
-A job has one uniform number in a future: its run times at two moments are those of two
-distributions at the same place.
+(hindcast.pipeline.scenarios.queue.drawn.run_times). Runs that have ended in the episode stand
+behind those of the log before it. A job has one uniform number in a future: its run times at two
+moments are those of two distributions at the same place.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue import layout as m
-from hindcast.pipeline.scenarios.queue.forgetting import hide_arrivals, run_until, set_run
-from hindcast.pipeline.scenarios.queue.futures.drawn_run_times import (
+from hindcast.pipeline.scenarios.queue.drawn.run_times import (
     CONTEXTS,
     KEPT,
     MOST,
@@ -26,6 +25,7 @@ from hindcast.pipeline.scenarios.queue.futures.drawn_run_times import (
     contexts_of,
     distribution,
 )
+from hindcast.pipeline.scenarios.queue.forgetting import hide_arrivals, run_until, set_run
 from hindcast.pipeline.scenarios.queue.instances import Jobs, Log
 from hindcast.pipeline.simulation.kernel import Floats, Ints, Ints2, compiled
 
