@@ -238,8 +238,6 @@ def _unread(rows: Sequence[Mapping[str, str]]) -> str:
 def _name(row: Mapping[str, str]) -> str:
     """Return the name of a policy with what has to be known about it."""
     name = prose(row["policy"]) if row["kind"] == "learned" else code(row["policy"])
-    if row["kind"] == "learned" and row["seeds"] != "1":
-        name += f", {row['seeds']} seeds"
     return f"{name} (knows run times)" if row["kind"] == "knows run times" else name
 
 
@@ -273,7 +271,8 @@ def _table(rows: Sequence[Mapping[str, str]]) -> str:
     for row in rows:
         numbers = ["wait_h", "p95_wait_h", "p99_wait_h", "longest_wait_h", "slowdown_wide"]
         cells.append([
-            _name(row), write_number(float(row["slowdown"]), 1), _less(row),
+            _name(row) + (f", seeds: {row['seeds']}" if row["seeds"] != "1" else ""),
+            write_number(float(row["slowdown"]), 1), _less(row),
             *(write_number(float(row[column]), 1) for column in [*numbers, "slowdown_long"]),
         ])  # fmt: skip
     return table([*head, "long"], cells, left=1)

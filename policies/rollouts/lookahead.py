@@ -50,8 +50,7 @@ from hindcast.pipeline.simulation.policy import Heuristic, best_feasible
 from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.pipeline.simulation.spec import Spec
-from hindcast.policies.networks import Features
+from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.policies.networks.player import (
     DECISIONS,
     NOT_DRAWN_FROM,
@@ -83,7 +82,7 @@ class RolloutPolicy:
     members: tuple[Decider, ...]
 
     @property
-    def features_candidates(self) -> Features:
+    def features_candidates(self) -> tuple[Feature, ...]:
         """Columns of the candidates that the members read."""
         return self.members[0].policy.features_candidates
 
@@ -105,7 +104,7 @@ class ImaginedRollouts:
     errors: float = 1.0  # standard errors that a difference has to exceed
 
     @property
-    def features_candidates(self) -> Features:
+    def features_candidates(self) -> tuple[Feature, ...]:
         """Columns of the candidates that the base policy reads."""
         return self.base.policy.features_candidates
 

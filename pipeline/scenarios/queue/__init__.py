@@ -52,9 +52,7 @@ episode.
 """
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -67,8 +65,6 @@ from hindcast.pipeline.scenarios.queue.features import OBJECTIVES, RUN_TIMES, sp
 from hindcast.pipeline.scenarios.queue.forgetting import forget
 from hindcast.pipeline.scenarios.queue.initial_state import lay_out
 from hindcast.pipeline.scenarios.queue.instances import (
-    Jobs,
-    Log,
     first_job,
     read_log,
     select_jobs,
@@ -77,7 +73,7 @@ from hindcast.pipeline.scenarios.queue.instances import (
 from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.schedule import by_week
-from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
+from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -112,29 +108,13 @@ def instance(
     jobs = select_jobs(config, log, window)
     log = with_too_wide(log, jobs)
     made = lay_out(config, objective, log, jobs)
-    return replace(made, futures=_Futures(log, jobs, config.kill))
+    return replace(made, futures=Sampler(log, jobs, config.kill))
 
 
 def caveats(config: QueueConfig, workload: Workload) -> tuple[Caveat, ...]:
     """Return what a log does not tell of several resources, and whom the machine leaves out."""
     several = read_log(workload, config.arrive, machine_of(config)).several
     return () if several is None else several.caveats
-
-
-@dataclass(frozen=True)
-class _Futures:
-    """Futures of an instance with drawn run times, for policies that look ahead."""
-
-    log: Log
-    jobs: Jobs
-    kill: bool
-
-    @cached_property
-    def _sampler(self) -> Callable[[np.random.Generator], Future]:
-        return Sampler(self.log, self.jobs, self.kill)
-
-    def __call__(self, rng: np.random.Generator) -> Future:
-        return self._sampler(rng)
 
 
 SCENARIO: Final = Scenario(
