@@ -94,6 +94,7 @@ class Answers:
         logged: Mean reward of the log with its interval.
         propensities: "logged", "estimated" or "none".
         estimated: What is known about estimated propensities, else None.
+        options: How the log was asked.
     """
 
     estimates: pl.DataFrame
@@ -105,6 +106,7 @@ class Answers:
     logged: Mapping[str, float]
     propensities: str
     estimated: EstimatedPropensities | None
+    options: Options
 
 
 def decisions_of(log: DecisionLog, split: str) -> Flags:
@@ -209,7 +211,7 @@ class _Asking:
             pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
             pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
             pl.DataFrame(groups, schema=_GROUPS), tuple(self.cautions), sentences, answerable,
-            self.logged(), self.kind, self.estimated,
+            self.logged(), self.kind, self.estimated, self.options,
         )  # fmt: skip
 
     def logged(self) -> dict[str, float]:

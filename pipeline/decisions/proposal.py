@@ -112,11 +112,11 @@ def propose(path: Path) -> DecisionProposal | None:
             return None
         endings = path.suffixes
         if any(e in _JSON for e in endings):
-            return _nested(path, [r for _, _, r, _ in islice(records([path], Reading()), _RECORDS)])
+            return _nested(path, [r for _, _, r in islice(records([path], Reading()), _RECORDS)])
         tables = Tables([path])
         schema = tables.schema()
         if is_parquet(path) and any(isinstance(t, pl.List) for t in schema.values()):
-            return _nested(path, [r for _, _, r, _ in islice(records([path], Reading()), _RECORDS)])
+            return _nested(path, [r for _, _, r in islice(records([path], Reading()), _RECORDS)])
         pieces = list(islice(tables.pieces(), 1))
     except TraceError:
         return None
@@ -507,7 +507,7 @@ def _outcomes(found: DecisionProposal, path: Path, known: set[str | None]) -> No
         if other == path or not _OUTCOMES.search(other.name) or other.suffix not in _JSON:
             continue
         try:
-            sample = [r for _, _, r, _ in islice(records([other], Reading()), _RECORDS)]
+            sample = [r for _, _, r in islice(records([other], Reading()), _RECORDS)]
         except TraceError:
             continue
         leaves = _leaves(sample)

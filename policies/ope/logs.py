@@ -105,7 +105,7 @@ def ask(
     options = Options(split or ALL, tuple(accept), estimate_propensities, seed)
     found = answer(log, targets, options, splits)
     if out is not None:
-        write(found, out, options, dataset, command)
+        write(found, out, dataset, command)
     return found
 
 
@@ -194,7 +194,7 @@ def _scores(
     return np.concatenate(found).astype(np.float64)
 
 
-def write(found: Answers, out: Path, options: Options, dataset: Dataset, command: str = "") -> None:
+def write(found: Answers, out: Path, dataset: Dataset, command: str = "") -> None:
     """Write the tables and the description of answers."""
     files.make_folder(out)
     files.write_parquet(out / ESTIMATES, found.estimates)
@@ -206,16 +206,15 @@ def write(found: Answers, out: Path, options: Options, dataset: Dataset, command
             schema={"predicted": pl.Float64, "observed": pl.Float64, "candidates": pl.Int64},
         )  # fmt: skip
         files.write_parquet(out / RELIABILITY, table)
-    files.write_json(out / DESCRIPTION, describe(found, options, dataset, command))
+    files.write_json(out / DESCRIPTION, describe(found, dataset, command))
 
 
-def describe(
-    found: Answers, options: Options, dataset: Dataset, command: str = ""
-) -> dict[str, Any]:
+def describe(found: Answers, dataset: Dataset, command: str = "") -> dict[str, Any]:
     """Return the description of answers, as in ope.json."""
     value = {
         "kind": "log", "dataset": dataset.manifest.name, "digest": dataset.manifest.digest,
-        "propensities": found.propensities, "options": asdict(options), "logged": found.logged,
+        "propensities": found.propensities, "options": asdict(found.options),
+        "logged": found.logged,
         "sentences": dict(found.sentences), "answerable": dict(found.answerable),
         "cautions": [asdict(c) for c in found.cautions], "command": command,
     }  # fmt: skip
@@ -224,7 +223,7 @@ def describe(
 
 def described(found: Answers, folder: Path) -> dict[str, Any]:
     """Return the description of answers about the dataset in a folder."""
-    return describe(found, Options(), ds.open(folder))
+    return describe(found, ds.open(folder))
 
 
 def _finite(value: Any) -> Any:

@@ -112,7 +112,7 @@ def test_a_queue_that_is_a_number_of_seconds_is_asked_about(folder, tmp_path):
     table = shutil.copy(folder / "44-queue-is-a-wait.csv", tmp_path / "jobs.csv")
     assert main(["init", str(table)]) == 0
     mapping = (tmp_path / "jobs.toml").read_text()
-    assert "unsure: queue: 'queue' has" in mapping
+    assert "'queue' looks like queue by its name" in mapping
 
 
 @pytest.mark.slow

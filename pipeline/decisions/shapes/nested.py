@@ -7,6 +7,7 @@ Candidates are objects or names. What belongs to a candidate stands in its objec
 name beside the list, or in a list as long as that of the candidates.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -35,7 +36,7 @@ _FALSE: Final = ("0", "false", "f", "no", "n", "0.0")
 
 Source = Path | pl.DataFrame | list[dict[str, Any]]
 Get = Callable[[Mapping[str, Any]], Any]
-Record = tuple[int, int, dict[str, Any], bytes | None]  # file, line, record, text
+Record = tuple[int, int, dict[str, Any]]  # file, line, record
 
 
 class Bad(Exception):  # ends the reading of one record only
@@ -67,14 +68,14 @@ def records(sources: Iterable[Source], reading: Reading) -> Iterator[Record]:
     for file, source in enumerate(sources):
         if isinstance(source, list):
             for line, record in enumerate(source, start=1):
-                yield file, line, record, None
+                yield file, line, record
         elif isinstance(source, pl.DataFrame) or is_parquet(source):
             for piece in Tables([source]).pieces():
                 for place, record in enumerate(piece.rows.iter_rows(named=True)):
-                    yield file, piece.line - 1 + place, record, None
+                    yield file, piece.line - 1 + place, record
         else:
-            for line, record, text in records_of(source, file, reading):
-                yield file, line, record, text
+            for line, record, _ in records_of(source, file, reading):
+                yield file, line, record
 
 
 def read_nested(
@@ -82,7 +83,7 @@ def read_nested(
 ) -> Iterator[Batch]:
     """Yield the decisions of nested records."""
     sample = []
-    for _, _, example, _ in records(sources, Reading()):
+    for _, _, example in records(sources, Reading()):
         sample.append(example)
         if len(sample) >= _SAMPLE:
             break
@@ -92,8 +93,8 @@ def read_nested(
     reader = _Reader(mapping, sample, name_of(sources[0]))
     collector = Collector(reader.names, _NAN)
     raw_times: list[Any] = []
-    for file, line, record, text in records(sources, reading):
-        reader.read(collector, raw_times, file, line, record, text)
+    for file, line, record in records(sources, reading):
+        reader.read(collector, raw_times, file, line, record)
         if len(collector) >= BATCH:
             yield _timed(collector.batch(), raw_times, mapping, reading)
             raw_times = []
@@ -197,13 +198,13 @@ class _Reader:
 
     def read(
         self, to: Collector, raw_times: list[Any], file: int, line: int,
-        record: dict[str, Any], text: bytes | None,
+        record: dict[str, Any],
     ) -> None:  # fmt: skip
         """Add the decision of a record; what cannot be used has a reason."""
         get, reason = self.get, None
         meta: dict[str, Any] = {"file": file, "line": line}
         start, owner = len(to.ids), len(to.lengths)
-        content = hash(text.strip()) if text is not None else hash(repr(record))
+        content = hash(json.dumps(record, sort_keys=True, default=str))
         meta["content"] = content & 0xFFFFFFFFFFFFFFFF
         for name, key in (("id", "decision"), ("session", "session"), ("unit", "unit"),
                           ("slot", "slot"), ("logger", "logger")):  # fmt: skip

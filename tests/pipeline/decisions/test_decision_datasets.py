@@ -9,6 +9,7 @@ import pytest
 import hindcast
 from hindcast.flows.cli import main
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.decisions.cautions import checked_propensities_of
 from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import read_record, same_log
@@ -167,3 +168,22 @@ def test_ingest_in_python_and_on_the_command_line(tmp_path, capsys):
     assert main([*ingest, str(tmp_path / "log.csv"), "--out", str(tmp_path / "c")]) == 2
     assert "hindcast init" in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
+
+
+def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp_path, monkeypatch):
+    """A piece holds 20 candidates: about seven decisions."""
+    table = long_table(60, np.random.default_rng(6))
+    whole = read_log(table, ROWS)
+    tests = checked_propensities_of(whole)
+    monkeypatch.setattr("hindcast.pipeline.decisions.log._PIECE", 20)
+    pieces = read_log(table, ROWS)
+    assert len(list(pieces.pieces())) > 5
+    again = checked_propensities_of(pieces)
+    assert again.e_value == pytest.approx(tests.e_value)
+    assert again.mean_weight_se == pytest.approx(tests.mean_weight_se)
+    assert again.p_value == pytest.approx(tests.p_value)
+    assert {s.name: s.decisions for s in again.sets} == {s.name: s.decisions for s in tests.sets}
+    convert(pieces, tmp_path / "d", "log")
+    record = read_record(tmp_path / "d", ds.open(tmp_path / "d").manifest.provenance)
+    assert same_log(record, whole) == ""
+    assert checks(tmp_path / "d")

@@ -239,7 +239,8 @@ def test_an_infeasible_candidate_is_none():
 def test_the_same_id_twice_is_quarantined_both_times():
     records = nested_records(long_table(24))
     again = {**records[3], "r": 9.0}
-    log = read_log([*records, again, dict(records[5])], NESTED)
+    in_other_order = dict(reversed(records[5].items()))
+    log = read_log([*records, again, in_other_order], NESTED)
     assert log.counts["repeated_decisions"] == 1
     assert log.counts["quarantined"] == 1
     assert "d3" not in log.decisions["id"]
