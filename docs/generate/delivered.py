@@ -73,7 +73,7 @@ DELIVERIES: Final = (
     *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-v1", "",
                "trajectory_preference-delivered", what="the rule")
       for log, name in (
-          ("CTC SP2", "ctc-delivered"), ("SDSC Blue", "sdsc-blue-delivered"),
+          ("CTC SP2", "ctc-learned"), ("SDSC Blue", "sdsc-blue-delivered"),
           ("KTH SP2", "kth-learned"), ("SDSC SP2", "sdsc-sp2-delivered"),
           ("HPC2N", "hpc2n-delivered"),
       )),

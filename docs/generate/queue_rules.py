@@ -95,6 +95,7 @@ LEARNED: Final = {
     **{source.recipe.replace("-online", "-learned-online"): log
        for log, source in SOURCES.items() if source.recipe.endswith("-online")},
     "queue-kth-learned-v1": "KTH SP2",
+    "queue-ctc-learned-v1": "CTC SP2",
 }  # fmt: skip
 AGENTS: Final = ("evolution", "trajectory_preference")
 PARTS: Final = ("test", "between", "run")
