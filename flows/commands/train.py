@@ -62,11 +62,11 @@ class Request:
         default=None, flag="--set", action="append", read=settings_of, metavar="KEY=VALUE",
     )  # fmt: skip
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
-    gate: p.Gate = p.option(
+    gate: p.Gate | None = p.option(
         "how the agent is compared with the best logged rule before it is delivered. simulator: "
         "both play the validation windows; folds: 4-fold cross-validation by four more trainings; "
-        "log: no simulator, less reliable",
-        default="simulator",
+        "log: no simulator, less reliable (default: simulator; for a log of decisions log)",
+        default=None,
     )
     checkpoint_every: p.Count | None = p.option(
         "steps between checkpoints that are kept, in the folder's checkpoints/", default=None
@@ -173,13 +173,13 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
     from hindcast.policies.networks.checkpoint import read_description
 
     best, delivered = folder / BEST, folder / DELIVERED
-    verdict = None
-    if delivered.is_dir():
-        verdict = read_description(delivered)["training"]["delivered"]
+    kept = delivered.is_dir()
+    # The log's own policy has no checkpoint: the training itself tells that it stays.
+    verdict = read_description(delivered if kept else folder)["training"].get("delivered")
     return {
         "checkpoint": str(folder),
         "best": str(best) if best.is_dir() else None,
-        "delivered": None if verdict is None else str(delivered),
+        "delivered": str(delivered) if kept else None,
         "verdict": verdict,
         "agent": agent,
         "steps": steps,
@@ -198,6 +198,8 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
     verdict = result.get("verdict")
     if verdict is None:
         return ["nothing is delivered: no rule, or no validation window, to compare the agent with"]
+    if "why" in verdict:
+        return [f"{result['delivered'] or 'nothing is written'}: {verdict['why']}"]
     rule, difference = verdict["rule"], verdict["difference"]
     if difference is None:
         return [f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"]

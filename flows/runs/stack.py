@@ -22,7 +22,7 @@ class Request:
     folders: list[str] = p.hidden("folders for the checkpoints, by training")
     steps: p.Count = p.hidden("gradient steps of each training")
     device: p.Device = p.hidden("where to train; auto takes a GPU if there is one", "auto")
-    gate: p.Gate = p.hidden("how agents are compared with the best logged rule", "simulator")
+    gate: p.Gate | None = p.hidden("how agents are compared with the best logged rule", None)
 
 
 def run(request: Request) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Request:
     stacked: p.Stacked = p.hidden(
         "whether trainings that can share a program do; auto does on a GPU", "auto"
     )
-    gate: p.Gate = p.hidden("how agents are compared with the best logged rule", "simulator")
+    gate: p.Gate | None = p.hidden("how agents are compared with the best logged rule", None)
 
 
 def check(request: Request) -> None:
