@@ -14,6 +14,7 @@ from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Columns, Decisions, FurtherColumns
 from hindcast.pipeline.dataset.reward_sums import Discount
 from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.limits import own_spec

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.policies.delivery.training import train_and_deliver
 from hindcast.policies.offline import Agent, read_config
@@ -62,10 +64,31 @@ def train(
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
+    _refuse(opened, wanted)
     chosen = gate_for(opened, options.gate)
     job = _job(opened, wanted, identity_of(opened, wanted, config, options))
     gate = partial(decide_by, opened, options.seed, chosen)
     return train_and_deliver(job, out, gate, reporting)
+
+
+def _refuse(opened: ds.Dataset, agent: Agent) -> None:
+    """Raise InputError for an agent that a log of decisions, which nothing can play, has not."""
+    if opened.spec.scenario != DECISIONS:
+        return
+    lacks = ""
+    if agent.around and not agent.scenarios:  # others are refused by their scenario
+        lacks = (
+            "learns from episodes that drew the weights of their policy, which a simulator plays"
+        )
+    elif agent.pairs and not opened.episodes("train")["window"].is_duplicated().any():
+        lacks = (
+            "compares episodes of one unit, such as sessions of one user, and every unit has one"
+        )
+    if lacks:
+        raise InputError(
+            f"{agent.name} {lacks}; the decisions of {opened.folder} were made elsewhere; expected "
+            "an agent that learns from single decisions, such as cql or behaviour_cloning"
+        )
 
 
 def identity_of(opened: ds.Dataset, agent: Agent, config: Any, options: Options) -> Identity:
