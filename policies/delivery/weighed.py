@@ -15,7 +15,7 @@ In a log of sessions every decision is weighed for itself.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,12 +37,12 @@ from hindcast.pipeline.estimators.decisions.values import (
 )
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.delivery.checkpoints import Decide
-from hindcast.policies.delivery.verdict import AGENT, LOG, RULE, Verdict
+from hindcast.policies.delivery.verdict import AGENT, LOG, RULE, Delivered, Verdict
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 
-METRIC = "dr"
-UNIFORM = "uniform"
+METRIC: Final = "dr"
+UNIFORM: Final = "uniform"
 
 
 @dataclass(frozen=True)
@@ -113,21 +113,22 @@ class Judge:
             why = f"the agent cannot be compared with the log: {self.refusal}"
             return Verdict(LOG, rule, METRIC, units, why=f"{why}; the log's own policy stays")
         of_agent = scored(policy, self.spec, self.log, self.e)
-        hardest, reason = self._against(AGENT, of_agent, self._others(self.rule))
-        delivered, why = AGENT, f"the agent is better: {hardest}"
+        hardest, reason = self._against(of_agent, self._others(self.rule))
+        delivered: Delivered = AGENT
+        why = f"the agent is better: {hardest}"
         if reason:
             delivered, why = LOG, f"the agent is not delivered: {reason}"
             rest = "the log's own policy stays"
             if self.rule:
                 of_rule = target_of(self.rule, self.log, self.e)
-                led, short = self._against(self.rule, of_rule, self._others(""))
+                led, short = self._against(of_rule, self._others(""))
                 rest = f"{self.rule} is not delivered: {short}; {rest}"
                 if not short:
                     delivered, rest = RULE, f"{self.rule} is delivered: {led}"
             why = f"{why}; {rest}"
         why += f" (dr on {len(self.validation.e):,} validation decisions of {units:,} units)"
-        ends = [None if np.isnan(end) else end for end in (hardest.low, hardest.high)]
-        return Verdict(delivered, rule, METRIC, units, hardest.difference, *ends, why)  # type: ignore[arg-type]
+        low, high = (None if np.isnan(end) else end for end in (hardest.low, hardest.high))
+        return Verdict(delivered, rule, METRIC, units, hardest.difference, low, high, why)
 
     def _others(self, rule: str) -> dict[str, Value]:
         """Return the values of what a policy has to beat."""
@@ -136,9 +137,7 @@ class Judge:
         found = {name: part.value(target_of(name, self.log, self.e)) for name in named}
         return {LOGGED: logged_mean(part.e), **found}
 
-    def _against(
-        self, name: str, target: Array, others: Mapping[str, Value]
-    ) -> tuple[Compared, str]:
+    def _against(self, target: Array, others: Mapping[str, Value]) -> tuple[Compared, str]:
         """Return a policy against the hardest of others, and why it is not better, "" if it is."""
         part, value = self.validation, self.validation.value(target)
         compared = [part.compare(value, other, of) for of, other in others.items()]

@@ -57,9 +57,9 @@ def train(
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
     the agent's own criterion. The gate compares the checkpoints with the best rule of the log, in
     the simulator, with trainings on parts of the log (which lie in out/folds until they have
-    played), or on the log alone (hindcast.policies.delivery), as it is for a log of decisions. A training that is finished with
-    another gate is judged, not repeated. Raises UnknownName, RecipeError, DatasetError,
-    StorageError and InputError.
+    played), or on the log alone (hindcast.policies.delivery), as it is for a log of decisions. A
+    training that is finished with another gate is judged, not repeated. Raises UnknownName,
+    RecipeError, DatasetError, StorageError and InputError.
     """
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write

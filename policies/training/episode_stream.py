@@ -86,6 +86,7 @@ def log_of_dataset(
     Reading it raises DatasetError if the split does not exist or a part is damaged.
     """
     episodes = dataset.episodes(split)
+    elsewhere = dataset.spec.scenario == DECISIONS
     row = {episode: i for i, episode in enumerate(episodes["episode"])}
 
     def stretches(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
@@ -93,9 +94,8 @@ def log_of_dataset(
         for trajectory in dataset.iter_episodes(split):
             index = row[trajectory.about["episode"]]
             if len(trajectory) and (kept is None or kept[index]):
-                if dataset.spec.scenario == DECISIONS:
-                    trajectory = _known(trajectory)
-                held.append(_piece(trajectory, index, further))
+                known = _known(trajectory) if elsewhere else trajectory
+                held.append(_piece(known, index, further))
             if sum(len(piece["chosen"]) for piece in held) >= _DECISIONS:
                 yield _stretch(held)
                 held = []
