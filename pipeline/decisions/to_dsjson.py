@@ -10,12 +10,15 @@
 `a` and `p` are left out where the probabilities of the other candidates were not logged. Decisions
 without reward and overridden ones are left out: one unknown cost makes VowpalWabbit's mean unknown.
 
-What is lost: infeasible candidates; which numbers were missing (dsjson reads an absent number as
-0); the draws of Monte-Carlo propensities; the single terms of a reward.
+A dataset that was built becomes sessions, one per episode, whose units are the windows.
+
+What is lost: images and identifiers; splits and simulated times; infeasible candidates; which
+numbers were missing (dsjson reads an absent number as 0); decisions without reward; the draws of
+Monte-Carlo propensities; the single terms of a reward.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +26,19 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import polars.selectors as cs
+from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.log import DecisionLog
+from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
+from hindcast.pipeline.decisions.shapes.dsjson import OWN
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._target import new_file, result
 from hindcast.pipeline.scenarios.decisions import NAME
+from hindcast.pipeline.simulation.spec import Spec
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN: Final = ("session", "unit", "logger")
@@ -40,10 +48,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
     """Write the file `out`; raise as `hindcast.pipeline.exports.export`."""
     del candidates
     if dataset.spec.scenario != NAME:
-        raise InputError(
-            f"dsjson holds logs of decisions that `hindcast ingest decisions` read, "
-            f"{dataset.folder} is a dataset of {dataset.spec.scenario}; expected csv or huggingface"
-        )
+        return _recorded_here(dataset, out, tell)
     log = read_record(dataset.folder, dataset.manifest.provenance)
     _require(log, str(dataset.folder))
     with new_file(out) as temporary, temporary.open("w", encoding="utf-8") as file:
@@ -53,6 +58,24 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
             done += len(piece)
             tell(done, len(log))
     return result(out, tuple(_notes(log)))
+
+
+def _recorded_here(dataset: Dataset, out: Path, tell: Progress) -> ExportResult:
+    """Write the decisions of a dataset that was built."""
+    about = {row["episode"]: row for row in dataset.episodes().iter_rows(named=True)}
+    parts = len(dataset.manifest.parts)
+    with new_file(out) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for part in range(parts):
+            for block in dataset.blocks(part):
+                if np.isnan(block.propensity[block.choice != NO_CHOICE]).any():
+                    raise InputError(
+                        f"{dataset.folder}: it has decisions without propensity, which every "
+                        "record of dsjson has; expected --to csv"
+                    )
+                records = records_of_block(block, dataset.spec, about)
+                file.writelines(json.dumps(record) + "\n" for record in records)
+            tell(part + 1, parts)
+    return result(out, ("sessions are episodes, units are windows; identifiers are not in it",))
 
 
 def _require(log: DecisionLog, where: str) -> None:
@@ -106,24 +129,66 @@ def records_of(log: DecisionLog) -> Iterator[dict[str, Any]]:
             continue
         at = np.arange(log.offsets[d], log.offsets[d + 1])
         at = at[feasible[at]]
-        taken = int(np.flatnonzero(at == log.offsets[d] + row["chosen"])[0])
-        record: dict[str, Any] = {
-            "_label_cost": 0.0 - row["reward"], "_label_probability": row["propensity"],
-            "_label_Action": taken + 1, "_labelIndex": taken, "EventId": row["id"],
-        }  # fmt: skip
+        taken = int(np.searchsorted(at, log.offsets[d] + row["chosen"]))
+        multi = [({} if ids[k] is None else {"_tag": ids[k]}) | features[k] for k in at.tolist()]
+        record = _record(row["id"], row["reward"], row["propensity"], taken, probability[at])
         if row["time"] is not None:
             record["Timestamp"] = _written(row["time"])
-        p = probability[at]
-        if not np.isnan(p).any():
-            order = [taken, *(k for k in range(len(at)) if k != taken)]
-            record |= {"a": [k + 1 for k in order], "p": [float(p[k]) for k in order]}
-        multi = [({} if ids[k] is None else {"_tag": ids[k]}) | features[k] for k in at.tolist()]
         record["c"] = {**contexts[d], "_multi": multi}
         if row["weight"] > 1.0:
             record["pdrop"] = 1.0 - 1.0 / row["weight"]
         if own := {name: row[name] for name in _OWN if row[name] is not None}:
-            record["_hindcast"] = own
+            record[OWN] = own
         yield record
+
+
+def records_of_block(
+    block: Block, spec: Spec, about: Mapping[int, Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of decisions that Hindcast recorded: a session is an episode.
+
+    `about` has the window and the behaviour of each episode. A unit is a window.
+    """
+    columns = list(spec.learned_candidates)
+    names = [spec.candidates[i].name for i in columns]
+    for d in np.flatnonzero(block.choice != NO_CHOICE).tolist():
+        at = np.arange(block.offsets[d], block.offsets[d + 1])
+        at = at[block.feasible[at]]
+        taken = int(np.searchsorted(at, block.offsets[d] + block.choice[d]))
+        episode = int(block.episode[d])
+        p = block.probabilities[at].astype(np.float64)
+        record = _record(
+            f"{episode}/{block.step[d]}", float(block.reward[d]), float(block.propensity[d]),
+            taken, p,
+        )  # fmt: skip
+        record["c"] = {
+            **_known([f.name for f in spec.context], block.context[d]),
+            "_multi": [_known(names, block.candidates[k, columns]) for k in at],
+        }
+        record[OWN] = {
+            "session": str(episode), "unit": str(about[episode]["window"]),
+            "logger": about[episode]["behaviour"],
+        }  # fmt: skip
+        yield record
+
+
+def _known(names: Sequence[str], values: NDArray[np.float32]) -> dict[str, float]:
+    """Return numbers by their names, without those that are missing."""
+    return {n: float(v) for n, v in zip(names, values, strict=True) if not np.isnan(v)}
+
+
+def _record(
+    name: str, reward: float, propensity: float, taken: int, probability: Array
+) -> dict[str, Any]:
+    """Return a record without its features; `taken` is a place among the feasible candidates."""
+    record: dict[str, Any] = {
+        "_label_cost": 0.0 - reward, "_label_probability": propensity,
+        "_label_Action": taken + 1, "_labelIndex": taken, "EventId": name,
+    }  # fmt: skip
+    if not np.isnan(probability).any():
+        order = [taken, *(k for k in range(len(probability)) if k != taken)]
+        record |= {"a": [k + 1 for k in order], "p": [float(probability[k]) for k in order]}
+    return record
 
 
 def _features(frame: pl.DataFrame, height: int) -> list[dict[str, Any]]:

@@ -105,9 +105,10 @@ EXPORTS: Final = Registry("exports", {
     "dsjson": Export(
         "dsjson",
         "hindcast.pipeline.decisions.to_dsjson",
-        "one file of VowpalWabbit's dsjson; for logs of decisions",
-        "infeasible candidates, which numbers were missing, decisions without reward, draws of "
-        "propensities, single terms of a reward",
+        "one file of VowpalWabbit's dsjson, which `hindcast ingest decisions` reads",
+        "images, identifiers, infeasible candidates, splits, simulated times, "
+        "which numbers were missing, decisions without reward, draws of propensities, single terms "
+        "of a reward",
         folder=False,
     ),
 })  # fmt: skip

@@ -2,14 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.decisions.answers import answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.targets import numeric, target_of
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.decisions.values import importance_sampling
 from hindcast.pipeline.exports import export
 from tests.pipeline.decisions.decision_cases import ROWS, case, long_table
 
@@ -83,11 +86,27 @@ def test_only_feasible_candidates_and_decisions_with_reward_are_written(tmp_path
     assert f"{int((~ok).sum())} infeasible candidates are not in it" in made.notes
 
 
-def test_a_log_without_propensities_and_a_simulated_dataset_are_refused(tmp_path, tiny_dataset):
-    log = case("41-no-propensity.toml")
-    folder = convert(log, tmp_path / "d", "log").folder
+def test_a_log_without_propensities_is_refused(tmp_path):
+    folder = convert(case("41-no-propensity.toml"), tmp_path / "d", "log").folder
     with pytest.raises(InputError, match="have no propensity"):
         export(folder, "dsjson", tmp_path / "a.dsjson")
     assert not (tmp_path / "a.dsjson").exists()
-    with pytest.raises(InputError, match="a dataset of binpack; expected csv"):
-        export(tiny_dataset, "dsjson", tmp_path / "b.dsjson")
+
+
+def test_a_dataset_that_was_built_is_read_as_sessions(tiny_dataset, tmp_path):
+    made = export(tiny_dataset, "dsjson", tmp_path / "built.dsjson")
+    log, dataset = read_log(made.path), ds.open(tiny_dataset)
+    rows = dataset.transitions().collect()
+    episodes = dataset.episodes()
+    assert log.counts["quarantined"] == 0
+    assert len(log) == rows.height
+    assert log.counts["sessions"] == episodes.height
+    assert log.counts["units"] == episodes["window"].n_unique()
+    assert log.decisions["reward"].to_list() == pytest.approx(rows["reward"].to_list())
+    assert set(numeric(log)) == {dataset.spec.candidates[i].name
+                                 for i in dataset.spec.learned_candidates}  # fmt: skip
+    lengths = np.array([sum(feasible) for feasible in rows["feasible"]])
+    weight = np.where(lengths > 1, 1 / lengths / rows["propensity"].to_numpy(), 1.0)
+    e = logged_decisions(log)
+    found = importance_sampling(e, target_of("uniform", log, e)).value
+    assert found == pytest.approx((weight * rows["reward"].to_numpy()).mean(), rel=1e-6)
