@@ -62,11 +62,11 @@ class Request:
         default=None, flag="--set", action="append", read=settings_of, metavar="KEY=VALUE",
     )  # fmt: skip
     device: p.Device = p.option("where to train; auto takes a GPU if there is one", default="auto")
-    gate: p.Gate | None = p.option(
+    gate: p.Gate = p.option(
         "how the agent is compared with the best logged rule before it is delivered. simulator: "
         "both play the validation windows; folds: 4-fold cross-validation by four more trainings; "
-        "log: no simulator, less reliable (default: simulator; for a log of decisions log)",
-        default=None,
+        "log: no simulator, less reliable",
+        default="simulator",
     )
     checkpoint_every: p.Count | None = p.option(
         "steps between checkpoints that are kept, in the folder's checkpoints/", default=None
@@ -101,6 +101,11 @@ def _read(arguments: argparse.Namespace) -> Any:
     from hindcast.flows.runs import sweep
 
     options = vars(arguments)
+    if options.get("gate", "log") != "log":  # a default is no wish, and is "log" for such logs
+        from hindcast.pipeline import dataset as ds
+        from hindcast.policies.offline.gates import gate_for
+
+        gate_for(ds.open(location(arguments.dataset)), arguments.gate)
     if "sweep" not in options and "seeds" not in options:
         if "agent" not in options:
             raise InputError("train: give --agent NAME, or --sweep FILE")
@@ -156,7 +161,7 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.policies.training.job import Options, Reporting
 
     agent = agent_name(request.agent)
-    options = Options(request.steps, request.seed, request.device, request.gate)
+    options = Options(request.steps, request.seed, request.device, usual(request.gate))
     with progress(f"train {agent}, seed {request.seed}") as tell:
         board = None if request.tensorboard is None else Path(request.tensorboard)
         reporting = Reporting(*with_metrics(tell), request.checkpoint_every, board)
@@ -165,6 +170,11 @@ def run(request: Request) -> dict[str, Any]:
             settings=request.settings, reporting=reporting,
         )  # fmt: skip
     return result_of(folder, agent, request.steps, request.seed)
+
+
+def usual(gate: str) -> str | None:
+    """Return the gate that a training is given: None, the usual one of its log, for the default."""
+    return None if gate == Request.gate else gate
 
 
 def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Request:
     folders: list[str] = p.hidden("folders for the checkpoints, by training")
     steps: p.Count = p.hidden("gradient steps of each training")
     device: p.Device = p.hidden("where to train; auto takes a GPU if there is one", "auto")
-    gate: p.Gate | None = p.hidden("how agents are compared with the best logged rule", None)
+    gate: p.Gate = p.hidden("how agents are compared with the best logged rule", "simulator")
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -31,7 +31,8 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.policies.own_agents import agent_name
     from hindcast.policies.training.job import Options
 
-    options = Options(request.steps, device=request.device, gate=request.gate)
+    gate = None if request.gate == Request.gate else request.gate  # the usual one of its log
+    options = Options(request.steps, device=request.device, gate=gate)
     parts = zip(request.settings, request.seeds, request.folders, strict=True)
     members = [Member(settings, seed, location(folder)) for settings, seed, folder in parts]
     agent = agent_name(request.agent)

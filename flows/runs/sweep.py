@@ -44,7 +44,7 @@ class Request:
     stacked: p.Stacked = p.hidden(
         "whether trainings that can share a program do; auto does on a GPU", "auto"
     )
-    gate: p.Gate | None = p.hidden("how agents are compared with the best logged rule", None)
+    gate: p.Gate = p.hidden("how agents are compared with the best logged rule", "simulator")
 
 
 def check(request: Request) -> None:

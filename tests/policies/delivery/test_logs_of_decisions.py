@@ -143,8 +143,19 @@ def test_a_rule_as_a_network_takes_no_missing_number(folder):
         assert np.array_equal(played, target_of(rule, judge.log, judge.e)), rule
 
 
+@pytest.mark.slow
+def test_a_sweep_has_the_gate_of_such_logs(folder, tmp_path):
+    command = f"train {folder} --agent behaviour_cloning --seeds 0 1 --steps 5 --out {tmp_path}"
+    assert main(command.split()) == 0
+    for run in (tmp_path / "runs").iterdir():
+        assert verdict_of(run)["metric"] == "dr"
+
+
 @pytest.mark.parametrize("gate", ["simulator", "folds"])
-def test_gates_that_play_are_refused_by_name(folder, tmp_path, gate):
+def test_gates_that_play_are_refused_by_name(folder, tmp_path, gate, capsys):
+    command = f"train {folder} --agent cql --gate {gate} --out {tmp_path / 'a'}"
+    assert main(command.split()) == 2
+    assert f"--gate {gate} plays the episodes" in capsys.readouterr().err
     with pytest.raises(InputError, match=rf"--gate {gate} .* expected --gate log"):
         train(folder, "cql", tmp_path / "a", Options(5, device="cpu", gate=gate))
 
