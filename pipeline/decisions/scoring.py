@@ -18,7 +18,7 @@ _CHUNK: Final = 1 << 14  # decisions that are scored at once
 
 def scored(
     policy: Any, spec: Spec, log: DecisionLog, e: LoggedDecisions, temperature: float = 0.0,
-    *, missing: bool = False,
+    *, missing: bool = False, used: Flags | None = None,
 ) -> Array:  # fmt: skip
     """Return the probabilities (C,) of a policy over the candidates of all decisions.
 
@@ -30,12 +30,14 @@ def scored(
         temperature: Of the softmax over the scores; 0 takes the best score.
         missing: Whether the policy sees NaN where a number is missing, and not 0, which is what
             learners are trained with.
+        used: (D,) the decisions that are scored; the first candidate is taken in others.
     """
-    encoded, scores = encode(log), np.empty(len(e.owner))
-    for begin in range(0, len(log), _CHUNK):
-        rows = np.arange(begin, min(begin + _CHUNK, len(log)))
-        at = np.arange(log.offsets[rows[0]], log.offsets[rows[-1] + 1])
-        offsets = log.offsets[rows[0] : rows[-1] + 2] - log.offsets[rows[0]]
+    encoded, scores = encode(log), np.zeros(len(e.owner))
+    decisions = np.arange(len(log)) if used is None else np.flatnonzero(used)
+    for begin in range(0, len(decisions), _CHUNK):
+        rows = decisions[begin : begin + _CHUNK]
+        at = log.rows_of(rows)
+        offsets = np.concatenate([[0], np.cumsum(log.lengths[rows])])
         context = _matrix([encoded.of_context(f.name, rows) for f in spec.context], len(rows))
         candidates = _matrix([encoded.candidate(f.name, at) for f in spec.candidates], len(at))
         if not missing:

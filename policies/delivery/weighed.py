@@ -70,7 +70,7 @@ class _Part:
     """The decisions of a split, and the values of policies on them."""
 
     def __init__(self, e: LoggedDecisions, q: Array, used: Flags) -> None:
-        self.rows = used[e.owner]
+        self.used, self.rows = used, used[e.owner]
         self.e, self.q = e.take(used), q[self.rows]
 
     def value(self, target: Array) -> Value:
@@ -112,7 +112,8 @@ class Judge:
         if self.refusal:
             why = f"the agent cannot be compared with the log: {self.refusal}"
             return Verdict(LOG, rule, METRIC, units, why=f"{why}; the log's own policy stays")
-        of_agent = scored(policy, self.spec, self.log, self.e)
+        used = self.validation.used
+        of_agent = scored(policy, self.spec, self.log, self.e, used=used)
         hardest, reason = self._against(of_agent, self._others(self.rule))
         delivered: Delivered = AGENT
         why = f"the agent is better: {hardest}"
