@@ -144,7 +144,7 @@ def test_a_server_that_does_not_answer_is_one_line(user, monkeypatch, tmp_path, 
     assert not out.exists()
 
 
-# Under load, Prefect sometimes closes the streams that pytest captures; the tests after it then fail.
+# Under load, this has closed the streams that pytest captures, and the tests after it failed.
 @pytest.mark.nightly
 def test_a_server_that_dies_during_a_command_is_one_line(monkeypatch, tmp_path, capsys):
     """Exit code 1 and the address; an error of the command itself is the one that is printed."""
