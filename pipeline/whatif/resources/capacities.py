@@ -94,7 +94,8 @@ def _check_name(text: str, name: str, pool: str, pools: Sequence[str]) -> None:
         raise unknown_name("pool of --capacity", pool, pools)
     if pools and not pool:
         raise InputError(
-            f"--capacity {text!r}: pools have capacities of their own, {pools[0]}:{text}"
+            f"--capacity {text!r}: with --pools, each pool has capacities of its own, as "
+            f"{pools[0]}:{text}; the pools are {', '.join(pools)}"
         )
 
 

@@ -357,7 +357,7 @@ def test_capacities_are_read():
         (("gpus=1.5",), (), "expected a whole number of GPUs"),
         (("memory=64",), (), "expected memory with a unit, such as 160GiB"),
         (("processors=64",), (), "--set processors=N, those of pools --pools"),
-        (("gpus=4",), ("batch",), "pools have capacities of their own, batch:gpus=4"),
+        (("gpus=4",), ("batch",), "each pool has capacities of its own, as batch:gpus=4"),
         (("btch:gpus=4",), ("batch",), "unknown pool of --capacity 'btch'; did you mean 'batch'"),
         (("batch:gpus=4",), ("batch", "debug"), "pool debug has no gpus.*give debug:gpus=N"),
     ],
