@@ -162,7 +162,7 @@ def with_resources(
 def _left_out(
     record: Record, workload: Workload, tasks: pl.DataFrame, names: Sequence[str]
 ) -> Iterator[Caveat]:
-    """Yield a caution for every resource that jobs asked for and that has no capacity of its own."""
+    """Yield a caution for every resource that jobs asked for and that has no own capacity."""
     types = [name for name in named_types(workload.tasks) if shape_of(names).last_type > 0]
     known = record.known
     named = named_types(tasks)
