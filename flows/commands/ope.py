@@ -26,12 +26,6 @@ class Request:
     split: p.Name | None = p.option(
         "split whose episodes are weighted (default: validation; of a log of decisions all)",
         default=None)  # fmt: skip
-    accept: tuple[p.Name, ...] = p.option(
-        "log of decisions: contradiction that is accepted, such as propensities_contradicted",
-        default=(), action="extend", metavar="CODE")  # fmt: skip
-    estimate_propensities: bool = p.option(
-        "log of decisions: estimate the propensities that it lacks", default=False
-    )
     epsilon: float | None = p.option(
         "exploration of the evaluated policies (default: that of the log's rules)", default=None,
         metavar="E")  # fmt: skip
@@ -57,6 +51,12 @@ class Request:
         default=_TRUTH_SEEDS,
     )
     command: str = p.hidden("command line that is kept in ope.json", "")
+    accept: tuple[p.Name, ...] = p.option(
+        "log of decisions: contradiction that is accepted, such as propensities_contradicted",
+        default=(), action="extend", metavar="CODE")  # fmt: skip
+    estimate_propensities: bool = p.option(
+        "log of decisions: estimate the propensities that it lacks", default=False
+    )
 
 
 def check(request: Request) -> None:

@@ -74,7 +74,7 @@ def test_a_quiet_log_warns_at_every_step(quiet, capsys):
     assert main(["evaluate", recipe, "--out", str(quiet / "ev"), "--direct"]) == 0
     told = warnings(capsys)
     assert [part for part in EXPECTED if part not in told] == []
-    assert "on 3 of 3 windows, at least half of the 4 rules" in told
+    assert "on 3 of 3 windows, at least half of the 5 rules" in told
     for folder in ("ds", "ev"):
         assert main(["show", str(quiet / folder), "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)

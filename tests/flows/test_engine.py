@@ -144,6 +144,8 @@ def test_a_server_that_does_not_answer_is_one_line(user, monkeypatch, tmp_path, 
     assert not out.exists()
 
 
+# Under load, this has closed the streams that pytest captures, and the tests after it failed.
+@pytest.mark.nightly
 def test_a_server_that_dies_during_a_command_is_one_line(monkeypatch, tmp_path, capsys):
     """Exit code 1 and the address; an error of the command itself is the one that is printed."""
     with socket.create_server(("127.0.0.1", 0)) as found:
