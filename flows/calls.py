@@ -84,7 +84,7 @@ def whatif(
     An interrupted call continues when it is repeated.
 
     Args:
-        log: Log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), or workload.
+        log: Log of a batch system, mapping of a table (.toml), or workload.
         out: Folder of the page, its numbers and evaluations. None is whatif-NAME of the log, in the
             working folder.
         policies: Rules and folders of checkpoints beside the usual rules.
@@ -437,7 +437,7 @@ def behaviour(
     `ope(propensities="estimated")`.
 
     Args:
-        source: Log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), workload, or
+        source: Log of a batch system, mapping of a table (.toml), workload, or
             dataset of recorded decisions.
         out: File for the model (JSON), only for a log. None writes none.
         trace_format: Format of the log. None recognises it by its first lines.

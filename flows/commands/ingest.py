@@ -3,14 +3,14 @@
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown, build, caveats_of
 from hindcast.flows.progress import progress
-from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
@@ -92,13 +92,26 @@ def settings_of(request: Request) -> Any:
     return read_settings(kind, table, "--set")
 
 
+# What selects jobs of a log -> how jobs of a table are selected.
+_ONE_OF_SEVERAL: Final = {
+    "partition": "`hindcast whatif --where partition=NAME` plays one",
+    "cluster": "give the rows of one cluster as a table of their own",
+}
+
+
 def no_settings(form: str, settings: Sequence[str], path: str) -> InputError:
     """Return the error for settings of a format whose reader has none."""
     from hindcast.pipeline.recipes.loading import apply_override
+    from hindcast.pipeline.traces.tables.mapping import TableMapping
 
     fault = f"--set: the format {form} has no settings"
     if form != "table":
         return InputError(fault)
+    known = [attribute.name for attribute in fields(TableMapping)]
+    for key in (override.partition("=")[0].strip() for override in settings):
+        if key.partition(".")[0] not in known:
+            way = _ONE_OF_SEVERAL.get(key) or did_you_mean(key, known)
+            return InputError(f"{fault}, and its mapping no key {key!r}; {way}")
     written = []
     for override in settings:
         key, _, text = override.partition("=")

@@ -101,6 +101,11 @@ def _read(arguments: argparse.Namespace) -> Any:
     from hindcast.flows.runs import sweep
 
     options = vars(arguments)
+    if options.get("gate", "log") != "log":  # a default is no wish, and is "log" for such logs
+        from hindcast.pipeline import dataset as ds
+        from hindcast.policies.offline.gates import gate_for
+
+        gate_for(ds.open(location(arguments.dataset)), arguments.gate)
     if "sweep" not in options and "seeds" not in options:
         if "agent" not in options:
             raise InputError("train: give --agent NAME, or --sweep FILE")
@@ -156,7 +161,7 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.policies.training.job import Options, Reporting
 
     agent = agent_name(request.agent)
-    options = Options(request.steps, request.seed, request.device, request.gate)
+    options = Options(request.steps, request.seed, request.device, usual(request.gate))
     with progress(f"train {agent}, seed {request.seed}") as tell:
         board = None if request.tensorboard is None else Path(request.tensorboard)
         reporting = Reporting(*with_metrics(tell), request.checkpoint_every, board)
@@ -167,19 +172,24 @@ def run(request: Request) -> dict[str, Any]:
     return result_of(folder, agent, request.steps, request.seed)
 
 
+def usual(gate: str) -> str | None:
+    """Return the gate that a training is given: None, the usual one of its log, for the default."""
+    return None if gate == Request.gate else gate
+
+
 def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:
     """Return the result of a command that wrote a checkpoint to this folder."""
     from hindcast.pipeline.storage.run_files import BEST, DELIVERED
     from hindcast.policies.networks.checkpoint import read_description
 
     best, delivered = folder / BEST, folder / DELIVERED
-    verdict = None
-    if delivered.is_dir():
-        verdict = read_description(delivered)["training"]["delivered"]
+    kept = delivered.is_dir()
+    # The log's own policy has no checkpoint: the training itself tells that it stays.
+    verdict = read_description(delivered if kept else folder)["training"].get("delivered")
     return {
         "checkpoint": str(folder),
         "best": str(best) if best.is_dir() else None,
-        "delivered": None if verdict is None else str(delivered),
+        "delivered": str(delivered) if kept else None,
         "verdict": verdict,
         "agent": agent,
         "steps": steps,
@@ -198,6 +208,8 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
     verdict = result.get("verdict")
     if verdict is None:
         return ["nothing is delivered: no rule, or no validation window, to compare the agent with"]
+    if "why" in verdict:
+        return [f"{result['delivered'] or 'nothing is written'}: {verdict['why']}"]
     rule, difference = verdict["rule"], verdict["difference"]
     if difference is None:
         return [f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"]

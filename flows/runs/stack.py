@@ -31,7 +31,8 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.policies.own_agents import agent_name
     from hindcast.policies.training.job import Options
 
-    options = Options(request.steps, device=request.device, gate=request.gate)
+    gate = None if request.gate == Request.gate else request.gate  # the usual one of its log
+    options = Options(request.steps, device=request.device, gate=gate)
     parts = zip(request.settings, request.seeds, request.folders, strict=True)
     members = [Member(settings, seed, location(folder)) for settings, seed, folder in parts]
     agent = agent_name(request.agent)

@@ -142,6 +142,24 @@ def answer(
     return _Asking(log, options, len(targets)).answers(targets, splits)
 
 
+def refusal_of(log: DecisionLog, accept: Sequence[str] = (), kind: str = "") -> str:
+    """Return why weights of a log cannot be trusted, "" if they can.
+
+    `kind` is that of the propensities; by default of those that the log has.
+    """
+    if (kind or log.mapping.propensity.kind) == "none":
+        return (
+            "the log has no propensities; `--estimate-propensities` estimates them, marked as "
+            "such everywhere"
+        )
+    for caution in log.cautions:
+        if caution.code == "deterministic":
+            return caution.text
+        if caution.code in CONTRADICTIONS and caution.code not in accept:
+            return f"{caution.text} (`--accept {caution.code}` gives numbers all the same)"
+    return ""
+
+
 class _Asking:
     """The log with its propensities and its reward model, while policies are asked about."""
 
@@ -178,17 +196,7 @@ class _Asking:
                 f"the choices are predicted with p > .99 in {self.estimated.certain:.0%} of the "
                 "decisions: the logger is deterministic"
             )
-        if self.kind == "none":
-            return (
-                "the log has no propensities; `--estimate-propensities` estimates them, marked as "
-                "such everywhere"
-            )
-        for caution in self.log.cautions:
-            if caution.code == "deterministic":
-                return caution.text
-            if caution.code in CONTRADICTIONS and caution.code not in self.options.accept:
-                return f"{caution.text} (`--accept {caution.code}` gives numbers all the same)"
-        return ""
+        return refusal_of(self.log, self.options.accept, self.kind)
 
     def answers(self, targets: Mapping[str, Array], splits: Mapping[str, str]) -> Answers:
         rows: list[dict[str, Any]] = []

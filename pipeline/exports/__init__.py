@@ -102,6 +102,15 @@ EXPORTS: Final = Registry("exports", {
         "episodes.csv, decisions.csv, candidates.csv (one row per candidate)",
         "images, column types, NaN apart from null in some readers",
     ),
+    "dsjson": Export(
+        "dsjson",
+        "hindcast.pipeline.decisions.to_dsjson",
+        "one file of VowpalWabbit's dsjson, which `hindcast ingest decisions` reads",
+        "images, identifiers, infeasible candidates, splits, simulated times, "
+        "which numbers were missing, decisions without reward, draws of propensities, single terms "
+        "of a reward",
+        folder=False,
+    ),
 })  # fmt: skip
 
 

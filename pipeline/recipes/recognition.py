@@ -63,6 +63,4 @@ def recognise(path: Path) -> str:
 
 
 def _mapped(path: Path) -> str:
-    return (
-        f"`hindcast init {path.name}` proposes a mapping of its columns, to be given in its place"
-    )
+    return f"`hindcast init {path}` proposes a mapping of its columns, to be given in its place"

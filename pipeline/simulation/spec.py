@@ -4,7 +4,7 @@ Descriptions take no part in comparisons, so that a better text does not make ol
 """
 
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -103,7 +103,17 @@ class Spec:
     @property
     def learned_candidates(self) -> tuple[int, ...]:
         """Indices of the candidate columns that learners use: all but identifiers."""
-        return tuple(i for i, f in enumerate(self.candidates) if not f.identifier)
+        return learned(self.candidates)
+
+    @property
+    def learned_context(self) -> tuple[int, ...]:
+        """Indices of the context features that learners use: all but identifiers."""
+        return learned(self.context)
+
+
+def learned(features: Sequence[Feature]) -> tuple[int, ...]:
+    """Return the indices of the features that learners use: all but identifiers."""
+    return tuple(i for i, f in enumerate(features) if not f.identifier)
 
 
 def added_outcomes(older: Spec, newer: Spec) -> tuple[str, ...] | None:

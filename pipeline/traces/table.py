@@ -85,6 +85,7 @@ from hindcast.pipeline.traces.tables.mapping import (
     read_mapping,
 )
 from hindcast.pipeline.traces.tables.sources import TABLE, source_of
+from hindcast.pipeline.workloads.caveats import GPUS_ARE_CORES
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "table"
@@ -123,6 +124,9 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
         sifted = sift_jobs(table, rows, _fields(mapping), _WHAT, settings, no_limit)
         files = (path, table)
         notes = [_UNKNOWN_WAITS] if mapping.waits_unknown else []
+        columns, units = mapping.columns, mapping.units
+        if "gpus" in columns and columns["gpus"] == columns.get("cores"):
+            notes += [] if {"cores", "gpus"} & units.keys() else [GPUS_ARE_CORES]
         found = workload_of(table, FORMAT, sifted, settings, notes, rows_are_jobs=True, files=files)
         return log.credited(*found, beside=(path,))
 

@@ -54,6 +54,7 @@ NOTES: Final[Mapping[str, str]] = {  # beginning of a note -> code of its caveat
     NO_WAIT: NO_WAIT_TIMES, NO_SIZE: NO_CLUSTER_SIZE, SIZE_GUESSED: NO_CLUSTER_SIZE,
     NO_REQUESTS: NO_LIMITS, RUNS_DIFFER: RUNS_AND_ENDS,
 }  # fmt: skip
+GPUS_ARE_CORES: Final = "the GPUs of a job are its processors, so that jobs compete for them"
 NO_ZONE: Final = "times without an offset from UTC are read as UTC"  # no caveat by itself
 
 # Outcomes that count jobs of a window that did not end with it.

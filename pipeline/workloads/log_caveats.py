@@ -41,6 +41,7 @@ QUARANTINED: Final = "quarantined"
 GPUS: Final = "gpus"
 HARDLY_ANY_WAITS: Final = "hardly_any_waits"
 WAITS_WHILE_FITTING: Final = "waits_while_fitting"
+_ONE_CLUSTER: Final = "--set cluster=NAME"
 _SIZE: Final = (
     "the processors of the machine (--set processors=N; for SWF, MaxProcs of the header; for a "
     "table, its mapping)"
@@ -223,9 +224,9 @@ def _pooled(log: LogColumns, *, pools: bool) -> Iterator[Caveat]:
     clusters = log.groups("cluster")
     if len(clusters) > 1:
         named = _listed(log.workload, "cluster", clusters)
+        way = "a table of its rows" if log.workload.provenance.format == "table" else _ONE_CLUSTER
         text = (
-            f"{len(clusters)} clusters are pooled as one machine: {named}; read one of them "
-            "(--set cluster=NAME)"
+            f"{len(clusters)} clusters are pooled as one machine: {named}; read one of them ({way})"
         )
         yield Caveat(CLUSTERS_POOLED, text, {"clusters": len(clusters)})
     partitions = log.groups("partition")
@@ -254,7 +255,7 @@ def _listed(workload: Workload, name: str, groups: list[tuple[int, float, float]
 
 
 def _gpus(log: LogColumns) -> Iterator[Caveat]:
-    if "gpus" not in log.tasks.columns:
+    if "gpus" not in log.tasks.columns or cv.GPUS_ARE_CORES in log.workload.provenance.notes:
         return
     held = (log.tasks["gpus"].fill_null(0) > 0).to_numpy()
     if held.any():
@@ -262,7 +263,8 @@ def _gpus(log: LogColumns) -> Iterator[Caveat]:
         hours = float(log.work[held].sum()) / HOUR_S
         text = (
             f"{job_count(n, jobs, work)} held GPUs, for {hours:,.0f} core hours: the simulated "
-            "machine has none, so that these jobs do not compete for them"
+            "machine has none, so that these jobs do not compete for them (whatif --capacity "
+            "gpus=N)"
         )
         numbers = {"jobs": n, "share": jobs, "work_share": work, "core_hours": hours}
         yield Caveat(GPUS if work > _SHARE else "some_gpus", text, numbers)

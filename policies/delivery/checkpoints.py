@@ -10,7 +10,7 @@ from hindcast.pipeline.notes import tell
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.files import remove_folder
 from hindcast.pipeline.storage.run_files import BEST, CURVES, DELIVERED, DESCRIPTION
-from hindcast.policies.delivery.verdict import Verdict, deliver
+from hindcast.policies.delivery.verdict import LOG, Verdict, deliver
 from hindcast.policies.networks.checkpoint import (
     Metric,
     Selected,
@@ -31,8 +31,8 @@ LAST: Final = "last"
 Decide = Callable[[Mapping[str, Trained]], tuple[Trained, Verdict] | None]
 
 
-# Keys of a description's training that `save` adds, and "best", which belongs to a checkpoint.
-_OWN: Final = frozenset({"steps", "seed", "config", "packages", "metrics", "best"})
+# Keys of a description's training that `save` or `_write` adds.
+_OWN: Final = frozenset({"steps", "seed", "config", "packages", "metrics", "best", "delivered"})
 
 
 def write_training(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Decide) -> None:
@@ -88,6 +88,9 @@ def _write(out: Path, trained_on: dict[str, Any], trained: Trained, decide: Deci
         save(candidates[SELECTED], out / BEST, {**told, "of_steps": steps})
     if judged is None:
         remove_folder(out / DELIVERED)
+    elif judged[1].delivered == LOG:  # no checkpoint plays what the log did
+        remove_folder(out / DELIVERED)
+        told["delivered"] = judged[1].as_table()
     else:
         deliver(*judged, out, told, steps)
     save(trained, out, told)

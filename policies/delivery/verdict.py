@@ -7,7 +7,9 @@ rule. Otherwise it holds that rule: a network with weight 1 on the rank column o
 therefore never gets a policy that is known to be worse than a rule at hand.
 
 The test is one of hindcast.policies.delivery.played, hindcast.policies.delivery.folds and
-hindcast.policies.delivery.agreement.
+hindcast.policies.delivery.agreement. A log of decisions, which has no simulator, has the test of
+hindcast.policies.delivery.weighed; there the log's own policy may be the best, and nothing is
+written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.statistics.intervals import paired_difference
 from hindcast.pipeline.storage.run_files import DELIVERED
@@ -30,8 +33,11 @@ Gate: TypeAlias = Literal["simulator", "folds", "log"]
 # The sign of five differences is the same by luck in 3.1 % of cases, more than one side of a 95 %
 # interval leaves out; that of six in 1.6 %.
 FEWEST_WINDOWS: Final = 6
+_NEVER: Final = 1e30  # above every number of a log
 AGENT: Final = "agent"
 RULE: Final = "rule"
+LOG: Final = "log"
+Delivered: TypeAlias = Literal["agent", "rule", "log"]
 
 
 @dataclass(frozen=True)
@@ -39,23 +45,29 @@ class Verdict:
     """The comparison of a trained agent with the best rule, and which of them is delivered.
 
     Attributes:
-        delivered: "agent" or "rule".
+        delivered: "agent", "rule", or "log" where a log of decisions has no better policy.
         rule: Name of the best rule.
-        metric: Name of what is compared: the headline outcome, or "agreement".
+        metric: Name of what is compared: the headline outcome, "agreement" or "dr".
         windows: Number of windows of the comparison.
         difference: Mean difference of agent and rule over the windows, above 0 if the agent is
             better; None if no checkpoint was eligible.
         low: Lower end of the paired 95 % interval of the difference.
         high: Upper end of the interval.
+        why: The sentence with the numbers that decided, for a log of decisions.
     """
 
-    delivered: Literal["agent", "rule"]
+    delivered: Delivered
     rule: str
     metric: str
     windows: int
     difference: float | None = None
     low: float | None = None
     high: float | None = None
+    why: str = ""
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the verdict as checkpoint.json has it, without a sentence that is not there."""
+        return {name: value for name, value in asdict(self).items() if name != "why" or value}
 
 
 def compare(
@@ -80,16 +92,39 @@ def compare(
     if better and np.isfinite(at_least):
         floor = paired_difference([agent], [np.full(windows, at_least)], seed=seed)
         better = floor.low > 0.0
-    delivered: Literal["agent", "rule"] = AGENT if better else RULE
+    delivered: Delivered = AGENT if better else RULE
     return Verdict(delivered, name, metric, windows, found.value, found.low, found.high)
 
 
 def rule_weights(spec: Spec, rule: str) -> tuple[Network, Weights]:
     """Return a network and weights that play a rule: weight 1 on its rank, 0 elsewhere."""
+    if spec.scenario == DECISIONS:
+        return feature_weights(spec, rule)
     settings = NetworkSettings(quadratic=False, logs=False, rules=(rule,))
     network = make_network(spec.context, spec.candidates, settings, scenario=spec.scenario)
     weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
     weights["layer0.weight"][0, -1] = 1.0
+    return network, weights
+
+
+def feature_weights(spec: Spec, rule: str) -> tuple[Network, Weights]:
+    """Return a network and weights that play `first`, `lowest:F` or `highest:F` of a log.
+
+    A candidate whose feature is missing has a 0 there, and is taken only if all are.
+    """
+    kind, _, feature = rule.partition(":")
+    names = [f.name for f in spec.candidates]
+    missing = f"{feature}_missing"
+    columns = tuple(name for name in (feature, missing) if name in names)
+    settings = NetworkSettings(quadratic=False, logs=False, columns=columns)
+    network = make_network(spec.context, spec.candidates, settings)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in network.shapes.items()}
+    read = [names[column] for column in network.candidates.columns]
+    if columns:
+        layer = weights["layer0.weight"][0]
+        layer[read.index(feature)] = -1.0 if kind == "lowest" else 1.0
+        if missing in read:
+            layer[read.index(missing)] = -_NEVER
     return network, weights
 
 
@@ -140,5 +175,5 @@ def deliver(
     if verdict.delivered == RULE:
         network, weights = rule_weights(trained.spec, verdict.rule)
         trained = replace(trained, network=network, weights=weights)
-    told = {**trained_on, "of_steps": steps, "delivered": asdict(verdict)}
+    told = {**trained_on, "of_steps": steps, "delivered": verdict.as_table()}
     save(replace(trained, metrics=()), out / DELIVERED, told)

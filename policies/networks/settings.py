@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import DatasetError, RecipeError, did_you_mean
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
-from hindcast.pipeline.simulation.spec import Feature
+from hindcast.pipeline.simulation.spec import Feature, learned
 from hindcast.policies.networks.features import FeatureMap, fit_map, unscaled_map
 from hindcast.policies.networks.forward import ATTENTION, DEEPSETS, MLP
 from hindcast.policies.networks.rules import NO_RULES, RuleColumns, find_rules
@@ -257,8 +257,8 @@ def make_network(
     with the columns of R rules, (M, F + 2R). Raises RecipeError as `read_columns` and `find_rules`
     do.
     """
-    columns = range(len(context)) if settings.context else ()
-    read = fit_map(context, tuple(columns), quadratic=False, rows=contexts, logs=settings.logs)
+    columns = learned(context) if settings.context else ()
+    read = fit_map(context, columns, quadratic=False, rows=contexts, logs=settings.logs)
     rules = find_rules(scenario, settings.rules, candidates, context)
     width = len(candidates) + rules.width
     if rows is not None and rows.shape[1] < width:  # compiled code does no bounds checks

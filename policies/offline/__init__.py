@@ -34,6 +34,7 @@ class Agent:
         around: True if the agent learns only from episodes that drew the weights of their policy
             (hindcast.policies.heuristics.around, hindcast.policies.heuristics.prices). "all" leaves
             it out.
+        pairs: True if the agent compares episodes of one window.
         attribute: Name of the implementation in the module; "" means the module itself. The
             implementation has `Config`, a frozen dataclass, and `learner(task, config)`, see
             hindcast.policies.training.learner.
@@ -49,6 +50,7 @@ class Agent:
     probabilities: bool = False
     whole: bool = False
     around: bool = False
+    pairs: bool = False
     attribute: str = ""
 
     def implementation(self) -> Any:
@@ -69,7 +71,7 @@ _ALL: Final = (
           transitions=False,
           description="behaviour cloning: imitates the logged choices (cross-entropy)"),
     Agent("trajectory_preference", "hindcast.policies.offline.preference.trajectory_preference",
-          transitions=False,
+          transitions=False, pairs=True,
           description="trajectory preference: imitates the better of two episodes of one window"),
     Agent("dqn", "hindcast.policies.offline.q_learning.agents", transitions=True, attribute="DQN",
           description="DQN: Q-learning with a target network, over masked candidates (d3rlpy)"),
@@ -94,7 +96,7 @@ _ALL: Final = (
           description="response surface: the best weights around a rule, by regression on the "
                       "outcomes of episodes that drew theirs (around_RULE)"),
     Agent("preference_ensemble", "hindcast.policies.offline.preference.preference_ensemble",
-          transitions=False,
+          transitions=False, pairs=True,
           description="preference ensemble: mean of trajectory preference on resampled windows"),
     Agent("double_dqn", "hindcast.policies.offline.q_learning.agents", transitions=True,
           attribute="DOUBLE_DQN",

@@ -8,10 +8,14 @@ The latest sample of each split is kept in memory, one at a time.
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Columns, Decisions, FurtherColumns
 from hindcast.pipeline.dataset.reward_sums import Discount
 from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.limits import own_spec
 from hindcast.policies.networks.rules import find_rules
@@ -50,8 +54,29 @@ def sample(
     _HELD.pop(split, None)  # before reading the next sample: memory holds one
     rng = generator(seed, f"sample {split}")
     decisions = sample_decisions(opened, split, rng, columns, **wanted)
+    if opened.spec.scenario == DECISIONS:
+        _learnable(decisions, agent, str(opened.folder))
     _HELD[split] = (key, decisions)
     return decisions
+
+
+def _learnable(decisions: Decisions, agent: Agent, where: str) -> None:
+    """Write 0 for missing numbers of a log of decisions, in place; `x_missing` stands beside.
+
+    Raises DatasetError if the agent reads probabilities that were not logged.
+    """
+    spread = decisions.probabilities
+    if spread is not None and np.isnan(spread[decisions.mask]).any():
+        lacking = int(np.isnan(np.where(decisions.mask, spread, 0.0)).any(axis=1).sum())
+        raise DatasetError(
+            f"{agent.name} reads the probabilities of all candidates, and {where} lacks them in "
+            f"{lacking:,} of {len(decisions):,} decisions; expected an agent that does not, such "
+            "as cql"
+        )
+    for name in ("context", "candidates", "next_context", "next_candidates"):
+        values = getattr(decisions, name)
+        if values is not None:
+            np.nan_to_num(values, copy=False)
 
 
 def rules_of(config: Any) -> tuple[str, ...]:

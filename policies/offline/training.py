@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.policies.delivery.training import train_and_deliver
-from hindcast.policies.delivery.verdict import Gate
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline.fit import prepare
-from hindcast.policies.offline.gates import decide_by
+from hindcast.policies.offline.gates import decide_by, gate_for
 from hindcast.policies.offline.sample_cache import columns_of_rules, sample
 from hindcast.policies.training.devices import find_device
 from hindcast.policies.training.episode_stream import Logs, log_of_dataset
@@ -57,25 +57,46 @@ def train(
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
     the agent's own criterion. The gate compares the checkpoints with the best rule of the log, in
     the simulator, with trainings on parts of the log (which lie in out/folds until they have
-    played), or on the log alone (hindcast.policies.delivery). A training that is finished with
-    another gate is judged, not repeated. Raises UnknownName, RecipeError, DatasetError,
-    StorageError and InputError.
+    played), or on the log alone (hindcast.policies.delivery), as it is for a log of decisions. A
+    training that is finished with another gate is judged, not repeated. Raises UnknownName,
+    RecipeError, DatasetError, StorageError and InputError.
     """
-    if options.gate not in get_args(Gate):
-        raise unknown_name("gate", options.gate, get_args(Gate))
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
+    _refuse(opened, wanted)
+    chosen = gate_for(opened, options.gate)
     job = _job(opened, wanted, identity_of(opened, wanted, config, options))
-    gate = partial(decide_by, opened, options.seed, options.gate)
+    gate = partial(decide_by, opened, options.seed, chosen)
     return train_and_deliver(job, out, gate, reporting)
+
+
+def _refuse(opened: ds.Dataset, agent: Agent) -> None:
+    """Raise InputError for an agent that a log of decisions, which nothing can play, has not."""
+    if opened.spec.scenario != DECISIONS:
+        return
+    lacks = ""
+    if agent.around and not agent.scenarios:  # others are refused by their scenario
+        lacks = (
+            "learns from episodes that drew the weights of their policy, which a simulator plays"
+        )
+    elif agent.pairs and not opened.episodes("train")["window"].is_duplicated().any():
+        lacks = (
+            "compares episodes of one unit, such as sessions of one user, and every unit has one"
+        )
+    if lacks:
+        raise InputError(
+            f"{agent.name} {lacks}; the decisions of {opened.folder} were made elsewhere; expected "
+            "an agent that learns from single decisions, such as cql or behaviour_cloning"
+        )
 
 
 def identity_of(opened: ds.Dataset, agent: Agent, config: Any, options: Options) -> Identity:
     """Return what the weights of a training on this log depend on."""
     return Identity(
         agent.name, agent.module, config, STEPS if options.steps is None else options.steps,
-        options.seed, data_of(opened), find_device(options.device).type, options.gate,
+        options.seed, data_of(opened), find_device(options.device).type,
+        gate_for(opened, options.gate),
     )  # fmt: skip
 
 

@@ -79,8 +79,9 @@ def train_online(
     `workers` and any number of interruptions. Raises UnknownName, RecipeError, DatasetError,
     StorageError, InputError.
     """
-    if options.gate not in get_args(OnlineGate):
-        raise unknown_name("gate", options.gate, get_args(OnlineGate))
+    gate = options.gate or "simulator"
+    if gate not in get_args(OnlineGate):
+        raise unknown_name("gate", gate, get_args(OnlineGate))
     name, config = settings_of(recipe, agent)
     ensemble, iterations = len(start) > 1, options.steps
     if iterations is None:
@@ -89,7 +90,7 @@ def train_online(
         raise InputError(f"iterations is {iterations}, expected at least 1")
     if start and imitation is not None:
         raise InputError("train-online: give a checkpoint to start from or a dataset to imitate")
-    if start and options.gate == "folds":
+    if start and gate == "folds":
         raise InputError(
             "train-online: --gate folds judges an agent on windows that it has not seen, but the "
             "training of the checkpoint to start from may have seen any; give one of the two"
@@ -99,14 +100,14 @@ def train_online(
     first = read_start(start, problem.spec, name, config.network) if start else None
     if first is not None:
         config = replace(config, network=first.network.settings)
-    if options.gate == "folds" and len(problem.train) == 1:
+    if gate == "folds" and len(problem.train) == 1:
         raise RecipeError(f"{recipe.id}: --gate folds leaves out train windows, but there is one")
     identity = Identity(
         name, online_agent(name).module, config, iterations, options.seed,
-        _data(recipe, problem, start, imitation), device.type, options.gate,
+        _data(recipe, problem, start, imitation), device.type, gate,
     )  # fmt: skip
     job = _job(identity, problem, first, imitation)
-    return train_and_deliver(job, out, partial(decide_by, problem, options.gate), reporting)
+    return train_and_deliver(job, out, partial(decide_by, problem, gate), reporting)
 
 
 def _data(

@@ -23,17 +23,15 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.decisions.answers import ALL, Answers, Options, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.cautions import cautions_of
-from hindcast.pipeline.decisions.encoding import encode
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
+from hindcast.pipeline.decisions.scoring import scored
 from hindcast.pipeline.decisions.targets import SHOWN, is_named, target_of
 from hindcast.pipeline.errors import InputError, did_you_mean, is_path
-from hindcast.pipeline.estimators.decisions import LoggedDecisions, best
-from hindcast.pipeline.estimators.decisions.estimated import softmax
+from hindcast.pipeline.estimators.decisions import LoggedDecisions
 from hindcast.pipeline.plugins import is_reference
 from hindcast.pipeline.recipes.workload_source import DECISIONS
-from hindcast.pipeline.simulation.environment import Observation
-from hindcast.pipeline.simulation.policy import BatchPolicy, Behaviour, readings
+from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
 from hindcast.policies.own_policy import OwnPolicy
@@ -45,7 +43,6 @@ SUPPORT_BY: Final = "support_by.parquet"
 RELIABILITY: Final = "estimated_propensities.parquet"
 DESCRIPTION: Final = "ope.json"
 DEFAULT: Final = ("uniform",)
-_CHUNK: Final = 1 << 14  # decisions that are scored at once
 
 Policy = str | Path | Callable[..., Any]
 
@@ -153,45 +150,9 @@ def _of_function(
 
 
 def _scored(behaviour: Behaviour, spec: Spec, log: DecisionLog, e: LoggedDecisions) -> Array:
-    """Return the probabilities of a policy that scores the features of a dataset.
-
-    A missing number is 0 for a learned policy, as it was in its training; functions of the user's
-    own see NaN.
-    """
-    encoded, scores = encode(log), np.empty(len(e.owner))
+    """Return the probabilities of a policy; functions of the user's own see NaN where unknown."""
     own = isinstance(behaviour.policy, OwnPolicy)
-    for begin in range(0, len(log), _CHUNK):
-        rows = np.arange(begin, min(begin + _CHUNK, len(log)))
-        at = np.arange(log.offsets[rows[0]], log.offsets[rows[-1] + 1])
-        offsets = log.offsets[rows[0] : rows[-1] + 2] - log.offsets[rows[0]]
-        context = _matrix([encoded.of_context(f.name, rows) for f in spec.context], len(rows))
-        candidates = _matrix([encoded.candidate(f.name, at) for f in spec.candidates], len(at))
-        if not own:
-            context, candidates = np.nan_to_num(context), np.nan_to_num(candidates)
-        scores[at] = _scores(behaviour.policy, context, candidates, e.feasible[at], offsets)
-    if behaviour.temperature > 0.0:
-        return softmax(e, scores / behaviour.temperature)
-    return best(e, scores)
-
-
-def _matrix(columns: list[Any], height: int) -> Array:
-    stacked = np.stack(columns, axis=1) if columns else np.zeros((height, 0))
-    return np.asarray(stacked, np.float64)
-
-
-def _scores(
-    policy: Any, context: Array, candidates: Array, feasible: np.ndarray, offsets: np.ndarray
-) -> Array:
-    if isinstance(policy, BatchPolicy):
-        more = {"feasible": feasible} if "feasible" in readings(policy) else {}
-        return np.asarray(policy.batch_scores(context, candidates, offsets, **more), np.float64)
-    found = []
-    for d in range(len(context)):
-        inside = slice(offsets[d], offsets[d + 1])
-        found.append(
-            policy.scores(Observation(0.0, context[d], candidates[inside], feasible[inside]))
-        )
-    return np.concatenate(found).astype(np.float64)
+    return scored(behaviour.policy, spec, log, e, behaviour.temperature, missing=own)
 
 
 def write(found: Answers, out: Path, dataset: Dataset, command: str = "") -> None:

@@ -9,7 +9,7 @@ however large the log is. Infeasible candidates are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.decisions import Decisions, FurtherColumns
 from hindcast.pipeline.dataset.episodes import Trajectory
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 
 _DECISIONS: Final = 1 << 14  # of a chunk, at least; one episode may have more
 
@@ -85,6 +86,7 @@ def log_of_dataset(
     Reading it raises DatasetError if the split does not exist or a part is damaged.
     """
     episodes = dataset.episodes(split)
+    elsewhere = dataset.spec.scenario == DECISIONS
     row = {episode: i for i, episode in enumerate(episodes["episode"])}
 
     def stretches(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
@@ -92,7 +94,8 @@ def log_of_dataset(
         for trajectory in dataset.iter_episodes(split):
             index = row[trajectory.about["episode"]]
             if len(trajectory) and (kept is None or kept[index]):
-                held.append(_piece(trajectory, index, further))
+                known = _known(trajectory) if elsewhere else trajectory
+                held.append(_piece(known, index, further))
             if sum(len(piece["chosen"]) for piece in held) >= _DECISIONS:
                 yield _stretch(held)
                 held = []
@@ -136,6 +139,12 @@ def log_of_decisions(decisions: Decisions) -> EpisodeStream:
         )
 
     return EpisodeStream(d.episodes, stretches)
+
+
+def _known(t: Trajectory) -> Trajectory:
+    """Return an episode with 0 for missing numbers, beside which `x_missing` stands."""
+    context, candidates = np.nan_to_num(t.context), np.nan_to_num(t.candidates)
+    return replace(t, context=context, candidates=candidates)
 
 
 def _piece(t: Trajectory, episode: int, further: FurtherColumns | None) -> dict[str, NDArray[Any]]:

@@ -93,6 +93,22 @@ def test_settings_of_a_table_are_keys_of_its_mapping(tmp_path, capsys):
     assert f"the format table has no settings; {keys} {path}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("key", "way"),
+    [
+        ("partition", "`hindcast whatif --where partition=NAME` plays one"),
+        ("cluster", "give the rows of one cluster as a table of their own"),
+        ("procesors", "did you mean 'processors'"),
+    ],
+)
+def test_what_is_no_key_of_a_mapping_is_not_to_be_written_into_one(key, way, tmp_path, capsys):
+    path = tmp_path / "jobs.toml"
+    path.touch()
+    given = ["ingest", "table", str(path), "--out", str(tmp_path / "w")]
+    assert main([*given, "--set", f"{key}=10"]) == 2
+    assert f"its mapping no key {key!r}; {way}" in capsys.readouterr().err
+
+
 def test_a_missing_table_and_a_folder_of_hindcast_are_refused(tmp_path, capsys):
     assert main(["init", str(tmp_path / "none.csv")]) == 2
     assert "no such file" in capsys.readouterr().err

@@ -348,6 +348,19 @@ def test_units_of_memory_are_those_of_a_usual_machine(name, factor, of, tmp_path
     assert tasks["memory_mib"].to_list() == pytest.approx(frame["memory"].to_list())
 
 
+def test_a_header_among_the_rows_makes_no_time_local(tmp_path, capsys):
+    frame = dates(made().drop("state", "memory"))
+    frame = frame.with_columns(pl.col("submit", "start", "end") + "Z")
+    header, *rows = frame.write_csv().splitlines()
+    for zone in ("Z", ""):
+        text = "\n".join([*rows[:40], header, *rows[40:]]).replace("Z,", f"{zone},")
+        (tmp_path / "t.csv").write_text(text)
+        assert (
+            main(["init", str(tmp_path / "t.csv"), "--out", str(tmp_path / f"t{zone}.toml")]) == 0
+        )
+        assert ("times have no offset" in capsys.readouterr().out) == (not zone)
+
+
 def test_a_table_without_header_is_proposed_by_its_times(tmp_path, capsys):
     frame = made().select("job", "user", "start", "submit", "end", "cores")
     frame.write_csv(tmp_path / "t.csv", include_header=False)

@@ -221,7 +221,7 @@ def test_the_format_is_recognised_by_the_first_lines(tmp_path, name, text, found
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Number,Begin,Cores\n1,2,3\n", "`hindcast init a.csv` proposes a mapping"),
+        ("Number,Begin,Cores\n1,2,3\n", "a.csv` proposes a mapping"),
         ("hello\n", "the first line is 'hello'"),
         ("", "empty"),
     ],

@@ -21,7 +21,7 @@ class Request:
     """Log or dataset of recorded decisions, and the file for the model."""
 
     source: p.Folder = p.argument(
-        "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), ingested workload, "
+        "log of a batch system, mapping of a table (.toml), ingested workload, "
         "or dataset of recorded decisions", metavar="LOG")  # fmt: skip
     out: p.Folder | None = p.option(
         "file for the model, JSON (a dataset keeps it beside the data)",

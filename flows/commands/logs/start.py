@@ -20,7 +20,7 @@ class Request:
     """Log, states of its machine, and the rule that the machine follows."""
 
     log: p.Folder = p.argument(
-        "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), or ingested workload",
+        "log of a batch system, mapping of a table (.toml), or ingested workload",
         metavar="LOG",
     )
     states: p.Folder = p.argument(

@@ -15,7 +15,7 @@ class Request:
     """Log, policies beside the usual ones, and the folder for the page."""
 
     log: p.Folder = p.argument(
-        "log of a batch system (SWF, sacct, PBS), mapping of a table (.toml), or ingested workload",
+        "log of a batch system, mapping of a table (.toml), or ingested workload",
         metavar="LOG",
     )
     out: p.Folder = p.option(

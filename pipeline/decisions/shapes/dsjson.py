@@ -30,8 +30,9 @@ from hindcast.pipeline.errors import TraceError
 
 COST: Final = TERM + "_label_cost"
 ORIGINAL: Final = TERM + "_original_label_cost"
-_NAMES: Final = ("id", "session", "slot", "file", "line", "chosen", "propensity", "weight",
-                 "content", "reason", COST, ORIGINAL)  # fmt: skip
+OWN: Final = "_hindcast"  # what the format has no place for, in files that Hindcast exported
+_NAMES: Final = ("id", "session", "unit", "logger", "slot", "file", "line", "chosen", "propensity",
+                 "weight", "content", "reason", COST, ORIGINAL)  # fmt: skip
 _NAN: Final = float("nan")
 SUM: Final = 1e-3  # by how much probabilities may miss 1
 _SAME: Final = 1e-3  # relative difference of the label's probability from that in `p`
@@ -65,6 +66,8 @@ def read_dsjson(paths: list[Path], zone: str, reading: Reading) -> Iterator[Batc
                 "id": text_of(record.get("EventId")), "file": file, "line": line,
                 "reason": None, "content": hash(text) & _64_BITS,
             }  # fmt: skip
+            if isinstance(own := record.get(OWN), dict):
+                meta |= {name: text_of(own.get(name)) for name in ("session", "unit", "logger")}
             if "_slots" in context or "_outcomes" in record:
                 _slots(collector, record, context, meta, text, reading)
             else:

@@ -74,6 +74,11 @@ UNREADABLE: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = {
     "a text whose columns have fixed widths": (
         _is_ruled, "print it with a separator, such as a comma or a bar",
     ),
+    "the output of kubectl -o json": (
+        lambda lines: lines[0].lstrip().startswith("{")
+        and re.search(r'"apiVersion": ?"|"kind": ?"(Pod)?List"', " ".join(lines[:4])) is not None,
+        "make a table of the finished pods with jq, as the page Export a log does",
+    ),
     "a web page": (
         lambda lines: re.match(r"(?i)\s*<(!doctype html|html|head)", lines[0]) is not None,
         "download the file itself",

@@ -42,8 +42,8 @@ def units_of_times(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[str,
                 doubts[name] = f"{name}: {label!r} {doubt}"
         elif share_of(values, moment(pl.col("x"))) >= GOOD:
             unit = DATETIME
-            zoned = values.str.contains(r"(Z|[+-]\d\d:?\d\d)$").all()
-            local = local or not zoned
+            zoned = values.str.contains(r"(Z|[+-]\d\d:?\d\d)$").mean()
+            local = local or float(str(zoned)) < GOOD
         else:
             forms = [f for f in FORMS if share_of(values, moment(pl.col("x"), form=f)) >= GOOD]
             if not forms:  # of a known table

@@ -94,7 +94,8 @@ def _check_name(text: str, name: str, pool: str, pools: Sequence[str]) -> None:
         raise unknown_name("pool of --capacity", pool, pools)
     if pools and not pool:
         raise InputError(
-            f"--capacity {text!r}: pools have capacities of their own, {pools[0]}:{text}"
+            f"--capacity {text!r}: with --pools, each pool has capacities of its own, as "
+            f"{pools[0]}:{text}; the pools are {', '.join(pools)}"
         )
 
 
@@ -161,9 +162,17 @@ def with_resources(
 def _left_out(
     record: Record, workload: Workload, tasks: pl.DataFrame, names: Sequence[str]
 ) -> Iterator[Caveat]:
-    """Yield a caution for every resource that jobs asked for and that has no capacity."""
+    """Yield a caution for every resource that jobs asked for and that has no own capacity."""
     types = [name for name in named_types(workload.tasks) if shape_of(names).last_type > 0]
     known = record.known
+    named = named_types(tasks)
+    if GPUS in names and len(named) > 1:
+        n = int((tasks.select(pl.max_horizontal(named)).to_series() > 0).sum())
+        text = (
+            f"{n:,} jobs asked for {', '.join(named)}, but all GPUs are played as one type: "
+            f"--capacity with {' and '.join(f'{name}=N' for name in named[:2])} tells types apart"
+        )
+        yield Caveat("types_as_one", text, {"jobs": n})
     for name in (*([] if types else [GPUS]), *types, MEMORY):
         if name in names or column_of(name) not in tasks.columns or not known.any():
             continue

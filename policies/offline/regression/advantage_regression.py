@@ -72,10 +72,11 @@ def logs_of(decisions: Decisions, validation: Decisions | None, logs: Logs | Non
 
 def fit_maps(decisions: Decisions, spec: Spec, logs: Logs, phi: NetworkSettings) -> Maps:
     """Return the feature maps of advantages, standardised on the sample."""
-    columns = tuple(range(len(spec.context)))
     return Maps(
         candidates=fit_network(decisions, spec, phi).candidates,
-        context=fit_map(spec.context, columns, quadratic=False, rows=decisions.context),
+        context=fit_map(
+            spec.context, spec.learned_context, quadratic=False, rows=decisions.context
+        ),
         longest=int(logs.train.episodes["steps"].to_numpy().max()),
     )
 

@@ -95,6 +95,8 @@ UNREADABLE = {
     "10:28:34 1166120914:4444 job JOBEND  moab.1 1\n": "Moab",
     "VERSION 230\n1 2 3\n": "Maui",
     "batsim_version,nb_jobs\n4.2,5\n": "_jobs.csv",
+    '{\n    "apiVersion": "v1",\n    "items": [\n        {"kind": "Pod"}]}\n': "kubectl.* with jq",
+    '{"kind": "PodList", "items": []}\n': "kubectl.* with jq",
 }
 
 

@@ -11,6 +11,7 @@ from hindcast.pipeline.traces.tables.known import known_tables
 from hindcast.pipeline.traces.tables.mapping import COLUMNS
 from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.traces.tables.toml import toml_of
+from hindcast.pipeline.workloads.log_caveats import log_caveats
 from tests.conftest import require_traces
 
 
@@ -76,6 +77,12 @@ def test_philly_jobs_run_from_the_first_attempt_to_the_last(tmp_path):
     assert tasks.select(
         "job_id", "wait_s", "duration_s", "cores", "gpus", "nodes", "status"
     ).rows() == [("a1", 60.0, 3480.0, 3.0, 3, 2, 1), ("a3", 60.0, 180.0, 3.0, 3, 2, 0)]
+    path = tmp_path / "mapping.toml"
+    told = {caveat.code for caveat in log_caveats(table.read(path)[0])}
+    assert "few_jobs" in told
+    assert "gpus" not in told  # jobs compete for them, as for processors
+    path.write_text(path.read_text().replace(".gpus.count", ".count", 1))  # cores
+    assert "gpus" in {caveat.code for caveat in log_caveats(table.read(path)[0])}
 
 
 @pytest.mark.parametrize("header", [True, False])

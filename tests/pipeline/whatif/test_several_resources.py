@@ -357,7 +357,7 @@ def test_capacities_are_read():
         (("gpus=1.5",), (), "expected a whole number of GPUs"),
         (("memory=64",), (), "expected memory with a unit, such as 160GiB"),
         (("processors=64",), (), "--set processors=N, those of pools --pools"),
-        (("gpus=4",), ("batch",), "pools have capacities of their own, batch:gpus=4"),
+        (("gpus=4",), ("batch",), "each pool has capacities of its own, as batch:gpus=4"),
         (("btch:gpus=4",), ("batch",), "unknown pool of --capacity 'btch'; did you mean 'batch'"),
         (("batch:gpus=4",), ("batch", "debug"), "pool debug has no gpus.*give debug:gpus=N"),
     ],
@@ -382,6 +382,10 @@ def test_what_a_log_does_not_say_of_resources_is_a_caution_with_numbers():
     assert unknown.code == ("unknown_asks" if share > 0.05 else "some_unknown_asks")
     assert unknown.numbers == {"jobs": 12, "share": pytest.approx(share)}
     assert left_out.text.startswith("gpus:b is left out, since its capacity is not known: at least")
+    _, told = with_resources(record, workload, {"": {"gpus": 5, "memory": 1500}})
+    (as_one,) = [of for of in told if of.code == "types_as_one"]
+    assert as_one.numbers == {"jobs": sum(any(job["types"].values()) for job in jobs)}
+    assert "gpus:a, gpus:b, but all GPUs are played as one type: --capacity with" in as_one.text
 
 
 def test_types_are_one_resource_where_no_job_names_one():
