@@ -1,6 +1,7 @@
 """`hindcast train`: train an offline agent on a dataset, or several with --seeds or --sweep."""
 
 import argparse
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Final
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown, listed
 from hindcast.flows.progress import progress, with_metrics
-from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.errors import DatasetError, InputError, StorageError
 from hindcast.pipeline.pages.numbers import (
     count_of,
     decimals_for,
@@ -105,7 +106,8 @@ def _read(arguments: argparse.Namespace) -> Any:
         from hindcast.pipeline import dataset as ds
         from hindcast.policies.offline.gates import gate_for
 
-        gate_for(ds.open(location(arguments.dataset)), arguments.gate)
+        with contextlib.suppress(DatasetError, StorageError):  # the training says what it lacks
+            gate_for(ds.open(location(arguments.dataset)), arguments.gate)
     if "sweep" not in options and "seeds" not in options:
         if "agent" not in options:
             raise InputError("train: give --agent NAME, or --sweep FILE")

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import get_args
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.errors import DatasetError, InputError, TraceError, unknown_name
+from hindcast.pipeline.errors import DatasetError, InputError, TraceError
 from hindcast.pipeline.recipes.workload_source import RECORDED, load_source
 from hindcast.pipeline.scenarios import decisions, load_scenario
 from hindcast.policies.delivery import agreement, folds, played, weighed
 from hindcast.policies.delivery.checkpoints import Decide
 from hindcast.policies.delivery.folds import Without
-from hindcast.policies.delivery.verdict import Gate, Verdict, judge_each
+from hindcast.policies.delivery.verdict import Verdict, judge_each
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 
@@ -19,14 +18,11 @@ from hindcast.policies.networks.policy import LearnedPolicy
 def gate_for(opened: ds.Dataset, asked: str | None) -> str:
     """Return the gate of a training on this log; `asked` is None for the usual one.
 
-    Raises UnknownName for a gate that is none, and InputError for one that plays episodes of a log
-    of decisions, which has no simulator.
+    Raises InputError for a gate that plays episodes of a log of decisions, which has no simulator.
     """
     elsewhere = opened.spec.scenario == decisions.NAME
     if asked is None:
         return "log" if elsewhere else "simulator"
-    if asked not in get_args(Gate):
-        raise unknown_name("gate", asked, get_args(Gate))
     if elsewhere and asked != "log":
         raise InputError(
             f"--gate {asked} plays the episodes of {opened.folder} again, and its decisions were "

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.policies.delivery.training import train_and_deliver
+from hindcast.policies.delivery.verdict import Gate
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline.fit import prepare
@@ -61,6 +62,8 @@ def train(
     training that is finished with another gate is judged, not repeated. Raises UnknownName,
     RecipeError, DatasetError, StorageError and InputError.
     """
+    if options.gate is not None and options.gate not in get_args(Gate):
+        raise unknown_name("gate", options.gate, get_args(Gate))
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
