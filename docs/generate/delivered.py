@@ -74,7 +74,7 @@ DELIVERIES: Final = (
                "trajectory_preference-delivered", what="the rule")
       for log, name in (
           ("CTC SP2", "ctc-learned"), ("SDSC Blue", "sdsc-blue-delivered"),
-          ("KTH SP2", "kth-learned"), ("SDSC SP2", "sdsc-sp2-delivered"),
+          ("KTH SP2", "kth-learned"), ("SDSC SP2", "sdsc-sp2-learned"),
           ("HPC2N", "hpc2n-delivered"),
       )),
     Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",

@@ -96,6 +96,7 @@ LEARNED: Final = {
        for log, source in SOURCES.items() if source.recipe.endswith("-online")},
     "queue-kth-learned-v1": "KTH SP2",
     "queue-ctc-learned-v1": "CTC SP2",
+    "queue-sdsc-sp2-learned-v1": "SDSC SP2",
 }  # fmt: skip
 AGENTS: Final = ("evolution", "trajectory_preference")
 PARTS: Final = ("test", "between", "run")
