@@ -75,7 +75,7 @@ class PlayedLog:
 
     @cached_property
     def cautions(self) -> tuple[Caveat, ...]:
-        """What limits conclusions about resources beside processors."""
+        """Caveats that limit conclusions about resources beside processors."""
         wide = width_cautions([machine.record for machine in self.machines])
         return (*self._asked[1], *wide)
 

@@ -100,7 +100,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Mode:
-    """Which waiting jobs may start before the first one that does not fit, the head.
+    """Backfilling: the jobs that may start before the first one that does not fit, the head.
 
     Attributes:
         reservations: 0: none of them. 1: those that do not delay the head (EASY backfilling).

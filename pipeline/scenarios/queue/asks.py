@@ -1,4 +1,4 @@
-"""What jobs ask for of several resources: processors, GPUs by type, and memory.
+"""Asks of jobs for several resources: processors, GPUs by type, and memory.
 
 Resources have names and a fixed order: `processors` first, then `gpus` or GPU types `gpus:TYPE`
 side by side in the order in which a job that takes any type tries them, and `memory`. Amounts are
@@ -35,7 +35,7 @@ _LARGEST: Final = 1 << 62
 
 @dataclass(frozen=True)
 class Asks:
-    """What N jobs ask for of K resources.
+    """Asks of N jobs for K resources.
 
     Attributes:
         asked: Amount of each resource by name, (N, K).

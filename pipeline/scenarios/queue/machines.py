@@ -108,7 +108,7 @@ def machine_of(config: QueueConfig) -> Machine:
 
 @dataclass(frozen=True)
 class Asked:
-    """What N jobs ask for on a machine.
+    """Asks of N jobs on a machine, with their pools.
 
     Attributes:
         asks: Their asks.

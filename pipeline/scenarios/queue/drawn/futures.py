@@ -88,7 +88,7 @@ class Sampler:
 
     @cached_property
     def _known(self) -> SampledRuns:
-        """What the futures share; its numbers of the draw are of no use."""
+        """The parts that all futures share, without uniform numbers and capacity."""
         log, jobs = self.log, self.jobs
         chosen = np.concatenate([jobs.running, jobs.carried, jobs.counted, jobs.follow]).astype(int)
         own = log.user[chosen], log.cpu[chosen], log.requested[chosen]
