@@ -9,7 +9,7 @@ type. Where types are not told apart, named and any GPUs add up.
 An ask that the log does not tell is taken as 0 and counted, see `unknown_asks`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.scenarios.queue.fitting import Shape
+from hindcast.pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.workloads.log_caveats import UNKNOWN_ASKS
 
 Ints = NDArray[np.int64]
 
@@ -31,6 +33,7 @@ _COLUMN: Final = {MEMORY: "memory_mib"}  # of the tasks, where it has another na
 _UNITS: Final = {MEMORY: "MiB", PROCESSORS: "processors"}
 _THOUSANDTHS: Final = 1000
 _LARGEST: Final = 1 << 62
+_MANY: Final = 0.05  # share of the processor-seconds with unknown asks that rules out a conclusion
 
 
 @dataclass(frozen=True)
@@ -249,44 +252,46 @@ def peaks(start: Ints, end: Ints, amounts: Ints) -> Ints:
     return most
 
 
-def no_capacity(name: str, peak: float) -> str:
-    """Return the caution of a resource that is left out, since nobody gave its capacity."""
-    return (
-        f"{name} is left out, since its capacity is not known: at least {peak:,.10g} "
-        f"{unit_of(name)} were held at once; give the capacity of {name}"
-    )
+def left_out(
+    names: Iterable[str], tasks: pl.DataFrame, start: Ints, run: Ints, how: str = ""
+) -> Iterator[Caveat]:
+    """Yield a caveat for each resource that jobs held and that nobody gave a capacity.
 
-
-@dataclass(frozen=True)
-class Unknown:
-    """The jobs whose ask of a resource is unknown and taken as 0.
-
-    Attributes:
-        resource: Name of the resource, `gpus` for all types.
-        jobs: Number of jobs.
-        share: Their share of the processor-seconds of all jobs.
+    Args:
+        names: The resources; those of which the log has no column are passed over.
+        tasks: The N jobs whose start is known.
+        start, run: Their starts and run times, (N,).
+        how: Option that gives a capacity, with {} in place of the resource and its amount.
     """
+    for name in names:
+        if column_of(name) not in tasks.columns:
+            continue
+        unit = int(units_of(tasks, (name,))[0])
+        held = tasks[column_of(name)].cast(pl.Float64).fill_null(0.0).to_numpy()
+        amounts = np.ceil(np.round(held * unit, 3)).astype(np.int64)[:, None]
+        peak = float(peaks(start, start + run, amounts)[0]) / unit
+        if peak > 0:
+            text = (
+                f"{name} is left out, since its capacity is not known: at least {peak:,.10g} "
+                f"{unit_of(name)} were held at once; give the capacity of {name}"
+            )
+            text += how.format(f"{name}={'SIZE' if name == MEMORY else 'N'}")
+            yield Caveat("resource_left_out", text, {"peak": peak})
 
-    resource: str
-    jobs: int
-    share: float
 
-    @property
-    def text(self) -> str:
-        """The caution in words."""
-        return (
-            f"{self.resource}: {self.jobs:,} jobs ({self.share:.1%} of the processor-seconds) do "
-            "not say what they ask for; it is taken as 0"
-        )
+def unknown_asks(asks: Asks, names: Sequence[str], run: Ints) -> Iterator[Caveat]:
+    """Yield a caveat for each resource of which asks are unknown and taken as 0.
 
-
-def unknown_asks(asks: Asks, names: Sequence[str], run: Ints) -> tuple[Unknown, ...]:
-    """Return the resources of which asks are unknown. run (N,) are the run times of the jobs."""
+    run (N,) are the run times of the jobs. Types of GPUs are named `gpus`.
+    """
     work = asks.asked[:, 0].astype(np.float64) * run
     whole = max(float(work.sum()), 1.0)
-    return tuple(
-        Unknown(GPUS if name.startswith(TYPE) else name, int(missing.sum()),
-                float(work[missing].sum()) / whole)
-        for name, missing in zip(names, asks.unknown.T, strict=True)
-        if missing.any()
-    )  # fmt: skip
+    for name, missing in zip(names, asks.unknown.T, strict=True):
+        if missing.any():
+            jobs, share = int(missing.sum()), float(work[missing].sum()) / whole
+            text = (
+                f"{GPUS if name.startswith(TYPE) else name}: {jobs:,} jobs ({share:.1%} of the "
+                "processor-seconds) do not say what they ask for; it is taken as 0"
+            )
+            code = UNKNOWN_ASKS if share > _MANY else "some_unknown_asks"
+            yield Caveat(code, text, {"jobs": jobs, "share": share})

@@ -1,6 +1,6 @@
 """Machines of several resources in `queue`: their settings, and the jobs that fit on them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,12 +16,10 @@ from hindcast.pipeline.scenarios.queue.asks import (
     TYPE,
     Asks,
     check_names,
-    column_of,
     equivalents,
     in_order_of_capacity,
+    left_out,
     named_types,
-    no_capacity,
-    peaks,
     read_asks,
     shape_of,
     too_wide,
@@ -32,12 +30,11 @@ from hindcast.pipeline.scenarios.queue.asks import (
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.fitting import Shape
 from hindcast.pipeline.workloads.caveats import Caveat
-from hindcast.pipeline.workloads.log_caveats import UNKNOWN_ASKS
 from hindcast.pipeline.workloads.log_names import names_of
 from hindcast.pipeline.workloads.schema import Workload
 
 Ints = NDArray[np.int64]
-MANY: Final = 0.05  # share of the processor-seconds with unknown asks that rules out a conclusion
+_LEAST_START: Final = -(1 << 61)
 
 
 @dataclass(frozen=True)
@@ -184,12 +181,12 @@ def fit(
         capacity[0, 0] = processors
     capacity *= units
     asks = read_asks(tasks, cpu, machine.names, units)
-    caveats = [*_left_out(machine, tasks, cpu, run, start, named)]
-    caveats += [
-        Caveat(UNKNOWN_ASKS if of.share > MANY else "some_unknown_asks", of.text,
-               {"jobs": of.jobs, "share": of.share})
-        for of in unknown_asks(asks, machine.names, run)
-    ]  # fmt: skip
+    others = (*machine.left_out, *(name for name in named if types and name not in types))
+    known = start > _LEAST_START
+    caveats = [
+        *left_out(dict.fromkeys(others), tasks.filter(known), start[known], run[known]),
+        *unknown_asks(asks, machine.names, run),
+    ]
     pool = np.zeros(len(cpu), np.int64)
     if machine.has_pools:
         pool = _pool_of(machine, workload, tasks)
@@ -213,29 +210,6 @@ def fit(
             text = f"left out, as they need more {name} than their machine has: {count:,} jobs"
             caveats.append(Caveat("too_wide", text, {"jobs": count}))
     return Fitted(asked, wide, capacity, tuple(caveats))
-
-
-_LEAST_START: Final = -(1 << 61)
-
-
-def _left_out(
-    machine: Machine, tasks: pl.DataFrame, cpu: Ints, run: Ints, start: Ints,
-    named: tuple[str, ...],
-) -> Iterator[Caveat]:  # fmt: skip
-    """Yield the caveats of resources without a capacity, with the most that was held at once."""
-    types = [name for name in machine.names if name.startswith(TYPE)]
-    other_types = [name for name in named if types and name not in types]
-    known = start > _LEAST_START
-    for name in dict.fromkeys((*machine.left_out, *other_types)):
-        if column_of(name) not in tasks.columns:
-            continue
-        units = units_of(tasks, (PROCESSORS, name))
-        held = tasks[column_of(name)].cast(pl.Float64).fill_null(0.0).to_numpy()
-        amounts = np.ceil(np.round(held * units[1], 3)).astype(np.int64)[known, None]
-        most = peaks(start[known], start[known] + run[known], amounts)
-        peak = float(most[0] / units[1])
-        if peak > 0:
-            yield Caveat("resource_left_out", no_capacity(name, peak), {"peak": peak})
 
 
 def _pool_of(machine: Machine, workload: Workload, tasks: pl.DataFrame) -> Ints:

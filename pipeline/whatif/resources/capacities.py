@@ -24,13 +24,10 @@ from hindcast.pipeline.scenarios.queue.asks import (
     PROCESSORS,
     TYPE,
     check_names,
-    column_of,
     in_order_of_capacity,
+    left_out,
     named_types,
-    no_capacity,
-    peaks,
     read_asks,
-    shape_of,
     too_wide,
     units_of,
     unknown_asks,
@@ -39,13 +36,9 @@ from hindcast.pipeline.scenarios.queue.instances import usable
 from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.resources.amounts import Resources, asks_of
 from hindcast.pipeline.workloads.caveats import Caveat, share_text
-from hindcast.pipeline.workloads.log_caveats import UNKNOWN_ASKS
 from hindcast.pipeline.workloads.schema import Workload
 
 Capacities = Mapping[str, Mapping[str, int]]  # pool ("" for one machine) -> resource -> GPUs, MiB
-LEFT_OUT: Final = "resource_left_out"
-TOO_WIDE: Final = "too_wide"
-_SHARE: Final = 0.05  # of the processor-seconds, above which unknown asks rule out a conclusion
 _EXPECTED: Final = "gpus=20, gpus:a100=8, memory=160GiB, or batch:gpus=8 for a pool"
 _BYTES: Final = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
@@ -146,26 +139,20 @@ def with_resources(
     units = units_of(workload.tasks, names)
     asks = read_asks(tasks, record.cpu, names, units)
     capacity = np.array([record.processors, *(total[name] for name in names[1:])]) * units
-    found = [
-        Caveat(
-            UNKNOWN_ASKS if of.share > _SHARE else "some_unknown_asks", of.text,
-            {"jobs": of.jobs, "share": of.share},
-        )
-        for of in unknown_asks(asks, names, record.run)
-    ]  # fmt: skip
-    found += _left_out(record, workload, tasks, names)
-    return replace(record, resources=Resources(names, capacity, units), asks=asks.rows), tuple(
-        found
+    found = (
+        *unknown_asks(asks, names, record.run),
+        *_left_out(record, workload, tasks, names),
     )
+    return replace(record, resources=Resources(names, capacity, units), asks=asks.rows), found
 
 
 def _left_out(
     record: Record, workload: Workload, tasks: pl.DataFrame, names: Sequence[str]
 ) -> Iterator[Caveat]:
     """Yield a caution for every resource that jobs asked for and that has no own capacity."""
-    types = [name for name in named_types(workload.tasks) if shape_of(names).last_type > 0]
-    known = record.known
-    named = named_types(tasks)
+    has_types = any(name.startswith(TYPE) for name in names)
+    of_gpus = named_types(workload.tasks) if has_types else (GPUS,)
+    known, named = record.known, named_types(tasks)
     if GPUS in names and len(named) > 1:
         n = int((tasks.select(pl.max_horizontal(named)).to_series() > 0).sum())
         text = (
@@ -173,18 +160,10 @@ def _left_out(
             f"--capacity with {' and '.join(f'{name}=N' for name in named[:2])} tells types apart"
         )
         yield Caveat("types_as_one", text, {"jobs": n})
-    for name in (*([] if types else [GPUS]), *types, MEMORY):
-        if name in names or column_of(name) not in tasks.columns or not known.any():
-            continue
-        unit = int(units_of(workload.tasks, (PROCESSORS, name))[1])
-        held = tasks[column_of(name)].cast(pl.Float64).fill_null(0.0).to_numpy()[known]
-        amounts = np.ceil(np.round(held * unit, 3)).astype(np.int64)[:, None]
-        begin = record.start[known]
-        peak = float(peaks(begin, begin + record.run[known], amounts)[0]) / unit
-        if peak > 0:
-            example = f"{name}={'SIZE' if name == MEMORY else 'N'}"
-            text = f"{no_capacity(name, peak)} (--capacity {example})"
-            yield Caveat(LEFT_OUT, text, {"peak": peak})
+    yield from left_out(
+        (name for name in (*of_gpus, MEMORY) if name not in names), tasks.filter(known),
+        record.start[known], record.run[known], " (--capacity {})",
+    )  # fmt: skip
 
 
 def width_cautions(machines: Sequence[Record]) -> Iterator[Caveat]:
@@ -208,7 +187,7 @@ def width_cautions(machines: Sequence[Record]) -> Iterator[Caveat]:
                 f"{jobs:,.0f} jobs ({share_text(share)} of the work) ask for more {name} than "
                 "their machine has and are left out"
             )
-            yield Caveat(TOO_WIDE, text, {"jobs": jobs, "work_share": share})
+            yield Caveat("too_wide", text, {"jobs": jobs, "work_share": share})
 
 
 def _without_types(amounts: Mapping[str, int]) -> dict[str, int]:
