@@ -167,12 +167,11 @@ def _score(rule: int, form: int) -> Compiled:
 @compiled(SCORE)
 def _fcfs_sjbf(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     share = context[MOMENT.closed]
-    _fill(0, _EASY, context, candidates, scores)
-    for i in range(len(scores)):
-        # Rows of an open pool stand first, in order of arrival.
-        closed = share == 1.0 or (share > 0.0 and candidates[i, CLOSED] > 0.0)
-        if closed and scores[i] > _LAST:
-            scores[i] = -candidates[i, ROW.log_requested]
+    _fill(1 if share == 1.0 else 0, _EASY, context, candidates, scores)
+    if 0.0 < share < 1.0:  # rows of an open pool stand first, in order of arrival
+        for i in range(len(scores)):
+            if candidates[i, CLOSED] > 0.0 and scores[i] > _LAST:
+                scores[i] = -candidates[i, ROW.log_requested]
 
 
 @compiled(types.int64(INTS, types.int64))
