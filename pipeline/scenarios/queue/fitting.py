@@ -67,6 +67,15 @@ def place(have: Ints, at: int, asks: Ints, of: int, shape: Shape) -> int:
 
 
 @compiled(_nrt=False)
+def place_running(have: Ints, at: int, asks: Ints, of: int, shape: Shape) -> int:
+    """Return the placement of a job that the log starts: the first that suffices, or the first."""
+    kind = place(have, at, asks, of, shape)
+    if kind != NOWHERE:
+        return kind
+    return shape.first_type if asks[of + shape.resources] > 0 else AS_ASKED
+
+
+@compiled(_nrt=False)
 def place_safely(
     free: Ints, at: int, spare: Ints, beside: int, asks: Ints, of: int, shape: Shape, in_time: bool,
 ) -> int:  # fmt: skip

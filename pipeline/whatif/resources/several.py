@@ -14,7 +14,7 @@ from numba import types
 
 from hindcast.pipeline.scenarios.queue import fitting
 from hindcast.pipeline.scenarios.queue.asks import equivalents
-from hindcast.pipeline.scenarios.queue.fitting import AS_ASKED, NOWHERE, Shape
+from hindcast.pipeline.scenarios.queue.fitting import Shape
 from hindcast.pipeline.simulation.kernel import Ints, compiled, compiled_type
 from hindcast.pipeline.whatif.resources.amounts import Resources, asks_of
 
@@ -94,12 +94,9 @@ def take(many: Many, job: int, have: Ints, at: int, kind: int, sign: int) -> Non
 def place_recorded(many: Many | None, job: int) -> None:
     """Set the placement of a job that the record starts: the first that suffices, or the first."""
     if many is not None:
-        kind = place(many, job, many.free)
-        if kind == NOWHERE:
-            kind = AS_ASKED
-            if many.asks[row_of(many, job) + many.shape.resources] > 0:
-                kind = many.shape.first_type
-        many.kind[job] = kind
+        many.kind[job] = fitting.place_running(
+            many.free, 0, many.asks, row_of(many, job), many.shape
+        )
 
 
 def kinds_of(run: "Run", many: Many | None) -> Ints:

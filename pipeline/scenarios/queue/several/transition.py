@@ -12,11 +12,11 @@ from numba import types
 
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.fitting import (
-    AS_ASKED,
     NOWHERE,
     Shape,
     find_shadow,
     place,
+    place_running,
     place_safely,
     take,
 )
@@ -229,11 +229,8 @@ def wake_pools(ints):  # type: ignore[no-untyped-def]
 @compiled(types.void(INTS, types.int64))
 def begin_running(ints, job):  # type: ignore[no-untyped-def]
     """Fix what a job took that runs at the beginning: of any type, the first that suffices."""
-    placed = fit_of(ints, job)
-    if placed == NOWHERE:
-        placed = AS_ASKED
-        if ints[asks_of(ints, job) + ints[m.RESOURCES]] > 0:
-            placed = ints[m.FIRST_TYPE]
+    free = ints[m.FREE_AT] + ints[m.RESOURCES] * ints[ints[m.POOL_AT] + job]
+    placed = place_running(ints, free, ints, asks_of(ints, job), shape_in(ints))
     ints[ints[m.PLACED_AT] + job] = placed
 
 
