@@ -12,6 +12,7 @@ from hindcast.pipeline.scenarios.queue.fitting import NOWHERE
 from hindcast.pipeline.scenarios.queue.run_times import CONTEXTS, learn
 from hindcast.pipeline.scenarios.queue.several.transition import (
     can_wait_in_pools,
+    compiled_for_both,
     count_asked,
     fill_utilisations,
     hold,
@@ -59,9 +60,11 @@ def next_event(ints):  # type: ignore[no-untyped-def]
     return at
 
 
-@compiled(types.boolean(INTS, types.int64))
-def _is_safe_alone(ints, job):  # type: ignore[no-untyped-def]
-    """Return whether a job can start now on a machine of processors alone."""
+@compiled_for_both(types.boolean, INTS, types.int64)
+def is_safe(several, ints, job):  # type: ignore[no-untyped-def]
+    """Return whether a job can start now: in a closed phase without delaying the reservation."""
+    if several is not None:
+        return placement_of(ints, job) != NOWHERE
     cpu = ints[ints[m.CPU_AT] + job]
     if cpu > ints[m.FREE]:
         return False
@@ -70,38 +73,30 @@ def _is_safe_alone(ints, job):  # type: ignore[no-untyped-def]
     return ints[m.NOW] + ints[ints[m.REQUESTED_AT] + job] <= ints[m.SHADOW]
 
 
-@compiled(types.boolean(INTS, types.int64))
-def is_safe(ints, job):  # type: ignore[no-untyped-def]
-    """Return whether a job can start now: in a closed phase without delaying the reservation."""
-    if is_several(ints):
-        return placement_of(ints, job) != NOWHERE
-    return _is_safe_alone(ints, job)
-
-
-@compiled(types.boolean(INTS, types.int64))
-def is_closed(ints, job):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.boolean, INTS, types.int64)
+def is_closed(several, ints, job):  # type: ignore[no-untyped-def]
     """Return whether a reservation is held where the job waits."""
-    if is_several(ints):
+    if several is not None:
         return ints[ints[m.CLOSED_AT] + ints[ints[m.POOL_AT] + job]] == 1
     return ints[m.CLOSED] == 1
 
 
-@compiled(types.boolean(INTS))
-def can_start(ints):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.boolean, INTS)
+def can_start(several, ints):  # type: ignore[no-untyped-def]
     """Return whether a visible job can start now."""
-    if is_several(ints):
+    if several is not None:
         return list_rows(ints) > 0
     waiting = ints[m.WAITING_AT]
     for i in range(min(ints[m.WAITING], ints[m.VISIBLE])):
-        if _is_safe_alone(ints, ints[waiting + i]):
+        if is_safe(several, ints, ints[waiting + i]):
             return True
     return False
 
 
-@compiled(types.void(INTS, types.int64))
-def reserve(ints, job):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, types.int64)
+def reserve(several, ints, job):  # type: ignore[no-untyped-def]
     """Close the phase: give the reservation to a job that does not fit."""
-    if is_several(ints):
+    if several is not None:
         reserve_in_pool(ints, job)
         return
     now, cpu = ints[m.NOW], ints[ints[m.CPU_AT] + job]
@@ -129,20 +124,20 @@ def _count_waiting(ints, floats, job, change):  # type: ignore[no-untyped-def]
         floats[ints[m.LN_USER_WAITING_AT] + user] = math.log(1.0 + count)
 
 
-@compiled(types.void(INTS, FLOATS, types.int64))
-def arrive(ints, floats, job):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS, types.int64)
+def arrive(several, ints, floats, job):  # type: ignore[no-untyped-def]
     """Put a job at the end of the queue."""
     ints[ints[m.WAITING_AT] + ints[m.WAITING]] = job
     ints[m.WAITING] += 1
-    if is_several(ints):
+    if several is not None:
         count_asked(ints, job, 1)
     else:
         ints[m.WAITING_AREA] += ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
     _count_waiting(ints, floats, job, 1)
 
 
-@compiled(types.void(INTS, types.int64, types.int64))
-def run(ints, job, start):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, types.int64, types.int64)
+def run(several, ints, job, start):  # type: ignore[no-untyped-def]
     """Start a job at a time: give it its processors and enter it in both orders."""
     end = start + ints[ints[m.RUN_AT] + job]
     request = start + ints[ints[m.REQUESTED_AT] + job]
@@ -150,7 +145,7 @@ def run(ints, job, start):  # type: ignore[no-untyped-def]
     ints[ints[m.START_AT] + job] = start
     ints[ints[m.END_AT] + job] = end
     ints[m.FREE] -= cpu
-    if is_several(ints):
+    if several is not None:
         hold(ints, job, 1)
     user = ints[ints[m.USER_AT] + job]
     if user >= 0:
@@ -189,15 +184,15 @@ def remember(ints, floats, user, key, seconds):  # type: ignore[no-untyped-def]
         floats[ints[m.LN_SIMILAR_AT] + key] = math.log(float(seconds))
 
 
-@compiled(types.void(INTS, FLOATS))
-def _release(ints, floats):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS)
+def _release(several, ints, floats):  # type: ignore[no-untyped-def]
     """End the running job with the first end."""
     ints[m.RUNNING] -= 1
     running = ints[m.RUNNING]
     job = ints[ints[m.BY_END_AT] + running]
     cpu = ints[ints[m.CPU_AT] + job]
     ints[m.FREE] += cpu
-    if is_several(ints):
+    if several is not None:
         hold(ints, job, -1)
     by_request = ints[m.BY_REQUEST_AT]
     i = 0
@@ -239,22 +234,22 @@ def _learn_run_times(ints, floats, running):  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@compiled(types.void(INTS, FLOATS))
-def happen(ints, floats):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS)
+def happen(several, ints, floats):  # type: ignore[no-untyped-def]
     """Let every release and then every arrival of this time happen, and open the phase."""
     now, running = ints[m.NOW], ints[m.RUNNING]
     ints[m.CLOSED] = 0
-    if is_several(ints):
+    if several is not None:
         open_pools(ints)
     while ints[m.RUNNING] > 0:
         last = ints[ints[m.BY_END_AT] + ints[m.RUNNING] - 1]
         if ints[ints[m.END_AT] + last] > now:
             break
-        _release(ints, floats)
+        _release(several, ints, floats)
     if ints[m.RUN_TIMES] == 1:
         _learn_run_times(ints, floats, running)
     while ints[m.NEXT] < ints[m.JOBS] and ints[ints[m.SUBMIT_AT] + ints[m.NEXT]] <= now:
-        arrive(ints, floats, ints[m.NEXT])
+        arrive(several, ints, floats, ints[m.NEXT])
         ints[m.NEXT] += 1
 
 
@@ -277,8 +272,8 @@ def _growth(ints, floats, until):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled(types.void(INTS, FLOATS, FLOATS))
-def pass_time(ints, floats, terms):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS, FLOATS)
+def pass_time(several, ints, floats, terms):  # type: ignore[no-untyped-def]
     """Let time pass to the next event at which a job can start; add to the two reward terms."""
     jobs = ints[m.COUNTED]
     slowdown, waited = 0.0, 0
@@ -288,8 +283,8 @@ def pass_time(ints, floats, terms):  # type: ignore[no-untyped-def]
         arrived = min(ints[m.NEXT], ints[m.FIRST_COUNTED] + jobs) - ints[m.FIRST_COUNTED]
         waited += (at - ints[m.NOW]) * (arrived - ints[m.COUNTED_STARTED])
         ints[m.NOW] = at
-        happen(ints, floats)
-        if can_start(ints):
+        happen(several, ints, floats)
+        if can_start(several, ints):
             break
     ints[m.WAITED] += waited
     terms[TERM.bounded_slowdown] -= slowdown / jobs
@@ -297,46 +292,46 @@ def pass_time(ints, floats, terms):  # type: ignore[no-untyped-def]
     floats[k.TIME] = ints[m.NOW]
 
 
-@compiled(types.void(INTS, FLOATS, types.int64))
-def _leave_queue(ints, floats, place):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS, types.int64)
+def _leave_queue(several, ints, floats, place):  # type: ignore[no-untyped-def]
     """Remove the job in a place of the queue."""
     waiting = ints[m.WAITING_AT]
     job = ints[waiting + place]
     ints[m.WAITING] -= 1
     for i in range(waiting + place, waiting + ints[m.WAITING]):
         ints[i] = ints[i + 1]
-    if is_several(ints):
+    if several is not None:
         count_asked(ints, job, -1)
     else:
         ints[m.WAITING_AREA] -= ints[ints[m.CPU_AT] + job] * ints[ints[m.REQUESTED_AT] + job]
     _count_waiting(ints, floats, job, -1)
 
 
-@compiled(types.void(INTS, FLOATS, types.int64))
-def start_row(ints, floats, row):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS, types.int64)
+def start_row(several, ints, floats, row):  # type: ignore[no-untyped-def]
     """Start the job of a row, which is safe; it may use up spare processors."""
     now, job = ints[m.NOW], job_of(ints, row)
-    if is_several(ints):
+    if several is not None:
         place_job(ints, job)
         while ints[ints[m.WAITING_AT] + row] != job:  # rows may leave out jobs of the queue
             row += 1
     elif ints[m.CLOSED] == 1 and now + ints[ints[m.REQUESTED_AT] + job] > ints[m.SHADOW]:
         ints[m.SPARE] -= ints[ints[m.CPU_AT] + job]
-    _leave_queue(ints, floats, row)
-    run(ints, job, now)
+    _leave_queue(several, ints, floats, row)
+    run(several, ints, job, now)
 
 
-@compiled(STEP)
-def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
-    """Start or reserve the job of a row, or wait; pass time if no further job can start."""
+@compiled_for_both(types.int64, INTS, FLOATS, types.int64, FLOATS)
+def _step(several, ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
+    """Apply a choice as `step` does."""
     rows = shown(ints)
     allowed = ints[m.ALLOW_WAIT] == 1 or ints[m.MAY_WAIT] == 1
     waits = choice == rows and allowed and can_wait(ints)
     if not waits and (choice < 0 or choice >= rows):
         return k.INFEASIBLE
     job = -1 if waits else job_of(ints, choice)
-    starts = not waits and is_safe(ints, job)
-    if not waits and not starts and (is_closed(ints, job) or ints[m.RESERVE] == 0):
+    starts = not waits and is_safe(several, ints, job)
+    if not waits and not starts and (is_closed(several, ints, job) or ints[m.RESERVE] == 0):
         return k.INFEASIBLE
     step_outputs[:] = 0.0
     terms = step_outputs[k.TERMS :]
@@ -348,22 +343,31 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     ints[m.DECISIONS] += 1
     status = k.RUNNING
     if starts:
-        start_row(ints, floats, choice)
+        start_row(several, ints, floats, choice)
         ints[m.STARTS] += 1
         if job < ints[m.FIRST_COUNTED] + ints[m.COUNTED]:
             ints[m.COUNTED_STARTED] += 1
             terms[TERM.bounded_slowdown] -= 1.0 / ints[m.COUNTED]
             if ints[m.COUNTED_STARTED] == ints[m.COUNTED]:
                 status = k.TERMINATED
-                can_start(ints)  # lists the rows of the last observation
+                if several is not None:
+                    list_rows(ints)  # of the last observation
     elif not waits:
-        reserve(ints, job)
-    if status == k.RUNNING and (waits or not can_start(ints)):
-        pass_time(ints, floats, terms)
+        reserve(several, ints, job)
+    if status == k.RUNNING and (waits or not can_start(several, ints)):
+        pass_time(several, ints, floats, terms)
     step_outputs[k.ELAPSED] += ints[m.NOW] - began
     step_outputs[k.REWARD] = terms[ints[m.OBJECTIVE]]
     floats[m.SLOWDOWN] += terms[TERM.bounded_slowdown]
     return status
+
+
+@compiled(STEP)
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
+    """Start or reserve the job of a row, or wait; pass time if no further job can start."""
+    if is_several(ints):
+        return _step(True, ints, floats, choice, step_outputs)
+    return _step(None, ints, floats, choice, step_outputs)
 
 
 @compiled(types.float64(INTS, FLOATS))

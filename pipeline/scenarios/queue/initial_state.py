@@ -25,10 +25,11 @@ from hindcast.pipeline.scenarios.queue.machines import Asked
 from hindcast.pipeline.scenarios.queue.run_times import learned
 from hindcast.pipeline.scenarios.queue.several.transition import (
     begin_running,
-    is_several,
+    compiled_for_both,
+    several_of,
     wake_pools,
 )
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS
 from hindcast.pipeline.simulation.scenario import Instance, make_memory, require_room
 
 _NUMBERS_PER_JOB = 32  # of memory, at most: blocks per job, per user, per key and of the profile
@@ -88,11 +89,11 @@ class Beginning:
     several: Several | None = None
 
 
-@compiled(types.void(INTS, FLOATS, types.int64, types.int64))
-def settle(ints, floats, users, running):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS, types.int64, types.int64)
+def settle(several, ints, floats, users, running):  # type: ignore[no-untyped-def]
     """Compute logarithms, start the running jobs, and queue the waiting ones."""
     by_start = np.arange(running)
-    if is_several(ints):  # what is of any type was taken in order of the starts
+    if several is not None:  # what is of any type was taken in order of the starts
         logged = ints[m.LOGGED_AT]
         by_start = np.argsort(ints[logged : logged + running], kind="mergesort")
     for job in range(ints[m.JOBS]):
@@ -100,7 +101,7 @@ def settle(ints, floats, users, running):  # type: ignore[no-untyped-def]
         floats[ints[m.LN_CPU_AT] + job] = math.log(float(cpu))
         floats[ints[m.LN_REQUESTED_AT] + job] = math.log(float(requested))
         floats[ints[m.LN_AREA_AT] + job] = math.log(float(cpu * requested))
-        if is_several(ints):
+        if several is not None:
             area = float(requested * ints[ints[m.EQUIVALENT_AT] + job]) / 1000.0
             floats[ints[m.LN_AREA_AT] + job] = math.log(area)
     for user in range(users):
@@ -109,22 +110,22 @@ def settle(ints, floats, users, running):  # type: ignore[no-untyped-def]
             mean = float(last) if before < 0 else (before + last) / 2.0
             floats[ints[m.LN_PREDICTED_AT] + user] = math.log(mean)
     for job in by_start:
-        if is_several(ints):
+        if several is not None:
             begin_running(ints, job)
-        kernel.run(ints, job, ints[ints[m.LOGGED_AT] + job])
+        kernel.run(several, ints, job, ints[ints[m.LOGGED_AT] + job])
     for job in range(running, running + ints[m.CARRIED]):
-        kernel.arrive(ints, floats, job)
-    kernel.happen(ints, floats)
-    if is_several(ints):
+        kernel.arrive(several, ints, floats, job)
+    kernel.happen(several, ints, floats)
+    if several is not None:
         wake_pools(ints)
 
 
-@compiled(types.void(INTS, FLOATS))
-def _pass_to_first_decision(ints, floats):  # type: ignore[no-untyped-def]
+@compiled_for_both(types.void, INTS, FLOATS)
+def _pass_to_first_decision(several, ints, floats):  # type: ignore[no-untyped-def]
     """Let time pass until a job can start, unless one can already."""
-    if not kernel.can_start(ints):
+    if not kernel.can_start(several, ints):
         terms = np.zeros(len(TERMS))
-        kernel.pass_time(ints, floats, terms)
+        kernel.pass_time(several, ints, floats, terms)
         floats[m.FIRST_SLOWDOWN], floats[m.FIRST_WAIT] = terms[0], terms[1]
         floats[m.FIRST_ELAPSED] = ints[m.NOW]
 
@@ -266,7 +267,7 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
         similar=similar, **of_run_times,
         several=several and replace(several, asked=several.asked.take(chosen)),
     ))  # fmt: skip
-    settle(ints, floats, len(users), running)
+    settle(several_of(ints), ints, floats, len(users), running)
     of_counted = slice(running, running + counted)
     if several is None:
         bounds = lower_bounds(
@@ -276,7 +277,7 @@ def lay_out(config: QueueConfig, objective: str, log: Log, jobs: Jobs) -> Instan
     else:
         bounds = _bounds_by_pool(ints, several.asked.take(chosen), submit, run, logged)
     floats[m.SLOWDOWN_BOUND], floats[m.WAIT_BOUND] = bounds
-    _pass_to_first_decision(ints, floats)
+    _pass_to_first_decision(several_of(ints), ints, floats)
     rows = int(ints[m.VISIBLE]) * (1 if several is None else int(ints[m.POOLS]))
     return Instance(ints, floats, capacity=min(n - running, rows) + 1)
 

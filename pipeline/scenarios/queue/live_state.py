@@ -67,7 +67,7 @@ from hindcast.pipeline.scenarios.queue.several.live import (
     units_in,
     with_processors,
 )
-from hindcast.pipeline.scenarios.queue.several.transition import is_several
+from hindcast.pipeline.scenarios.queue.several.transition import is_several, several_of
 from hindcast.pipeline.settings.ranges import shown
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, begin_episode
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
@@ -184,7 +184,7 @@ def read_moment(state: Any, config: QueueConfig, where: str = "state") -> Moment
         last=np.full(len(numbers), -1), before=np.full(len(numbers), -1),
         similar=np.full(len(keys) + 1, -1), several=several,
     ))  # fmt: skip
-    settle(ints, floats, len(numbers), r)
+    settle(several_of(ints), ints, floats, len(numbers), r)
     _remember_all(ints, floats, users, similar, seconds)
     if several is None:
         _set_free(ints, read_number(state, "free", where), where)
@@ -242,7 +242,7 @@ def _fault_of(job: Any, now: Any, processors: Any) -> str:
 
 def open_for_decisions(moment: Moment) -> bool:
     """Return whether a visible job can start now."""
-    return bool(kernel.can_start(moment.arrays.ints))
+    return bool(kernel.can_start(several_of(moment.arrays.ints), moment.arrays.ints))
 
 
 def observe_moment(moment: Moment) -> int:
@@ -274,10 +274,10 @@ def take(moment: Moment, row: int) -> str:
     if row >= int(kernel.shown(ints)):
         return "wait"
     job = int(kernel.job_of(ints, row))
-    if kernel.is_safe(ints, job):
-        kernel.start_row(ints, floats, row)
+    if kernel.is_safe(several_of(ints), ints, job):
+        kernel.start_row(several_of(ints), ints, floats, row)
         return "start"
-    kernel.reserve(ints, job)
+    kernel.reserve(several_of(ints), ints, job)
     moment.heads[_pool_of(ints, job)] = moment.names[job - moment.first]
     return "reserve"
 
@@ -531,9 +531,9 @@ def _reserve(moment: Moment, value: Any, where: str) -> None:
     if start is None or spare is None:
         assert head is not None
         job = moment.first + names.index(head)
-        if kernel.is_safe(ints, job):
+        if kernel.is_safe(several_of(ints), ints, job):
             fail(where, f"reservation.id is {shown(head)}, but this job fits now; leave it out")
-        kernel.reserve(ints, job)
+        kernel.reserve(several_of(ints), ints, job)
         moment.heads[_pool_of(ints, job)] = head
         return
     if start < now:

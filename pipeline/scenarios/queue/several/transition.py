@@ -5,10 +5,12 @@ decided at moments at which something ended or arrived in it. The decisions of a
 moment are one sequence, whose rows are the waiting jobs of the pools in which somebody can start.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.fitting import (
@@ -20,7 +22,7 @@ from hindcast.pipeline.scenarios.queue.fitting import (
     place_safely,
     take,
 )
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled, compiled_type
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, Compiled, compiled, compiled_type
 
 _SHAPE: Any = compiled_type(Shape)
 _PAIR: Any = types.UniTuple(INTS, 2)  # type: ignore[no-untyped-call]
@@ -30,6 +32,20 @@ _PAIR: Any = types.UniTuple(INTS, 2)  # type: ignore[no-untyped-call]
 def is_several(ints):  # type: ignore[no-untyped-def]
     """Return whether the memory has several resources or pools: its header is then longer."""
     return ints[m.SUBMIT_AT] > m.INT_HEADER
+
+
+def several_of(ints: NDArray[np.int64]) -> bool | None:
+    """Return the first argument of functions that are compiled for both kinds of memory."""
+    return True if is_several(ints) else None
+
+
+def compiled_for_both(result: Any, *arguments: Any) -> Callable[[Any], Compiled]:
+    """Return a decorator that compiles a function for both kinds of memory.
+
+    Its first argument is None for processors alone and True for several resources or pools.
+    Branches for the latter are then no part of the code for the former, which most logs run.
+    """
+    return compiled([result(types.none, *arguments), result(types.boolean, *arguments)])
 
 
 @compiled(_SHAPE(INTS))
