@@ -13,7 +13,6 @@ from hindcast.pipeline.traces import table
 from hindcast.pipeline.traces.tables.draft import Proposal
 from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.traces.tables.toml import toml_of
-from tests.conftest import require_traces
 
 BEGIN = 1_709_539_200  # Monday, 4 March 2024, 08:00 UTC
 
@@ -62,36 +61,6 @@ def same_jobs(tasks: pl.DataFrame, frame: pl.DataFrame, *, limits: bool = True) 
         assert tasks["requested_s"].to_list() == frame["limit"].to_list()
 
 
-def case(name: str, tmp_path: Path) -> Path:
-    source = require_traces(f"../cases/logs/{name}")
-    copy = tmp_path / name
-    copy.write_bytes(source.read_bytes())
-    return copy
-
-
-def test_a_dump_of_slurmdbd_has_states_of_slurm_and_limits_in_minutes(tmp_path):
-    path = case("40-slurmdb.csv", tmp_path)
-    raw = pl.read_csv(path)
-    tasks = read(path)
-    assert tasks.height == raw.height
-    status = {3: 1, 4: 5, 5: 0}
-    assert tasks["status"].to_list() == [status[state] for state in raw["state"]]
-    largest = raw.filter(pl.col("timelimit") < 2**32 - 1)["timelimit"].max()
-    limits = [largest if limit == 2**32 - 1 else limit for limit in raw["timelimit"]]
-    assert tasks["requested_s"].to_list() == [60 * limit for limit in limits]
-    assert tasks["wait_s"].to_list() == (raw["time_start"] - raw["time_submit"]).to_list()
-
-
-def test_numbers_are_states_of_slurm_where_jobs_that_ended_have_3(tmp_path):
-    path = case("41-slurm-state-numbers.csv", tmp_path)
-    raw = pl.read_csv(path)
-    tasks = read(path)
-    assert tasks.height == raw.height
-    assert tasks["status"].value_counts().sort("status").rows() == [
-        (0, (raw["state"] == 5).sum()), (1, (raw["state"] == 3).sum()),
-        *([(5, n)] if (n := (raw["state"] == 4).sum()) else [])]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("states", "status"),
     [
@@ -125,17 +94,6 @@ def test_flags_and_exit_codes_are_states(name, values, status, tmp_path):
     flags = pl.Series(name, [values[bool(flag)] for flag in good])
     frame.drop("state").with_columns(flags).write_csv(tmp_path / "t.csv")
     assert read(tmp_path / "t.csv")["status"].to_list() == [status[0 if g else 1] for g in good]
-
-
-def test_limits_are_in_minutes_if_jobs_run_longer_than_their_seconds(tmp_path, capsys):
-    path = case("42-limit-in-minutes.csv", tmp_path)
-    raw = pl.read_csv(path)
-    assert main(["init", str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert "time_limit       time_limit (min)" in printed
-    assert "since in s 76% of the jobs would run longer than their limit" in printed
-    tasks = table.read(path.with_suffix(".toml"))[0].tasks
-    assert tasks["requested_s"].to_list() == (raw["time_limit"] * 60).to_list()
 
 
 def pandas_span(seconds: int) -> str:
@@ -252,13 +210,6 @@ def test_the_next_column_is_tried_where_the_first_cannot_be_read(tmp_path):
     same_jobs(read(tmp_path / "t.csv", found), made())
 
 
-def test_a_queue_that_is_a_wait_is_not_read(tmp_path):
-    found = propose(case("44-queue-is-a-wait.csv", tmp_path))
-    assert found.columns["queue"] == "vc"
-    told = [text for text in found.unsure if "'queue' looks like queue" in text]
-    assert "432 different numbers in 450 rows" in told[0]
-
-
 @pytest.mark.parametrize("name", ["queue", "partition"])
 @pytest.mark.parametrize("form", ["s", "slurm"])
 def test_what_equals_start_less_submission_is_no_name(name, form, tmp_path):
@@ -270,36 +221,12 @@ def test_what_equals_start_less_submission_is_no_name(name, form, tmp_path):
     assert any("equals start - submit: the time that a job waited" in text for text in found.unsure)
 
 
-def test_pods_are_named_by_what_differs_in_every_row(tmp_path):
-    path = case("46-pods.csv", tmp_path)
-    raw = pl.read_csv(path)
-    found = propose(path)
-    assert found.columns["job_id"] == "name"
-    tasks = read(path, found)
-    assert tasks.height == raw.filter(pl.col("pod_phase").is_in(["Succeeded", "Failed"])).height
-    assert tasks["cores"].to_list() == (raw["cpu_milli"] / 1000).to_list()
-    assert tasks["duration_s"].to_list() == (raw["deletion_time"] - raw["scheduled_time"]).to_list()
-    assert tasks["memory_mib"].to_list() == raw["memory_mib"].to_list()
-    assert tasks["gpus"].to_list() == raw["num_gpu"].to_list()
-
-
 @pytest.mark.parametrize("repeated", [False, True])
 def test_a_name_that_repeats_is_that_of_a_program(repeated, tmp_path):
     names = pl.Series("name", [f"n{k % 9 if repeated else k}" for k in range(120)])
     made().drop("job").with_columns(names).write_csv(tmp_path / "t.csv")
     found = propose(tmp_path / "t.csv")
     assert found.columns.get("executable" if repeated else "job_id") == "name"
-
-
-def test_gpus_are_never_silently_processors(tmp_path, capsys):
-    path = case("48-no-starts-no-size.csv", tmp_path)
-    assert main(["init", str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert "submit           timestamp" in printed
-    assert "cores " not in printed.split("unsure")[0]
-    assert 'to play the GPUs as the machine, write cores = "num_gpus"' in printed
-    with pytest.raises(TraceError, match=r"columns\.cores is missing"):
-        table.read(path.with_suffix(".toml"))
 
 
 def test_nodes_are_never_silently_processors(tmp_path):
