@@ -1,6 +1,6 @@
-"""What `init` proposes for tables as sites and data sets have them, and what is read by it."""
+"""Proposals of `init` for tables as sites and data sets have them, and the jobs read by them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +13,13 @@ from hindcast.pipeline.traces import table
 from hindcast.pipeline.traces.tables.draft import Proposal
 from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.traces.tables.toml import toml_of
-
-BEGIN = 1_709_539_200  # Monday, 4 March 2024, 08:00 UTC
+from tests.pipeline.traces.dialects import FIRST, clock
 
 
 def made(rows: int = 120, seed: int = 0) -> pl.DataFrame:
     """Return jobs with seconds since 1970, limits in s that most jobs keep, and memory in MB."""
     rng = np.random.default_rng(seed)
-    submit = BEGIN + np.cumsum(rng.integers(30, 900, rows))
+    submit = FIRST + np.cumsum(rng.integers(30, 900, rows))
     wait = rng.choice([0, 5, 400, 4000], rows) + rng.integers(0, 60, rows)
     limit = rng.choice([1800, 3600, 7200, 14_400], rows)
     run = np.minimum(rng.integers(40, 9000, rows), limit)
@@ -33,14 +32,9 @@ def made(rows: int = 120, seed: int = 0) -> pl.DataFrame:
     })  # fmt: skip
 
 
-def iso(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
-
-
 def dates(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(
-        pl.col(name).map_elements(iso, return_dtype=pl.String)
-        for name in ("submit", "start", "end")
+        pl.from_epoch(name).dt.strftime("%Y-%m-%d %H:%M:%S") for name in ("submit", "start", "end")
     )
 
 
@@ -101,15 +95,9 @@ def pandas_span(seconds: int) -> str:
     return f"{days} days {timedelta(seconds=rest)!s:0>8}"
 
 
-def slurm_span(seconds: int) -> str:
-    days, rest = divmod(seconds, 86_400)
-    clock = f"{timedelta(seconds=rest)!s:0>8}"
-    return f"{days}-{clock}" if days else clock
-
-
 FORMS = {
     "min": lambda s: s / 60, "h": lambda s: s / 3600, "ms": lambda s: s * 1000,
-    "us": lambda s: s * 1_000_000, "s": lambda s: s, "pandas": pandas_span, "slurm": slurm_span,
+    "us": lambda s: s * 1_000_000, "s": lambda s: s, "pandas": pandas_span, "slurm": clock,
     "iso": lambda s: f"PT{s // 3600}H{s % 3600 // 60}M{s % 60}S",
     "python": lambda s: str(timedelta(0, s)),
 }  # fmt: skip
@@ -138,8 +126,8 @@ def test_units_of_run_times_follow_from_starts_and_ends(form, name, tmp_path):
 
 
 def test_times_without_an_origin_have_the_unit_in_which_runs_fit(tmp_path):
-    frame = made().with_columns(pl.col("submit", "start", "end") - BEGIN)
-    spans = pl.Series("elapsed", [slurm_span(int(run)) for run in frame["run"]])
+    frame = made().with_columns(pl.col("submit", "start", "end") - FIRST)
+    spans = pl.Series("elapsed", [clock(int(run)) for run in frame["run"]])
     in_ms = frame.with_columns(pl.col("submit", "start", "end") * 1000)
     in_ms.drop("run").with_columns(spans).write_csv(tmp_path / "t.csv")
     found = propose(tmp_path / "t.csv")
