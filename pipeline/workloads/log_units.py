@@ -166,14 +166,14 @@ def _memory(log: LogColumns) -> Iterator[Caveat]:
     if asked.sum() < _FEWEST:
         return
     median = float(np.median(known[asked]))
-    for jobs, unit in (
-        (asked & (known > _MOST_MEMORY_KB), "is it in bytes?"),
-        (asked & (known < _LEAST_MEMORY_KB), "is it in MB or GB?"),
+    for jobs, bound, unit in (
+        (known > _MOST_MEMORY_KB, "more than 1 TiB", "is it in bytes?"),
+        (asked & (known < _LEAST_MEMORY_KB), "less than 100 KB", "is it in MB or GB?"),
     ):
         if jobs.sum() > 0.5 * asked.sum():
             text = (
-                f"the memory of {job_count(*log.shares(jobs))} is as if of another unit, with a "
-                f"median of {median:,.4g} KB a processor: {unit}"
+                f"{job_count(*log.shares(jobs))} have {bound} of memory a processor, with a median "
+                f"of {median:,.4g} KB a processor: {unit}"
             )
             yield Caveat(MEMORY_UNIT, text, {"jobs": int(jobs.sum()), "median_kb": median})
 
