@@ -318,7 +318,7 @@ def train_online(
 
 
 def ope(
-    dataset: "Dataset | Place | Any",
+    dataset: "Dataset | Place",
     policies: Sequence[Any] = (),
     *,
     out: Place | None = None,

@@ -1,6 +1,5 @@
 """Tests of the table of rules and agents of `queue` side by side."""
 
-import csv
 import json
 import shutil
 from dataclasses import replace
@@ -19,8 +18,7 @@ __all__ = ["recipe", "recipe_file"]  # fixtures
 
 @pytest.fixture(scope="module")
 def rows():
-    with (FOLDER / RULES).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return q._read(RULES)
 
 
 def test_the_committed_table_has_every_part_of_every_log(rows):

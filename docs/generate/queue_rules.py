@@ -183,9 +183,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def queue_rules_pages() -> Mapping[str, str]:
-    """Return the tables of docs/results/queue-rules.md, a part per part of the logs."""
-    with (FOLDER / RULES_TABLE).open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    """Return the tables of docs/results/queue-rules.md, and that of learned agents in queue.md."""
+    rows = _read(RULES_TABLE)
     return {
         f"parts/queue-rules-{part}.md": "\n\n".join(
             f"**{log}**, {_size(of_log)}\n\n{_table(of_log)}" for log, of_log in _by_log(rows, part)
@@ -194,24 +193,26 @@ def queue_rules_pages() -> Mapping[str, str]:
     } | {"parts/queue-rules-unread.md": _unread(rows), "parts/queue-learned.md": _learned()}
 
 
+def _read(name: str) -> list[dict[str, str]]:
+    """Return the rows of a committed table."""
+    with (FOLDER / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def _learned() -> str:
     """Return the agents that read learned run times on the test windows, beside both rules."""
     cells = []
     for name, column in (("online.csv", "online"), ("offline.csv", "log")):
-        with (FOLDER / name).open(newline="", encoding="utf-8") as file:
-            rows = [r for r in csv.DictReader(file) if r["recipe"] in LEARNED]
         by_agent: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
-        for row in rows:
-            if row["policy"].startswith(AGENTS):
+        for row in _read(name):
+            if row["recipe"] in LEARNED and row["policy"].startswith(AGENTS):
                 by_agent.setdefault((row["recipe"], row["policy"]), {})[row["baseline"]] = row
         for (recipe, policy), against in by_agent.items():
             first = against[BASE]
             cells.append([
                 LEARNED[recipe], column, code(policy), first["seeds"],
                 write_number(float(first["mean"]), 1),
-                *(_less({**against[rule], "difference": against[rule]["paired_difference"],
-                         "low": against[rule]["paired_low"], "high": against[rule]["paired_high"]})
-                  for rule in (BASE, "wsept_easy")),
+                *(_less(against[rule], "paired_") for rule in (BASE, "wsept_easy")),
             ])  # fmt: skip
     cells.sort(key=lambda row: list(SOURCES).index(row[0]))
     head = ["log", "learned from", "agent", "seeds", "mean", f"less {code(BASE)}"]
@@ -243,13 +244,15 @@ def _name(row: Mapping[str, str]) -> str:
     return f"{name} (knows run times)" if row["kind"] == "knows run times" else name
 
 
-def _less(row: Mapping[str, str]) -> str:
-    """Return the difference from BASE with its interval; empty for BASE itself."""
-    if not row["low"]:
+def _less(row: Mapping[str, str], prefix: str = "") -> str:
+    """Return the difference from a rule with its interval; empty for the rule itself."""
+    if not row[f"{prefix}low"]:
         return ""
-    low, high = float(row["low"]), float(row["high"])
+    difference, low, high = (
+        float(row[f"{prefix}{name}"]) for name in ("difference", "low", "high")
+    )
     ends = write_interval(low, high, 1, signed=True).replace(" .. ", " to ")
-    less = f"{write_number(float(row['difference']), 1, signed=True)} ({ends})"
+    less = f"{write_number(difference, 1, signed=True)} ({ends})"
     return f"**{less}**" if high < 0 else less
 
 

@@ -490,9 +490,7 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     facts: tuple[cv.Caveat, ...] = ()
     if job.recipe.scenario == "queue":
         config = job.recipe.config
-        facts = log_caveats(
-            job.workload, pools=bool(config.pools), resources=config.resources[1:]
-        )  # fmt: skip
+        facts = log_caveats(job.workload, pools=bool(config.pools), resources=config.resources[1:])
     codes = {caveat.code for caveat in of_trace}
     return (
         *of_trace,

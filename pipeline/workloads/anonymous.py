@@ -10,8 +10,8 @@ second log has the same pseudonyms, and without it a guessed name cannot be test
     its time zone                           dropped; second 0 has the local time of day instead
     names and digests of the raw files, notes of the reader, names of machines, bad rows: removed
 
-So hours and weekdays stay, and schedules are the same: no rule reads what is replaced but as equal
-or different. What jobs asked for, how long they ran and when they came after each other stays as it
+Hours and weekdays stay. Rules only compare the replaced names with each other, so schedules are the
+same. What jobs asked for, how long they ran and when they came after each other stays as it
 is, and can be compared with another record of the same jobs.
 """
 
@@ -149,9 +149,13 @@ def anonymised(
         known.setdefault(column, list(names_of(workload, column).values()))
     tasks, notes = workload.tasks, []
     texts = [name for name, kind in tasks.schema.items() if kind == pl.String]
-    replaced = [name for name in tasks.columns if name in {*_PEOPLE, *_JOBS, *texts}]
-    replaced = [n for n in replaced if n != "task_id" or tasks[n].n_unique() > 1]
-    replaced = [n for n in replaced if tasks[n].is_not_null().any()]
+    replaced = [
+        name
+        for name in tasks.columns
+        if name in {*_PEOPLE, *_JOBS, *texts}
+        and tasks[name].is_not_null().any()
+        and (name != "task_id" or tasks[name].n_unique() > 1)
+    ]
     numbered: dict[str, int] = {}
     kept = [name for name in KEPT_NAMES if name in tasks.columns and name in keep]
     for name in replaced:
@@ -221,7 +225,7 @@ def _moved(tasks: pl.DataFrame, told: Provenance, key: bytes) -> tuple[pl.DataFr
 
     A clock of the log that begins anywhere, without a note of the moment, stays as it is.
     """
-    noted = dict(note.split(": ", 1) for note in reversed(told.notes) if ": " in note)
+    noted = told.noted
     origin = int(noted[_ORIGIN]) if noted.get(_ORIGIN, "").isdigit() else 0
     first = float(np.floor(tasks["submit_s"].to_numpy().min())) if tasks.height else 0.0
     if origin + first < _EPOCH_S:

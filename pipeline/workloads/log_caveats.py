@@ -14,12 +14,7 @@ import numpy as np
 
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.caveats import Caveat, of_provenance, share_text
-from hindcast.pipeline.workloads.log_columns import (
-    HOUR_S,
-    LogColumns,
-    job_count,
-    span_text,
-)
+from hindcast.pipeline.workloads.log_columns import HOUR_S, LogColumns, job_count, span_text
 from hindcast.pipeline.workloads.log_names import names_of
 from hindcast.pipeline.workloads.log_units import (
     CORE_UNIT,
@@ -144,7 +139,7 @@ def mostly_unread(caveats: Iterable[Caveat]) -> bool:
 
 
 def requests_known(workload: Workload) -> bool:
-    """Return whether rules that read requested times know no run times: in 95 % of the jobs."""
+    """Return whether at least 95 % of the jobs have a request that was not taken from their run."""
     log = LogColumns(workload)
     return log.n_derived <= _SHARE * log.tasks.height
 
@@ -174,7 +169,6 @@ def _waits(log: LogColumns) -> Iterator[Caveat]:
         text = f"{cv.NO_WAIT}: nothing can be compared with the recorded scheduler"
         noted = of_provenance(log.workload.provenance)
         yield next((c for c in noted if c.code == cv.NO_WAIT_TIMES), Caveat(cv.NO_WAIT_TIMES, text))
-    if unknown.all():
         return
     waited = float((log.tasks["wait_s"].drop_nulls().to_numpy() >= _LONG_WAIT_S).mean())
     if waited < _WAITS:
@@ -313,11 +307,11 @@ def _quarantined(provenance: Provenance) -> Iterator[Caveat]:
 
 def _clock(log: LogColumns) -> Iterator[Caveat]:
     """Yield a caveat if times without a zone go over a change of clocks."""
-    notes = log.workload.provenance.notes
-    origins = [n.partition(": ")[2] for n in notes if n.startswith("UnixStartTime: ")]
-    if not any(n.startswith(cv.NO_ZONE) for n in notes) or not origins or not origins[0].isdigit():
+    provenance = log.workload.provenance
+    origin = provenance.noted.get("UnixStartTime", "")
+    if not any(n.startswith(cv.NO_ZONE) for n in provenance.notes) or not origin.isdigit():
         return
-    begin = int(origins[0])
+    begin = int(origin)
     end = begin + float(log.submit.max())
     told, most = [], 0
     for place, changes in _CHANGES.items():
@@ -422,12 +416,9 @@ def _missing(log: LogColumns, resources: Collection[str]) -> Iterator[str]:
 def _missing_limits(log: LogColumns) -> Iterator[str]:
     """Yield what is not known of queues and partitions."""
     numbers = {name: len(log.groups(name)) for name in ("partition", "queue")}
-    same = (
-        numbers["partition"]
-        and "queue" in log.tasks.columns
-        and (log.tasks["queue"].equals(log.tasks["partition"]))
-    )
-    several = {name: n for name, n in numbers.items() if n > 1 and not (name == "queue" and same)}
+    if log.queues_are_partitions:
+        del numbers["queue"]
+    several = {name: n for name, n in numbers.items() if n > 1}
     if not several:
         yield "Queues or partitions: the log has one at most, so their limits cannot be seen."
     if "partition" in several:

@@ -60,7 +60,7 @@ class LogColumns:
 
     @cached_property
     def derived(self) -> NDArray[np.bool_]:
-        """Which requests may be run times: exactly those, if `n_derived` is as many."""
+        """Mask of the requests that may be run times; all are, if `n_derived` is as many."""
         if (self.requested == self.run).all():
             return np.ones(len(self.run), bool)
         if "request_unknown" in self.tasks.columns:
@@ -99,8 +99,16 @@ class LogColumns:
         """Work of the jobs by what the machine can do in the time of the log; 0 if unknown."""
         return float(self.work.sum()) / (self.processors * self.span) if self.processors else 0.0
 
+    @cached_property
+    def queues_are_partitions(self) -> bool:
+        """True if the queue of every job is its partition."""
+        tasks = self.tasks
+        return {"queue", "partition"} <= set(tasks.columns) and tasks["queue"].equals(
+            tasks["partition"]
+        )
+
     def unknown(self, name: str) -> NDArray[np.bool_]:
-        """Return for which jobs the value of a column is not known."""
+        """Return the mask of the jobs whose value in a column is not known."""
         if name not in self.tasks.columns:
             return np.ones(len(self.run), bool)
         return self.tasks[name].is_null().to_numpy()
@@ -134,9 +142,6 @@ def span_text(seconds: float) -> str:
     """Return a time span in days, hours or seconds."""
     for size, unit in ((_DAY_S, "days"), (HOUR_S, "h")):
         if seconds >= 2 * size:
-            return (
-                f"{seconds / size:,.3g} {unit}"
-                if seconds < 100 * size
-                else (f"{seconds / size:,.0f} {unit}")
-            )
+            number = seconds / size
+            return f"{number:,.3g} {unit}" if number < 100 else f"{number:,.0f} {unit}"
     return f"{seconds:,.0f} s"

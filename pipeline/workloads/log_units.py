@@ -117,7 +117,7 @@ def _limits(log: LogColumns) -> Iterator[Caveat]:
 
 
 def _limits_of_runs(log: LogColumns) -> Iterator[Caveat]:
-    """Yield a caveat if limits are the run times times one number, so that they know them."""
+    """Yield a caveat if most limits are the run times times one number."""
     limited = ~log.derived & (log.requested > 0)
     run, limit = log.run[limited], log.requested[limited]
     if len(np.unique(run)) < _FEWEST_RUNS:
@@ -166,14 +166,14 @@ def _memory(log: LogColumns) -> Iterator[Caveat]:
     if asked.sum() < _FEWEST:
         return
     median = float(np.median(known[asked]))
-    for jobs, unit in (
-        (asked & (known > _MOST_MEMORY_KB), "is it in bytes?"),
-        (asked & (known < _LEAST_MEMORY_KB), "is it in MB or GB?"),
+    for jobs, bound, unit in (
+        (known > _MOST_MEMORY_KB, "more than 1 TiB", "is it in bytes?"),
+        (asked & (known < _LEAST_MEMORY_KB), "less than 100 KB", "is it in MB or GB?"),
     ):
         if jobs.sum() > 0.5 * asked.sum():
             text = (
-                f"the memory of {job_count(*log.shares(jobs))} is as if of another unit, with a "
-                f"median of {median:,.4g} KB a processor: {unit}"
+                f"{job_count(*log.shares(jobs))} have {bound} of memory a processor, with a median "
+                f"of {median:,.4g} KB a processor: {unit}"
             )
             yield Caveat(MEMORY_UNIT, text, {"jobs": int(jobs.sum()), "median_kb": median})
 
@@ -197,10 +197,10 @@ def _idle(log: LogColumns) -> Iterator[Caveat]:
 
 
 def _names(log: LogColumns) -> Iterator[Caveat]:
-    """Yield a caveat if a column of names has nearly as many values as there are jobs."""
+    """Yield a caveat if columns of names have more values than such columns have."""
     tasks, told, most = log.tasks, [], 0
     for name, share in _DISTINCT.items():
-        if name not in tasks.columns or (name == "queue" and _is_partition(tasks)):
+        if name not in tasks.columns or (name == "queue" and log.queues_are_partitions):
             continue
         known = tasks.select(name, "wait_s").drop_nulls(name)
         n = known[name].n_unique()
@@ -219,14 +219,10 @@ def _names(log: LogColumns) -> Iterator[Caveat]:
         yield Caveat(TOO_MANY_NAMES, text, {"columns": len(told), "most": most})
 
 
-def _is_partition(tasks: pl.DataFrame) -> bool:
-    return "partition" in tasks.columns and tasks["queue"].equals(tasks["partition"])
-
-
 def run_notes(rows: pl.DataFrame) -> list[str]:
-    """Return a note if run times are far from end - start.
+    """Return a note if run times of more than 5 % of the jobs are far from end - start.
 
-    Suspended jobs run for less, but hardly for a tenth.
+    A tenth or ten times of it is far: suspended jobs run for less, but hardly for a tenth.
     """
     run, by_ends = pl.col("duration_s"), pl.col("run_by_ends")
     both = rows.filter(by_ends.is_not_null(), pl.max_horizontal(run, by_ends) >= _LONG_RUN_S)

@@ -125,6 +125,14 @@ class Provenance:
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def noted(self) -> Mapping[str, str]:
+        """Values of notes such as `UnixStartTime: 1709280000`, by what stands before the colon.
+
+        The first note of a key counts.
+        """
+        return dict(note.split(": ", 1) for note in reversed(self.notes) if ": " in note)
+
 
 def read_provenance(value: Any) -> Provenance:
     """Return a provenance from JSON; raise KeyError, TypeError or ValueError if it is damaged."""

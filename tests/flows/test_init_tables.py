@@ -1,6 +1,6 @@
-"""What `init` proposes for tables as sites and data sets have them, and what is read by it."""
+"""Proposals of `init` for tables as sites and data sets have them, and the jobs read by them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +13,13 @@ from hindcast.pipeline.traces import table
 from hindcast.pipeline.traces.tables.draft import Proposal
 from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.traces.tables.toml import toml_of
-from tests.conftest import require_traces
-
-BEGIN = 1_709_539_200  # Monday, 4 March 2024, 08:00 UTC
+from tests.pipeline.traces.dialects import FIRST, clock
 
 
 def made(rows: int = 120, seed: int = 0) -> pl.DataFrame:
     """Return jobs with seconds since 1970, limits in s that most jobs keep, and memory in MB."""
     rng = np.random.default_rng(seed)
-    submit = BEGIN + np.cumsum(rng.integers(30, 900, rows))
+    submit = FIRST + np.cumsum(rng.integers(30, 900, rows))
     wait = rng.choice([0, 5, 400, 4000], rows) + rng.integers(0, 60, rows)
     limit = rng.choice([1800, 3600, 7200, 14_400], rows)
     run = np.minimum(rng.integers(40, 9000, rows), limit)
@@ -34,14 +32,9 @@ def made(rows: int = 120, seed: int = 0) -> pl.DataFrame:
     })  # fmt: skip
 
 
-def iso(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
-
-
 def dates(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(
-        pl.col(name).map_elements(iso, return_dtype=pl.String)
-        for name in ("submit", "start", "end")
+        pl.from_epoch(name).dt.strftime("%Y-%m-%d %H:%M:%S") for name in ("submit", "start", "end")
     )
 
 
@@ -60,36 +53,6 @@ def same_jobs(tasks: pl.DataFrame, frame: pl.DataFrame, *, limits: bool = True) 
     assert tasks["cores"].to_list() == frame["cores"].to_list()
     if limits:
         assert tasks["requested_s"].to_list() == frame["limit"].to_list()
-
-
-def case(name: str, tmp_path: Path) -> Path:
-    source = require_traces(f"../cases/logs/{name}")
-    copy = tmp_path / name
-    copy.write_bytes(source.read_bytes())
-    return copy
-
-
-def test_a_dump_of_slurmdbd_has_states_of_slurm_and_limits_in_minutes(tmp_path):
-    path = case("40-slurmdb.csv", tmp_path)
-    raw = pl.read_csv(path)
-    tasks = read(path)
-    assert tasks.height == raw.height
-    status = {3: 1, 4: 5, 5: 0}
-    assert tasks["status"].to_list() == [status[state] for state in raw["state"]]
-    largest = raw.filter(pl.col("timelimit") < 2**32 - 1)["timelimit"].max()
-    limits = [largest if limit == 2**32 - 1 else limit for limit in raw["timelimit"]]
-    assert tasks["requested_s"].to_list() == [60 * limit for limit in limits]
-    assert tasks["wait_s"].to_list() == (raw["time_start"] - raw["time_submit"]).to_list()
-
-
-def test_numbers_are_states_of_slurm_where_jobs_that_ended_have_3(tmp_path):
-    path = case("41-slurm-state-numbers.csv", tmp_path)
-    raw = pl.read_csv(path)
-    tasks = read(path)
-    assert tasks.height == raw.height
-    assert tasks["status"].value_counts().sort("status").rows() == [
-        (0, (raw["state"] == 5).sum()), (1, (raw["state"] == 3).sum()),
-        *([(5, n)] if (n := (raw["state"] == 4).sum()) else [])]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -127,31 +90,14 @@ def test_flags_and_exit_codes_are_states(name, values, status, tmp_path):
     assert read(tmp_path / "t.csv")["status"].to_list() == [status[0 if g else 1] for g in good]
 
 
-def test_limits_are_in_minutes_if_jobs_run_longer_than_their_seconds(tmp_path, capsys):
-    path = case("42-limit-in-minutes.csv", tmp_path)
-    raw = pl.read_csv(path)
-    assert main(["init", str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert "time_limit       time_limit (min)" in printed
-    assert "since in s 76% of the jobs would run longer than their limit" in printed
-    tasks = table.read(path.with_suffix(".toml"))[0].tasks
-    assert tasks["requested_s"].to_list() == (raw["time_limit"] * 60).to_list()
-
-
 def pandas_span(seconds: int) -> str:
     days, rest = divmod(seconds, 86_400)
     return f"{days} days {timedelta(seconds=rest)!s:0>8}"
 
 
-def slurm_span(seconds: int) -> str:
-    days, rest = divmod(seconds, 86_400)
-    clock = f"{timedelta(seconds=rest)!s:0>8}"
-    return f"{days}-{clock}" if days else clock
-
-
 FORMS = {
     "min": lambda s: s / 60, "h": lambda s: s / 3600, "ms": lambda s: s * 1000,
-    "us": lambda s: s * 1_000_000, "s": lambda s: s, "pandas": pandas_span, "slurm": slurm_span,
+    "us": lambda s: s * 1_000_000, "s": lambda s: s, "pandas": pandas_span, "slurm": clock,
     "iso": lambda s: f"PT{s // 3600}H{s % 3600 // 60}M{s % 60}S",
     "python": lambda s: str(timedelta(0, s)),
 }  # fmt: skip
@@ -180,8 +126,8 @@ def test_units_of_run_times_follow_from_starts_and_ends(form, name, tmp_path):
 
 
 def test_times_without_an_origin_have_the_unit_in_which_runs_fit(tmp_path):
-    frame = made().with_columns(pl.col("submit", "start", "end") - BEGIN)
-    spans = pl.Series("elapsed", [slurm_span(int(run)) for run in frame["run"]])
+    frame = made().with_columns(pl.col("submit", "start", "end") - FIRST)
+    spans = pl.Series("elapsed", [clock(int(run)) for run in frame["run"]])
     in_ms = frame.with_columns(pl.col("submit", "start", "end") * 1000)
     in_ms.drop("run").with_columns(spans).write_csv(tmp_path / "t.csv")
     found = propose(tmp_path / "t.csv")
@@ -252,13 +198,6 @@ def test_the_next_column_is_tried_where_the_first_cannot_be_read(tmp_path):
     same_jobs(read(tmp_path / "t.csv", found), made())
 
 
-def test_a_queue_that_is_a_wait_is_not_read(tmp_path):
-    found = propose(case("44-queue-is-a-wait.csv", tmp_path))
-    assert found.columns["queue"] == "vc"
-    told = [text for text in found.unsure if "'queue' looks like queue" in text]
-    assert "432 different numbers in 450 rows" in told[0]
-
-
 @pytest.mark.parametrize("name", ["queue", "partition"])
 @pytest.mark.parametrize("form", ["s", "slurm"])
 def test_what_equals_start_less_submission_is_no_name(name, form, tmp_path):
@@ -270,36 +209,12 @@ def test_what_equals_start_less_submission_is_no_name(name, form, tmp_path):
     assert any("equals start - submit: the time that a job waited" in text for text in found.unsure)
 
 
-def test_pods_are_named_by_what_differs_in_every_row(tmp_path):
-    path = case("46-pods.csv", tmp_path)
-    raw = pl.read_csv(path)
-    found = propose(path)
-    assert found.columns["job_id"] == "name"
-    tasks = read(path, found)
-    assert tasks.height == raw.filter(pl.col("pod_phase").is_in(["Succeeded", "Failed"])).height
-    assert tasks["cores"].to_list() == (raw["cpu_milli"] / 1000).to_list()
-    assert tasks["duration_s"].to_list() == (raw["deletion_time"] - raw["scheduled_time"]).to_list()
-    assert tasks["memory_mib"].to_list() == raw["memory_mib"].to_list()
-    assert tasks["gpus"].to_list() == raw["num_gpu"].to_list()
-
-
 @pytest.mark.parametrize("repeated", [False, True])
 def test_a_name_that_repeats_is_that_of_a_program(repeated, tmp_path):
     names = pl.Series("name", [f"n{k % 9 if repeated else k}" for k in range(120)])
     made().drop("job").with_columns(names).write_csv(tmp_path / "t.csv")
     found = propose(tmp_path / "t.csv")
     assert found.columns.get("executable" if repeated else "job_id") == "name"
-
-
-def test_gpus_are_never_silently_processors(tmp_path, capsys):
-    path = case("48-no-starts-no-size.csv", tmp_path)
-    assert main(["init", str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert "submit           timestamp" in printed
-    assert "cores " not in printed.split("unsure")[0]
-    assert 'to play the GPUs as the machine, write cores = "num_gpus"' in printed
-    with pytest.raises(TraceError, match=r"columns\.cores is missing"):
-        table.read(path.with_suffix(".toml"))
 
 
 def test_nodes_are_never_silently_processors(tmp_path):

@@ -108,13 +108,6 @@ def test_the_fault_of_a_log_is_said_and_nothing_is_concluded(answer, fault):
     assert (page.json["badge"], page.json["colour"]) == (expected, "grey")
 
 
-def test_a_queue_that_is_a_number_of_seconds_is_asked_about(folder, tmp_path):
-    table = shutil.copy(folder / "44-queue-is-a-wait.csv", tmp_path / "jobs.csv")
-    assert main(["init", str(table)]) == 0
-    mapping = (tmp_path / "jobs.toml").read_text()
-    assert "'queue' looks like queue by its name" in mapping
-
-
 @pytest.mark.slow
 def test_unknown_waits_are_no_zero(answer):
     """Every known wait is an hour, of which two jobs had waited a part when the run began."""

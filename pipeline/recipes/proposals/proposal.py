@@ -115,11 +115,7 @@ def second_zero(workload: Workload, time_zone: str = "") -> tuple[datetime | Non
 
     The moment is None and the zone "" where the log does not say. An unknown zone is UTC.
     """
-    noted: dict[str, str] = {}
-    for note in workload.provenance.notes:
-        key, colon, value = note.partition(": ")
-        if colon:
-            noted.setdefault(key, value)
+    noted = workload.provenance.noted
     zone = time_zone or noted.get("TimeZoneString", "")
     try:
         place = ZoneInfo(zone or "UTC")

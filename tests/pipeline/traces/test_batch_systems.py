@@ -1,7 +1,6 @@
-"""Logs of batch systems as sites have them: made inputs with the right values, and damaged logs."""
+"""Logs of batch systems: outputs that cannot be read, and damaged logs."""
 
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +8,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.swf import SwfSettings
 from hindcast.pipeline.traces.tables.proposal import propose
-from tests.conftest import traces_folder
 from tests.pipeline.traces import (
     test_batsim,
     test_cobalt,
@@ -21,66 +18,6 @@ from tests.pipeline.traces import (
     test_pbs,
     test_swf,
 )
-
-CASES = traces_folder().parent / "cases" / "logs"
-# File -> its format, jobs, mean wait in s, processors in use at most.
-RIGHT = {
-    "20-grep-prefix.log": ("pbs", 60, 1074.25, None),
-    "21-moved-between-queues.log": ("pbs", 60, 1074.25, None),
-    "30-maxprocs-comma.swf": ("swf", 100, None, 1024),
-    "32-maxnodes-only.swf": ("swf", 100, None, 128),
-    "33-maxprocs-unknown.swf": ("swf", 100, None, 128),
-    "36-waits-half-unknown.swf": ("swf", 800, 3600, 128),
-    "37-no-requested-times.swf": ("swf", 900, None, 96),
-    "60-lsb.acct": ("lsf", 60, 1074.25, None),
-    "61-sge-accounting": ("grid_engine", 60, 1074.25, None),
-}
-
-
-def case(name: str) -> Path:
-    if not (CASES / name).exists():
-        pytest.skip(f"the folder of made inputs has no {name}")
-    return CASES / name
-
-
-@pytest.mark.parametrize("name", RIGHT)
-def test_made_inputs_give_the_right_values(name):
-    path = case(name)
-    form, jobs, wait, processors = RIGHT[name]
-    assert recognise(path) == form
-    with pytest.raises(TraceError, match="needs no mapping"):
-        propose(path)
-    load, quarantine = FORMATS[form].reading(path)
-    assert (load.tasks.height, quarantine.height) == (jobs, 0)
-    if wait is not None:
-        assert load.tasks["wait_s"].mean() == pytest.approx(wait, abs=0.01)
-    if processors is not None:
-        assert load.machines["cores"].to_list() == [processors]
-    assert (load.tasks["cores"] >= 1).all()
-
-
-def test_dialects_of_the_same_jobs_give_the_same_times():
-    """The made logs of PBS, LSF and Grid Engine have the same jobs."""
-    columns = ["submit_s", "duration_s", "cores", "wait_s", "status"]
-    logs = [
-        FORMATS[form].reading(case(name))[0].tasks.select(columns)
-        for name, (form, *_) in RIGHT.items()
-        if name.startswith(("20", "60", "61"))
-    ]
-    assert all(log.equals(logs[0]) for log in logs[1:])
-
-
-def test_further_fields_of_a_made_input_need_the_setting():
-    path = case("35-more-fields.swf")
-    with pytest.raises(
-        TraceError, match="28 fields, expected 18; with `--set further_fields=true`"
-    ):
-        FORMATS["swf"].reading(path)
-    load, quarantine = FORMATS["swf"].reading(path, SwfSettings(further_fields=True))
-    assert (load.tasks.height, quarantine.height) == (100, 0)
-    fallback = FORMATS["swf"].reading(case("33-maxprocs-unknown.swf"), SwfSettings(processors=256))
-    assert fallback[0].machines["cores"].to_list() == [256]
-
 
 UNREADABLE = {
     "             JOBID PARTITION     NAME     USER ST       TIME  NODES\n": "squeue; .* sacct",

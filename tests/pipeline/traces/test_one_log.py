@@ -51,7 +51,7 @@ PACKED = {
 
 
 def jobs() -> list[tuple[int, int, int, int, int]]:
-    """Day, number, submission, wait and run of three jobs a day."""
+    """Return day, number, submission, wait and run of three jobs a day."""
     return [
         (day, 3 * day + k, 1709510400 + day * 86_400 + 400 * k, 60 * k, 600 + 60 * k)
         for day in range(DAYS)

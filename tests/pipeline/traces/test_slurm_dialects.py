@@ -1,115 +1,16 @@
-"""Outputs of Slurm as sites have them: each gives its jobs rightly, or is refused with the reason.
-
-The small logs of the folder `cases/logs` beside the traces are read by the command. The others are
-variants of the same kinds, made here.
-"""
+"""Outputs of Slurm as sites have them: each gives its jobs, or is refused with the reason."""
 
 import polars as pl
 import pytest
 
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.recipes.loading import traces_folder
-from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces.slurm import SlurmSettings, read
-from hindcast.pipeline.traces.tables.proposal import propose
 from hindcast.pipeline.workloads.folder import load_workload
-from hindcast.pipeline.workloads.log_caveats import log_caveats
 from tests.pipeline.traces.test_slurm import COLUMNS, FIRST, log, only, row
 
-CASES = traces_folder().parent / "cases" / "logs"
 DOCUMENTED = ",".join(COLUMNS)
 GIBIBYTE_MIB = 1024
-
-
-def ingested(name, tmp_path, *settings):
-    """Return the workload that `hindcast ingest slurm` writes of a small log."""
-    if not (CASES / name).is_file():
-        pytest.skip("no small logs: cases/logs beside the traces is absent")
-    out = tmp_path / "workload"
-    words = [word for setting in settings for word in ("--set", setting)]
-    assert main(["ingest", "slurm", str(CASES / name), "--out", str(out), "--direct", *words]) == 0
-    return load_workload(out)
-
-
-def refused(name, tmp_path, capsys):
-    """Return what `hindcast ingest slurm` says of a small log that it cannot read."""
-    if not (CASES / name).is_file():
-        pytest.skip("no small logs: cases/logs beside the traces is absent")
-    out = tmp_path / "workload"
-    assert main(["ingest", "slurm", str(CASES / name), "--out", str(out), "--direct"]) == 2
-    assert not out.exists()
-    return capsys.readouterr().err
-
-
-# Small log -> settings, number of jobs, and values of its first job.
-SMALL = {
-    "01-noheader.txt": ((f"columns={DOCUMENTED}",), 60, {"cores": 1, "requested_s": 14_040}),
-    "04-saved-by-pandas.csv": ((), 60, {"requested_s": 234 * 60, "memory_mib": 4 * GIBIBYTE_MIB}),
-    "05-two-clusters.txt": (("cluster=alpha",), 60, {"cluster": 1}),
-    "06-nnodes-reqmem-n.txt": (
-        (), 60, {"memory_kb": 512 * 1024, "memory_mib": 32 * GIBIBYTE_MIB, "nodes": 8}),
-    "09-gpus.txt": ((), 60, {"gpus": 0, "gpus:a100": 0}),
-    "10-tres-numbers.txt": ((), 60, {"cores": 1, "nodes": 1, "memory_mib": 4 * GIBIBYTE_MIB}),
-    "11-clocks-repeat.txt": (("time_zone=Europe/Berlin",), 62, {"wait_s": 4000}),
-    "15-blank-in-name.txt": ((), 60, {"cores": 1, "executable": 1}),
-    "62-slurm-json.json": ((), 20, {"requested_s": 14_400, "duration_s": 6972, "wait_s": 4000}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_small_log_gives_its_jobs(name, tmp_path):
-    settings, jobs, first = SMALL[name]
-    load = ingested(name, tmp_path, *settings)
-    assert load.tasks.height == jobs
-    assert not load.provenance.left_out.get("quarantined")
-    task = load.tasks.row(0, named=True)
-    assert {column: task[column] for column in first} == first
-
-
-def test_the_columns_to_be_set_are_proposed(tmp_path, capsys):
-    """The proposed setting reads the log."""
-    said = refused("01-noheader.txt", tmp_path, capsys)
-    assert "as with `sacct -n` (no header)" in said
-    assert f"--set columns={DOCUMENTED}" in said
-    assert recognise(CASES / "01-noheader.txt") == "slurm"
-    with pytest.raises(TraceError, match=r"as with `sacct -n`.*--set columns=JobID,User,"):
-        propose(CASES / "01-noheader.txt")
-
-
-def test_output_without_p_is_named_as_such(tmp_path, capsys):
-    assert "printed without -P" in refused("02-without-P.txt", tmp_path, capsys)
-    for look in (recognise, propose):
-        with pytest.raises(TraceError, match="printed without -P") as error:
-            look(CASES / "02-without-P.txt")
-        assert "SWF" not in str(error.value)
-
-
-def test_pooled_clusters_missing_limits_and_runaways_are_said(tmp_path):
-    """What the reader leaves suffices for the warnings of a log."""
-    pooled = {c.code: c.numbers for c in log_caveats(ingested("05-two-clusters.txt", tmp_path))}
-    assert pooled["clusters_pooled"] == {"clusters": 2}
-    without = {
-        c.code: c.numbers
-        for c in log_caveats(ingested("07-limits-missing-in-two-thirds.txt", tmp_path / "2"))
-    }
-    assert without["requests_are_run_times"]["jobs"] == 40
-    runaway = ingested("14-runaway.txt", tmp_path / "3").tasks
-    assert runaway.filter(pl.col("duration_s") > 100 * pl.col("requested_s")).height == 1
-
-
-def test_times_of_a_small_log_have_their_meaning(tmp_path):
-    """Repeated hours in the order of the job's times, offsets without a note, holds apart."""
-    tasks = ingested("11-clocks-repeat.txt", tmp_path, "time_zone=Europe/Berlin").tasks
-    job = {
-        name: tasks.filter(pl.col("job_id") == name).row(0, named=True) for name in ("5000", "5002")
-    }
-    assert (job["5000"]["duration_s"], job["5002"]["wait_s"]) == (1200, 240)
-    offsets = ingested("13-offsets.txt", tmp_path / "2").provenance.notes
-    assert not any("read as UTC" in note for note in offsets)
-    held = ingested("16-eligible-later-and-partitions.txt", tmp_path / "3")
-    assert (held.tasks["submit_s"] + held.tasks["wait_s"] == held.tasks["eligible_s"]).all()
-    assert held.tasks["partition"].n_unique() == 2
 
 
 # Without header, printed otherwise, or with other columns.

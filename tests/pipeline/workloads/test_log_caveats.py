@@ -6,18 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.errors import InputError, TraceError
-from hindcast.pipeline.recipes.recognition import recognise
+from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.slurm import SlurmSettings
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads import log_caveats as lc
 from hindcast.pipeline.workloads import log_units as lu
 from hindcast.pipeline.workloads.log_names import names_note, names_of, number_of
 from hindcast.pipeline.workloads.schema import Provenance, Workload
-from tests.conftest import require_traces, traces_folder
+from tests.conftest import require_traces
 
-CASES = traces_folder().parent / "cases" / "logs"
 HOUR = 3600.0
 
 
@@ -236,7 +233,7 @@ def test_memory_of_another_unit_is_out_of_all_proportion():
 
 
 def test_a_queue_with_a_value_for_each_job_is_none():
-    """W44: the seconds waited in a column `queue`."""
+    """The seconds waited stand in a column `queue`."""
     waits = np.arange(1000.0)
     told = found(log(queue=waits.astype(int), wait_s=waits))[lu.TOO_MANY_NAMES].text
     assert told.startswith("queue has 1,000 values in 1,000 jobs and is the wait in 100% of them")
@@ -405,48 +402,3 @@ def test_what_a_log_does_not_say_follows_from_its_columns():
     bare = log(user=pl.Series([None] * 1000, dtype=pl.Int64), requested_s=np.full(1000, HOUR))
     assert "Users: without them" in missing(bare)
     assert "Requested times: without them" in missing(bare)
-
-
-def case(name, settings=None):
-    """Return the workload of a small log with a fault."""
-    path = CASES / name
-    if not path.exists():
-        pytest.skip(f"there is no {path}")
-    form = FORMATS["table" if path.suffix == ".toml" else recognise(path)]
-    return form.reading(path, settings)[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "code", "said"),
-    [
-        (
-            "05-two-clusters.txt",
-            lc.CLUSTERS_POOLED,
-            "beta 50% of the jobs and 54% of the work, alpha 50%",
-        ),
-        ("07-limits-missing-in-two-thirds.txt", cv.NO_LIMITS, "40 jobs (67% of them, 78% of the"),
-        ("09-gpus.txt", "gpus", "30 jobs (50% of them, 64% of the work) held GPUs"),
-        ("14-runaway.txt", "runaways", "for 400 days, 2,462 times its limit"),
-        (
-            "16-eligible-later-and-partitions.txt",
-            lc.PARTITIONS_POOLED,
-            "cpu 67% of the jobs and 67% of the work, gpu 33%",
-        ),
-        ("32-maxnodes-only.swf", cv.NO_CLUSTER_SIZE, "nodes are not processors, and 128 is the"),
-        ("36-waits-half-unknown.swf", lc.UNKNOWN_WAITS, "the start of 400 jobs (50% of them"),
-        ("37-no-requested-times.swf", cv.NO_LIMITS, "rules that read it know how long jobs run"),
-        ("48-no-starts-no-size.toml", cv.NO_CLUSTER_SIZE, "16 is the largest job"),
-        ("48-no-starts-no-size.toml", cv.NO_WAIT_TIMES, "no wait time is known"),
-    ],
-)
-def test_faults_of_small_logs_are_said(name, code, said):
-    assert said in found(case(name))[code].text
-
-
-def test_the_rows_of_one_cluster_can_be_read():
-    workload = case("05-two-clusters.txt", SlurmSettings(cluster="alpha"))
-    assert workload.tasks.height == 60
-    assert workload.provenance.left_out == {"a job of another cluster": 60}
-    assert lc.CLUSTERS_POOLED not in found(workload)
-    with pytest.raises(TraceError, match="did you mean 'alpha'"):
-        case("05-two-clusters.txt", SlurmSettings(cluster="alpah"))

@@ -72,9 +72,7 @@ def block(ints, place, size):
 
 @cache
 def golden():
-    folder = require_traces().parent / "golden/resources"
-    if not folder.exists():
-        pytest.skip("no golden/resources beside the folder of real traces")
+    folder = require_traces("../golden/resources")
     jobs = golden_jobs(folder)
     return folder, jobs, workload_of(jobs, 100)
 
@@ -294,10 +292,10 @@ def test_pools_are_separate_machines_with_one_clock(seed):
         assert found == {n: start for n, (start, _) in expected.items()}, (form, rule)
 
 
-# The two that are left out draw a weight for each column, and pools have more columns.
-@pytest.mark.parametrize(
-    "rule", [r for r in (*HEURISTICS, *MEMORY_RULES) if r not in {"random_linear", "random_logs"}]
-)
+BY_COLUMNS = {"random_linear", "random_logs"}  # draw a weight for each column
+
+
+@pytest.mark.parametrize("rule", [r for r in (*HEURISTICS, *MEMORY_RULES) if r not in BY_COLUMNS])
 def test_processors_alone_in_one_pool_start_as_they_do_without_pools(rule):
     jobs = [dict(job, processors=min(job["processors"], 12)) for job in drawn(3, 40)]
     load = workload_of(jobs, 12)
