@@ -1,4 +1,4 @@
-"""What `init` proposes for tables as sites and data sets have them, and what is read by it."""
+"""Mappings that `init` proposes for tables of sites and data sets, and jobs read by them."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -86,7 +86,7 @@ def test_output_without_p_is_named_as_such(tmp_path, capsys):
 
 
 def test_pooled_clusters_missing_limits_and_runaways_are_said(tmp_path):
-    """What the reader leaves suffices for the warnings of a log."""
+    """The counts and notes of the reader suffice for the warnings of a log."""
     pooled = {c.code: c.numbers for c in log_caveats(ingested("05-two-clusters.txt", tmp_path))}
     assert pooled["clusters_pooled"] == {"clusters": 2}
     without = {
