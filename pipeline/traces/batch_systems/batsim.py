@@ -76,18 +76,15 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     A job of a JSON file has its place among the jobs, from 1, for a line. Raises TraceError if the
     path is not such a file or has no job whose run time is known.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
-    text = document(path) if path.exists() else ""
-    if text.lstrip().startswith("{"):
-        found = _json(path, text)
+    first = next(line for line in head_lines(path, _EXPECTED) if line.strip())
+    if first.lstrip().startswith("{"):
+        found = _json(path, document(path))
         size = found.get("nb_res")
         if settings.processors is None and type(size) is int and size > 0:
             settings = replace(settings, processors=size)
         rows = rows_of(_of_json(found), _KEYS)
         fields = _fields(with_starts=False)
     else:
-        head_lines(path, _EXPECTED)
         rows = rows_of(_of_csv(path), _KEYS)
         fields = _fields(with_starts=True)
     rows = rows.with_columns(

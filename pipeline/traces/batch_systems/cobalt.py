@@ -27,7 +27,6 @@ from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.batch_systems.records import csv_records, names_of, rows_of
 from hindcast.pipeline.traces.field_values import UTC, is_local, moment, require_time_zone, span
 from hindcast.pipeline.traces.first_look import head_lines
@@ -54,8 +53,6 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
 
     Raises TraceError if the path is not such a table or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     require_time_zone(settings.time_zone, f"{path}: time_zone")
     head_lines(path, _EXPECTED)
     keys = {name: key for key in _COLUMNS for name in names_of(key)}

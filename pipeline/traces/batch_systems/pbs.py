@@ -85,8 +85,6 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
 
     Raises TraceError if the path is not such a log or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     first = next(line for line in head_lines(path, _EXPECTED) if line.strip())
     if ";" not in first:
         raise TraceError(f"{path}: the first line is {first[:60]!r}, expected {_EXPECTED}")
