@@ -43,6 +43,7 @@ from hindcast.pipeline.traces.batch_systems.records import (
     names_of,
     rows_of,
 )
+from hindcast.pipeline.traces.field_values import require_time_zone
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.workloads.schema import Workload
@@ -76,6 +77,7 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     A job of a JSON file has its place among the jobs, from 1, for a line. Raises TraceError if the
     path is not such a file or has no job whose run time is known.
     """
+    require_time_zone(settings.time_zone, f"{path}: time_zone")
     first = next(line for line in head_lines(path, _EXPECTED) if line.strip())
     if first.lstrip().startswith("{"):
         found = _json(path, document(path))
