@@ -180,7 +180,7 @@ def _scan(path: Path, settings: SlurmSettings) -> tuple[Header, pl.LazyFrame]:
         has_quotes = pl.col("text").str.contains('"', literal=True).any()
         quotes = bool(collect(scan_lines(path).select(has_quotes), path).item())
     whole = whole_rows(
-        path, scan_lines(path), header.names, header.separator, STATES, header.text, quotes=quotes
+        path, scan_lines(path), header.names, header.separator, header.text, quotes=quotes
     )
     rows = scan_rows(
         path, header.in_order, header.line, header.separator, quotes=quotes, lines=whole
