@@ -343,10 +343,10 @@ def evaluate(
     from hindcast.pipeline.evaluation.evaluate import evaluate as score
     from hindcast.pipeline.recipes.loading import as_recipe
     from hindcast.pipeline.storage.location import location
-    from hindcast.policies.entrants import entrant_of, entrants, own_policies, told_apart
+    from hindcast.policies.entrants import entrant_of, entrants, evaluated_policies, told_apart
 
     loaded, found = as_recipe(recipe, overrides), []
-    for policy in policies or own_policies(loaded):
+    for policy in policies or evaluated_policies(loaded):
         if isinstance(policy, str) or not hasattr(policy, "scores"):
             found += entrants(loaded, [str(policy)])
         else:

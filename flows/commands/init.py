@@ -153,14 +153,18 @@ def _show_decisions(result: Mapping[str, Any]) -> Shown:
         for kind in ("numbers", "categories"):
             if found := mapping[side].get(kind):
                 lines.append(f"  {side} {kind}: {', '.join(found)}")
-    if result["not_read"]:
-        lines.append(f"  {'not read':<16} {', '.join(result['not_read'])}")
-    lines += [f"unsure: {question}" for question in result["unsure"]]
-    lines += [
+    lines += _open_questions(result)
+    return Shown([*lines, f"  hindcast ingest decisions {result['decisions']} --out dataset"])
+
+
+def _open_questions(result: Mapping[str, Any]) -> list[str]:
+    """Return the lines on what a mapping leaves open, which end above the next command."""
+    unread = ", ".join(result["not_read"])
+    return [
+        *([f"  {'not read':<16} {unread}"] if unread else []),
+        *(f"unsure: {question}" for question in result["unsure"]),
         "Look at the file, then:",
-        f"  hindcast ingest decisions {result['decisions']} --out dataset",
     ]
-    return Shown(lines)
 
 
 def _plausibility(mapping: Path) -> dict[str, Any]:
@@ -238,13 +242,8 @@ def _show_mapping(result: Mapping[str, Any]) -> Shown:
     for name, label in result["columns"].items():
         unit = f" ({units[name]})" if name in units else ""
         lines.append(f"  {name:<16} {label}{unit}")
-    if result["not_read"]:
-        lines.append(f"  {'not read':<16} {', '.join(result['not_read'])}")
-    lines += [f"unsure: {question}" for question in result["unsure"]]
-    lines += [
-        "Look at the file, then:",
-        f"  hindcast ingest table {result['mapping']} --out workload",
-    ]
+    lines += _open_questions(result)
+    lines.append(f"  hindcast ingest table {result['mapping']} --out workload")
     return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import polars as pl
@@ -11,7 +12,6 @@ from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.traces import alibaba2017, azure2020, slurm, swf, table
 from hindcast.pipeline.traces.batch_systems import batsim, cobalt, condor, grid_engine, lsf, pbs
 from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
-from hindcast.pipeline.traces.job_logs import JobLogSettings
 from hindcast.pipeline.workloads.schema import Workload
 
 
@@ -78,6 +78,34 @@ class TraceFormat:
         return self.notes(first_file(path) if self.joins else path)
 
 
+def _job_log(
+    reader: ModuleType,
+    kind: str,
+    description: str,
+    path: str,
+    source: str,
+    terms: str = "yours",
+    citation: str = "none",
+    notes: Callable[[Path], tuple[str, ...]] | None = None,
+) -> TraceFormat:
+    """Return the format of a log of jobs; `reader` is the module that reads it."""
+    return TraceFormat(
+        name=reader.FORMAT,
+        description=description,
+        path=path,
+        source=source,
+        terms=terms,
+        citation=citation,
+        read=reader.read,
+        files=raw_files,
+        settings=type(reader.DEFAULTS),
+        notes=notes,
+        kind=kind,
+        recognises=reader.is_log,
+        joins=True,
+    )
+
+
 FORMATS: Final = Registry("trace_formats", {
     "alibaba2017": TraceFormat(
         name="alibaba2017",
@@ -117,8 +145,9 @@ FORMATS: Final = Registry("trace_formats", {
         files=azure2020.raw_files,
         licence="cc-by-4.0",
     ),
-    "swf": TraceFormat(
-        name="swf",
+    "swf": _job_log(
+        swf,
+        kind="an SWF log",
         description="Standard Workload Format 2.2: jobs of a parallel computer, one a row",
         path="a log: lines `; Key: value`, then rows of 18 numbers",
         source="the Parallel Workloads Archive, www.cs.huji.ac.il/labs/parallel/workload",
@@ -127,95 +156,55 @@ FORMATS: Final = Registry("trace_formats", {
             "Feitelson, Tsafrir & Krakov, Experience with using the Parallel Workloads Archive, "
             "JPDC 2014"
         ),
-        read=swf.read,
-        files=raw_files,
-        settings=swf.SwfSettings,
         notes=swf.clock_notes,
-        kind="an SWF log",
-        recognises=swf.is_log,
-        joins=True,
     ),
-    "slurm": TraceFormat(
-        name="slurm",
+    "slurm": _job_log(
+        slurm,
+        kind="the output of sacct",
         description="accounting log of Slurm: jobs as `sacct -P` prints them, one a row",
         path=(
             "what `sacct -a -X -P --format=JobID,State,Submit,Start,End,ElapsedRaw,...` prints, "
             "or a CSV file with the same columns; or a folder of such files"
         ),
         source="your own cluster; the guide `Use your own log` has the command",
-        terms="yours",
-        citation="none",
-        read=slurm.read,
-        files=raw_files,
-        settings=slurm.SlurmSettings,
-        kind="the output of sacct",
-        recognises=slurm.is_log,
-        joins=True,
     ),
-    "pbs": TraceFormat(
-        name="pbs",
+    "pbs": _job_log(
+        pbs,
+        kind="an accounting log of PBS",
         description="accounting log of PBS: OpenPBS, PBS Professional and Torque",
         path="the accounting log of the server: a file, or the folder of its days",
         source="your own cluster: $PBS_HOME/server_priv/accounting",
-        terms="yours",
-        citation="none",
-        read=pbs.read,
-        files=raw_files,
-        settings=JobLogSettings,
-        kind="an accounting log of PBS",
-        recognises=pbs.is_log,
-        joins=True,
     ),
-    "grid_engine": TraceFormat(
-        name="grid_engine",
+    "grid_engine": _job_log(
+        grid_engine,
+        kind="accounting of Grid Engine",
         description="accounting of Grid Engine: Sun, Son of, Univa, Altair, Open Cluster Scheduler",
         path=(
             "the file accounting or accounting.jsonl, or the output of `qacct -j '*'`: a file, or "
             "a folder of such files"
         ),
         source="your own cluster: $SGE_ROOT/$SGE_CELL/common",
-        terms="yours",
-        citation="none",
-        read=grid_engine.read,
-        files=raw_files,
-        settings=grid_engine.GridEngineSettings,
-        kind="accounting of Grid Engine",
-        recognises=grid_engine.is_log,
-        joins=True,
     ),
-    "lsf": TraceFormat(
-        name="lsf",
+    "lsf": _job_log(
+        lsf,
+        kind="the accounting log of LSF",
         description="accounting log of LSF: lsb.acct, or a CSV file with its fields",
         path="lsb.acct, or the folder of lsb.acct and lsb.acct.N, or a CSV file with its fields",
         source="your own cluster: $LSB_SHAREDIR/CLUSTER/logdir",
-        terms="yours",
-        citation="none",
-        read=lsf.read,
-        files=raw_files,
-        settings=lsf.LsfSettings,
-        kind="the accounting log of LSF",
-        recognises=lsf.is_log,
-        joins=True,
     ),
-    "condor": TraceFormat(
-        name="condor",
+    "condor": _job_log(
+        condor,
+        kind="the history of HTCondor",
         description="history of HTCondor: classads of jobs, or JSON",
         path=(
             "the history file of the schedd, or the output of `condor_history -json` or `-long`: a "
             "file, or a folder of such files"
         ),
         source="your own cluster: condor_config_val HISTORY",
-        terms="yours",
-        citation="none",
-        read=condor.read,
-        files=raw_files,
-        settings=JobLogSettings,
-        kind="the history of HTCondor",
-        recognises=condor.is_log,
-        joins=True,
     ),
-    "cobalt": TraceFormat(
-        name="cobalt",
+    "cobalt": _job_log(
+        cobalt,
+        kind="a table DIM_JOB_COMPOSITE of Argonne",
         description="jobs of Argonne's machines, of Cobalt and PBS: table DIM_JOB_COMPOSITE",
         path="the CSV file of a machine and a year, or a folder of the years of one machine",
         source="the Argonne Leadership Computing Facility, reports.alcf.anl.gov/data",
@@ -224,29 +213,17 @@ FORMATS: Final = Registry("trace_formats", {
             "data from the Argonne Leadership Computing Facility, which is a DOE Office of Science "
             "User Facility"
         ),
-        read=cobalt.read,
-        files=raw_files,
-        settings=JobLogSettings,
-        kind="a table DIM_JOB_COMPOSITE of Argonne",
-        recognises=cobalt.is_log,
-        joins=True,
     ),
-    "batsim": TraceFormat(
-        name="batsim",
+    "batsim": _job_log(
+        batsim,
+        kind="a workload of Batsim",
         description="workload or result of the simulator Batsim: JSON, or PREFIX_jobs.csv",
         path="a workload (JSON with jobs and profiles), or the jobs of a result (PREFIX_jobs.csv)",
         source="your own simulation; the examples of batsim.org",
-        terms="yours",
         citation=(
             "Dutot, Mercier, Poquet & Richard, Batsim: a Realistic Language-Independent Resources "
             "and Jobs Management Systems Simulator, JSSPP 2016"
         ),
-        read=batsim.read,
-        files=raw_files,
-        settings=JobLogSettings,
-        kind="a workload of Batsim",
-        recognises=batsim.is_log,
-        joins=True,
     ),
     "decisions": TraceFormat(
         name="decisions",

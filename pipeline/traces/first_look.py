@@ -98,7 +98,11 @@ def _head(path: Path, expected: str) -> bytes:
     """Return the first bytes of a file: at most one more than the head, if the file is longer."""
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        if stat.S_ISDIR(mode):
+            raise TraceError(
+                f"{path}: this cannot be read: it is a folder, expected the file of {expected}"
+            )
+        if not stat.S_ISREG(mode):
             raise TraceError(
                 f"{path}: this is a device, FIFO or socket, expected the file of {expected}"
             )

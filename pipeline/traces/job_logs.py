@@ -2,9 +2,9 @@
 
 A reader gives rows with `line`, `text`, `reason`, `left_out`, `job_id`, `outcome` (one of OUTCOMES,
 null if the row does not say), `interrupted`, the columns NAMES as strings, and FIELDS as `Field`s.
-Optional columns are `gpu_types`, such as "a100:2,v100:4", and `lists_gpus`: whether the row would
-name the GPUs of the job if it had any. Such a row without GPUs has 0 in a log that has GPUs at all;
-and `memory_is_used`: whether the memory is what the job used, which is none that it asked for.
+Optional columns are `gpu_types`, such as "a100:2,v100:4"; `lists_gpus`, whether the row would name
+the GPUs of the job if it had any, so that it has 0 in a log that has GPUs at all; `memory_is_used`,
+whether the memory is what the job used, which is none that it asked for.
 A job becomes one task with one instance that holds its processors (cores) and memory together:
 
     wanted          taken from                 if unknown
@@ -41,7 +41,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import TraceError, did_you_mean
 from hindcast.pipeline.settings.ranges import number
-from hindcast.pipeline.traces.field_values import UTC, looked_up
+from hindcast.pipeline.traces.field_values import UTC, is_local, looked_up, moment
 from hindcast.pipeline.traces.first_look import source_file
 from hindcast.pipeline.traces.gpus_by_type import gpus_by_type
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
@@ -152,6 +152,13 @@ class Field:
     later: pl.Expr | None = None
 
 
+def time_field(label: str, text: pl.Expr, zone: str, form: str | None = None) -> Field:
+    """Return the field of a time; `zone` and `form` are as in `moment`."""
+    expected = "a time" + (f" as {form}" if form else "")
+    later = moment(text, zone, form, later=True) if zone != UTC else None
+    return Field(label, text, moment(text, zone, form), expected, is_local(text, form), later)
+
+
 def chosen(path: Path, rows: pl.LazyFrame, settings: FilteredLogSettings) -> pl.LazyFrame:
     """Leave out the rows of other clusters and partitions than those in `settings`.
 
@@ -197,11 +204,10 @@ def sift_jobs(
     unknown = pl.lit(None, dtype=pl.Float64)
     given = rows.collect_schema().names()
     rows = rows.with_columns(
-        **{name: pl.lit(None, pl.String) for name in NAMES if name not in given},
+        **{name: pl.lit(None, pl.String) for name in (*NAMES, "gpu_types") if name not in given},
         **{f"{name}_text": field.text for name, field in fields.items()},
         **{name: _within(field.value, *FIELDS[name]) for name, field in fields.items()},
         **{name: unknown for name in FIELDS if name not in fields},
-        gpu_types=pl.col("gpu_types") if "gpu_types" in given else pl.lit(None, pl.String),
         lists_gpus=_or_false(pl.col("lists_gpus") if "lists_gpus" in given else None),
         memory_is_used=_or_false(pl.col("memory_is_used") if "memory_is_used" in given else None),
         no_limit=_or_false(no_limit),

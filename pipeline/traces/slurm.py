@@ -57,7 +57,6 @@ from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.field_values import looked_up, require_time_zone
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import (
@@ -132,8 +131,6 @@ def read(path: Path, settings: SlurmSettings = DEFAULTS) -> tuple[Workload, pl.D
 
     Raises TraceError if the path is not such a file, lacks a column, or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     require_time_zone(settings.time_zone, f"{path}: time_zone")
     if json_jobs.begins(path):
         header, labels, raw = None, dict(json_jobs.LABELS), json_jobs.scan_json(path)
@@ -183,7 +180,7 @@ def _scan(path: Path, settings: SlurmSettings) -> tuple[Header, pl.LazyFrame]:
         has_quotes = pl.col("text").str.contains('"', literal=True).any()
         quotes = bool(collect(scan_lines(path).select(has_quotes), path).item())
     whole = whole_rows(
-        path, scan_lines(path), header.names, header.separator, STATES, header.text, quotes=quotes
+        path, scan_lines(path), header.names, header.separator, header.text, quotes=quotes
     )
     rows = scan_rows(
         path, header.in_order, header.line, header.separator, quotes=quotes, lines=whole

@@ -121,8 +121,6 @@ def read(path: Path, settings: SwfSettings = DEFAULTS) -> tuple[Workload, pl.Dat
 
     Raises TraceError if the path is not such a log or has no usable job.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     lines = head_lines(path, _EXPECTED)
     header = _header(lines)
     if not settings.further_fields:

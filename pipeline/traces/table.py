@@ -98,7 +98,7 @@ _FIELD: Final[Mapping[str, str]] = {
     MEMORY: "memory_kb",
 }
 _NO_FIELDS: Final = ("job_id", "state", GPU_TYPE, GPU_SHARE, INSTANCES, *NAMES)
-_UNKNOWN: Final = ("", "unknown", "none", "n/a", "na", "nan", "nat", "null", "-")
+UNKNOWN: Final = ("", "unknown", "none", "n/a", "na", "nan", "nat", "null", "-")
 # Words of Slurm, and the number of its database, for a job without a limit.
 NO_LIMIT: Final = ("unlimited", "partition_limit", "invalid", "infinite", "4294967295")
 _ONE_TYPE: Final = r"^[^\s|,;:]+$"  # of GPUs; a job with a list of types asked for any of them
@@ -118,9 +118,8 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     with one_log(given) as log:
         table = log.path
         rows = _with_jobs(_scan(table, mapping, path), mapping)
-        no_limit = None
-        if "time_limit" in mapping.columns:
-            no_limit = pl.col("limit_word").is_in(NO_LIMIT)
+        limited = "time_limit" in mapping.columns
+        no_limit = pl.col("limit_word").is_in(NO_LIMIT) if limited else None
         sifted = sift_jobs(table, rows, _fields(mapping), _WHAT, settings, no_limit)
         files = (path, table)
         notes = [_UNKNOWN_WAITS] if mapping.waits_unknown else []
@@ -146,7 +145,7 @@ def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
     source = source_of(table, mapping.separator, mapping.names)
     labels = mapping.labels
     events = mapping.events
-    wanted = {**{f"columns.{name}": label for name, label in labels.items()}}
+    wanted = {f"columns.{name}": label for name, label in labels.items()}
     if events is not None:
         wanted |= {"events.type": events.type, "events.time": events.time}
         wanted |= {f"events.job: {label}": label for label in events.job}
@@ -223,7 +222,7 @@ def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
     """Add the name and the outcome of the job to the rows of a table."""
     names = set(rows.collect_schema().names())
     rows = rows.with_columns(
-        pl.when(~pl.col(name).str.to_lowercase().is_in(_UNKNOWN)).then(pl.col(name))
+        pl.when(~pl.col(name).str.to_lowercase().is_in(UNKNOWN)).then(pl.col(name))
         for name in mapping.columns
         if name not in {"job_id", "state"}
     )

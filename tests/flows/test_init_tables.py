@@ -1,4 +1,4 @@
-"""Proposals of `init` for tables as sites and data sets have them, and the jobs read by them."""
+"""Mappings that `init` proposes for tables of sites and data sets, and jobs read by them."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -46,7 +46,9 @@ def misfit(workload: Workload) -> str:
     if not has_memory(workload):
         return "tasks have no memory"
     share = work_with_gpus(workload)
-    return f"{share:.0%} of the work is by jobs with GPUs, which it lacks" if share > _GPUS else ""
+    if share <= _GPUS:
+        return ""
+    return f"{share:.0%} of the work is by jobs with GPUs, which machines of binpack lack"
 
 
 def plan(workload: Workload, start: Start) -> ScenarioPlan:

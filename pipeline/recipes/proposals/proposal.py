@@ -162,13 +162,9 @@ def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str) -> str:
         "[config]",
     ]
     for key, value in plan.config.items():
-        if key in plan.comments:
-            lines += [f"# {line}" for line in textwrap.wrap(
-                f"{key}: {printable(plan.comments[key])}", _WIDTH - 2)]  # fmt: skip
-        lines.append(_entry(key, value))
+        lines += [*_comment(plan, key), _entry(key, value)]
     for key in sorted(plan.comments.keys() - plan.config.keys()):  # settings that a person may add
-        comment = f"{key}: {printable(plan.comments[key])}"
-        lines += [f"# {line}" for line in textwrap.wrap(comment, _WIDTH - 2)]
+        lines += _comment(plan, key)
     lines += ["", "[trace]", 'format = "workload"', f"path = {_value(path)}"]
     lines += ["", "# In order of time.", "[split]"]
     lines += [f'{s.name} = "{s.windows.start}..{s.windows.stop - 1}"' for s in plan.splits]
@@ -180,6 +176,14 @@ def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str) -> str:
     lines += ["", "[evaluate]", _entry("policies", plan.policies)]
     lines += [_entry("references", plan.references), "seeds = 3"]
     return "\n".join(lines) + "\n"
+
+
+def _comment(plan: ScenarioPlan, key: str) -> list[str]:
+    """Return the comment on a setting, or nothing."""
+    if key not in plan.comments:
+        return []
+    text = f"{key}: {printable(plan.comments[key])}"
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH - 2)]
 
 
 def _entry(key: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the jobs of a log ask for beside processors, and how a recipe has it simulated."""
+"""GPUs and memory for which the jobs of a log ask, and the settings that simulate them."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ def work_with_gpus(workload: Workload) -> float:
 
 
 def resources_hint(workload: Workload) -> str:
-    """Return what the log has beside processors, and the settings that simulate it; "" if nothing.
+    """Return a sentence on resources beside processors and their settings; "" if there are none.
 
     Capacities are not guessed: a machine as large as the most that was in use looks full.
     """

@@ -366,7 +366,7 @@ def _step(several, ints, floats, choice, step_outputs):  # type: ignore[no-untyp
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Start or reserve the job of a row, or wait; pass time if no further job can start."""
     if is_several(ints):
-        return _step(True, ints, floats, choice, step_outputs)
+        return _step(True, ints, floats, choice, step_outputs)  # noqa: FBT003
     return _step(None, ints, floats, choice, step_outputs)
 
 

@@ -43,6 +43,7 @@ from hindcast.pipeline.traces.batch_systems.records import (
     names_of,
     rows_of,
 )
+from hindcast.pipeline.traces.field_values import require_time_zone
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.workloads.schema import Workload
@@ -76,18 +77,16 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
     A job of a JSON file has its place among the jobs, from 1, for a line. Raises TraceError if the
     path is not such a file or has no job whose run time is known.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
-    text = document(path) if path.exists() else ""
-    if text.lstrip().startswith("{"):
-        found = _json(path, text)
+    require_time_zone(settings.time_zone, f"{path}: time_zone")
+    first = next(line for line in head_lines(path, _EXPECTED) if line.strip())
+    if first.lstrip().startswith("{"):
+        found = _json(path, document(path))
         size = found.get("nb_res")
         if settings.processors is None and type(size) is int and size > 0:
             settings = replace(settings, processors=size)
         rows = rows_of(_of_json(found), _KEYS)
         fields = _fields(with_starts=False)
     else:
-        head_lines(path, _EXPECTED)
         rows = rows_of(_of_csv(path), _KEYS)
         fields = _fields(with_starts=True)
     rows = rows.with_columns(

@@ -27,11 +27,16 @@ from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.batch_systems.records import csv_records, names_of, rows_of
-from hindcast.pipeline.traces.field_values import UTC, is_local, moment, require_time_zone, span
+from hindcast.pipeline.traces.field_values import require_time_zone, span
 from hindcast.pipeline.traces.first_look import head_lines
-from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
+from hindcast.pipeline.traces.job_logs import (
+    Field,
+    JobLogSettings,
+    sift_jobs,
+    time_field,
+    workload_of,
+)
 from hindcast.pipeline.workloads.schema import Workload
 
 FORMAT: Final = "cobalt"
@@ -54,8 +59,6 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
 
     Raises TraceError if the path is not such a table or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     require_time_zone(settings.time_zone, f"{path}: time_zone")
     head_lines(path, _EXPECTED)
     keys = {name: key for key in _COLUMNS for name in names_of(key)}
@@ -83,16 +86,11 @@ def is_log(lines: Sequence[str]) -> bool:
 
 
 def _fields(zone: str) -> dict[str, Field]:
-    def time(key: str) -> Field:
-        text = pl.col(key)
-        later = moment(text, zone, later=True) if zone != UTC else None
-        return Field(key, text, moment(text, zone), "a time", local=is_local(text), later=later)
-
     def number(key: str, *others: str, expected: str = "a number") -> Field:
         text = pl.coalesce(key, *others)
         return Field(key, text, text.cast(pl.Float64, strict=False), expected)
 
-    submit, start, end = map(time, ("QUEUED_TIMESTAMP", "START_TIMESTAMP", "END_TIMESTAMP"))
+    submit, start, end = (time_field(key, pl.col(key), zone) for key in _NEEDED)
     waited = pl.col("ELIGIBLE_WAIT_SECONDS").cast(pl.Float64, strict=False)
     eligible = pl.max_horizontal(submit.value, start.value - waited)
     run = pl.when(start.value.is_null() | end.value.is_null()).then("RUNTIME_SECONDS")

@@ -54,7 +54,7 @@ from hindcast.pipeline.traces.batch_systems.records import (
     numbered_lines,
     rows_of,
 )
-from hindcast.pipeline.traces.field_values import looked_up
+from hindcast.pipeline.traces.field_values import looked_up, require_time_zone
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.traces.text_rows import collect
@@ -94,8 +94,7 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
 
     Raises TraceError if the path is not such a log or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
+    require_time_zone(settings.time_zone, f"{path}: time_zone")
     lines = [line for line in head_lines(path, _EXPECTED) if line.strip()]
     if not lines[0].lstrip().startswith(("[", "{")) and not any(map(_ATTRIBUTE.match, lines[:3])):
         raise TraceError(f"{path}: the first line is {lines[0][:60]!r}, expected {_EXPECTED}")

@@ -146,8 +146,6 @@ def read(path: Path, settings: GridEngineSettings = DEFAULTS) -> tuple[Workload,
 
     Raises TraceError if the path is not such a log or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     require_time_zone(settings.time_zone, f"{path}: time_zone")
     lines = [line for line in head_lines(path, _EXPECTED) if line.strip()]
     form = next((form for form, matches in _FORMS.items() if matches(lines)), _of_colons)

@@ -41,7 +41,6 @@ from typing import Final, Literal
 
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.batch_systems.records import (
     Record,
     csv_records,
@@ -160,8 +159,6 @@ def read(path: Path, settings: LsfSettings = DEFAULTS) -> tuple[Workload, pl.Dat
 
     Raises TraceError if the path is not such a log or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
     require_time_zone(settings.time_zone, f"{path}: time_zone")
     lines = [line for line in head_lines(path, _EXPECTED) if line.strip()]
     if lines[0].lstrip().startswith('"') and "," not in lines[0][:20]:

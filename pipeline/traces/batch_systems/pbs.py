@@ -49,7 +49,7 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.field_values import kilobytes, span
+from hindcast.pipeline.traces.field_values import kilobytes, require_time_zone, span
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.traces.text_rows import collect, scan_lines, split_fault
@@ -85,8 +85,7 @@ def read(path: Path, settings: JobLogSettings = DEFAULTS) -> tuple[Workload, pl.
 
     Raises TraceError if the path is not such a log or has no job that ran.
     """
-    if path.is_dir():
-        raise TraceError(f"{path}: this is a folder, expected the file of {_EXPECTED}")
+    require_time_zone(settings.time_zone, f"{path}: time_zone")
     first = next(line for line in head_lines(path, _EXPECTED) if line.strip())
     if ";" not in first:
         raise TraceError(f"{path}: the first line is {first[:60]!r}, expected {_EXPECTED}")

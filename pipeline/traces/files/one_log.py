@@ -29,13 +29,13 @@ import polars as pl
 from hindcast.pipeline.errors import HindcastError, TraceError
 from hindcast.pipeline.storage.files import scratch
 from hindcast.pipeline.traces.files.compression import (
-    DAMAGED,
     PARQUET,
     content,
     first_bytes,
     is_packed,
     members,
     natural,
+    readable,
 )
 from hindcast.pipeline.traces.first_look import blocks_of, source_file
 from hindcast.pipeline.workloads.schema import Workload
@@ -158,7 +158,7 @@ def _joined(path: Path, files: tuple[Path, ...], folder: Path) -> OneLog:
     line = 1
     with log.path.open("wb") as out:
         for file in (file for file in files if file.stat().st_size):
-            try:
+            with readable(file):
                 for member in members(file):
                     with content(file, member) as text:
                         name = file.name if not member else f"{file.name}/{member}"
@@ -171,11 +171,6 @@ def _joined(path: Path, files: tuple[Path, ...], folder: Path) -> OneLog:
                         log.firsts.append(line)
                         log.dropped.append(skipped)
                         line += _write(out, head.split(b"\n", skipped)[skipped:], blocks)
-            except DAMAGED as error:
-                raise TraceError(
-                    f"{file}: this file cannot be read to its end ({error}); download or copy it "
-                    "again"
-                ) from error
     return log
 
 

@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.slurm_output.header import is_cut
+from hindcast.pipeline.traces.slurm_output.header import DOCUMENTED, is_cut
 
-_SACCT: Final = (
-    "sacct -a -X -P --format=JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
-    "ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,ReqNodes,ReqMem,ReqTRES,AllocTRES"
-)
+_SACCT: Final = f"sacct -a -X -P --format={','.join(DOCUMENTED)}"
 
 
 def _is_ruled(lines: Sequence[str]) -> bool:

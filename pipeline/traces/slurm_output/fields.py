@@ -9,15 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.traces.field_values import (
-    UTC,
-    is_local,
-    kilobytes,
-    moment,
-    resource,
-    span,
-)
-from hindcast.pipeline.traces.job_logs import Field
+from hindcast.pipeline.traces.field_values import kilobytes, resource, span
+from hindcast.pipeline.traces.job_logs import Field, time_field
 
 TIMES: Final = ("submit", "eligible", "start", "end")
 # Numbers of the database of Slurm for a value that is not set; 2^32 - 1 is also "no limit".
@@ -38,18 +31,8 @@ def fields_of(labels: Mapping[str, str], zone: str, form: str | None) -> dict[st
     The columns are those of `with_lists_read`. `labels` has the name in the file of each column;
     `form` is a format of strftime for times that are not as in ISO 8601.
     """
-    expected = "a time" + (f" as {form}" if form else "")
     fields = {
-        name: Field(
-            labels[name],
-            pl.col(name),
-            moment(pl.col(name), zone, form),
-            expected,
-            local=is_local(pl.col(name), form),
-            later=moment(pl.col(name), zone, form, later=True) if zone != UTC else None,
-        )
-        for name in TIMES
-        if name in labels
+        name: time_field(labels[name], pl.col(name), zone, form) for name in TIMES if name in labels
     }
     spans = {name: pl.col(name) for name in ("elapsedraw", "elapsed") if name in labels}
     if spans:

@@ -14,13 +14,14 @@ file with quotes a row goes on until they are closed.
 
 import csv
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
+from hindcast.pipeline.traces.slurm_output.states import STATES
 from hindcast.pipeline.traces.text_rows import collect
 
 # Columns of sacct with text that users write.
@@ -45,7 +46,6 @@ def whole_rows(
     lines: pl.LazyFrame,
     columns: Sequence[str],
     separator: str,
-    states: Collection[str],
     header: str,
     *,
     quotes: bool,
@@ -53,8 +53,7 @@ def whole_rows(
     """Return the lines of a log with its broken rows put together.
 
     `lines` are those of hindcast.pipeline.traces.text_rows.scan_lines; `columns` are the names of
-    all columns in lowercase; `states` are the words of the column `state`; `header` is the text of
-    the header, which may be there several times.
+    all columns in lowercase; `header` is the text of the header, which may be there several times.
     """
     width = len(columns)
     parts = pl.col("text").str.count_matches(separator, literal=True) + 1
@@ -70,7 +69,7 @@ def whole_rows(
     broken = collect(lines.filter(odd).select("line", "text").head(_MOST_LINES + 1), path)
     if broken.is_empty() or broken.height > _MOST_LINES:
         return lines
-    rows = _Rows(columns, separator, states)
+    rows = _Rows(columns, separator)
     find = rows.in_quotes if quotes else rows.in_free_text
     joined: list[tuple[int, str]] = []
     used: list[int] = []
@@ -92,8 +91,8 @@ def whole_rows(
 class _Rows:
     """Rows of a log, as lines that are put together."""
 
-    def __init__(self, columns: Sequence[str], separator: str, states: Collection[str]) -> None:
-        self._width, self._separator, self._states = len(columns), separator, states
+    def __init__(self, columns: Sequence[str], separator: str) -> None:
+        self._width, self._separator = len(columns), separator
         self._free = [place for place, name in enumerate(columns) if name in FREE_TEXT]
         place_of = {name: place for place, name in reversed(list(enumerate(columns)))}
         self._id = next((place_of[n] for n in _IDS if n in place_of), None)
@@ -189,6 +188,6 @@ class _Rows:
         word = re.match("[A-Za-z_]+|[0-9]+$", state)
         return (
             (self._id is None or _JOB.match(fields[self._id]) is not None)
-            and (self._state is None or (word is not None and word[0].upper() in self._states))
+            and (self._state is None or (word is not None and word[0].upper() in STATES))
             and all(_TIME.match(fields[place]) for place in self._times)
         )

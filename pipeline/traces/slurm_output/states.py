@@ -27,7 +27,7 @@ STATE_NUMBERS: Final = (
     "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
     "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
 )  # fmt: skip
-_FLAGS: Final = 256  # and above: flags beside the number of a state
+FLAGS: Final = 256  # and above: flags beside the number of a state
 _MOST: Final = 65_536
 _INTERRUPTED: Final = ("NODE_FAIL", "NF", "BOOT_FAIL", "BF", "PREEMPTED", "PR")
 
@@ -35,7 +35,7 @@ _INTERRUPTED: Final = ("NODE_FAIL", "NF", "BOOT_FAIL", "BF", "PREEMPTED", "PR")
 def state_word(text: pl.Expr) -> pl.Expr:
     """Return the name of a state in capitals: that of `CANCELLED by 1000` or of a number."""
     number = text.str.extract(r"^(\d{1,5})(?:\.0)?$").cast(pl.Int64, strict=False)
-    state = pl.when(number < _MOST).then(number % _FLAGS).cast(pl.String)
+    state = pl.when(number < _MOST).then(number % FLAGS).cast(pl.String)
     by_number = looked_up(state, {str(place): name for place, name in enumerate(STATE_NUMBERS)})
     return pl.coalesce(text.str.extract(r"^([A-Za-z_]+)").str.to_uppercase(), by_number)
 

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.traces.field_values import moment
-from hindcast.pipeline.traces.table import NO_LIMIT
+from hindcast.pipeline.traces.table import NO_LIMIT, UNKNOWN
 from hindcast.pipeline.traces.tables.fitting import GOOD
 from hindcast.pipeline.traces.tables.mapping import DATETIME
 
@@ -16,9 +16,7 @@ FORMS: Final = (
 )  # fmt: skip
 # Numbers of this size are times since 1970 in this unit.
 SINCE_1970: Final = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (1e8, DATETIME))
-NOT_NUMBERS: Final = (
-    "", "none", "unknown", "n/a", "na", "nan", "nat", "null", "-", *NO_LIMIT,
-)  # fmt: skip
+NOT_NUMBERS: Final = (*UNKNOWN, *NO_LIMIT)
 
 
 @dataclass

@@ -41,10 +41,17 @@ def known_span(label: str) -> pl.Expr:
     return span(pl.when(~column.str.to_lowercase().is_in(NO_LIMIT)).then(column))
 
 
+def time_between(
+    columns: Mapping[str, str], units: Mapping[str, str], first: str, last: str
+) -> pl.Expr:
+    """Return the time between two times of a sample in seconds."""
+    return moment_of(columns, units, last) - moment_of(columns, units, first)
+
+
 def run_of(columns: Mapping[str, str], units: Mapping[str, str]) -> pl.Expr | None:
     """Return the run times of a sample in seconds; None if they are not known."""
     if {"start", "end"} <= columns.keys():
-        return moment_of(columns, units, "end") - moment_of(columns, units, "start")
+        return time_between(columns, units, "start", "end")
     if "duration" in columns:
         return span(pl.col(columns["duration"])) * SECONDS[units.get("duration", "s")]
     return None
@@ -56,14 +63,17 @@ def unit_of_runs(
     """Return the unit in which the spans `name` are end - start, or None."""
     if not {"start", "end"} <= columns.keys():
         return None
-    runs = sample.select(
-        run=moment_of(columns, units, "end") - moment_of(columns, units, "start"),
-        span=known_span(columns[name]),
-    ).filter(pl.col("span") > 0, pl.col("run") > 0)
+    run, given = time_between(columns, units, "start", "end"), known_span(columns[name])
+    return _agreeing_unit(sample.select(run=run, span=given).filter(pl.col("span") > 0))
+
+
+def _agreeing_unit(runs: pl.DataFrame) -> str | None:
+    """Return the unit in which the column `span` is `run`, which is in seconds; None if none is."""
+    runs = runs.filter(pl.col("run") > 0)
     for unit in _UNITS:
         seconds = SECONDS[unit]
         error_s = (pl.col("span") * seconds - pl.col("run")).abs()
-        agrees = error_s <= pl.max_horizontal(pl.lit(2.0), pl.lit(seconds))
+        agrees = error_s <= max(2.0, seconds)
         if runs.height and runs.select(agrees.mean()).item() >= GOOD:
             return unit
     return None
@@ -76,16 +86,8 @@ def unit_of_times(
     if not {"start", "end", "duration"} <= columns.keys():
         return None
     number = {n: pl.col(columns[n]).cast(pl.Float64, strict=False) for n in ("start", "end")}
-    runs = sample.select(
-        run=span(pl.col(columns["duration"])) * duration_s, between=number["end"] - number["start"]
-    ).filter(pl.col("run") > 0)
-    for unit in _UNITS:
-        seconds = SECONDS[unit]
-        error_s = (pl.col("between") * seconds - pl.col("run")).abs()
-        agrees = error_s <= pl.max_horizontal(pl.lit(2.0), pl.lit(seconds))
-        if runs.height and runs.select(agrees.mean()).item() >= GOOD:
-            return unit
-    return None
+    run = span(pl.col(columns["duration"])) * duration_s
+    return _agreeing_unit(sample.select(run=run, span=number["end"] - number["start"]))
 
 
 def exceeds_log(
@@ -170,7 +172,7 @@ def is_since_submission(
     """Return whether the column of durations is end - submit, which is a wait and a run."""
     if not {"submit", "end"} <= columns.keys():
         return False
-    between = moment_of(columns, units, "end") - moment_of(columns, units, "submit")
+    between = time_between(columns, units, "submit", "end")
     given = span(pl.col(columns["duration"])) * SECONDS[units.get("duration", "s")]
     equal = sample.select(((given - between).abs() <= 2.0).mean()).item()
     return float(equal or 0.0) >= GOOD
@@ -182,7 +184,7 @@ def is_limit(
     """Return whether the column of durations is never less than end - start, and mostly more."""
     if not {"start", "end"} <= columns.keys():
         return False
-    run = moment_of(columns, units, "end") - moment_of(columns, units, "start")
+    run = time_between(columns, units, "start", "end")
     given = span(pl.col(columns["duration"])) * SECONDS[unit]
     runs = sample.select(run=run, given=given).filter(pl.col("run") > 0, pl.col("given") > 0)
     if runs.height < _LEAST:

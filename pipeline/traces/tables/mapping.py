@@ -47,7 +47,7 @@ DATETIME: Final = "datetime"
 
 @dataclass(frozen=True)
 class Events:
-    """How rows of events, several for each job, become rows of jobs.
+    """Rule that makes a row of a job from its rows of events.
 
     Attributes:
         job: Columns that name the job of an event.
@@ -94,7 +94,7 @@ class TableMapping:
         states: Values of the column `state`, in any case, by the outcomes "completed", "failed",
             "cancelled", "waiting", "running" and "requeued". Of `CANCELLED by 1000` the first word
             is enough.
-        events: How rows are events of jobs; None if every row is a job.
+        events: Rule for a table of events; None if every row is a job.
     """
 
     file: str
@@ -116,7 +116,7 @@ class TableMapping:
 
     @property
     def waits_unknown(self) -> bool:
-        """Whether jobs are taken to be submitted when they start."""
+        """True if jobs are taken to be submitted when they start."""
         columns = self.columns
         return self.events is None and (
             "submit" not in columns or columns["submit"] == columns.get("start")

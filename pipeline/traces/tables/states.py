@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hindcast.pipeline.traces.slurm_output.states import STATES
+from hindcast.pipeline.traces.slurm_output.states import FLAGS, STATE_NUMBERS, STATES
 
 MOST: Final = 40  # values of a column of states
 _WORDS: Final[Mapping[str, str]] = {
@@ -19,12 +19,6 @@ _WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("run", "active", "started"), "running"),
 }  # fmt: skip
 _SWF: Final[Mapping[str, str]] = {"1": "completed", "0": "failed", "5": "cancelled"}
-# Numbers of Slurm's database (slurmdbd), in order.
-_SLURM: Final = (
-    "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
-    "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
-)  # fmt: skip
-_FLAGS: Final = 256  # and above: flags of Slurm beside a state
 _FLAG_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("true", "1", "1.0", "yes"), "completed"),
     **dict.fromkeys(("false", "0", "0.0", "no"), "failed"),
@@ -107,8 +101,8 @@ def _is_slurm(
 
 
 def _of_slurm(number: int) -> str | None:
-    state = number % _FLAGS if number >= _FLAGS else number
-    return STATES[_SLURM[state]] if 0 <= state < len(_SLURM) else None
+    state = number % FLAGS
+    return STATES[STATE_NUMBERS[state]] if state < len(STATE_NUMBERS) else None
 
 
 def _of_word(value: str) -> str | None:

@@ -12,7 +12,7 @@ from hindcast.pipeline.traces.tables.fitting import (
     exceeds_log,
     is_limit,
     is_since_submission,
-    moment_of,
+    time_between,
     unit_of_limits,
     unit_of_memory,
     unit_of_runs,
@@ -164,9 +164,7 @@ def _unit_of_duration(proposal: Proposal, sample: pl.DataFrame, hint: str | None
         del columns["duration"], proposal.units["duration"]
         proposal.unsure.append(f"duration: {label!r} is end - submit, and is not read")
     elif fitting is None and {"start", "end"} <= columns.keys():
-        run = moment_of(columns, proposal.units, "end") - moment_of(
-            columns, proposal.units, "start"
-        )
+        run = time_between(columns, proposal.units, "start", "end")
         given = span(pl.col(label)) * SECONDS[unit]
         far = (given - run).abs() > pl.max_horizontal(pl.lit(2.0), run * 0.01)
         share = float(sample.select(far.mean()).item() or 0.0)

@@ -1,12 +1,14 @@
 """The same jobs in each dialect are the same workload, as far as the dialect holds their fields."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
 from hindcast.pipeline.workloads.log_names import remembered_names
@@ -71,6 +73,17 @@ def test_every_field_is_held_by_some_dialect_and_every_job_log_has_the_same_firs
             tasks = FORMATS[dialect.form].reading(path, dialect.settings)[0].tasks
             columns.add(tuple(tasks.columns[: tasks.columns.index("eligible_s") + 1]))
     assert len(columns) == 1
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, of in DIALECTS.items() if of.form not in {"swf", "table"}]
+)
+def test_an_unknown_time_zone_is_refused_by_every_reader(name, tmp_path):
+    form = FORMATS[DIALECTS[name].form]
+    settings = replace(DIALECTS[name].settings or form.settings(), time_zone="Mars")
+    path = written(DIALECTS[name], made_jobs(np.random.default_rng(4), 3), tmp_path)
+    with pytest.raises(TraceError, match="there is no time zone 'Mars'"):
+        form.reading(path, settings)
 
 
 def test_the_page_says_which_fields_each_dialect_holds():

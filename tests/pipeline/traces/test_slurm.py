@@ -211,7 +211,7 @@ def test_missing_numbers_of_processors_come_from_the_lists_of_resources(tmp_path
 
 
 def test_local_times_need_the_zone_of_the_cluster(tmp_path):
-    """When clocks go forward, 01:30 to 03:30 is one hour, and 02:30 is no time."""
+    """From 01:30 to 03:30 is one hour if clocks go forward, and 02:30 is no time."""
     times = {"Eligible": "", "ElapsedRaw": ""}
     path = log(
         tmp_path,
