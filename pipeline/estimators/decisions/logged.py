@@ -113,7 +113,7 @@ class LoggedDecisions:
 
     @cached_property
     def several(self) -> Flags:
-        """(D,) whether there was a choice."""
+        """(D,) flags of the decisions with a choice: two or more feasible candidates."""
         return self.size >= 2
 
     @cached_property
@@ -151,6 +151,11 @@ def numbered(ids: ArrayLike) -> Ints:
     return inverse
 
 
+def units_of(unit: Ints) -> int:
+    """Return how many units some decisions are of; `unit` (D,) has their numbers."""
+    return int((np.bincount(unit) > 0).sum())
+
+
 def uniform(e: LoggedDecisions) -> Array:
     """Return the uniform policy: (C,) probabilities."""
     return np.where(e.feasible, 1.0 / np.maximum(e.size, 1)[e.owner], 0.0)
@@ -167,15 +172,20 @@ def best(e: LoggedDecisions, scores: Array) -> Array:
     Ties go to the first. A score of NaN is never taken, unless all are.
     """
     usable = np.where(e.feasible, np.where(np.isnan(scores), -np.inf, scores), -np.inf)
-    filled = np.flatnonzero(np.diff(e.offsets))
-    highest = np.full(len(e), -np.inf)
-    if len(filled):
-        highest[filled] = np.maximum.reduceat(usable, e.offsets[:-1][filled])
-    at = np.flatnonzero((usable == highest[e.owner]) & e.feasible)
+    at = np.flatnonzero((usable == highest(e, usable)[e.owner]) & e.feasible)
     target = np.zeros(len(e.owner))
     place = np.flatnonzero(np.diff(e.owner[at], prepend=-1))
     target[at[place]] = 1.0
     return target
+
+
+def highest(e: LoggedDecisions, values: Array) -> Array:
+    """Return the highest of the values (C,) of each decision: (D,), 0 without candidates."""
+    filled = np.flatnonzero(np.diff(e.offsets))
+    result = np.zeros(len(e))
+    if len(filled):
+        result[filled] = np.maximum.reduceat(values, e.offsets[:-1][filled])
+    return result
 
 
 def weights(e: LoggedDecisions, target: Array) -> Array:
