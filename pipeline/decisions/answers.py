@@ -77,7 +77,7 @@ class Options:
     Attributes:
         split: "all", or a split.
         accept: Codes of contradictions that are accepted, so that weighted numbers are given.
-        estimate: Whether propensities are estimated where none were logged.
+        estimate: True to estimate propensities where none were logged.
         seed: Seed of the bootstrap.
     """
 
@@ -96,13 +96,13 @@ class Answers:
             support, verdict.
         support: A row per policy: effective decisions, weights, coverage, verdict and why.
         support_by: A row per policy and group: by candidate, category, logger and time.
-        cautions: What limits the answers: those of the log, then those of the policies.
+        cautions: Facts that limit the answers: those of the log, then those of the policies.
         sentences: One or more sentences per policy.
-        answerable: Whether the log answers, by policy.
+        answerable: True for the policies that the log answers for, by their names.
         logged: Mean reward of the log with its interval.
         propensities: "logged", "estimated" or "none".
-        estimated: What is known about estimated propensities, else None.
-        options: How the log was asked.
+        estimated: The estimated propensities; None if none were estimated.
+        options: Settings of the question.
     """
 
     estimates: pl.DataFrame
@@ -135,12 +135,12 @@ def answer(
     options: Options | None = None,
     splits: Mapping[str, str] | None = None,
 ) -> Answers:
-    """Return what a log says about policies.
+    """Return the answers of a log about policies.
 
     Args:
         log: The log.
         targets: Probabilities (C,) of each policy over the candidates of all decisions.
-        options: How it is asked.
+        options: Settings of the question.
         splits: Split of single policies, in place of that of the options.
     """
     options, splits = options or Options(), splits or {}

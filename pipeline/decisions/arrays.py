@@ -20,12 +20,11 @@ def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDeci
     `chosen` are positions in place of the served candidates.
     """
     d = log.decisions
-    _, units = np.unique(d["unit_id"].rank("dense").to_numpy(), return_inverse=True)
     taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
     return LoggedDecisions(
         log.offsets, taken, _floats(d["propensity"]),
         _floats(d["reward"]), log.candidates["feasible"].to_numpy(), _floats(d["weight"]),
-        units.astype(np.int64), _floats(d["draws"]), _floats(log.candidates["probability"]),
+        log.units, _floats(d["draws"]), _floats(log.candidates["probability"]),
     )  # fmt: skip
 
 

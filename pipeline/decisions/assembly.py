@@ -172,7 +172,7 @@ def _order(decisions: pl.DataFrame) -> Ints | None:
 
 
 def units_of(decisions: pl.DataFrame) -> tuple[Ints, pl.Series]:
-    """Return the number of each decision's unit in order of appearance, and its id.
+    """Return the number of each decision's unit, in the order of the ids, and its id.
 
     A unit is what intervals draw anew and splits keep whole: the mapping's unit, else the session,
     else the decision itself.

@@ -44,7 +44,6 @@ from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workloa
 
 _GROUP: Final = 500_000  # candidates of a row group
 _PART: Final = 8  # row groups of a part
-_MOST_SCALE: Final = 1e6
 _CHARACTERS: Final = 60  # of an id
 
 
@@ -180,7 +179,7 @@ def episodes_of(log: DecisionLog) -> Episodes:
     usable = log.weighted
     session = pl.select(pl.coalesce(d["session"], pl.lit("\x00") + d["id"])).to_series()
     number = session.rank("dense").to_numpy().astype(np.int64) - 1
-    unit = d["unit_id"].rank("dense").to_numpy().astype(np.int64) - 1
+    unit = log.units
     places = dict(zip(SPLITS, range(len(SPLITS)), strict=True))
     side = d["split"].replace_strict(places, return_dtype=pl.Int64).to_numpy()
     first_of_unit, first_of_session = _firsts(unit)[unit], _firsts(number)[number]

@@ -23,13 +23,13 @@ def scored(
     """Return the probabilities (C,) of a policy over the candidates of all decisions.
 
     Args:
-        policy: What scores observations.
+        policy: A policy that scores observations.
         spec: Names of the features, in the order in which the policy reads them.
         log: The log.
         e: The same log as arrays.
         temperature: Of the softmax over the scores; 0 takes the best score.
-        missing: Whether the policy sees NaN where a number is missing, and not 0, which is what
-            learners are trained with.
+        missing: True if the policy sees NaN where a number is missing. Learners see 0, as in
+            their training.
         used: (D,) the decisions that are scored; the first candidate is taken in others.
     """
     encoded, scores = encode(log), np.zeros(len(e.owner))

@@ -14,7 +14,7 @@ In a log of sessions every decision is weighed for itself.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.decisions.answers import refusal_of
 from hindcast.pipeline.decisions.arrays import logged_decisions, reference_q
-from hindcast.pipeline.decisions.cautions import cautions_of
+from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.scoring import scored
@@ -97,7 +97,7 @@ class Judge:
         e: The log as arrays.
         validation: The decisions that judge.
         rule: The best named rule of the train split, "" if it answers for none.
-        refusal: Why no weight can be trusted; "" if they can.
+        refusal: Reason why no weight can be trusted; "" if they can.
     """
 
     log: DecisionLog
@@ -152,8 +152,7 @@ class Judge:
 
 def judge_of(dataset: Dataset) -> Judge | None:
     """Return what judges agents of a log; None if its validation split has no decisions."""
-    log = read_record(dataset.folder, dataset.manifest.provenance)
-    log = replace(log, cautions=cautions_of(log))
+    log = with_cautions(read_record(dataset.folder, dataset.manifest.provenance))
     split = log.decisions["split"].to_numpy()
     train, validation = (log.weighted & (split == name) for name in ("train", "validation"))
     if not validation.any():

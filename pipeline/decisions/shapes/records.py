@@ -6,6 +6,7 @@ CRLF; a byte-order mark is no content. Files may be gzip.
 
 import gzip
 import json
+import math
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +59,6 @@ def records_of(
     path: Path, file: int, reading: Reading
 ) -> Iterator[tuple[int, dict[str, Any], bytes]]:
     """Yield the objects of a file of JSON lines: line, record, text. Others are counted."""
-    loads = json.loads
     for number, line in lines_of(path):
         if not line or line.isspace():
             continue
@@ -66,7 +66,7 @@ def records_of(
             reading.count("lines_without_object")
             continue
         try:
-            record = loads(line)
+            record = json.loads(line)
         except RecursionError as error:
             raise TraceError(
                 f"{path}: line {number} is nested deeper than {DEEPEST} levels"
@@ -189,7 +189,7 @@ class Collector:
     Attributes:
         meta: Columns of the decisions, by name.
         ids: Ids of the candidates.
-        feasible: Whether each candidate is feasible.
+        feasible: Flags of the candidates that could be taken.
         probability: Probability of each candidate, NaN if it is not known.
         context: Features of the decisions.
         features: Features of the candidates.
@@ -217,6 +217,12 @@ class Collector:
         """Add a decision, whose candidates were added before."""
         for name, column in self.meta.items():
             column.append(values.get(name))
+
+    def fill(self) -> None:
+        """Complete the columns of candidates after a decision that cannot be used."""
+        rows = len(self.ids)
+        self.feasible.extend([True] * (rows - len(self.feasible)))
+        self.probability.extend([math.nan] * (rows - len(self.probability)))
 
     def batch(self) -> Batch:
         """Return the decisions as columns, and forget them."""

@@ -53,10 +53,7 @@ class Tables:
             header = self._scan(part).collect_schema().names()
             for name in wanted:
                 if name not in header:
-                    raise TraceError(
-                        f"{name_of(part)}: there is no column {name!r}, which the mapping names; "
-                        f"{did_you_mean(name, header)}"
-                    )
+                    raise no_column(name_of(part), name, header)
         return wanted
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
@@ -96,6 +93,14 @@ def is_parquet(path: Path) -> bool:
             return file.read(4) == _PARQUET
     except OSError:
         return False
+
+
+def no_column(where: str, name: str, known: Sequence[str]) -> TraceError:
+    """Return the error for a column of the mapping that a log does not have."""
+    return TraceError(
+        f"{where}: there is no column {name!r}, which the mapping names; "
+        f"{did_you_mean(name, known)}"
+    )
 
 
 def name_of(part: Any) -> str:

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-ABOVE_ONE: Final = 1e-4  # by how much probabilities may add to more than 1
+ABOVE_ONE: Final = 1e-4  # by how much a probability may exceed 1
 
 
 @dataclass(frozen=True)
