@@ -11,6 +11,7 @@ from hindcast.pipeline.decisions.checks import complete_probabilities, overridde
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashed
 from hindcast.pipeline.workloads.schema import SourceFile
 
@@ -50,7 +51,7 @@ def assemble(
     units, texts = units_of(decisions)
     side = split_of(decisions, units, texts, mapping.split)
     decisions = decisions.with_columns(pl.Series("unit_id", texts), pl.Series("split", side))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     feasible = candidates["feasible"].to_numpy()
     weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]
     counts = {

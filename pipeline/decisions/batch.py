@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.values import Array, Flags
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
 
 Ints = NDArray[np.int64]
 
@@ -60,8 +61,7 @@ class Batch:
     @property
     def offsets(self) -> Ints:
         """(D + 1,) first candidate of each decision, and the number of all candidates."""
-        offsets: Ints = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
-        return offsets
+        return offsets_of(self.lengths)
 
     def take(self, rows: Ints) -> "Batch":
         """Return the decisions `rows`, in that order."""

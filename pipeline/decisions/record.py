@@ -14,6 +14,7 @@ from hindcast.pipeline.decisions.assembly import vocabulary
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import parse_mapping
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.recipes.workload_source import DECISION_TABLES, RECORD
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads.schema import read_provenance
@@ -105,7 +106,7 @@ def read_record(folder: Path, provenance: Mapping[str, Any]) -> DecisionLog:
     lineage = read_provenance(provenance)
     context, features = part(_CONTEXT), part(_FEATURE)
     decisions = table.select(own)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     counts = {k: v for k, v in lineage.counts.items() if k not in ("transitions", "cut_sessions")}
     return DecisionLog(
         decisions, context, part(_CANDIDATE), features, offsets,

@@ -8,7 +8,7 @@ from hindcast.pipeline.decisions.encoding import encode
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, best
 from hindcast.pipeline.estimators.decisions.estimated import softmax
-from hindcast.pipeline.estimators.decisions.logged import Ints
+from hindcast.pipeline.estimators.decisions.logged import Ints, offsets_of
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.policy import BatchPolicy, readings
 from hindcast.pipeline.simulation.spec import Spec
@@ -37,7 +37,7 @@ def scored(
     for begin in range(0, len(decisions), _CHUNK):
         rows = decisions[begin : begin + _CHUNK]
         at = log.rows_of(rows)
-        offsets = np.concatenate([[0], np.cumsum(log.lengths[rows])])
+        offsets = offsets_of(log.lengths[rows])
         context = _matrix([encoded.of_context(f.name, rows) for f in spec.context], len(rows))
         candidates = _matrix([encoded.candidate(f.name, at) for f in spec.candidates], len(at))
         if not missing:

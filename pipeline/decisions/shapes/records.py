@@ -131,19 +131,9 @@ class Sparse:
                 continue
             kind = type(value)
             if kind is float or kind is int:
-                held = self.numbers.get(prefix + key)
-                if held is None:
-                    self.number(prefix + key, owner, value)
-                else:
-                    held[0].append(owner)
-                    held[1].append(value)
+                self.number(prefix + key, owner, value)
             elif kind is str:
-                said = self.texts.get(prefix + key)
-                if said is None:
-                    self.text(prefix + key, owner, value)
-                else:
-                    said[0].append(owner)
-                    said[1].append(value)
+                self.text(prefix + key, owner, value)
             elif kind is dict:
                 self.flatten(owner, value, f"{prefix}{key}.")
             elif value is True:

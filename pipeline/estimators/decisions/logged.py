@@ -63,7 +63,7 @@ class LoggedDecisions:
         between several candidates that is not above 0 and at most 1.
         """
         sizes = np.asarray(lengths, np.int64)
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        offsets = offsets_of(sizes)
         count, rows = len(sizes), int(offsets[-1])
 
         def column(name: str, values: ArrayLike | None, length: int, usual: float) -> Array:
@@ -138,11 +138,21 @@ class LoggedDecisions:
         """Return the decisions for which `rows` (D,) is true."""
         of_candidates = rows[self.owner]
         return LoggedDecisions(
-            np.concatenate([[0], np.cumsum(np.diff(self.offsets)[rows])]).astype(np.int64),
+            offsets_of(np.diff(self.offsets)[rows]),
             self.chosen[rows], self.propensity[rows], self.reward[rows],
             self.feasible[of_candidates], self.weight[rows], self.unit[rows], self.draws[rows],
             self.probability[of_candidates],
         )  # fmt: skip
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Return where each of some runs begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def beginnings(codes: Ints) -> Flags:
+    """Return where a run of equal codes begins."""
+    return np.concatenate([np.ones(min(1, len(codes)), bool), codes[1:] != codes[:-1]])
 
 
 def numbered(ids: ArrayLike) -> Ints:

@@ -27,6 +27,7 @@ from hindcast.pipeline.estimators.decisions.logged import (
     Flags,
     Ints,
     LoggedDecisions,
+    beginnings,
     best,
     numbered,
 )
@@ -218,7 +219,7 @@ class Tally:
 
 def _runs(owners: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values of a sorted array, and how often each is there."""
-    starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+    starts = np.flatnonzero(beginnings(owners))
     return owners[starts], np.diff(np.concatenate([starts, [len(owners)]]))
 
 
