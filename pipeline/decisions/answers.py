@@ -169,7 +169,7 @@ def refusal_of(log: DecisionLog, accept: Sequence[str] = (), kind: str = "") -> 
 
 
 class _Asking:
-    """The log with its propensities and its reward model, while policies are asked about."""
+    """A log with its propensities and its reward model, for questions about several policies."""
 
     def __init__(self, log: DecisionLog, options: Options, policies: int) -> None:
         self.log, self.options = log, options
@@ -262,7 +262,7 @@ _GROUPS: Final = {
 
 
 class _Policy:
-    """One policy that is asked about."""
+    """A policy with its weights and its support in the log."""
 
     def __init__(self, asking: _Asking, name: str, target: Array, used: Flags, split: str) -> None:
         self.asking, self.name, self.used, self.split = asking, name, used, split

@@ -1,4 +1,4 @@
-"""Cautions of a log of decisions: what limits its answers, with the numbers that say so."""
+"""Cautions of a log of decisions: facts that limit its answers, with their numbers."""
 
 import math
 from collections import Counter

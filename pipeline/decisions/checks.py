@@ -1,4 +1,4 @@
-"""Checks of a log of decisions: what is refused as a whole, and what is quarantined with a reason.
+"""Checks of a log of decisions: refusals of the whole, and decisions quarantined with a reason.
 
 A refusal is a TraceError: what was found, and what to do. A decision is quarantined for the first
 reason that holds.

@@ -1,4 +1,4 @@
-"""A log of decisions, read and checked: arrays and frames, and what was not used."""
+"""A log of decisions, read and checked: arrays and frames, and the lines that were not used."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,7 @@ class DecisionLog:
         features: (C,) features of the candidates.
         offsets: (D + 1,) first candidate of each decision.
         quarantine: Decisions and lines that could not be used: file, line, id, reason.
-        counts: Numbers of decisions, candidates, lines and what became of them.
+        counts: Numbers of decisions, candidates and lines, by their use.
         notes: Sentences about how the log was read.
         cautions: Facts that limit the answers.
         mapping: The mapping by which the log was read.

@@ -4,8 +4,8 @@
     nested   a list of objects or names per record, and a value that names one of them
     wide     columns NAME_1, NAME_2, ... with the same numbers for a column that holds such a number
 
-What values decide is decided by them: what is constant within every decision describes the
-decision, the rest its candidates. What names alone suggest is listed as unsure.
+Values decide where they can: a column with one value in every decision describes the decision, any
+other one its candidates. Guesses from names alone are listed as unsure.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Verification of a dataset of decisions that were made elsewhere: what can be recomputed, is.
+"""Verification of a dataset of decisions that were made elsewhere, against their record.
 
 The record is converted again, and every row, episode and count compared. Choices, probabilities,
 propensities, splits, vocabulary and cautions are recomputed from it. If the sources are at hand,

@@ -95,7 +95,7 @@ class Judge:
         log: The log.
         spec: Names of its features.
         e: The log as arrays.
-        validation: The decisions that judge.
+        validation: The decisions on which agents are compared.
         rule: The best named rule of the train split, "" if it answers for none.
         refusal: Reason why no weight can be trusted; "" if they can.
     """
