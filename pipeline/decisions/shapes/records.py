@@ -1,13 +1,12 @@
 """Records of text files as Python values, and their decisions collected to batches.
 
 A line that is no JSON is rejected, with its reason; blank lines are skipped. Lines end in LF or
-CRLF; a byte-order mark is no content. Files may be gzip.
+CRLF; a byte-order mark is no content. Files may be compressed.
 """
 
-import gzip
+import io
 import json
 import math
-import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,24 +23,23 @@ from hindcast.pipeline.decisions.batch import (
     frame_of,
 )
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.files.compression import content, members, readable
 
 BATCH: Final = 20_000  # decisions collected before they become columns
 LONGEST_LINE: Final = 1 << 24
 DEEPEST: Final = 64
 MOST_CANDIDATES: Final = 100_000
-_GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 _SHOWN: Final = 80
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the numbers and texts of the lines of a file, without blank ones."""
-    try:
-        with path.open("rb") as raw:
-            compressed = raw.read(2) == _GZIP
-            raw.seek(0)
-            with gzip.open(raw) if compressed else raw as stream:
-                number = 0
+    number = 0
+    with readable(path):
+        for member in members(path):
+            with content(path, member) as inflated:
+                stream = io.BufferedReader(inflated)  # type: ignore[type-var]
                 while line := stream.readline(LONGEST_LINE + 1):
                     number += 1
                     if len(line) > LONGEST_LINE:
@@ -49,10 +47,8 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
                             f"{path}: line {number} is longer than {LONGEST_LINE >> 20} MiB, "
                             "expected a record per line"
                         )
-                    content = line.removeprefix(_BOM) if number == 1 else line
-                    yield number, content.rstrip(b"\r\n")
-    except (EOFError, zlib.error, OSError) as error:
-        raise TraceError(f"{path}: this file cannot be read to its end ({error})") from error
+                    text = line.removeprefix(_BOM) if number == 1 else line
+                    yield number, text.rstrip(b"\r\n")
 
 
 def records_of(

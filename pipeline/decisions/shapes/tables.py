@@ -8,12 +8,12 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError, did_you_mean
+from hindcast.pipeline.traces.files.compression import PARQUET, first_bytes
 from hindcast.pipeline.traces.first_look import head_lines
 
 CHUNK_ROWS: Final = 100_000
 _SEPARATORS: Final = (",", "\t", ";", "|")
 _EXPECTED: Final = "a table of decisions (CSV or TSV with a header, or Parquet)"
-_PARQUET: Final = b"PAR1"
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,7 @@ class Tables:
 def is_parquet(path: Path) -> bool:
     """Return whether a file begins as a Parquet file."""
     try:
-        with path.open("rb") as file:
-            return file.read(4) == _PARQUET
+        return first_bytes(path).startswith(PARQUET)
     except OSError:
         return False
 
