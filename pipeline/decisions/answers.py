@@ -1,4 +1,4 @@
-"""What a log of decisions can answer about policies: the verdict first, the numbers second.
+"""Answers of a log of decisions about policies: the verdict first, the numbers second.
 
 For each policy: its support, then estimates with intervals, the difference to the log, and one
 sentence. A log that cannot answer says what it knows, why it cannot, and what would have to be
@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.arrays import (
-    design,
     estimated_propensities,
     logged_decisions,
+    reference_q,
     session_episodes,
 )
 from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
@@ -28,8 +28,6 @@ from hindcast.pipeline.estimators.decisions import (
     EstimatedPropensities,
     Support,
     Value,
-    cross_fitted_ridge,
-    folds_of,
     interval_of,
     sensitivity,
     support,
@@ -37,7 +35,14 @@ from hindcast.pipeline.estimators.decisions import (
     weights,
 )
 from hindcast.pipeline.estimators.decisions.estimated import FACTORS, with_propensities
-from hindcast.pipeline.estimators.decisions.intervals import Interval, t_interval, units_of
+from hindcast.pipeline.estimators.decisions.intervals import (
+    FEW_REWARDS,
+    NONE,
+    Interval,
+    carrying,
+    t_interval,
+)
+from hindcast.pipeline.estimators.decisions.logged import units_of
 from hindcast.pipeline.estimators.decisions.support import (
     ANSWERS,
     CANNOT,
@@ -47,7 +52,11 @@ from hindcast.pipeline.estimators.decisions.support import (
     bounds,
     decisions_needed,
 )
-from hindcast.pipeline.estimators.decisions.values import logged_mean, standard_error
+from hindcast.pipeline.estimators.decisions.values import (
+    logged_mean,
+    standard_error,
+    weighted_mean,
+)
 
 ORDER: Final = ("dr", "snis", "is", "sndr", "dm", "clipped", "switch")
 SESSIONS: Final = ("is", "snis", "pdis", "snpdis")
@@ -56,7 +65,6 @@ ALL: Final = "all"
 _LEVEL: Final = 0.95
 _EXPLORE: Final = 0.1
 _DIFFER: Final = 2.0  # standard errors between dr and snis that are told
-_FEW_REWARDS: Final = 10
 _MOST_LEVELS: Final = 20
 _NAN: Final = float("nan")
 _SAME: Final = 1e-12
@@ -64,12 +72,12 @@ _SAME: Final = 1e-12
 
 @dataclass(frozen=True)
 class Options:
-    """How a log is asked.
+    """Settings of a question to a log.
 
     Attributes:
         split: "all", or a split.
         accept: Codes of contradictions that are accepted, so that weighted numbers are given.
-        estimate: Whether propensities are estimated where none were logged.
+        estimate: True to estimate propensities where none were logged.
         seed: Seed of the bootstrap.
     """
 
@@ -81,20 +89,20 @@ class Options:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a log says about policies.
+    """Answers of a log about policies.
 
     Attributes:
         estimates: A row per policy and estimator: value, se, interval, difference to the log,
             support, verdict.
         support: A row per policy: effective decisions, weights, coverage, verdict and why.
         support_by: A row per policy and group: by candidate, category, logger and time.
-        cautions: What limits the answers: those of the log, then those of the policies.
+        cautions: Facts that limit the answers: those of the log, then those of the policies.
         sentences: One or more sentences per policy.
-        answerable: Whether the log answers, by policy.
+        answerable: True for the policies that the log answers for, by their names.
         logged: Mean reward of the log with its interval.
         propensities: "logged", "estimated" or "none".
-        estimated: What is known about estimated propensities, else None.
-        options: How the log was asked.
+        estimated: The estimated propensities; None if none were estimated.
+        options: Settings of the question.
     """
 
     estimates: pl.DataFrame
@@ -127,12 +135,12 @@ def answer(
     options: Options | None = None,
     splits: Mapping[str, str] | None = None,
 ) -> Answers:
-    """Return what a log says about policies.
+    """Return the answers of a log about policies.
 
     Args:
         log: The log.
         targets: Probabilities (C,) of each policy over the candidates of all decisions.
-        options: How it is asked.
+        options: Settings of the question.
         splits: Split of single policies, in place of that of the options.
     """
     options, splits = options or Options(), splits or {}
@@ -161,7 +169,7 @@ def refusal_of(log: DecisionLog, accept: Sequence[str] = (), kind: str = "") -> 
 
 
 class _Asking:
-    """The log with its propensities and its reward model, while policies are asked about."""
+    """A log with its propensities and its reward model, for questions about several policies."""
 
     def __init__(self, log: DecisionLog, options: Options, policies: int) -> None:
         self.log, self.options = log, options
@@ -179,10 +187,9 @@ class _Asking:
             log = replace(log, cautions=_with_estimates(log.cautions, self.estimated))
             self.log = log
         height = len(self.every.owner)
-        self.q = cross_fitted_ridge(
-            self.every, design(log.context, len(log)), design(log.features, height),
-            folds_of(log.decisions["unit_id"]), log.weighted,
-        ) if log.weighted.any() else np.zeros(height)  # fmt: skip
+        self.q = (
+            reference_q(log, self.every, log.weighted) if log.weighted.any() else np.zeros(height)
+        )
         self.cautions: list[Caution] = list(log.cautions)
         self.refusal = self._refusal()
         self.accepted = ", ".join(
@@ -255,7 +262,7 @@ _GROUPS: Final = {
 
 
 class _Policy:
-    """One policy that is asked about."""
+    """A policy with its weights and its support in the log."""
 
     def __init__(self, asking: _Asking, name: str, target: Array, used: Flags, split: str) -> None:
         self.asking, self.name, self.used, self.split = asking, name, used, split
@@ -279,16 +286,17 @@ class _Policy:
 
     def _support(self, refusal: str) -> Support:
         if not self.weighable:
-            nan = _NAN
-            e = self.e
-            disagrees = 1.0 - float((e.weight * self.target[e.taken]).sum() / e.weight.sum())
-            return Support(len(e), units_of(e), nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
-                           disagrees, CANNOT, (refusal,))  # fmt: skip
+            nan, e = _NAN, self.e
+            disagrees = 1.0 - weighted_mean(e, self.target[e.taken])
+            return Support(
+                len(e), units_of(e.unit), nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
+                disagrees, CANNOT, (refusal,),
+            )  # fmt: skip
         return support(self.e, self.target)
 
     @property
     def uncovered(self) -> bool:
-        """Whether too much of the policy lies where the log never goes."""
+        """True if too much of the policy lies where the log never goes."""
         return self.support.covered < COVERED
 
     @cached_property
@@ -327,7 +335,7 @@ class _Policy:
 
     def _interval(self, value: Value, level: float) -> Interval:
         if self.support.ess < FEWEST:
-            return Interval(_NAN, _NAN, "none")
+            return NONE
         return interval_of(self.e, value, self.w, level, self.asking.options.seed)
 
     def _row(
@@ -335,7 +343,7 @@ class _Policy:
         made: Value | None,
     ) -> dict[str, Any]:  # fmt: skip
         s = self.support
-        shown = interval or Interval(_NAN, _NAN, "none")
+        shown = interval or NONE
         difference, low, high = self._difference(made)
         return {
             "policy": self.name, "estimator": estimator, "value": value, "se": se,
@@ -358,7 +366,7 @@ class _Policy:
         value = made.value - mean.value
         if self.support.ess < FEWEST:
             return value, _NAN, _NAN
-        interval = t_interval(value, se, units_of(self.e), self.asking.level)
+        interval = t_interval(value, se, units_of(self.e.unit), self.asking.level)
         return value, interval.low, interval.high
 
     def _sessions(self) -> list[dict[str, Any]]:
@@ -373,7 +381,7 @@ class _Policy:
             z = found.contributions - found.value
             se = float(np.sqrt((z**2).sum() / max(n * (n - 1), 1)))
             few = not found.ess >= FEWEST
-            shown = Interval(_NAN, _NAN, "none") if few else t_interval(
+            shown = NONE if few else t_interval(
                 found.value, se, n, self.asking.level)  # fmt: skip
             row = self._row(f"sessions_{name}", found.value, se, shown, None)
             row |= {"ess": found.ess, "mean_weight": found.mean_weight, "units": n,
@@ -462,11 +470,11 @@ class _Policy:
                 f"{self.name}: {sessions['ess']:.1f} effective sessions of {sessions['units']:,}",
                 {"ess": sessions["ess"]},
             ))  # fmt: skip
-        carrying = int(((self.e.reward != 0) & (self.w > 0)).sum())
-        if carrying < _FEW_REWARDS:
+        rewards = carrying(self.e, self.w)
+        if rewards < FEW_REWARDS:
             found.append(Caution(
-                "few_rewards", f"{self.name}: {carrying} non-zero rewards carry weight",
-                {"rewards": carrying},
+                "few_rewards", f"{self.name}: {rewards} non-zero rewards carry weight",
+                {"rewards": rewards},
             ))  # fmt: skip
         found += self._disagreement()
         return found
@@ -534,9 +542,7 @@ class _Policy:
 
     def _needed(self) -> str:
         e = self.e
-        spread = float(
-            np.sqrt((e.weight * (e.reward - self.q[e.taken]) ** 2).sum() / e.weight.sum())
-        )
+        spread = math.sqrt(weighted_mean(e, (e.reward - self.q[e.taken]) ** 2))
         choices = float(e.size[e.several].mean()) if e.several.any() else 1.0
         if not spread > 0.0:
             return ""

@@ -8,7 +8,7 @@ import polars as pl
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.estimators import LoggedEpisodes
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
-from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
+from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions, beginnings
 from hindcast.pipeline.estimators.decisions.reward_model import cross_fitted_ridge, folds_of
 
 _MOST_PRODUCTS: Final = 200  # of features with the context, in a model of propensities
@@ -20,12 +20,11 @@ def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDeci
     `chosen` are positions in place of the served candidates.
     """
     d = log.decisions
-    _, units = np.unique(d["unit_id"].rank("dense").to_numpy(), return_inverse=True)
     taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
     return LoggedDecisions(
         log.offsets, taken, _floats(d["propensity"]),
         _floats(d["reward"]), log.candidates["feasible"].to_numpy(), _floats(d["weight"]),
-        units.astype(np.int64), _floats(d["draws"]), _floats(log.candidates["probability"]),
+        log.units, _floats(d["draws"]), _floats(log.candidates["probability"]),
     )  # fmt: skip
 
 
@@ -83,16 +82,16 @@ def session_episodes(
     first = np.unique(number, return_index=True)[1]
     order = np.lexsort((at, first[number - 1]))
     lost: Ints = np.cumsum(~used[order]) - ~used[order]
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(number[order]) != 0]))
-    run = np.cumsum(np.concatenate([[True], np.diff(number[order]) != 0])) - 1
+    begins = beginnings(number[order])
+    starts, run = np.flatnonzero(begins), np.cumsum(begins) - 1
     kept = order[used[order] & (lost == lost[starts][run])]
     place = np.full(len(log), -1)
     place[np.flatnonzero(used)] = np.arange(int(used.sum()))
     rows = place[kept]
-    ends = np.flatnonzero(np.concatenate([np.diff(number[kept]) != 0, [True]])) + 1
-    if not len(kept) or len(ends) == len(kept):
+    heads = np.flatnonzero(beginnings(number[kept]))
+    if len(heads) == len(kept):
         return None
     chance = np.where(e.several, target[e.taken], 1.0)[rows]
     behaviour = np.minimum(1.0 / e.inverse[rows], 1.0)
-    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    offsets = np.concatenate([heads, [len(kept)]]).astype(np.int64)
     return LoggedEpisodes(offsets, behaviour, np.minimum(chance, 1.0), e.reward[rows])

@@ -1,6 +1,5 @@
 """Assembly of checked decisions: rewards, kinds of propensities, order, units, splits, counts."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,6 +11,8 @@ from hindcast.pipeline.decisions.checks import complete_probabilities, overridde
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
+from hindcast.pipeline.estimators.decisions.reward_model import hashed
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
@@ -50,7 +51,7 @@ def assemble(
     units, texts = units_of(decisions)
     side = split_of(decisions, units, texts, mapping.split)
     decisions = decisions.with_columns(pl.Series("unit_id", texts), pl.Series("split", side))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     feasible = candidates["feasible"].to_numpy()
     weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]
     counts = {
@@ -172,7 +173,7 @@ def _order(decisions: pl.DataFrame) -> Ints | None:
 
 
 def units_of(decisions: pl.DataFrame) -> tuple[Ints, pl.Series]:
-    """Return the number of each decision's unit in order of appearance, and its id.
+    """Return the number of each decision's unit, in the order of the ids, and its id.
 
     A unit is what intervals draw anew and splits keep whole: the mapping's unit, else the session,
     else the decision itself.
@@ -210,11 +211,6 @@ def split_of(decisions: pl.DataFrame, units: Ints, texts: pl.Series, split: Spli
     of_unit = np.empty(count, np.int64)
     of_unit[order] = side
     return np.asarray(names[of_unit[inverse]])
-
-
-def hashed(text: str) -> int:
-    """Return the first 16 hex digits of a text's SHA-256 as a number."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _readable(frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:

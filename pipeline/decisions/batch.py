@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.values import Array, Flags
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
 
 Ints = NDArray[np.int64]
 
@@ -60,8 +61,7 @@ class Batch:
     @property
     def offsets(self) -> Ints:
         """(D + 1,) first candidate of each decision, and the number of all candidates."""
-        offsets: Ints = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
-        return offsets
+        return offsets_of(self.lengths)
 
     def take(self, rows: Ints) -> "Batch":
         """Return the decisions `rows`, in that order."""
@@ -75,12 +75,12 @@ class Batch:
 
 @dataclass
 class Reading:
-    """What a reader tells beside its batches.
+    """Counts, notes and rejected lines of a reader, beside its batches.
 
     Attributes:
         counts: Numbers of lines that are no decisions, by what they are.
         notes: Sentences about how the log was read.
-        rejected: Lines that hold no decision which could be counted: file, line, id, reason, text.
+        rejected: Lines without a decision that could be counted: file, line, id, reason.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -182,7 +182,7 @@ def texts_of_numbers(values: pl.Series) -> pl.Series:
 
 
 class Reasons:
-    """Why decisions cannot be used; the first reason of a decision stays."""
+    """Reasons why decisions cannot be used; the first one of a decision stays."""
 
     def __init__(self, reasons: list[str | None]) -> None:
         self.reasons = reasons

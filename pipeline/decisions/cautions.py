@@ -1,7 +1,8 @@
-"""Cautions of a log of decisions: what limits its answers, with the numbers that say so."""
+"""Cautions of a log of decisions: facts that limit its answers, with their numbers."""
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
-from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions, numbered
+from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
     CONTRADICTED_A,
     MOST_LEVELS,
@@ -45,6 +46,11 @@ def cautions_of(log: DecisionLog) -> tuple[Caution, ...]:
     return tuple(found)
 
 
+def with_cautions(log: DecisionLog) -> DecisionLog:
+    """Return a log with its cautions."""
+    return replace(log, cautions=cautions_of(log))
+
+
 def checked_propensities_of(log: DecisionLog) -> PropensityTests | None:
     """Return the tests of the propensities of a log; None if none were logged."""
     if log.mapping.propensity.kind not in ("exact", "monte_carlo"):
@@ -66,7 +72,7 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
     used = used & log.decisions["propensity"].is_not_null().to_numpy()
     scale = float(log.decisions["weight"].to_numpy()[used].max(initial=1.0))
     tally = Tally(scale, log.mapping.propensity.epsilon)
-    unit = numbered(log.decisions["unit_id"].rank("dense").to_numpy())
+    unit = log.units
     ids = _Levels(log.candidates["id"])
     categories = {n: _Levels(log.features[n]) for n, t in log.features.schema.items()
                   if t == pl.Categorical}  # fmt: skip

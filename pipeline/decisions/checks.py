@@ -1,4 +1,4 @@
-"""Checks of a log of decisions: what is refused as a whole, and what is quarantined with a reason.
+"""Checks of a log of decisions: refusals of the whole, and decisions quarantined with a reason.
 
 A refusal is a TraceError: what was found, and what to do. A decision is quarantined for the first
 reason that holds.
@@ -6,6 +6,7 @@ reason that holds.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,8 +24,8 @@ from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.rows import DIFFERS
 from hindcast.pipeline.decisions.values import Array, Flags
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.estimators.decisions.logged import ABOVE_ONE
 
-ABOVE_ONE: Final = 1e-4  # by how much a probability may exceed 1
 SUM: Final = 1e-3  # by how much probabilities may miss 1
 SAME: Final = 1e-3  # relative difference between two statements of one probability
 LEAST: Final = 1e-6
@@ -72,7 +73,7 @@ def without_repetitions(batch: Batch, reading: Reading) -> Batch:
         decisions = batch.decisions.with_columns(
             pl.when(pl.Series(marked)).then(pl.lit(DIFFERS)).otherwise("reason").alias("reason")
         )
-        batch = Batch(decisions, batch.context, batch.candidates, batch.features, batch.lengths)
+        batch = replace(batch, decisions=decisions)
     keep = np.ones(len(batch), bool)
     keep[dropped] = False
     return batch if keep.all() else batch.take(np.flatnonzero(keep))

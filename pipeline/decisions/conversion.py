@@ -31,6 +31,7 @@ from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
 from hindcast.pipeline.errors import StorageError
+from hindcast.pipeline.estimators.decisions.logged import beginnings
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import DECISIONS, ELSEWHERE
@@ -44,7 +45,6 @@ from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workloa
 
 _GROUP: Final = 500_000  # candidates of a row group
 _PART: Final = 8  # row groups of a part
-_MOST_SCALE: Final = 1e6
 _CHARACTERS: Final = 60  # of an id
 
 
@@ -180,13 +180,13 @@ def episodes_of(log: DecisionLog) -> Episodes:
     usable = log.weighted
     session = pl.select(pl.coalesce(d["session"], pl.lit("\x00") + d["id"])).to_series()
     number = session.rank("dense").to_numpy().astype(np.int64) - 1
-    unit = d["unit_id"].rank("dense").to_numpy().astype(np.int64) - 1
+    unit = log.units
     places = dict(zip(SPLITS, range(len(SPLITS)), strict=True))
     side = d["split"].replace_strict(places, return_dtype=pl.Int64).to_numpy()
     first_of_unit, first_of_session = _firsts(unit)[unit], _firsts(number)[number]
     at = np.arange(len(log))
     order = np.lexsort((at, first_of_session, first_of_unit, side))
-    begins = _changes(number[order])
+    begins = beginnings(number[order])
     run = np.cumsum(begins) - 1
     lost: Flags = ~usable[order]
     cut = np.zeros(int(run[-1]) + 1 if len(run) else 0, bool)
@@ -195,8 +195,8 @@ def episodes_of(log: DecisionLog) -> Episodes:
     starts = np.flatnonzero(begins)
     kept = usable[order] & (before == before[starts][run])
     decisions, run = order[kept], run[kept]
-    heads = np.flatnonzero(_changes(run))
-    whole = np.cumsum(_changes(run)) - 1
+    heads = np.flatnonzero(beginnings(run))
+    whole = np.cumsum(beginnings(run)) - 1
     lengths = np.diff(np.concatenate([heads, [len(whole)]])).astype(np.int64)
     step = np.arange(len(whole)) - np.repeat(heads, lengths)
     windows = np.unique(
@@ -204,11 +204,6 @@ def episodes_of(log: DecisionLog) -> Episodes:
     )[1].reshape(-1)
     return _table(log, decisions, whole, step.astype(np.int64), heads.astype(np.int64),
                   lengths, windows, cut, run)  # fmt: skip
-
-
-def _changes(codes: Ints) -> Flags:
-    """Return where a run of equal codes begins."""
-    return np.concatenate([np.ones(min(1, len(codes)), bool), codes[1:] != codes[:-1]])
 
 
 def _firsts(codes: Ints) -> Ints:
@@ -322,7 +317,7 @@ def rows_of(
     """Return the rows of some episodes, with their closing rows."""
     there = (episodes.episode >= begin) & (episodes.episode < end)
     decisions, episode = episodes.decisions[there], episodes.episode[there]
-    last = np.concatenate([_changes(episode)[1:], [True]])
+    last = np.concatenate([beginnings(episode)[1:], [True]])
     take = np.repeat(np.arange(len(decisions)), 1 + last)  # the last observation twice
     closing = np.zeros(len(take), bool)
     closing[np.cumsum(1 + last)[last] - 1] = True

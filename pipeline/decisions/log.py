@@ -1,4 +1,4 @@
-"""A log of decisions, read and checked: arrays and frames, and what was not used."""
+"""A log of decisions, read and checked: arrays and frames, and the lines that were not used."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -51,9 +51,9 @@ class DecisionLog:
         features: (C,) features of the candidates.
         offsets: (D + 1,) first candidate of each decision.
         quarantine: Decisions and lines that could not be used: file, line, id, reason.
-        counts: Numbers of decisions, candidates, lines and what became of them.
+        counts: Numbers of decisions, candidates and lines, by their use.
         notes: Sentences about how the log was read.
-        cautions: What limits the answers.
+        cautions: Facts that limit the answers.
         mapping: The mapping by which the log was read.
         files: The files that were read, with their SHA-256.
         vocabulary: Levels of each category in the train split with their counts.
@@ -83,8 +83,13 @@ class DecisionLog:
 
     @property
     def weighted(self) -> Flags:
-        """(D,) whether a decision counts in weighted sums: it has a reward, not overridden."""
+        """(D,) flags of the decisions in weighted sums: with a reward, not overridden."""
         return (self.decisions["reward"].is_not_null() & ~self.decisions["overridden"]).to_numpy()
+
+    @property
+    def units(self) -> Ints:
+        """(D,) numbers of the units, in the order of their ids."""
+        return (self.decisions["unit_id"].rank("dense") - 1).to_numpy().astype(np.int64)
 
     def feature(self, name: str) -> Array:
         """Return a numeric feature of the candidates, (C,), NaN where it is missing."""

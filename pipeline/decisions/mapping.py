@@ -46,6 +46,10 @@ PropensityKind = Literal["exact", "monte_carlo", "estimated", "none"]
 KINDS: Final = ("exact", "monte_carlo", "estimated", "none")
 
 
+def _signed(reward: Mapping[str, float], cost: Mapping[str, float]) -> dict[str, float]:
+    return {**reward, **{name: -factor for name, factor in cost.items()}}
+
+
 @dataclass(frozen=True)
 class Columns:
     """Columns of a log, or dotted paths in nested records; "" for what the log does not have.
@@ -93,7 +97,7 @@ class Columns:
     @property
     def terms(self) -> dict[str, float]:
         """Columns of the reward with their factors; those of costs are negative."""
-        return {**self.reward, **{name: -factor for name, factor in self.cost.items()}}
+        return _signed(self.reward, self.cost)
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Propensities:
-    """What the probabilities of the log are.
+    """Origin of the probabilities of the log.
 
     Attributes:
         kind: A name of KINDS.
@@ -148,7 +152,7 @@ class Outcomes:
         reward: The reward, or several with their factors.
         cost: The cost, or several with their factors.
         time: Time of the outcome; "" if it is not known.
-        several: What counts if a decision has several outcomes that differ.
+        several: Value of a decision with several outcomes that differ; "" if none counts.
     """
 
     file: str = ""
@@ -161,7 +165,7 @@ class Outcomes:
     @property
     def terms(self) -> dict[str, float]:
         """Columns of the reward with their factors; those of costs are negative."""
-        return {**self.reward, **{name: -factor for name, factor in self.cost.items()}}
+        return _signed(self.reward, self.cost)
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ class DecisionMapping:
         columns: Columns of the decision.
         context: Features of the decision.
         candidates: Features of the candidates.
-        propensity: What the probabilities are.
+        propensity: Origin of the probabilities.
         outcomes: A second file with rewards, or None.
         split: Shares of the splits.
     """
@@ -238,16 +242,6 @@ _CHOICES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("split", "by"): ("time", "hash"),
 }
 _SHARES: Final = frozenset({("split", "validation"), ("split", "test"), ("propensity", "epsilon")})
-
-
-def is_mapping(path: Path) -> bool:
-    """Return whether a file is a mapping of decisions, by its ending and its key `kind`."""
-    if path.suffix != ".toml" or not path.is_file():
-        return False
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8")).get("kind") == KIND
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError):
-        return False
 
 
 def load_mapping(path: Path) -> DecisionMapping:

@@ -11,9 +11,9 @@ from hindcast.pipeline.decisions.batch import TERM, Reading
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Outcomes
 from hindcast.pipeline.decisions.shapes.nested import getter
 from hindcast.pipeline.decisions.shapes.records import records_of
-from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet
+from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, no_column
 from hindcast.pipeline.decisions.values import as_series, numbers, text_of, times
-from hindcast.pipeline.errors import TraceError, did_you_mean
+from hindcast.pipeline.errors import TraceError
 
 _LATE: Final = 0.99  # quantile of the delays within which a reward is expected
 _JSON: Final = frozenset({".json", ".jsonl", ".ndjson", ".dsjson"})
@@ -54,9 +54,8 @@ def _columns(path: Path, names: Mapping[str, str]) -> dict[str, pl.Series]:
     if is_parquet(path) or not endings & _JSON:
         tables = Tables([path])
         if all("." not in name for name in names.values()) or not is_parquet(path):
-            for name in names.values():
-                _require(path, name, tables.header())
-            pieces = [piece.rows for piece in tables.pieces(list(dict.fromkeys(names.values())))]
+            wanted = tables.require(names.values())
+            pieces = [piece.rows for piece in tables.pieces(wanted)]
             if not pieces:
                 return {key: pl.Series([], dtype=pl.String) for key in names}
             table = pl.concat(pieces)
@@ -68,19 +67,13 @@ def _columns(path: Path, names: Mapping[str, str]) -> dict[str, pl.Series]:
     values = {key: [read(record) for record in records] for key, read in get.items()}
     for key, column in values.items():
         if records and all(v is None for v in column):
-            _require(path, names[key], sorted({k for r in records[:100] for k in r}))
+            known = sorted({k for r in records[:100] for k in r})
+            if names[key] not in known:
+                raise no_column(str(path), names[key], known)
     return {
         key: as_series([text_of(v) for v in column]) if key == "id" else as_series(column)
         for key, column in values.items()
     }
-
-
-def _require(path: Path, name: str, header: list[str]) -> None:
-    if name not in header:
-        raise TraceError(
-            f"{path}: there is no column {name!r}, which the mapping names; "
-            f"{did_you_mean(name, header)}"
-        )
 
 
 def join(

@@ -4,11 +4,10 @@
     nested   a list of objects or names per record, and a value that names one of them
     wide     columns NAME_1, NAME_2, ... with the same numbers for a column that holds such a number
 
-What values decide is decided by them: what is constant within every decision describes the
-decision, the rest its candidates. What names alone suggest is listed as unsure.
+Values decide where they can: a column with one value in every decision describes the decision, any
+other one its candidates. Guesses from names alone are listed as unsure.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +24,15 @@ from hindcast.pipeline.decisions.reading import recognise
 from hindcast.pipeline.decisions.shapes.nested import getter, records
 from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet
 from hindcast.pipeline.decisions.values import MISSING, flags, numbers, text_of, times
-from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.errors import TraceError, printable
+from hindcast.pipeline.recipes.toml import table_toml
 
 _SAMPLE: Final = 20_000  # rows of a table that are looked at
 _RECORDS: Final = 2000
 _MOST: Final = 0.8  # share of decisions in which a column must be as it is taken
 _JSON: Final = (".jsonl", ".ndjson", ".json")
 _LISTS: Final = re.compile(r"candidate|action|arm|option|model|item", re.IGNORECASE)
+Fits = Callable[[str], bool]  # whether the values of a name fit
 _OUTCOMES: Final = re.compile(r"outcome|reward|feedback|label", re.IGNORECASE)
 _NUMBERED: Final = re.compile(r"^(.*?[^0-9])(\d+)$")
 
@@ -70,7 +71,7 @@ class DecisionProposal:
 
     Attributes:
         table: The mapping as it is written.
-        unsure: What a person should look at.
+        unsure: Guesses that a person should look at.
         not_read: Columns that the mapping leaves out.
     """
 
@@ -81,25 +82,43 @@ class DecisionProposal:
     @property
     def toml(self) -> str:
         """The mapping as TOML."""
-        lines = [f"{k} = {_inline(v)}" for k, v in self.table.items() if not isinstance(v, dict)]
-        for name, part in self.table.items():
-            if isinstance(part, dict):
-                lines += ["", f"[{name}]", *(f"{k} = {_inline(v)}" for k, v in part.items())]
-        lines += [f"# unsure: {text}" for text in self.unsure]
-        return "\n".join(lines) + "\n"
+        comments = [f"# unsure: {printable(text)}\n" for text in self.unsure]
+        return table_toml(self.table) + "".join(comments)
 
 
-def _inline(value: Any) -> str:
-    if isinstance(value, dict):
-        inside = ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items())
-        return "{" + inside + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+def _any(_name: str) -> bool:
+    return True
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+class _Names:
+    """Names of a log that are left, and the columns of the mapping that others have become."""
+
+    def __init__(self, left: list[str]) -> None:
+        self.left, self.columns = left, dict[str, str]()
+
+    def take(self, what: str, fits: Fits = _any) -> str:
+        """Return the name that a word of `what` fits and remove it from those left; "" if none."""
+        found = _find(what, self.left, fits)
+        if found:
+            self.left.remove(found)
+        return found
+
+    def put(self, what: str, fits: Fits = _any) -> str:
+        """Take a name and make it the column `what`."""
+        found = self.take(what, fits)
+        if found:
+            self.columns[what] = found
+        return found
+
+    def reward(self, reward: Fits, cost: Fits) -> tuple[str, str]:
+        """Put the reward, or else the cost; return both."""
+        found = self.put("reward", reward)
+        return found, "" if found else self.put("cost", cost)
+
+    @property
+    def units(self) -> list[str]:
+        """Columns whose values several decisions may share."""
+        return [name for name in ("session", "unit") if name in self.columns]
 
 
 def propose(path: Path) -> DecisionProposal | None:
@@ -110,26 +129,29 @@ def propose(path: Path) -> DecisionProposal | None:
             return DecisionProposal({"kind": KIND, "file": path.name, "shape": shape, **parts})
         if path.is_dir():
             return None
-        endings = path.suffixes
-        if any(e in _JSON for e in endings):
-            return _nested(path, [r for _, _, r in islice(records([path], Reading()), _RECORDS)])
         tables = Tables([path])
-        schema = tables.schema()
-        if is_parquet(path) and any(isinstance(t, pl.List) for t in schema.values()):
-            return _nested(path, [r for _, _, r in islice(records([path], Reading()), _RECORDS)])
-        pieces = list(islice(tables.pieces(), 1))
+        is_json = any(ending in _JSON for ending in path.suffixes)
+        schema = {} if is_json else tables.schema()
+        has_lists = any(isinstance(dtype, pl.List) for dtype in schema.values())
+        if is_json or (has_lists and is_parquet(path)):
+            return _nested(path, _records(path))
+        piece = next(tables.pieces(), None)
     except TraceError:
         return None
-    header = list(schema)
     frame = (
-        pieces[0].rows.head(_SAMPLE)
-        if pieces
-        else pl.DataFrame(schema=dict.fromkeys(header, pl.String))
+        pl.DataFrame(schema=dict.fromkeys(schema, pl.String))
+        if piece is None
+        else piece.rows.head(_SAMPLE)
     )
     return _rows(path, frame) or _wide(path, frame)
 
 
-def _find(what: str, names: Iterable[str], fits: Callable[[str], bool] = lambda _n: True) -> str:
+def _records(path: Path) -> list[dict[str, Any]]:
+    """Return the first records of a file."""
+    return [record for _, _, record in islice(records([path], Reading()), _RECORDS)]
+
+
+def _find(what: str, names: Iterable[str], fits: Fits = _any) -> str:
     """Return the first name that a word of `what` fits: as a whole, then as one of its parts."""
     known = list(names)
     for word in _WORDS[what]:
@@ -146,6 +168,11 @@ def _find(what: str, names: Iterable[str], fits: Callable[[str], bool] = lambda 
             ):
                 return name
     return ""
+
+
+def _proposal(path: Path, shape: str, columns: dict[str, str]) -> DecisionProposal:
+    table = {"kind": KIND, "file": path.name, "shape": shape, "columns": columns}
+    return DecisionProposal(table)
 
 
 # Rows
@@ -176,76 +203,61 @@ def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     chosen = _find("chosen", [n for n in names if n != decision], one_each)
     if not chosen:
         return None
-    left = [n for n in names if n not in (decision, chosen)]
-    constant = {n: _constant(frame[n], groups, count) for n in left}
+    of = _Names([n for n in names if n not in (decision, chosen)])
+    constant = {n: _constant(frame[n], groups, count) for n in of.left}
     said, _ = flags(frame[chosen])
     taken = pl.Series(said == 1)
-    columns: dict[str, Any] = {"decision": decision}
-
-    def take(what: str, fits: Callable[[str], bool] = lambda _n: True) -> str:
-        found = _find(what, left, fits)
-        if found:
-            left.remove(found)
-        return found
+    of.columns["decision"] = decision
 
     def numeric(name: str) -> bool:
         return _is_number(frame[name])
 
-    def put(key: str, name: str) -> None:
-        if name:
-            columns[key] = name
-
-    put("session", take("session", lambda n: constant[n]))
-    put("unit", take("unit", lambda n: constant[n]))
-    put("time", take("time", lambda n: constant[n] and _is_time(frame[n])))
-    put("candidate", take("candidate", lambda n: not constant[n]))
-    columns["chosen"] = chosen
-    put("feasible", take("feasible", lambda n: not flags(frame[n])[1].any()))
-    put("sampled", take("sampled"))
-    put("overridden", take("overridden"))
-    put("keep", take("keep", numeric))
-    put("drop", take("drop", numeric))
-    put("logger", take("logger", lambda n: constant[n] and not numeric(n)))
-    p = take("propensity", numeric)
+    of.put("session", lambda n: constant[n])
+    of.put("unit", lambda n: constant[n])
+    time = of.put("time", lambda n: constant[n] and _is_time(frame[n]))
+    of.put("candidate", lambda n: not constant[n])
+    of.columns["chosen"] = chosen
+    of.put("feasible", lambda n: not flags(frame[n])[1].any())
+    of.put("sampled")
+    of.put("overridden")
+    of.put("keep", numeric)
+    of.put("drop", numeric)
+    of.put("logger", lambda n: constant[n] and not numeric(n))
+    p = of.take("propensity", numeric)
     if p:
         elsewhere = frame[p].filter(~taken).is_not_null().any() and not constant[p]
-        columns["probability" if elsewhere else "propensity"] = p
+        of.columns["probability" if elsewhere else "propensity"] = p
 
     def of_taken(name: str) -> bool:
         others = frame[name].filter(~taken)
         return constant[name] or others.null_count() >= _MOST * len(others)
 
-    reward = take("reward", of_taken)
-    cost = "" if reward else take("cost", lambda n: of_taken(n) and numeric(n))
-    put("reward", reward)
-    put("cost", cost)
-    draws = take("draws", lambda n: constant[n] and numeric(n))
-    found = DecisionProposal({"kind": KIND, "file": path.name, "shape": "rows", "columns": columns})
-    context = [n for n in left if constant[n]]
-    _features(found, frame, context, [n for n in left if not constant[n]])
-    _finish(found, bool(p), draws, reward, cost, [c for c in ("session", "unit") if c in columns])
-    if columns.get("time"):
-        _zone(found, frame[columns["time"]])
+    reward, cost = of.reward(of_taken, lambda n: of_taken(n) and numeric(n))
+    draws = of.take("draws", lambda n: constant[n] and numeric(n))
+    found = _proposal(path, "rows", of.columns)
+    context = [n for n in of.left if constant[n]]
+    _features(found, frame, context, [n for n in of.left if not constant[n]])
+    _finish(found, bool(p), draws, reward, cost, of.units)
+    if time:
+        _zone(found, frame[time])
     return found
 
 
 def _header(path: Path, names: Sequence[str]) -> DecisionProposal | None:
     """Return the mapping that the names of an empty table suggest."""
-    left = list(names)
-    columns = {}
+    of = _Names(list(names))
+    columns = of.columns
     for what in ("decision", "session", "unit", "time", "candidate", "chosen", "feasible"):
-        if name := _find(what, left):
-            left.remove(name)
-            columns[what] = name
+        of.put(what)
     if not {"decision", "chosen", "candidate"} <= {*columns}:
         return None
-    for what, key in (("propensity", "probability"), ("reward", "reward"), ("cost", "cost")):
-        if not (what == "cost" and "reward" in columns) and (name := _find(what, left)):
-            left.remove(name)
-            columns[key] = name
-    found = DecisionProposal({"kind": KIND, "file": path.name, "shape": "rows", "columns": columns})
-    before = [n for n in left if names.index(n) < names.index(columns["candidate"])]
-    for side, mine in (("context", before), ("candidates", [n for n in left if n not in before])):
+    if p := of.take("propensity"):
+        columns["probability"] = p
+    of.reward(_any, _any)
+    found = _proposal(path, "rows", columns)
+    before = [n for n in of.left if names.index(n) < names.index(columns["candidate"])]
+    after = [n for n in of.left if n not in before]
+    for side, mine in (("context", before), ("candidates", after)):
         texts = [n for n in mine if n.lower() in _CATEGORICAL]
         found.table[side] = _lists([n for n in mine if n not in texts], texts)
     found.table["propensity"] = {"kind": "exact" if "probability" in columns else "none"}
@@ -350,45 +362,33 @@ def _nested(path: Path, sample: list[dict[str, Any]]) -> DecisionProposal | None
     chosen = _find("chosen", scalars, lambda p: _names_one(scalars[p], ids))
     if not chosen:
         return None
-    left = [p for p in scalars if p != chosen and not p.startswith(f"{where}.")]
-    columns: dict[str, Any] = {}
-
-    def take(what: str, fits: Callable[[str], bool] = lambda _p: True) -> str:
-        found = _find(what, left, fits)
-        if found:
-            left.remove(found)
-        return found
-
-    def put(key: str, name: str) -> None:
-        if name:
-            columns[key] = name
+    of = _Names([p for p in scalars if p != chosen and not p.startswith(f"{where}.")])
 
     def numeric(name: str) -> bool:
         return _all_numbers(scalars[name])
 
-    put("decision", take("decision", lambda p: "." not in p and len({*map(str, scalars[p])}) > 1))
-    put("session", take("session"))
-    put("unit", take("unit"))
-    put("time", take("time", lambda p: _is_time(pl.Series([text_of(v) for v in scalars[p]]))))
-    columns["chosen"] = chosen
-    put("sampled", take("sampled", lambda p: _names_one(scalars[p], ids)))
-    put("overridden", take("overridden"))
-    put("propensity", take("propensity", numeric))
+    def as_texts(name: str) -> pl.Series:
+        return pl.Series([text_of(v) for v in scalars[name]])
+
+    decision = of.put("decision", lambda p: "." not in p and len({*map(str, scalars[p])}) > 1)
+    of.put("session")
+    of.put("unit")
+    time = of.put("time", lambda p: _is_time(as_texts(p)))
+    of.columns["chosen"] = chosen
+    of.put("sampled", lambda p: _names_one(scalars[p], ids))
+    of.put("overridden")
+    of.put("propensity", numeric)
     beside = [p for p, v in leaves.items() if p != where and _beside(v, ids)]
-    put("probabilities", _find("probabilities", beside))
-    reward = take("reward", numeric)
-    cost = "" if reward else take("cost", numeric)
-    put("reward", reward)
-    put("cost", cost)
-    put("keep", take("keep", numeric))
-    put("drop", take("drop", numeric))
-    put("logger", take("logger", lambda p: not numeric(p)))
-    draws = take("draws", numeric)
-    found = DecisionProposal(
-        {"kind": KIND, "file": path.name, "shape": "nested", "columns": columns}
-    )
+    if probabilities := _find("probabilities", beside):
+        of.columns["probabilities"] = probabilities
+    reward, cost = of.reward(numeric, numeric)
+    of.put("keep", numeric)
+    of.put("drop", numeric)
+    of.put("logger", lambda p: not numeric(p))
+    draws = of.take("draws", numeric)
+    found = _proposal(path, "nested", of.columns)
     maps = _maps(sample, ids)
-    left = [p for p in left if not any(p.startswith(f"{m}.") for m in maps)]
+    left = [p for p in of.left if not any(p.startswith(f"{m}.") for m in maps)]
     if draws:  # what says how the draw was made is no feature
         aside = draws.rpartition(".")[0]
         left = [p for p in left if not aside or not p.startswith(f"{aside}.")]
@@ -402,15 +402,14 @@ def _nested(path: Path, sample: list[dict[str, Any]]) -> DecisionProposal | None
         candidates |= {"id": own} if own else {}
         candidates |= _of_objects(objects, [k for k in inner if k != own])
     else:
-        candidates |= _of_maps({m: v for m, v in maps.items() if m != columns.get("probabilities")})
+        candidates |= _of_maps({m: v for m, v in maps.items() if m != probabilities})
     found.table["candidates"] = candidates
-    has_p = "propensity" in columns or "probabilities" in columns
-    if not reward and not cost and columns.get("decision"):
-        known = {text_of(v) for v in scalars[columns["decision"]]}
-        _outcomes(found, path, known)
-    _finish(found, has_p, draws, reward, cost, [c for c in ("session", "unit") if c in columns])
-    if columns.get("time"):
-        _zone(found, pl.Series([text_of(v) for v in scalars[columns["time"]]]))
+    has_p = "propensity" in of.columns or bool(probabilities)
+    if not reward and not cost and decision:
+        _outcomes(found, path, {text_of(v) for v in scalars[decision]})
+    _finish(found, has_p, draws, reward, cost, of.units)
+    if time:
+        _zone(found, as_texts(time))
     return found
 
 
@@ -507,7 +506,7 @@ def _outcomes(found: DecisionProposal, path: Path, known: set[str | None]) -> No
         if other == path or not _OUTCOMES.search(other.name) or other.suffix not in _JSON:
             continue
         try:
-            sample = [r for _, _, r in islice(records([other], Reading()), _RECORDS)]
+            sample = _records(other)
         except TraceError:
             continue
         leaves = _leaves(sample)
@@ -541,39 +540,30 @@ def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     if not stems or not frame.height:
         return None
     keys = set.union(*stems.values())
-    taken = {f"{stem}{key}" for stem, of in stems.items() for key in of}
-    left = [n for n in frame.columns if n not in taken]
+    taken = {f"{stem}{key}" for stem, numbers_of in stems.items() for key in numbers_of}
+    of = _Names([n for n in frame.columns if n not in taken])
 
     def names_one(name: str) -> bool:
         found = frame[name].drop_nulls().cast(pl.String)
         return len(found) > 0 and float(found.is_in(list(keys)).mean()) >= _MOST  # type: ignore[arg-type]
 
-    chosen = _find("chosen", left, names_one)
+    chosen = of.take("chosen", names_one)
     if not chosen:
         return None
-    left.remove(chosen)
-    columns: dict[str, Any] = {}
-    found = DecisionProposal({"kind": KIND, "file": path.name, "shape": "wide", "columns": columns})
-
-    def put(what: str, fits: Callable[[str], bool] = lambda _n: True) -> str:
-        name = _find(what, left, fits)
-        if name:
-            left.remove(name)
-            columns[what] = name
-        return name
+    columns = of.columns
+    found = _proposal(path, "wide", columns)
 
     def numeric(name: str) -> bool:
         return _is_number(frame[name])
 
     for what in ("decision", "session", "unit"):
-        put(what)
-    put("time", lambda n: _is_time(frame[n]))
+        of.put(what)
+    of.put("time", lambda n: _is_time(frame[n]))
     columns["chosen"] = chosen
-    p = put("propensity", numeric)
-    reward = put("reward", numeric)
-    cost = "" if reward else put("cost", numeric)
-    put("keep", numeric)
-    _features(found, frame, left, [])
+    p = of.put("propensity", numeric)
+    reward, cost = of.reward(numeric, numeric)
+    of.put("keep", numeric)
+    _features(found, frame, of.left, [])
     patterns = {stem.rstrip("_-. "): f"{stem}*" for stem in stems}
     chance = _find("propensity", patterns)
     if chance:
@@ -590,6 +580,5 @@ def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     found.table["candidates"] = {
         **candidates, "numbers": figures, **({"categories": texts} if texts else {}),
     }  # fmt: skip
-    _finish(found, bool(p or chance), "", reward, cost,
-            [c for c in ("session", "unit") if c in columns])  # fmt: skip
+    _finish(found, bool(p or chance), "", reward, cost, of.units)
     return found

@@ -16,13 +16,11 @@ import polars as pl
 from hindcast.pipeline.decisions import checks
 from hindcast.pipeline.decisions.assembly import assemble
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat
-from hindcast.pipeline.decisions.cautions import cautions_of
+from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import (
     KIND,
-    SELF_DESCRIBING,
     DecisionMapping,
-    is_mapping,
     load_mapping,
     parse_mapping,
 )
@@ -74,12 +72,13 @@ def read_log(
     where = name_of(sources[0])
     reading = Reading()
     batches = [batch for batch in _batches(sources, mapping, reading) if len(batch)]
-    if not batches and not reading.rejected:
-        raise TraceError(f"{where}: no decisions, expected at least one")
+    if not batches:
+        if not reading.rejected:
+            raise TraceError(f"{where}: no decisions, expected at least one")
+        _, line, _, reason = reading.rejected[0]
+        raise TraceError(f"{where}: no decisions; line {line}: {reason}")
     terms = _terms(mapping)
     files = [source_file(path) for path in _files(sources)]
-    if not batches:
-        _refuse_rejected(reading, where)
     batch = concat(batches, 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan"))
     batch = _with_ids(batch)
     checks.refuse_scales(batch, where)
@@ -105,7 +104,7 @@ def read_log(
             batch, decisions=join(batch.decisions, found, mapping.outcomes, reading)
         )
     log = assemble(batch, mapping, terms, reading, quarantine, counted.height, tuple(files))
-    return dataclasses.replace(log, cautions=cautions_of(log))
+    return with_cautions(log)
 
 
 def _terms(mapping: DecisionMapping) -> dict[str, float]:
@@ -113,11 +112,6 @@ def _terms(mapping: DecisionMapping) -> dict[str, float]:
     later = mapping.outcomes.terms if mapping.outcomes is not None else {}
     own |= {TERM + name: factor for name, factor in later.items()}
     return own or dict(_TERMS.get(mapping.shape, {}))
-
-
-def _refuse_rejected(reading: Reading, where: str) -> None:
-    _, line, _, reason = reading.rejected[0]
-    raise TraceError(f"{where}: no decisions; line {line}: {reason}")
 
 
 def _rejected(reading: Reading) -> pl.DataFrame:
@@ -158,9 +152,6 @@ def _sources(
         if not path.exists():
             raise TraceError(f"{path}: there is no such file or folder, expected {EXPECTED}")
         if mapping is None and path.suffix == ".toml":
-            if not is_mapping(path):
-                table = load_mapping(path)  # says what is wrong with it
-                return _from_mapping(table, path)
             return _from_mapping(load_mapping(path), path)
         shape = recognise(path)
         if mapping is None:
@@ -259,15 +250,10 @@ def _batches(sources: list[Source], mapping: DecisionMapping, reading: Reading) 
     elif shape == "obp":
         for source in sources:
             arrays = source if isinstance(source, dict) else obp.load_obp(Path(str(source)))
-            yield from obp.read_obp(arrays, name_of(source), reading)
+            yield from obp.read_obp(arrays, name_of(source))
     elif shape == "nested":
         yield from read_nested(sources, mapping, reading)  # type: ignore[arg-type]
     else:
         tables = Tables([pl.DataFrame(s) if isinstance(s, list) else s for s in sources],  # type: ignore[misc]
                         mapping.separator)  # fmt: skip
         yield from (read_rows if shape == "rows" else read_wide)(tables, mapping, reading)
-
-
-def describes_itself(shape: str) -> bool:
-    """Return whether files of a shape need no mapping."""
-    return shape in SELF_DESCRIBING

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hindcast.pipeline.decisions.assembly import vocabulary
-from hindcast.pipeline.decisions.log import Caution, DecisionLog
+from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import parse_mapping
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.recipes.workload_source import DECISION_TABLES, RECORD
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads.schema import read_provenance
@@ -73,10 +74,11 @@ def _write_pieces(log: DecisionLog, path: Path) -> None:
             writer.write_table(record_of(piece).to_arrow().cast(schema))
 
 
-def read_record(
-    folder: Path, provenance: Mapping[str, Any], cautions: tuple[Caution, ...] = ()
-) -> DecisionLog:
-    """Return the log of a dataset from its record; raise DatasetError if it is damaged."""
+def read_record(folder: Path, provenance: Mapping[str, Any]) -> DecisionLog:
+    """Return the log of a dataset from its record, without cautions.
+
+    Raises DatasetError if the record is damaged.
+    """
     path = folder / RECORD
     table = files.read_parquet(path)
     mapping = parse_mapping(provenance["mapping"], f"{folder}: provenance.mapping")
@@ -104,11 +106,11 @@ def read_record(
     lineage = read_provenance(provenance)
     context, features = part(_CONTEXT), part(_FEATURE)
     decisions = table.select(own)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    offsets = offsets_of(lengths)
     counts = {k: v for k, v in lineage.counts.items() if k not in ("transitions", "cut_sessions")}
     return DecisionLog(
         decisions, context, part(_CANDIDATE), features, offsets,
-        files.read_parquet(folder / QUARANTINE), counts, lineage.notes, cautions, mapping,
+        files.read_parquet(folder / QUARANTINE), counts, lineage.notes, (), mapping,
         lineage.files, vocabulary(decisions, context, features, offsets),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from hindcast.pipeline.decisions.encoding import encode
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, best
 from hindcast.pipeline.estimators.decisions.estimated import softmax
-from hindcast.pipeline.estimators.decisions.logged import Ints
+from hindcast.pipeline.estimators.decisions.logged import Ints, offsets_of
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.policy import BatchPolicy, readings
 from hindcast.pipeline.simulation.spec import Spec
@@ -23,13 +23,13 @@ def scored(
     """Return the probabilities (C,) of a policy over the candidates of all decisions.
 
     Args:
-        policy: What scores observations.
+        policy: A policy that scores observations.
         spec: Names of the features, in the order in which the policy reads them.
         log: The log.
         e: The same log as arrays.
         temperature: Of the softmax over the scores; 0 takes the best score.
-        missing: Whether the policy sees NaN where a number is missing, and not 0, which is what
-            learners are trained with.
+        missing: True if the policy sees NaN where a number is missing. Learners see 0, as in
+            their training.
         used: (D,) the decisions that are scored; the first candidate is taken in others.
     """
     encoded, scores = encode(log), np.zeros(len(e.owner))
@@ -37,7 +37,7 @@ def scored(
     for begin in range(0, len(decisions), _CHUNK):
         rows = decisions[begin : begin + _CHUNK]
         at = log.rows_of(rows)
-        offsets = np.concatenate([[0], np.cumsum(log.lengths[rows])])
+        offsets = offsets_of(log.lengths[rows])
         context = _matrix([encoded.of_context(f.name, rows) for f in spec.context], len(rows))
         candidates = _matrix([encoded.candidate(f.name, at) for f in spec.candidates], len(at))
         if not missing:

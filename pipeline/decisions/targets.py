@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.decisions.checks import SUM
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, best, first, uniform
@@ -22,7 +23,6 @@ LOGGED: Final = "logged"
 PLAIN: Final = ("uniform", "first", LOGGED)
 KINDS: Final = ("lowest", "highest", "candidate", "column")
 SHOWN: Final = (*PLAIN, "lowest:FEATURE", "highest:FEATURE", "candidate:ID", "column:NAME")
-_SUM: Final = 1e-3
 
 
 def is_named(name: str) -> bool:
@@ -81,6 +81,6 @@ def _column(name: str, log: DecisionLog, e: LoggedDecisions) -> Array:
     values = _feature(name, log)
     usable = np.where(e.feasible, np.nan_to_num(values), 0.0)
     total = np.bincount(e.owner, usable, len(e))
-    if (usable >= 0).all() and (np.abs(total - 1.0) < _SUM).all():
+    if (usable >= 0).all() and (np.abs(total - 1.0) < SUM).all():
         return normalised(e, usable, f"column:{name}")
     return best(e, values)

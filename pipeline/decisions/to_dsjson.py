@@ -12,7 +12,7 @@ without reward and overridden ones are left out: one unknown cost makes VowpalWa
 
 A dataset that was built becomes sessions, one per episode, whose units are the windows.
 
-What is lost: images and identifiers; splits and simulated times; infeasible candidates; which
+Lost are: images and identifiers; splits and simulated times; infeasible candidates; which
 numbers were missing (dsjson reads an absent number as 0); decisions without reward; the draws of
 Monte-Carlo propensities; the single terms of a reward.
 """

@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 MISSING: Final = ("", "nan", "na", "n/a", "null", "none", "nil", "nat", "-", "?", "unknown")
-_TRUE: Final = ("1", "true", "t", "yes", "y", "1.0")
-_FALSE: Final = ("0", "false", "f", "no", "n", "0.0")
+TRUE: Final = ("1", "true", "t", "yes", "y", "1.0")
+FALSE: Final = ("0", "false", "f", "no", "n", "0.0")
 NOT_SAID: Final = -1
 # Seconds since 1970 as numbers: later than the year 5100 can only be a finer unit.
 _UNITS: Final = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
@@ -66,7 +66,7 @@ def flags(values: pl.Series) -> tuple[NDArray[np.int8], Flags]:
     bad = np.zeros(len(meaning), bool)
     for place, level in zip(places, levels.cast(pl.String), strict=True):
         text = level.strip().lower()
-        meaning[place] = 1 if text in _TRUE else 0 if text in _FALSE else NOT_SAID
+        meaning[place] = 1 if text in TRUE else 0 if text in FALSE else NOT_SAID
         bad[place] = meaning[place] == NOT_SAID and text not in MISSING
     at, there = codes.to_physical().fill_null(0).to_numpy(), codes.is_not_null().to_numpy()
     return np.where(there, meaning[at], NOT_SAID).astype(np.int8), bad[at] & there

@@ -1,4 +1,4 @@
-"""Verification of a dataset of decisions that were made elsewhere: what can be recomputed, is.
+"""Verification of a dataset of decisions that were made elsewhere, against their record.
 
 The record is converted again, and every row, episode and count compared. Choices, probabilities,
 propensities, splits, vocabulary and cautions are recomputed from it. If the sources are at hand,
@@ -19,7 +19,7 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.decisions.assembly import split_of, units_of
 from hindcast.pipeline.decisions.batch import sums
 from hindcast.pipeline.decisions.cautions import cautions_of
-from hindcast.pipeline.decisions.checks import ABOVE_ONE, SUM, complete_probabilities
+from hindcast.pipeline.decisions.checks import SUM, complete_probabilities
 from hindcast.pipeline.decisions.conversion import (
     caveats_of,
     episodes_of,
@@ -33,6 +33,7 @@ from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, read_record, same_log
 from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
+from hindcast.pipeline.estimators.decisions.logged import ABOVE_ONE
 from hindcast.pipeline.storage.files import sha256_file
 
 

@@ -42,6 +42,15 @@ def bootstrap(
     """Return the percentile interval over units drawn with replacement; NaN for one unit."""
     if units < 2 or resamples < 1:
         return float("nan"), float("nan")
+    replicates = resampled(replicate, units, rng, resamples)
+    if not len(replicates):
+        return float("nan"), float("nan")
+    low, high = np.quantile(replicates, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return float(low), float(high)
+
+
+def resampled(replicate: Replicate, units: int, rng: np.random.Generator, resamples: int) -> Array:
+    """Return the finite values of an estimator over units drawn with replacement."""
     values = []
     block = max(1, _BLOCK // units)
     for start in range(0, resamples, block):
@@ -50,11 +59,7 @@ def bootstrap(
         counts = np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
         values.append(replicate(counts.astype(np.float64)))
     replicates = np.concatenate(values)
-    replicates = replicates[np.isfinite(replicates)]
-    if not len(replicates):
-        return float("nan"), float("nan")
-    low, high = np.quantile(replicates, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return float(low), float(high)
+    return replicates[np.isfinite(replicates)]
 
 
 def hoeffding(values: Array, low: float, high: float, level: float) -> tuple[float, float]:

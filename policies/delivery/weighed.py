@@ -14,7 +14,7 @@ In a log of sessions every decision is weighed for itself.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,13 +22,14 @@ import numpy as np
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.decisions.answers import refusal_of
 from hindcast.pipeline.decisions.arrays import logged_decisions, reference_q
-from hindcast.pipeline.decisions.cautions import cautions_of
+from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.scoring import scored
 from hindcast.pipeline.decisions.targets import LOGGED, numeric, target_of
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, Support, Value, support
-from hindcast.pipeline.estimators.decisions.intervals import Interval, t_interval, units_of
+from hindcast.pipeline.estimators.decisions.intervals import t_interval
+from hindcast.pipeline.estimators.decisions.logged import units_of
 from hindcast.pipeline.estimators.decisions.support import ANSWERS
 from hindcast.pipeline.estimators.decisions.values import (
     doubly_robust,
@@ -82,21 +83,21 @@ class _Part:
     def compare(self, one: Value, other: Value, name: str) -> Compared:
         difference = one.value - other.value
         se = standard_error(self.e, one.z - other.z)
-        found: Interval = t_interval(difference, se, units_of(self.e))
+        found = t_interval(difference, se, units_of(self.e.unit))
         return Compared(name, difference, found.low, found.high)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """What a log says of agents: `judge(policy)` is the verdict on one.
+    """The verdicts of a log on agents.
 
     Attributes:
         log: The log.
         spec: Names of its features.
         e: The log as arrays.
-        validation: The decisions that judge.
+        validation: The decisions on which agents are compared.
         rule: The best named rule of the train split, "" if it answers for none.
-        refusal: Why no weight can be trusted; "" if they can.
+        refusal: Reason why no weight can be trusted; "" if they can.
     """
 
     log: DecisionLog
@@ -108,7 +109,7 @@ class Judge:
 
     def judge(self, policy: LearnedPolicy) -> Verdict:
         """Return the verdict on an agent."""
-        units, rule = units_of(self.validation.e), self.rule or LOGGED
+        units, rule = units_of(self.validation.e.unit), self.rule or LOGGED
         if self.refusal:
             why = f"the agent cannot be compared with the log: {self.refusal}"
             return Verdict(LOG, rule, METRIC, units, why=f"{why}; the log's own policy stays")
@@ -133,7 +134,7 @@ class Judge:
 
     def _others(self, rule: str) -> dict[str, Value]:
         """Return the values of what a policy has to beat."""
-        named = [UNIFORM] * bool(rule) + [rule] * bool(rule)
+        named = [UNIFORM, rule] if rule else []
         part = self.validation
         found = {name: part.value(target_of(name, self.log, self.e)) for name in named}
         return {LOGGED: logged_mean(part.e), **found}
@@ -151,8 +152,7 @@ class Judge:
 
 def judge_of(dataset: Dataset) -> Judge | None:
     """Return what judges agents of a log; None if its validation split has no decisions."""
-    log = read_record(dataset.folder, dataset.manifest.provenance)
-    log = replace(log, cautions=cautions_of(log))
+    log = with_cautions(read_record(dataset.folder, dataset.manifest.provenance))
     split = log.decisions["split"].to_numpy()
     train, validation = (log.weighted & (split == name) for name in ("train", "validation"))
     if not validation.any():

@@ -10,19 +10,18 @@ ope.json                        sentences, cautions, settings; written last
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.decisions.answers import ALL, Answers, Options, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
-from hindcast.pipeline.decisions.cautions import cautions_of
+from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.scoring import scored
@@ -34,6 +33,7 @@ from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
+from hindcast.policies.ope.results import finite
 from hindcast.policies.own_policy import OwnPolicy
 from hindcast.policies.registry import resolve_own, split_checkpoint_name
 
@@ -72,7 +72,7 @@ def ask(
         split: Split whose decisions are weighed. By default all; `test` for a checkpoint that was
             trained on the dataset.
         accept: Codes of contradictions that are accepted.
-        estimate_propensities: Whether propensities are estimated where none were logged.
+        estimate_propensities: True to estimate propensities where none were logged.
         seed: Seed of the bootstrap.
         out: Folder for the tables; None writes nothing.
         command: Command line that is kept.
@@ -82,8 +82,7 @@ def ask(
             a result.
     """
     dataset = ds.open(folder)
-    log = read_record(folder, dataset.manifest.provenance)
-    log = replace(log, cautions=cautions_of(log))
+    log = with_cautions(read_record(folder, dataset.manifest.provenance))
     e = logged_decisions(log)
     targets: dict[str, Array] = {}
     splits: dict[str, str] = {}
@@ -179,18 +178,9 @@ def describe(found: Answers, dataset: Dataset, command: str = "") -> dict[str, A
         "sentences": dict(found.sentences), "answerable": dict(found.answerable),
         "cautions": [asdict(c) for c in found.cautions], "command": command,
     }  # fmt: skip
-    return _finite(json.loads(json.dumps(value)))  # type: ignore[no-any-return]
+    return finite(json.loads(json.dumps(value)))  # type: ignore[no-any-return]
 
 
 def described(found: Answers, folder: Path) -> dict[str, Any]:
     """Return the description of answers about the dataset in a folder."""
     return describe(found, ds.open(folder))
-
-
-def _finite(value: Any) -> Any:
-    """Return JSON without NaN and infinities, which become null."""
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

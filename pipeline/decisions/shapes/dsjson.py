@@ -10,6 +10,7 @@ VowpalWabbit. Features have dotted paths; what begins with `_` is none.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
+from hindcast.pipeline.decisions.checks import LEAST, SAME, SUM
 from hindcast.pipeline.decisions.shapes.nested import Bad, number
 from hindcast.pipeline.decisions.shapes.records import (
     BATCH,
@@ -34,9 +36,6 @@ OWN: Final = "_hindcast"  # what the format has no place for, in files that Hind
 _NAMES: Final = ("id", "session", "unit", "logger", "slot", "file", "line", "chosen", "propensity",
                  "weight", "content", "reason", COST, ORIGINAL)  # fmt: skip
 _NAN: Final = float("nan")
-SUM: Final = 1e-3  # by how much probabilities may miss 1
-_SAME: Final = 1e-3  # relative difference of the label's probability from that in `p`
-_LEAST: Final = 1e-6
 _64_BITS: Final = 0xFFFFFFFFFFFFFFFF
 
 
@@ -89,7 +88,7 @@ def _timed(collector: Collector, raw: list[Any], zone: str, reading: Reading) ->
         reading.note(f"times without a zone are read as {zone}")
     batch = collector.batch()
     decisions = batch.decisions.with_columns(pl.Series("time", found).fill_nan(None))
-    return Batch(decisions, batch.context, batch.candidates, batch.features, batch.lengths)
+    return replace(batch, decisions=decisions)
 
 
 def _candidates(to: Collector, listed: list[Any]) -> int:
@@ -146,13 +145,6 @@ def _spread(
     return spread
 
 
-def _fill(to: Collector) -> None:
-    """Complete the columns of candidates after a decision that cannot be used."""
-    rows = len(to.ids)
-    to.feasible.extend([True] * (rows - len(to.feasible)))
-    to.probability.extend([_NAN] * (rows - len(to.probability)))
-
-
 def _guarded(to: Collector, meta: dict[str, Any], read: Callable[[], None]) -> None:
     """Add the decision that `read` completes; one that cannot be read has a reason."""
     try:
@@ -162,7 +154,7 @@ def _guarded(to: Collector, meta: dict[str, Any], read: Callable[[], None]) -> N
     except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
         meta["reason"] = f"not as dsjson is ({error})"
     if meta["reason"] is not None:
-        _fill(to)
+        to.fill()
     to.add(**meta)
 
 
@@ -214,7 +206,7 @@ def _read_single(
 
 def _same(label: float, listed: float) -> None:
     """Raise Bad if the probability of the label is not that of its candidate in `p`."""
-    if abs(label - listed) > _SAME * max(label, listed) + _LEAST:  # false for NaN
+    if abs(label - listed) > SAME * max(label, listed) + LEAST:  # false for NaN
         raise Bad(
             f"the label's probability is {label:g}, that of its candidate in p {listed:g}: "
             "p in the order of the candidates?"

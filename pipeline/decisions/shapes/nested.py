@@ -10,6 +10,7 @@ name beside the list, or in a list as long as that of the candidates.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +26,12 @@ from hindcast.pipeline.decisions.shapes.records import (
     records_of,
     require_depth,
 )
-from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, name_of
-from hindcast.pipeline.decisions.values import MISSING, as_series, text_of, times
-from hindcast.pipeline.errors import TraceError, did_you_mean
+from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, name_of, no_column
+from hindcast.pipeline.decisions.values import FALSE, MISSING, TRUE, as_series, text_of, times
+from hindcast.pipeline.errors import TraceError
 
 _SAMPLE: Final = 1000  # records looked at to see where things stand
 _NAN: Final = float("nan")
-_TRUE: Final = ("1", "true", "t", "yes", "y", "1.0")
-_FALSE: Final = ("0", "false", "f", "no", "n", "0.0")
 
 Source = Path | pl.DataFrame | list[dict[str, Any]]
 Get = Callable[[Mapping[str, Any]], Any]
@@ -115,11 +114,11 @@ def _timed(batch: Batch, raw: list[Any], mapping: DecisionMapping, reading: Read
     decisions = batch.decisions.with_columns(
         pl.Series("time", found).fill_nan(None), pl.Series("reason", reasons, dtype=pl.String)
     )
-    return Batch(decisions, batch.context, batch.candidates, batch.features, batch.lengths)
+    return replace(batch, decisions=decisions)
 
 
 class _Reader:
-    """Reads one record after the other, as the mapping and a sample of records say."""
+    """The reader of single records, made from the mapping and a sample of records."""
 
     def __init__(self, mapping: DecisionMapping, sample: list[dict[str, Any]], where: str) -> None:
         self.mapping, self.where = mapping, where
@@ -170,11 +169,7 @@ class _Reader:
                       "reason", *(TERM + name for name in self.terms)]  # fmt: skip
 
     def _lacks(self, path: str, sample: list[Any]) -> None:
-        known = sorted({key for r in sample for key in _paths(r)})
-        raise TraceError(
-            f"{self.where}: there is no column {path!r}, which the mapping names; "
-            f"{did_you_mean(path, known)}"
-        )
+        raise no_column(self.where, path, sorted({key for r in sample for key in _paths(r)}))
 
     def _by_id(self, sample: list[dict[str, Any]], what: str) -> bool:
         """Return whether a column names candidates by their ids rather than their positions."""
@@ -225,9 +220,7 @@ class _Reader:
             self._decision(to, meta, record, listed, ids, owner)
         except Bad as error:
             reason = str(error)
-            short = start + len(ids)
-            to.feasible.extend([True] * (short - len(to.feasible)))
-            to.probability.extend([_NAN] * (short - len(to.probability)))
+            to.fill()
         raw_times.append(get["time"](record) if "time" in get else None)
         to.add(**meta, reason=reason)
 
@@ -345,9 +338,9 @@ def flag(value: Any, what: str) -> bool:
     if isinstance(value, bool):
         return value
     text = str(value).strip().lower()
-    if text in _TRUE:
+    if text in TRUE:
         return True
-    if text in _FALSE or text in MISSING:
+    if text in FALSE or text in MISSING:
         return False
     raise Bad(f"{what} is {value!r:.60}, expected true or false")
 

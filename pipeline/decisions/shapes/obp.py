@@ -18,7 +18,6 @@ from hindcast.pipeline.decisions.batch import (
     DECISION_COLUMNS,
     TERM,
     Batch,
-    Reading,
     frame_of,
 )
 from hindcast.pipeline.decisions.values import texts
@@ -43,7 +42,7 @@ def load_obp(path: Path) -> dict[str, Any]:
         raise TraceError(f"{path}: this is no .npz file ({error})") from error
 
 
-def read_obp(arrays: Mapping[str, Any], where: str, _reading: Reading) -> Iterator[Batch]:
+def read_obp(arrays: Mapping[str, Any], where: str) -> Iterator[Batch]:
     """Yield the rounds of OBP's arrays."""
     for name in _NEEDED:
         if arrays.get(name) is None:

@@ -1,12 +1,12 @@
 """Records of text files as Python values, and their decisions collected to batches.
 
 A line that is no JSON is rejected, with its reason; blank lines are skipped. Lines end in LF or
-CRLF; a byte-order mark is no content. Files may be gzip.
+CRLF; a byte-order mark is no content. Files may be compressed.
 """
 
-import gzip
+import io
 import json
-import zlib
+import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,24 +23,23 @@ from hindcast.pipeline.decisions.batch import (
     frame_of,
 )
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.files.compression import content, members, readable
 
 BATCH: Final = 20_000  # decisions collected before they become columns
 LONGEST_LINE: Final = 1 << 24
 DEEPEST: Final = 64
 MOST_CANDIDATES: Final = 100_000
-_GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 _SHOWN: Final = 80
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the numbers and texts of the lines of a file, without blank ones."""
-    try:
-        with path.open("rb") as raw:
-            compressed = raw.read(2) == _GZIP
-            raw.seek(0)
-            with gzip.open(raw) if compressed else raw as stream:
-                number = 0
+    number = 0
+    with readable(path):
+        for member in members(path):
+            with content(path, member) as inflated:
+                stream = io.BufferedReader(inflated)  # type: ignore[type-var]
                 while line := stream.readline(LONGEST_LINE + 1):
                     number += 1
                     if len(line) > LONGEST_LINE:
@@ -48,17 +47,14 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
                             f"{path}: line {number} is longer than {LONGEST_LINE >> 20} MiB, "
                             "expected a record per line"
                         )
-                    content = line.removeprefix(_BOM) if number == 1 else line
-                    yield number, content.rstrip(b"\r\n")
-    except (EOFError, zlib.error, OSError) as error:
-        raise TraceError(f"{path}: this file cannot be read to its end ({error})") from error
+                    text = line.removeprefix(_BOM) if number == 1 else line
+                    yield number, text.rstrip(b"\r\n")
 
 
 def records_of(
     path: Path, file: int, reading: Reading
 ) -> Iterator[tuple[int, dict[str, Any], bytes]]:
     """Yield the objects of a file of JSON lines: line, record, text. Others are counted."""
-    loads = json.loads
     for number, line in lines_of(path):
         if not line or line.isspace():
             continue
@@ -66,7 +62,7 @@ def records_of(
             reading.count("lines_without_object")
             continue
         try:
-            record = loads(line)
+            record = json.loads(line)
         except RecursionError as error:
             raise TraceError(
                 f"{path}: line {number} is nested deeper than {DEEPEST} levels"
@@ -131,19 +127,9 @@ class Sparse:
                 continue
             kind = type(value)
             if kind is float or kind is int:
-                held = self.numbers.get(prefix + key)
-                if held is None:
-                    self.number(prefix + key, owner, value)
-                else:
-                    held[0].append(owner)
-                    held[1].append(value)
+                self.number(prefix + key, owner, value)
             elif kind is str:
-                said = self.texts.get(prefix + key)
-                if said is None:
-                    self.text(prefix + key, owner, value)
-                else:
-                    said[0].append(owner)
-                    said[1].append(value)
+                self.text(prefix + key, owner, value)
             elif kind is dict:
                 self.flatten(owner, value, f"{prefix}{key}.")
             elif value is True:
@@ -189,7 +175,7 @@ class Collector:
     Attributes:
         meta: Columns of the decisions, by name.
         ids: Ids of the candidates.
-        feasible: Whether each candidate is feasible.
+        feasible: Flags of the candidates that could be taken.
         probability: Probability of each candidate, NaN if it is not known.
         context: Features of the decisions.
         features: Features of the candidates.
@@ -217,6 +203,12 @@ class Collector:
         """Add a decision, whose candidates were added before."""
         for name, column in self.meta.items():
             column.append(values.get(name))
+
+    def fill(self) -> None:
+        """Complete the columns of candidates after a decision that cannot be used."""
+        rows = len(self.ids)
+        self.feasible.extend([True] * (rows - len(self.feasible)))
+        self.probability.extend([math.nan] * (rows - len(self.probability)))
 
     def batch(self) -> Batch:
         """Return the decisions as columns, and forget them."""

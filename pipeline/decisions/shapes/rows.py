@@ -46,18 +46,14 @@ def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Ite
     """Yield the decisions of long tables."""
     columns, candidates = mapping.columns, mapping.candidates
     feasible = columns.feasible or candidates.feasible
-    of_decision = [
-        columns.session, columns.unit, columns.slot, columns.time, columns.logger, columns.keep,
-        columns.drop, columns.overridden, _draws(mapping), *mapping.context.numbers.values(),
-        *mapping.context.categories.values(),
-    ]  # fmt: skip
+    of_decision = columns_of_decisions(mapping)
     wanted = tables.require([
         columns.decision, *of_decision, columns.candidate, columns.chosen, feasible,
         columns.sampled, columns.propensity, columns.probability, *columns.terms,
         *candidates.numbers.values(), *candidates.categories.values(),
     ])  # fmt: skip
     apart = _apart(tables, columns.decision)
-    group = _Grouping(mapping, reading, [c for c in dict.fromkeys(of_decision) if c], feasible)
+    group = _Grouping(mapping, reading, of_decision, feasible)
     held: list[pl.DataFrame] = []
     rest: pl.DataFrame | None = None
     for piece in tables.pieces(wanted):
@@ -117,7 +113,7 @@ def _apart(tables: Tables, decision: str) -> pl.Series:
 
 
 class _Grouping:
-    """Makes decisions of rows whose ids are contiguous."""
+    """The making of decisions from rows whose ids are contiguous."""
 
     def __init__(
         self, mapping: DecisionMapping, reading: Reading, of_decision: Sequence[str], feasible: str
@@ -296,6 +292,17 @@ def _offsets(ids: pl.Series) -> Ints:
     """Return where each run of equal ids begins, and the number of ids."""
     starts = np.flatnonzero((ids != ids.shift(1)).fill_null(value=True).to_numpy())
     return np.concatenate([starts, [len(ids)]]).astype(np.int64)
+
+
+def columns_of_decisions(mapping: DecisionMapping) -> list[str]:
+    """Return the columns that `decision_columns` reads, each once."""
+    columns = mapping.columns
+    named = (
+        columns.session, columns.unit, columns.slot, columns.time, columns.logger, columns.keep,
+        columns.drop, columns.overridden, _draws(mapping), *mapping.context.numbers.values(),
+        *mapping.context.categories.values(),
+    )  # fmt: skip
+    return [name for name in dict.fromkeys(named) if name]
 
 
 def decision_columns(

@@ -8,12 +8,12 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError, did_you_mean
+from hindcast.pipeline.traces.files.compression import PARQUET, first_bytes
 from hindcast.pipeline.traces.first_look import head_lines
 
 CHUNK_ROWS: Final = 100_000
 _SEPARATORS: Final = (",", "\t", ";", "|")
 _EXPECTED: Final = "a table of decisions (CSV or TSV with a header, or Parquet)"
-_PARQUET: Final = b"PAR1"
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,7 @@ class Tables:
             header = self._scan(part).collect_schema().names()
             for name in wanted:
                 if name not in header:
-                    raise TraceError(
-                        f"{name_of(part)}: there is no column {name!r}, which the mapping names; "
-                        f"{did_you_mean(name, header)}"
-                    )
+                    raise no_column(name_of(part), name, header)
         return wanted
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
@@ -92,10 +89,17 @@ class Tables:
 def is_parquet(path: Path) -> bool:
     """Return whether a file begins as a Parquet file."""
     try:
-        with path.open("rb") as file:
-            return file.read(4) == _PARQUET
+        return first_bytes(path).startswith(PARQUET)
     except OSError:
         return False
+
+
+def no_column(where: str, name: str, known: Sequence[str]) -> TraceError:
+    """Return the error for a column of the mapping that a log does not have."""
+    return TraceError(
+        f"{where}: there is no column {name!r}, which the mapping names; "
+        f"{did_you_mean(name, known)}"
+    )
 
 
 def name_of(part: Any) -> str:

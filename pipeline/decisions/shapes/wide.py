@@ -24,7 +24,7 @@ from hindcast.pipeline.decisions.batch import (
     not_as,
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
-from hindcast.pipeline.decisions.shapes.rows import decision_columns
+from hindcast.pipeline.decisions.shapes.rows import columns_of_decisions, decision_columns
 from hindcast.pipeline.decisions.shapes.tables import Tables, name_of
 from hindcast.pipeline.decisions.values import Array, Flags, flags, numbers, strings, texts
 from hindcast.pipeline.errors import TraceError, did_you_mean
@@ -67,16 +67,11 @@ def read_wide(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Ite
         keys.sort(key=int)
     if not keys:
         raise TraceError(f"{name_of(tables.parts[0])}: the mapping names no columns of candidates")
-    of_decision = [
-        columns.decision, columns.session, columns.unit, columns.slot, columns.time,
-        columns.logger, columns.keep, columns.drop, columns.overridden, columns.chosen,
-        columns.sampled, columns.propensity, *columns.terms,
-        mapping.propensity.draws if isinstance(mapping.propensity.draws, str) else "",
-        *mapping.context.numbers.values(), *mapping.context.categories.values(),
-    ]  # fmt: skip
-    wanted = tables.require(
-        [*of_decision, *(c for places in found.values() for c in places.values())]
-    )
+    wanted = tables.require([
+        columns.decision, *columns_of_decisions(mapping), columns.chosen, columns.sampled,
+        columns.propensity, *columns.terms,
+        *(c for places in found.values() for c in places.values()),
+    ])  # fmt: skip
     for piece in tables.pieces(wanted):
         yield _decisions(piece.rows, piece.file, piece.line, keys, found, mapping, reading)
 

@@ -5,9 +5,9 @@
     support(e, target).verdict                # can the log answer at all?
     values(e, target)["snis"]                 # value, standard error
 
-`logged` says what the arrays are, `values` what the estimators are, `intervals` which interval
-belongs to which rewards, `propensity_tests` whether the propensities can be those of the choices,
-`estimated` what can be done without them.
+`logged` describes the arrays, `values` the estimators, `intervals` the interval of each kind of
+rewards. `propensity_tests` compares the propensities with the choices; `estimated` estimates them
+for a log that has none.
 """
 
 from hindcast.pipeline.estimators.decisions.estimated import (

@@ -1,4 +1,4 @@
-"""Propensities of a log that has none, estimated from its choices, and how wrong they may be.
+"""Propensities of a log that has none, estimated from its choices, and the range of their errors.
 
 A conditional logit over the candidates: p(a) is proportional to exp(x_a beta), cross-fitted by unit
 and calibrated by isotonic regression in ten folds. It assumes that everything that the logger
@@ -13,7 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.logged import Array, Flags, Ints, LoggedDecisions
+from hindcast.pipeline.estimators.decisions.logged import (
+    Array,
+    Flags,
+    Ints,
+    LoggedDecisions,
+    highest,
+)
 
 FACTORS: Final = (1.25, 1.5, 2.0)
 CERTAIN: Final = 0.99
@@ -27,7 +33,7 @@ _MOST: Final = 100_000  # decisions that a fold learns from
 
 @dataclass(frozen=True)
 class EstimatedPropensities:
-    """Estimated probabilities of all candidates, and how well they predict the choices.
+    """Estimated probabilities of all candidates, and their fit to the choices.
 
     Attributes:
         probability: (C,) probabilities that add to 1 over the feasible candidates.
@@ -49,7 +55,7 @@ class EstimatedPropensities:
 
     @property
     def deterministic(self) -> bool:
-        """Whether most choices are predicted for certain, so that no weight can be trusted."""
+        """True if most choices are predicted for certain, so that no weight can be trusted."""
         return self.certain > 0.5
 
 
@@ -75,11 +81,11 @@ def estimate_propensities(
     p = max(found, _calibrated(e, found, tenths), key=lambda q: _likelihood(e, q))
     choice = e.several
     taken = p[e.taken][choice]
-    highest = _segments(e, p, np.maximum)
+    most = highest(e, p)
     return EstimatedPropensities(
         p, _likelihood(e, p), float(-np.log(e.size[choice]).mean()) if choice.any() else 0.0,
-        float((taken >= highest[choice]).mean()) if choice.any() else 1.0,
-        float((highest[choice] > CERTAIN).mean()) if choice.any() else 1.0,
+        float((taken >= most[choice]).mean()) if choice.any() else 1.0,
+        float((most[choice] > CERTAIN).mean()) if choice.any() else 1.0,
         float((taken < 0.01).mean()) if choice.any() else 0.0,
         _reliability(e, p),
     )  # fmt: skip
@@ -172,17 +178,8 @@ def _feasible(e: LoggedDecisions) -> LoggedDecisions:
 def softmax(e: LoggedDecisions, scores: Array) -> Array:
     """Return probabilities (C,) over the feasible candidates that follow from scores."""
     usable = np.where(e.feasible, scores, -np.inf)
-    highest = _segments(e, usable, np.maximum)
-    weights = np.where(e.feasible, np.exp(usable - highest[e.owner]), 0.0)
+    weights = np.where(e.feasible, np.exp(usable - highest(e, usable)[e.owner]), 0.0)
     return np.asarray(weights / np.bincount(e.owner, weights, len(e))[e.owner])
-
-
-def _segments(e: LoggedDecisions, values: Array, reduce: np.ufunc) -> Array:
-    filled = np.flatnonzero(np.diff(e.offsets))
-    result = np.zeros(len(e))
-    if len(filled):
-        result[filled] = reduce.reduceat(values, e.offsets[:-1][filled])
-    return result
 
 
 def _likelihood(e: LoggedDecisions, p: Array) -> float:

@@ -19,12 +19,12 @@ from typing import Final
 import numpy as np
 
 from hindcast.pipeline.estimators.decisions.distributions import beta_quantile, t_quantile
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, units_of
 from hindcast.pipeline.estimators.decisions.values import Value
+from hindcast.pipeline.estimators.intervals import resampled
 
 FEW_REWARDS: Final = 10
 _DRAWS: Final = 2000
-_BLOCK: Final = 1 << 21  # counts held at once
 _MOST_UNITS: Final = 100_000  # beyond them t and BCa agree
 _WEIGHTED: Final = frozenset({"is", "snis", "dr", "sndr", "logged"})
 _ROUNDING: Final = 1e-12  # an error below it, relative to the value, is that of sums
@@ -33,7 +33,7 @@ _NAN: Final = float("nan")
 
 @dataclass(frozen=True)
 class Interval:
-    """A two-sided interval and how it was made; NaN where there is none.
+    """A two-sided interval and its kind; NaN where there is none.
 
     Attributes:
         low: Lower end.
@@ -47,16 +47,11 @@ class Interval:
 
     @property
     def shown(self) -> bool:
-        """Whether there is an interval."""
+        """True if there is an interval."""
         return not math.isnan(self.low)
 
 
 NONE: Final = Interval(_NAN, _NAN, "none")
-
-
-def units_of(e: LoggedDecisions) -> int:
-    """Return the number of units with a decision."""
-    return int((np.bincount(e.unit) > 0).sum())
 
 
 def t_interval(value: float, se: float, units: int, level: float = 0.95) -> Interval:
@@ -83,8 +78,8 @@ def interval_of(
         if binary and value.name == "is":
             return clopper_pearson(e, w, level)
         return NONE
-    plain = t_interval(value.value, value.se, units_of(e), level)
-    if binary and plain.shown and units_of(e) <= _MOST_UNITS:
+    plain = t_interval(value.value, value.se, units_of(e.unit), level)
+    if binary and plain.shown and units_of(e.unit) <= _MOST_UNITS:
         return bca(e, value, level, np.random.default_rng(seed))
     return plain
 
@@ -108,16 +103,12 @@ def bca(e: LoggedDecisions, value: Value, level: float, rng: np.random.Generator
     there = np.bincount(e.unit) > 0
     sums = [(top[there], bottom[there]) for top, bottom in sums]
     units = int(there.sum())
-    found = []
-    block = max(1, _BLOCK // units)
-    for start in range(0, _DRAWS, block):
-        size = min(block, _DRAWS - start)
-        drawn = rng.integers(units, size=(size, units)) + np.arange(size)[:, None] * units
-        counts = np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
+
+    def replicate(counts: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
-            found.append(sum((counts @ top) / (counts @ bottom) for top, bottom in sums))
-    replicates = np.concatenate(found)
-    replicates = replicates[np.isfinite(replicates)]
+            return np.asarray(sum((counts @ top) / (counts @ bottom) for top, bottom in sums))
+
+    replicates = resampled(replicate, units, rng, _DRAWS)
     below = float((replicates < value.value).mean() + 0.5 * (replicates == value.value).mean())
     if not 0.0 < below < 1.0:
         return NONE

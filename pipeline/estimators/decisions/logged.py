@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-ABOVE_ONE: Final = 1e-4  # by how much probabilities may add to more than 1
+ABOVE_ONE: Final = 1e-4  # by how much a probability may exceed 1
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LoggedDecisions:
         between several candidates that is not above 0 and at most 1.
         """
         sizes = np.asarray(lengths, np.int64)
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        offsets = offsets_of(sizes)
         count, rows = len(sizes), int(offsets[-1])
 
         def column(name: str, values: ArrayLike | None, length: int, usual: float) -> Array:
@@ -113,7 +113,7 @@ class LoggedDecisions:
 
     @cached_property
     def several(self) -> Flags:
-        """(D,) whether there was a choice."""
+        """(D,) flags of the decisions with a choice: two or more feasible candidates."""
         return self.size >= 2
 
     @cached_property
@@ -138,17 +138,32 @@ class LoggedDecisions:
         """Return the decisions for which `rows` (D,) is true."""
         of_candidates = rows[self.owner]
         return LoggedDecisions(
-            np.concatenate([[0], np.cumsum(np.diff(self.offsets)[rows])]).astype(np.int64),
+            offsets_of(np.diff(self.offsets)[rows]),
             self.chosen[rows], self.propensity[rows], self.reward[rows],
             self.feasible[of_candidates], self.weight[rows], self.unit[rows], self.draws[rows],
             self.probability[of_candidates],
         )  # fmt: skip
 
 
+def offsets_of(lengths: Ints) -> Ints:
+    """Return where each of some runs begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def beginnings(codes: Ints) -> Flags:
+    """Return where a run of equal codes begins."""
+    return np.concatenate([np.ones(min(1, len(codes)), bool), codes[1:] != codes[:-1]])
+
+
 def numbered(ids: ArrayLike) -> Ints:
     """Return the numbers of ids, equal for equal ones."""
     inverse: Ints = np.unique(np.asarray(ids), return_inverse=True)[1].astype(np.int64)
     return inverse
+
+
+def units_of(unit: Ints) -> int:
+    """Return how many units some decisions are of; `unit` (D,) has their numbers."""
+    return int((np.bincount(unit) > 0).sum())
 
 
 def uniform(e: LoggedDecisions) -> Array:
@@ -167,15 +182,20 @@ def best(e: LoggedDecisions, scores: Array) -> Array:
     Ties go to the first. A score of NaN is never taken, unless all are.
     """
     usable = np.where(e.feasible, np.where(np.isnan(scores), -np.inf, scores), -np.inf)
-    filled = np.flatnonzero(np.diff(e.offsets))
-    highest = np.full(len(e), -np.inf)
-    if len(filled):
-        highest[filled] = np.maximum.reduceat(usable, e.offsets[:-1][filled])
-    at = np.flatnonzero((usable == highest[e.owner]) & e.feasible)
+    at = np.flatnonzero((usable == highest(e, usable)[e.owner]) & e.feasible)
     target = np.zeros(len(e.owner))
     place = np.flatnonzero(np.diff(e.owner[at], prepend=-1))
     target[at[place]] = 1.0
     return target
+
+
+def highest(e: LoggedDecisions, values: Array) -> Array:
+    """Return the highest of the values (C,) of each decision: (D,), 0 without candidates."""
+    filled = np.flatnonzero(np.diff(e.offsets))
+    result = np.zeros(len(e))
+    if len(filled):
+        result[filled] = np.maximum.reduceat(values, e.offsets[:-1][filled])
+    return result
 
 
 def weights(e: LoggedDecisions, target: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Tests of whether logged propensities can be those of the choices.
+"""Tests of logged propensities against the choices.
 
 For any set g of candidates and any behaviour, W = 1(A in g) / (p |g|) has a mean of at most 1 over
 the decisions in which g has a feasible candidate: it is 1 if all of g is supported. So
@@ -22,7 +22,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.estimators.decisions.logged import Array, Flags, Ints, LoggedDecisions, best
+from hindcast.pipeline.estimators.decisions.logged import (
+    Array,
+    Flags,
+    Ints,
+    LoggedDecisions,
+    beginnings,
+    best,
+    numbered,
+)
+from hindcast.pipeline.estimators.decisions.values import clustered_error
 
 CONTRADICTED_A: Final = 1000.0
 CONTRADICTED_B: Final = 0.001
@@ -76,7 +85,7 @@ class PropensityTests:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the choices contradict the propensities."""
+        """True if the choices contradict the propensities."""
         return (
             self.e_value >= CONTRADICTED_A
             or self.exploration_e_value >= CONTRADICTED_A
@@ -199,15 +208,9 @@ class Tally:
             results.append(SetResult(name, int(members), float(weighted / total), log_e, p))
         tests = [r.p_value for r in results if not math.isnan(r.p_value)]
         mean = float((s * w).sum() / s.sum())
-        of_units = np.bincount(unit, s * (w - mean))[np.bincount(unit) > 0]
-        units = len(of_units)
-        se = (
-            float(np.sqrt(units / (units - 1) * (of_units**2).sum()) / s.sum())
-            if units > 1
-            else nan
-        )
         return PropensityTests(
-            mean, se, _exp(_log_mean([r.log_e for r in results])),
+            mean, clustered_error(s, w - mean, numbered(unit)),
+            _exp(_log_mean([r.log_e for r in results])),
             min(1.0, min(tests) * len(tests)) if tests else nan,
             _exp(_log_mean(self.exploration.tolist())) if self.epsilon > 0 else nan,
             tuple(results),
@@ -216,7 +219,7 @@ class Tally:
 
 def _runs(owners: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values of a sorted array, and how often each is there."""
-    starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+    starts = np.flatnonzero(beginnings(owners))
     return owners[starts], np.diff(np.concatenate([starts, [len(owners)]]))
 
 

@@ -16,15 +16,14 @@ FOLDS: Final = 5
 PENALTY: Final = 1.0
 
 
+def hashed(text: str) -> int:
+    """Return the first 16 hex digits of a text's SHA-256 as a number."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
 def folds_of(units: Iterable[str]) -> Ints:
     """Return the folds of units: the first 16 hex digits of SHA-256 of "fold|" + id, modulo 5."""
-    return np.array(
-        [
-            int.from_bytes(hashlib.sha256(f"fold|{u}".encode()).digest()[:8], "big") % FOLDS
-            for u in units
-        ],
-        np.int64,
-    )
+    return np.array([hashed(f"fold|{u}") % FOLDS for u in units], np.int64)
 
 
 def ridge(x: Array, y: Array, weight: Array, penalty: float = PENALTY) -> tuple[Array, float]:

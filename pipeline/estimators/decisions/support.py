@@ -1,4 +1,4 @@
-"""What a log can say about a policy, before any estimate of its value.
+"""Support of a policy in a log, before any estimate of its value.
 
     answers           ESS of at least 50, mean weight within 3 standard errors of 1 and in
                       .8 .. 1.25, at least 95 % of the policy's probability covered, propensities
@@ -15,8 +15,17 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, weights
-from hindcast.pipeline.estimators.decisions.values import standard_error
+from hindcast.pipeline.estimators.decisions.logged import (
+    Array,
+    LoggedDecisions,
+    highest,
+    units_of,
+    weights,
+)
+from hindcast.pipeline.estimators.decisions.values import (
+    standard_error,
+    weighted_mean,
+)
 
 ANSWERS: Final = "answers"
 ROUGHLY: Final = "answers roughly"
@@ -94,13 +103,13 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
     ess = effective(s)
     covered = _covered(e, target, 0.0) if logged else float("nan")
     verdict, why = _verdict(e, ess, mean, se, covered, contradicted)
-    likely = e.probability == _highest(e)[e.owner]
+    likely = e.probability == highest(e, np.nan_to_num(e.probability))[e.owner]
     return Support(
-        len(e), int((np.bincount(e.unit) > 0).sum()), ess, effective(per_unit), mean, se,
+        len(e), units_of(e.unit), ess, effective(per_unit), mean, se,
         float(w.max(initial=0.0)), float(s.max(initial=0.0) / s.sum()) if s.any() else 0.0, at,
         covered, _covered(e, target, SMALL) if logged else float("nan"),
-        _mean(e, 1.0 - _total(e, target * likely)) if logged else float("nan"),
-        _mean(e, 1.0 - target[e.taken]), verdict, why,
+        weighted_mean(e, 1.0 - _total(e, target * likely)) if logged else float("nan"),
+        weighted_mean(e, 1.0 - target[e.taken]), verdict, why,
     )  # fmt: skip
 
 
@@ -139,13 +148,13 @@ def _covered(e: LoggedDecisions, target: Array, above: float) -> float:
     """Return the share of a policy's probability on candidates with more than a probability."""
     alone = ~e.several[e.owner]
     taken = e.probability >= above if above > 0.0 else e.probability > 0.0
-    return _mean(e, _total(e, target * (taken | alone)))
+    return weighted_mean(e, _total(e, target * (taken | alone)))
 
 
 def bounds(e: LoggedDecisions, target: Array) -> tuple[float, float]:
     """Return the values if the uncovered share had the lowest or the highest reward seen."""
     covered = _covered(e, target, 0.0)
-    part = _mean(e, weights(e, target) * e.reward)
+    part = weighted_mean(e, weights(e, target) * e.reward)
     return (
         part + (1.0 - covered) * float(e.reward.min()),
         part + (1.0 - covered) * float(e.reward.max()),
@@ -163,18 +172,5 @@ def decisions_needed(
     return _QUANTILE * spread**2 * candidates / (epsilon * half_width**2)
 
 
-def _highest(e: LoggedDecisions) -> Array:
-    highest = np.zeros(len(e))
-    filled = np.flatnonzero(np.diff(e.offsets))
-    if len(filled):
-        values = np.nan_to_num(e.probability)
-        highest[filled] = np.maximum.reduceat(values, e.offsets[:-1][filled])
-    return highest
-
-
 def _total(e: LoggedDecisions, values: Array) -> Array:
     return np.asarray(np.bincount(e.owner, values, len(e)), np.float64)
-
-
-def _mean(e: LoggedDecisions, values: Array) -> float:
-    return float((e.weight * values).sum() / e.weight.sum())

@@ -21,7 +21,13 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.logged import Array, Ints, LoggedDecisions, weights
+from hindcast.pipeline.estimators.decisions.logged import (
+    Array,
+    Ints,
+    LoggedDecisions,
+    units_of,
+    weights,
+)
 
 _THRESHOLDS: Final = 20  # of clipped and switch, quantiles of the weights
 
@@ -53,7 +59,7 @@ def standard_error(e: LoggedDecisions, z: Array) -> float:
 def clustered_error(weight: Array, z: Array, unit: Ints) -> float:
     """Return the standard error of a mean with weights and contributions z, by unit."""
     sums = np.bincount(unit, weight * z)
-    units = int((np.bincount(unit) > 0).sum())
+    units = units_of(unit)
     if units < 2:
         return float("nan")
     return float(np.sqrt(units / (units - 1) * (sums**2).sum()) / weight.sum())
@@ -67,7 +73,7 @@ def _made(
 
 def _mean_of(name: str, e: LoggedDecisions, terms: Array) -> Value:
     """Return the estimate that is the weighted mean of terms."""
-    value = _mean(e, terms)
+    value = weighted_mean(e, terms)
     return _made(name, e, value, terms - value, ((e.weight * terms, e.weight),))
 
 
@@ -110,7 +116,7 @@ def self_normalised_doubly_robust(e: LoggedDecisions, target: Array, q: Array) -
     if total <= 0.0:
         return Value("sndr", float("nan"), float("nan"), np.full(len(e), np.nan))
     correction = float((e.weight * w * error).sum()) / total
-    middle = _mean(e, v)
+    middle = weighted_mean(e, v)
     z = v - middle + w * (error - correction) * e.weight.sum() / total
     parts = (e.weight * v, e.weight), (e.weight * w * error, e.weight * w)
     return _made("sndr", e, middle + correction, z, parts)
@@ -153,14 +159,15 @@ def _least(
     quantiles = np.quantile(w[w > 0], np.linspace(0.5, 1.0, _THRESHOLDS)) if w.any() else [0.0]
     for t in np.unique(quantiles):
         x = terms(float(t))
-        error = standard_error(e, x - _mean(e, x))
-        bias = span * _mean(e, lost(float(t)))
+        error = standard_error(e, x - weighted_mean(e, x))
+        bias = span * weighted_mean(e, lost(float(t)))
         found.append((float(np.nan_to_num(error**2)) + bias**2, x))
     best = min(found, key=lambda item: item[0])[1]
     return _mean_of(name, e, best)
 
 
-def _mean(e: LoggedDecisions, terms: Array) -> float:
+def weighted_mean(e: LoggedDecisions, terms: Array) -> float:
+    """Return the mean of terms (D,), weighted by their records."""
     return float((e.weight * terms).sum() / e.weight.sum())
 
 

@@ -10,6 +10,7 @@ import pytest
 from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.errors import InputError, RecipeError, TraceError
+from hindcast.pipeline.recipes.toml import table_toml
 from tests.pipeline.decisions.decision_cases import (
     NESTED,
     ROWS,
@@ -260,33 +261,18 @@ def test_outcomes_are_joined_by_id(tmp_path):
         "outcomes": {"file": "late.jsonl", "decision": "key", "reward": "o.v", "time": "at"},
     }  # fmt: skip
     toml = tmp_path / "log.toml"
-    toml.write_text(_toml(mapping))
+    toml.write_text(table_toml(mapping))
     log = read_log(toml)
     assert log.decisions["reward"].to_list() == [0.0, None, *map(float, range(2, 10)), None, None]
     assert log.counts["censored"] == 3
     assert log.counts["outcomes_without_decision"] == 1
     assert log.counts["repeated_outcomes"] == 1
     assert log.counts["decisions_with_several_outcomes"] == 1
-    toml.write_text(_toml({**mapping, "outcomes": {**mapping["outcomes"], "several": "sum"}}))
+    toml.write_text(table_toml({**mapping, "outcomes": {**mapping["outcomes"], "several": "sum"}}))
     assert read_log(toml).decisions["reward"][1] == 8.0
-    toml.write_text(_toml({**mapping, "missing": {"reward": 0}}))
+    toml.write_text(table_toml({**mapping, "missing": {"reward": 0}}))
     zero = read_log(toml)
     assert zero.counts["censored"] == zero.counts["censored_by_time"] == 2
-
-
-def _toml(table, prefix=""):
-    """Return a table of one or two levels as TOML."""
-    lines = [f"{k} = {json.dumps(v)}" for k, v in table.items() if not isinstance(v, dict)]
-    for name, part in table.items():
-        if isinstance(part, dict) and not prefix:
-            lines += [f"[{name}]", *(f"{k} = {_inline(v)}" for k, v in part.items())]
-    return "\n".join(lines)
-
-
-def _inline(value):
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items()) + "}"
-    return json.dumps(value)
 
 
 @pytest.mark.parametrize(
