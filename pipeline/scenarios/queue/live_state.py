@@ -61,9 +61,9 @@ from hindcast.pipeline.scenarios.queue.several.live import (
     keys_of_several,
     read_amounts,
     read_several,
+    reservations_in,
     set_free,
     set_reservation,
-    spare_of,
     units_in,
     with_processors,
 )
@@ -296,15 +296,9 @@ def reservation(moment: Moment) -> dict[str, Any] | list[dict[str, Any]] | None:
         start = None if ints[m.SHADOW] == m.LATER else moment.now + int(ints[m.SHADOW])
         return {"id": moment.heads.get(0), "start": start, "spare": int(ints[m.SPARE])}
     found = []
-    for pool, name in enumerate(machine.pools):
-        if ints[int(ints[m.CLOSED_AT]) + pool] == 1:
-            shadow = int(ints[int(ints[m.SHADOW_AT]) + pool])
-            found.append({
-                "id": moment.heads.get(pool),
-                "start": None if shadow == m.LATER else moment.now + shadow,
-                "spare": spare_of(ints, pool, moment.units, machine),
-                **({"pool": name} if machine.has_pools else {}),
-            })  # fmt: skip
+    for pool, shadow, keys in reservations_in(ints, moment.units, machine):
+        start = None if shadow == m.LATER else moment.now + shadow
+        found.append({"id": moment.heads.get(pool), "start": start, **keys})
     return found if machine.has_pools else found[0]
 
 
@@ -362,12 +356,10 @@ def state_of(
                 job.update(keys)
         del state["free"]  # what the running jobs leave
         state |= capacities_in(ints, machine)
-        units = units_in(ints, machine)
         state["reservation"] = [
-            {"start": int(ints[int(ints[m.SHADOW_AT]) + p]), "spare": spare_of(ints, p, units,
-             machine), **({"pool": pool} if machine.has_pools else {})}
-            for p, pool in enumerate(machine.pools) if ints[int(ints[m.CLOSED_AT]) + p] == 1
-        ]  # fmt: skip
+            {"start": shadow, **keys}
+            for _, shadow, keys in reservations_in(ints, units_in(ints, machine), machine)
+        ]
         if not machine.has_pools:
             state["reservation"] = next(iter(state["reservation"]), None)
     elif ints[m.CLOSED] == 1:

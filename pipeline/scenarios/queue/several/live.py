@@ -10,7 +10,7 @@ Beside the keys of hindcast.pipeline.scenarios.queue.live_state:
     pool         of a job, where there are pools
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -203,6 +203,17 @@ def set_reservation(
     ints[int(ints[m.SHADOW_AT]) + pool] = start
     ints[int(ints[m.CLOSED_AT]) + pool] = 1
     ints[m.CLOSED] += 1
+
+
+def reservations_in(
+    ints: Ints, units: Ints, machine: Machine
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield the pool, the shadow, and the keys `spare` and `pool` of each reservation."""
+    for pool, name in enumerate(machine.pools):
+        if ints[int(ints[m.CLOSED_AT]) + pool] == 1:
+            spare = spare_of(ints, pool, units, machine)
+            keys = {"spare": spare, "pool": name} if machine.has_pools else {"spare": spare}
+            yield pool, int(ints[int(ints[m.SHADOW_AT]) + pool]), keys
 
 
 def spare_of(ints: Ints, pool: int, units: Ints, machine: Machine) -> dict[str, int | float]:
