@@ -325,7 +325,8 @@ def evaluate(
         policies: Names of rules, folders of checkpoints, "behaviour" for the recipe's own
             behaviours, "path/to/file.py:NAME" or "module:NAME" for a function of your own, or
             objects with `name` and `scores` (see `Policy`), such as `load_policy` returns. If
-            empty, the policies that the recipe names are scored.
+            empty, the policies that the recipe names and the references of its scenario are
+            scored.
         out: Folder for scores.parquet and evaluation.json, from which `hindcast report` makes a
             page.
         split: "train", "validation", "test" or "all".
