@@ -59,7 +59,11 @@ def flags(values: pl.Series) -> tuple[NDArray[np.int8], Flags]:
         array = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
         result = np.where(array == 1, 1, np.where(array == 0, 0, NOT_SAID)).astype(np.int8)
         return result, (result == NOT_SAID) & ~np.isnan(array)
-    codes = values.cast(pl.String).cast(pl.Categorical)
+    text = values.cast(pl.String)
+    ones = (text == TRUE[0]).fill_null(value=False)
+    if (ones | (text == FALSE[0])).all(ignore_nulls=False):
+        return ones.cast(pl.Int8).to_numpy(), np.zeros(len(values), bool)
+    codes = text.cast(pl.Categorical)
     levels = codes.unique().drop_nulls()
     places = levels.to_physical().to_numpy()
     meaning = np.full(int(places.max(initial=0)) + 1, NOT_SAID, np.int8)
@@ -112,6 +116,9 @@ def times(values: pl.Series, zone: str) -> tuple[Array, Flags, bool]:
     if values.dtype.is_numeric():
         return _seconds(values.cast(pl.Float64)), np.zeros(len(values), bool), False
     text = values.cast(pl.String).str.strip_chars()
+    whole = text.cast(pl.Int64, strict=False)
+    if whole.null_count() == text.null_count():
+        return _seconds(whole.cast(pl.Float64)), np.zeros(len(values), bool), False
     frame = pl.DataFrame({"text": text})
     # More than six digits of a second, as .NET writes them, are cut to microseconds.
     plain = pl.col("text").str.replace(r"(\.\d{6})\d+", "$1")
