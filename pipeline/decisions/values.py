@@ -47,7 +47,8 @@ def numbers(values: pl.Series) -> tuple[Array, Flags]:
         return np.full(len(values), np.nan), values.is_not_null().to_numpy()
     else:
         found = values.cast(pl.Float64)
-    array = found.fill_null(float("nan")).to_numpy().astype(np.float64, copy=False)
+    known = found.fill_null(float("nan")) if found.null_count() else found
+    array = known.to_numpy().astype(np.float64, copy=False)
     return array, np.isinf(array)
 
 
@@ -151,6 +152,8 @@ def as_series(values: Sequence[Any]) -> pl.Series:
 
 def text_of(value: Any) -> str | None:
     """Return the text of a value of JSON, None for null and for what is no single value."""
+    if type(value) is str:
+        return value
     if value is None or isinstance(value, dict | list):
         return None
     if isinstance(value, bool):

@@ -271,8 +271,8 @@ class _Grouping:
         for name in self.of_decision:
             values = rows[name]
             if not values.null_count():
-                changed = (values != values.shift(1)).fill_null(value=False).to_numpy().copy()
-                changed[starts] = False
+                changed = (values[1:] != values[:-1]).to_numpy().copy()
+                changed[starts[1:] - 1] = False
                 if not changed.any():
                     result[name] = values[starts]
                     continue
@@ -339,8 +339,8 @@ def _alike(candidate: pl.Series, offsets: Ints) -> Flags:
 
 def _offsets(ids: pl.Series) -> Ints:
     """Return where each run of equal ids begins, and the number of ids."""
-    starts = np.flatnonzero((ids != ids.shift(1)).fill_null(value=True).to_numpy())
-    return np.concatenate([starts, [len(ids)]]).astype(np.int64)
+    starts = np.flatnonzero((ids[1:] != ids[:-1]).to_numpy()) + 1
+    return np.concatenate([[0], starts, [len(ids)]]).astype(np.int64)
 
 
 def columns_of_decisions(mapping: DecisionMapping) -> list[str]:
