@@ -26,6 +26,7 @@ from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators import estimate as estimate_sessions
 from hindcast.pipeline.estimators.decisions import (
     EstimatedPropensities,
+    LoggedDecisions,
     Support,
     Value,
     interval_of,
@@ -42,7 +43,6 @@ from hindcast.pipeline.estimators.decisions.intervals import (
     carrying,
     t_interval,
 )
-from hindcast.pipeline.estimators.decisions.logged import units_of
 from hindcast.pipeline.estimators.decisions.support import (
     ANSWERS,
     CANNOT,
@@ -186,6 +186,7 @@ class _Asking:
             self.every = with_propensities(self.every, self.estimated.probability)
             log = replace(log, cautions=_with_estimates(log.cautions, self.estimated))
             self.log = log
+        self._used, self._part = np.ones(len(log), bool), self.every
         height = len(self.every.owner)
         self.q = (
             reference_q(log, self.every, log.weighted) if log.weighted.any() else np.zeros(height)
@@ -204,6 +205,12 @@ class _Asking:
                 "decisions: the logger is deterministic"
             )
         return refusal_of(self.log, self.options.accept, self.kind)
+
+    def part(self, used: Flags) -> LoggedDecisions:
+        """Return some decisions; policies that are weighed on the same ones share them."""
+        if not np.array_equal(used, self._used):
+            self._used, self._part = used, self.every.take(used)
+        return self._part
 
     def answers(self, targets: Mapping[str, Array], splits: Mapping[str, str]) -> Answers:
         rows: list[dict[str, Any]] = []
@@ -267,8 +274,10 @@ class _Policy:
     def __init__(self, asking: _Asking, name: str, target: Array, used: Flags, split: str) -> None:
         self.asking, self.name, self.used, self.split = asking, name, used, split
         every = asking.every
-        rows = used[every.owner]
-        self.e, self.target, self.q = every.take(used), target[rows], asking.q[rows]
+        self.e, self.target, self.q = every, target, asking.q
+        if not used.all():
+            rows = used[every.owner]
+            self.e, self.target, self.q = asking.part(used), target[rows], asking.q[rows]
         self.is_log = name == LOGGED or bool(
             (self.target[self.e.taken][self.e.several] >= 1.0 - _SAME).all()
         )
@@ -289,7 +298,7 @@ class _Policy:
             nan, e = _NAN, self.e
             disagrees = 1.0 - weighted_mean(e, self.target[e.taken])
             return Support(
-                len(e), units_of(e.unit), nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
+                len(e), e.units, nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
                 disagrees, CANNOT, (refusal,),
             )  # fmt: skip
         return support(self.e, self.target)
@@ -366,7 +375,7 @@ class _Policy:
         value = made.value - mean.value
         if self.support.ess < FEWEST:
             return value, _NAN, _NAN
-        interval = t_interval(value, se, units_of(self.e.unit), self.asking.level)
+        interval = t_interval(value, se, self.e.units, self.asking.level)
         return value, interval.low, interval.high
 
     def _sessions(self) -> list[dict[str, Any]]:
@@ -417,14 +426,13 @@ class _Policy:
         log, e = self.asking.log, self.e
         at = np.flatnonzero(self.used)
         taken = log.offsets[:-1][at] + e.chosen
-        columns = {"candidate": log.candidates["id"][taken].cast(pl.String)}
+        columns = {"candidate": log.candidates["id"][taken]}
         for name, dtype in log.features.schema.items():
             if dtype == pl.Categorical:
-                columns[name] = log.features[name][taken].cast(pl.String)
+                columns[name] = log.features[name][taken]
         if log.decisions["logger"].drop_nulls().n_unique() > 1:
             columns["logger"] = log.decisions["logger"][at]
-        tenth = (np.arange(len(e)) * 10 // max(len(e), 1)).astype(str)
-        columns["tenth"] = pl.Series(tenth)
+        columns["tenth"] = pl.Series(np.arange(len(e)) * 10 // max(len(e), 1))
         s = e.weight * self.w
         frame = pl.DataFrame({"s": s, "c": 1.0 - self.target[e.taken]})
         found = []
@@ -433,6 +441,7 @@ class _Policy:
                 frame.with_columns(column.alias("level")).group_by("level")
                 .agg(pl.len().alias("decisions"), pl.col("s").sum(),
                      (pl.col("s") ** 2).sum().alias("s2"), pl.col("c").mean().alias("changed"))
+                .with_columns(pl.col("level").cast(pl.String))
                 .sort(["decisions", "level"], descending=[True, False]).head(_MOST_LEVELS)
             )  # fmt: skip
             found += [{

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from hindcast.pipeline.estimators.decisions.distributions import beta_quantile, t_quantile
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, units_of
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.values import Value
 from hindcast.pipeline.estimators.intervals import resampled
 
@@ -78,8 +78,8 @@ def interval_of(
         if binary and value.name == "is":
             return clopper_pearson(e, w, level)
         return NONE
-    plain = t_interval(value.value, value.se, units_of(e.unit), level)
-    if binary and plain.shown and units_of(e.unit) <= _MOST_UNITS:
+    plain = t_interval(value.value, value.se, e.units, level)
+    if binary and plain.shown and e.units <= _MOST_UNITS:
         return bca(e, value, level, np.random.default_rng(seed))
     return plain
 
