@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, DecisionLog, Flags
 from hindcast.pipeline.estimators import LoggedEpisodes
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions, beginnings
@@ -67,7 +67,7 @@ def reference_q(log: DecisionLog, e: LoggedDecisions, used: Flags) -> Array:
     x = np.hstack([context, design(taken, len(log), known)])
     models = fold_models(x, e.reward, e.weight, folds, used)
     found, begin = [], 0
-    for piece in log.pieces():
+    for piece in log.pieces(SMALL_PIECE):
         rows = slice(begin, begin + len(piece))
         begin = rows.stop
         owner = np.repeat(np.arange(len(piece)), piece.lengths)

@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, sums
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, slices, sums
 from hindcast.pipeline.decisions.checks import complete_probabilities, overridden, propensity_of
-from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
+from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SMALL_PIECE, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
@@ -92,10 +92,14 @@ def _with_propensities(
     single = sums(feasible, offsets) == 1
     p = np.minimum(propensity_of(batch, rows), 1.0)
     logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
-    complete = complete_probabilities(logged, feasible, offsets)
-    spread = np.where(np.repeat(complete, batch.lengths), np.where(feasible, logged, 0.0), np.nan)
-    of_single = np.repeat(single, batch.lengths)
-    spread = np.where(of_single & ~np.isnan(spread), feasible.astype(np.float64), spread)
+    spread = np.empty(len(logged))
+    for of, of_candidates in slices(offsets, SMALL_PIECE):
+        may, p_of = feasible[of_candidates], logged[of_candidates]
+        lengths = batch.lengths[of]
+        complete = complete_probabilities(p_of, may, offsets_of(lengths))
+        found = np.where(np.repeat(complete, lengths), np.where(may, p_of, 0.0), np.nan)
+        alone = np.repeat(single[of], lengths) & ~np.isnan(found)
+        spread[of_candidates] = np.where(alone, may.astype(np.float64), found)
     kind, draws = _kinds(batch, mapping, p, single, reading)
     logs = mapping.propensity.kind in ("exact", "monte_carlo")
     p = np.where(single, 1.0, p if logs else np.nan)
@@ -242,9 +246,11 @@ def vocabulary(
     for frame, rows, side in ((context, train, "context"), (features, of_rows, "candidates")):
         for name, dtype in frame.schema.items():
             if dtype == pl.Categorical:
-                levels = frame[name].filter(pl.Series(rows)).drop_nulls().cast(pl.String)
-                counted = levels.value_counts().sort(
-                    ["count", name], descending=[True, False], maintain_order=True
+                levels = frame[name].filter(pl.Series(rows)).drop_nulls()
+                counted = (
+                    levels.value_counts()
+                    .cast({name: pl.String})
+                    .sort(["count", name], descending=[True, False], maintain_order=True)
                 )
                 found[f"{side}.{name!s}"] = dict(counted.iter_rows())
     return found

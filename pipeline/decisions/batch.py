@@ -6,7 +6,7 @@
 A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -112,6 +112,16 @@ def ragged_rows(offsets: Ints, decisions: Ints) -> Ints:
     return rows
 
 
+def slices(offsets: Ints, size: int) -> Iterator[tuple[slice, slice]]:
+    """Yield ranges of whole decisions and of their candidates, about `size` of these at a time."""
+    begin, count = 0, len(offsets) - 1
+    while begin < count:
+        end = int(np.searchsorted(offsets, offsets[begin] + size, side="right")) - 1
+        end = min(max(end, begin + 1), count)
+        yield slice(begin, end), slice(int(offsets[begin]), int(offsets[end]))
+        begin = end
+
+
 def frame_of(
     columns: Mapping[str, Any], known: Mapping[str, tuple[pl.DataType, Any]], height: int
 ) -> pl.DataFrame:
@@ -137,7 +147,7 @@ def concat(batches: list[Batch], absent: float) -> Batch:
     """Return all decisions of batches; a feature that a batch lacks is `absent` in it.
 
     A feature that is a number in one batch and a category in another is a category. The list is
-    emptied, so that no decision is in memory twice.
+    emptied, and the frames lose their columns one by one: no decision is in memory twice.
     """
     decisions = [b.decisions for b in batches]
     context = [(b.context, len(b)) for b in batches]
@@ -147,8 +157,10 @@ def concat(batches: list[Batch], absent: float) -> Batch:
     batches.clear()
     whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
     decisions.clear()
-    of_candidates = pl.concat(candidates, rechunk=True)
-    candidates.clear()
+    of_candidates = pl.DataFrame([
+        pl.concat([frame.drop_in_place(name) for frame in candidates], rechunk=True)
+        for name in CANDIDATE_COLUMNS
+    ])  # fmt: skip
     return Batch(
         whole, _features(context, absent), of_candidates, _features(features, absent), lengths
     )
@@ -164,7 +176,7 @@ def _features(frames: Sequence[tuple[pl.DataFrame, int]], absent: float) -> pl.D
         pieces = []
         for frame, height in frames:
             if name in frame.columns:
-                piece = frame[name]
+                piece = frame.drop_in_place(name)
                 if category and piece.dtype != pl.Categorical:
                     there = piece.fill_nan(None) != absent
                     text = pl.select(pl.when(there).then(piece)).to_series()
@@ -235,6 +247,8 @@ def sums(values: Array | Flags, offsets: Ints) -> Array:
     """Return the sum of the values of each decision; 0 for one without candidates."""
     if not values.any():
         return np.zeros(len(offsets) - 1)
+    if values.dtype == bool and values.all():
+        return np.diff(offsets).astype(np.float64)
     total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     if np.isfinite(total[-1]) and values.dtype == bool:
         return np.asarray(total[offsets[1:]] - total[offsets[:-1]])

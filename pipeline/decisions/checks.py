@@ -79,8 +79,8 @@ def without_repetitions(batch: Batch, reading: Reading) -> Batch:
     return batch if keep.all() else batch.take(np.flatnonzero(keep))
 
 
-def reasons_of(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> pl.Series:
-    """Return, per decision, why it cannot be used; null for one that can."""
+def with_reasons(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> Batch:
+    """Return the decisions with the reasons why some cannot be used; null for one that can."""
     decisions, offsets = batch.decisions, batch.offsets
     reasons = Reasons(decisions["reason"].to_list())
     ids = batch.candidates["id"]
@@ -96,7 +96,9 @@ def reasons_of(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> 
     reasons.mark(known & ~may, lambda d: f"chosen {ids[int(rows[d])]!r} is infeasible")
     if mapping.propensity.kind in ("exact", "monte_carlo"):
         _propensities(batch, reasons, several, feasible, rows)
-    for name in terms:
+    for name in decisions.columns:
+        if name not in terms:
+            continue
         values = decisions[name].to_numpy()
         reasons.mark(np.isinf(values), always(f"{name} is not finite"))
     for side, frame, owner in (
@@ -109,7 +111,7 @@ def reasons_of(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> 
             if bad.any():
                 where = bad if owner is None else sums(bad, owner) > 0
                 reasons.mark(where, always(f"{name} of the {side} is not finite"))
-    return reasons.series
+    return replace(batch, decisions=decisions.with_columns(reasons.series))
 
 
 def _propensities(

@@ -126,12 +126,14 @@ class LoggedDecisions:
     @cached_property
     def complete(self) -> Flags:
         """(D,) flags of the decisions whose feasible candidates all have a probability."""
-        return np.bincount(self.owner, np.isnan(self.probability) & self.feasible, len(self)) == 0
+        lacking = np.isnan(self.probability) & self.feasible
+        return np.asarray(np.bincount(self.owner, lacking, len(self)) == 0)
 
     @cached_property
     def likely(self) -> Flags:
         """(C,) flags of the candidates with the highest probability of their decision."""
-        return self.probability == highest(self, np.nan_to_num(self.probability))[self.owner]
+        most = highest(self, np.nan_to_num(self.probability))
+        return np.asarray(self.probability == most[self.owner])
 
     @cached_property
     def inverse(self) -> Array:
