@@ -7,7 +7,7 @@
 
 A window is a unit, which is never split; windows are numbered train, validation, test. A session
 ends before its first decision that is no transition. The true last observation is not known, so
-the closing row repeats the last one.
+the closing row repeats the last one. Single decisions that ended have none.
 """
 
 import json
@@ -24,7 +24,8 @@ from hindcast.pipeline.building.build import BuildResult, counts_of, describe, r
 from hindcast.pipeline.building.build import write_episodes as write_table_of_episodes
 from hindcast.pipeline.building.part_writer import part_file
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.dataset.columns import episodes_schema, part_schema
+from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_count
+from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
 from hindcast.pipeline.decisions.encoding import Encoded, encode
 from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
@@ -43,6 +44,7 @@ from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
+CLOSING_ROWS: Final = False  # of single decisions
 _GROUP: Final = 500_000  # candidates of a row group
 _PART: Final = 8  # row groups of a part
 _CHARACTERS: Final = 60  # of an id
@@ -77,7 +79,7 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     """Write the dataset of a log; raise StorageError if `out` holds something else."""
     _refuse_foreign(out)
     encoded, episodes = encode(log), episodes_of(log)
-    recipe = recipe_of(log, encoded, episodes, name)
+    recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)
     (out / mf.NAME).unlink(missing_ok=True)  # from here on the folder is unfinished
@@ -94,7 +96,7 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
         episodes=write_table_of_episodes(out, mf.EPISODES, table),
         workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
         provenance=lineage_of(log, provenance, tables),
-        counts=counts_of(parts, table),
+        counts=counts_of(parts, table, spec),
         versions=mf.versions(),
         caveats=caveats_of(log.cautions),
     )
@@ -150,7 +152,9 @@ def lineage_of(
     }
 
 
-def recipe_of(log: DecisionLog, encoded: Encoded, episodes: Episodes, name: str) -> Recipe:
+def recipe_of(
+    log: DecisionLog, encoded: Encoded, episodes: Episodes, name: str, closing_rows: bool
+) -> Recipe:
     """Return the recipe of a dataset: its names, the digests of its files and its mapping."""
     windows = episodes.table.group_by("split").agg(
         pl.col("window").min().alias("first"), pl.col("window").max().alias("last")
@@ -165,6 +169,7 @@ def recipe_of(log: DecisionLog, encoded: Encoded, episodes: Episodes, name: str)
         "config": {
             "context": encoded.context_kinds, "candidates": encoded.candidate_kinds,
             "reward_terms": encoded.terms, "scales": encoded.scales,
+            "closing_rows": closing_rows,
         },
         "trace": {"format": DECISIONS, "settings": {
             "mapping": log.mapping.digest, "files": {f.name: f.sha256 for f in log.files}}},
@@ -268,7 +273,7 @@ def _write_parts(
 
         stored = files.write_atomically(path, write)
         first, last = groups[0][0], groups[-1][1]
-        rows = int(table["steps"][first:last].sum()) + last - first
+        rows = row_count(table[first:last], spec)
         entries.append(mf.FileEntry(f"data/{path.name}", rows, stored.bytes, stored.sha256))
     for path in sorted((out / "data").glob("part-*.parquet"))[len(entries) :]:
         path.unlink()
@@ -314,20 +319,21 @@ def parts_of(log: DecisionLog, episodes: Episodes) -> Iterator[list[tuple[int, i
 def rows_of(
     log: DecisionLog, encoded: Encoded, episodes: Episodes, spec: Spec, begin: int, end: int
 ) -> pa.Table:
-    """Return the rows of some episodes, with their closing rows."""
+    """Return the rows of some episodes, with the closing rows that the spec asks for."""
     there = (episodes.episode >= begin) & (episodes.episode < end)
     decisions, episode = episodes.decisions[there], episodes.episode[there]
     last = np.concatenate([beginnings(episode)[1:], [True]])
-    take = np.repeat(np.arange(len(decisions)), 1 + last)  # the last observation twice
+    ended = last & ~episodes.table["truncated"].to_numpy()[episode]
+    closed = last & ~ends_alone(episodes.step[there], ended, spec)
+    take = np.repeat(np.arange(len(decisions)), 1 + closed)  # the last observation twice
     closing = np.zeros(len(take), bool)
-    closing[np.cumsum(1 + last)[last] - 1] = True
+    closing[np.cumsum(1 + closed)[closed] - 1] = True
     rows = decisions[take]
     lengths = log.lengths[rows]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     at = ragged_rows(log.offsets, rows)
     d = log.decisions[rows]
     elapsed = elapsed_of(log.decisions["time_s"][decisions], episode)
-    ended = last & ~episodes.table["truncated"].to_numpy()[episode]
     time = d["time_s"].fill_null(0.0).fill_nan(0.0).to_numpy()
 
     def decided(values: np.ndarray) -> pa.Array:

@@ -120,7 +120,8 @@ def _check_claims(log: DecisionLog, dataset: Dataset) -> None:
 def _check_rows(log: DecisionLog, dataset: Dataset) -> None:
     manifest, folder = dataset.manifest, dataset.folder
     encoded, episodes = encode(log), episodes_of(log)
-    recipe = recipe_of(log, encoded, episodes, manifest.recipe.id.removeprefix("decisions-"))
+    name, spec = manifest.recipe.id.removeprefix("decisions-"), dataset.spec
+    recipe = recipe_of(log, encoded, episodes, name, spec.closing_rows)
     if recipe.digest != manifest.recipe.digest:
         raise VerificationFailed(f"{folder / mf.NAME}: the recipe is not that of the decisions")
     parts = list(parts_of(log, episodes))
@@ -133,7 +134,7 @@ def _check_rows(log: DecisionLog, dataset: Dataset) -> None:
         raise VerificationFailed(
             f"{folder / mf.NAME}: {len(manifest.parts)} parts, the decisions make {len(parts)}"
         )
-    if dict(manifest.counts) != counts_of(manifest.parts, table):
+    if dict(manifest.counts) != counts_of(manifest.parts, table, spec):
         raise VerificationFailed(f"{folder / mf.NAME}: the counts are not those of the episodes")
     for number, groups in enumerate(parts):
         path = dataset.part(number)
