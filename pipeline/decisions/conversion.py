@@ -183,57 +183,58 @@ def episodes_of(log: DecisionLog) -> Episodes:
     """Return the episodes of a log: sessions up to their first decision that is no transition."""
     d = log.decisions
     usable = log.weighted
-    session = pl.select(pl.coalesce(d["session"], pl.lit("\x00") + d["id"])).to_series()
-    number = session.rank("dense").to_numpy().astype(np.int64) - 1
-    unit = log.units
+    unit, session = _firsts(d["unit_id"]), np.arange(len(log))
+    if d["session"].null_count() < len(log):
+        session = _firsts(
+            pl.select(pl.coalesce(d["session"], pl.lit("\x00") + d["id"])).to_series()
+        )
     places = dict(zip(SPLITS, range(len(SPLITS)), strict=True))
-    side = d["split"].replace_strict(places, return_dtype=pl.Int64).to_numpy()
-    first_of_unit, first_of_session = _firsts(unit)[unit], _firsts(number)[number]
-    at = np.arange(len(log))
-    order = np.lexsort((at, first_of_session, first_of_unit, side))
-    begins = beginnings(number[order])
+    side = d["split"].replace_strict(places, return_dtype=pl.Int8).to_numpy()
+    order = np.lexsort((session, unit, side))  # those of one session stay in their order
+    begins = beginnings(session[order])
     run = np.cumsum(begins) - 1
     lost: Flags = ~usable[order]
     cut = np.zeros(int(run[-1]) + 1 if len(run) else 0, bool)
     cut[run[lost]] = True
     before: Ints = np.cumsum(lost) - lost  # lost decisions before each one
-    starts = np.flatnonzero(begins)
-    kept = usable[order] & (before == before[starts][run])
+    kept = usable[order] & (before == before[np.flatnonzero(begins)][run])
     decisions, run = order[kept], run[kept]
-    heads = np.flatnonzero(beginnings(run))
-    whole = np.cumsum(beginnings(run)) - 1
-    lengths = np.diff(np.concatenate([heads, [len(whole)]])).astype(np.int64)
-    step = np.arange(len(whole)) - np.repeat(heads, lengths)
-    windows = np.unique(
-        np.stack([side[decisions], first_of_unit[decisions]], axis=1), axis=0, return_inverse=True
-    )[1].reshape(-1)
-    return _table(log, decisions, whole, step.astype(np.int64), heads.astype(np.int64),
-                  lengths, windows, cut, run)  # fmt: skip
+    begins = beginnings(run)
+    heads = np.flatnonzero(begins).astype(np.int64)
+    whole: Ints = np.cumsum(begins) - 1
+    lengths: Ints = np.diff(np.concatenate([heads, [len(whole)]]))
+    step: Ints = np.arange(len(whole)) - np.repeat(heads, lengths)
+    # units are ordered by their first decision, so those of a window follow each other
+    first, sides = unit[decisions[heads]], side[decisions[heads]]
+    window: Ints = np.cumsum(beginnings(first) | beginnings(sides)) - 1
+    return _table(log, decisions, whole, step, heads, lengths, window, cut, run)
 
 
-def _firsts(codes: Ints) -> Ints:
-    """Return the place of the first item of each code."""
-    found: Ints = np.unique(codes, return_index=True)[1].astype(np.int64)
-    return found
+def _firsts(names: pl.Series) -> Ints:
+    """Return the place of the first item with the name of each one."""
+    at = np.arange(len(names))
+    if names.n_unique() == len(names):
+        return at
+    first = pl.col("place").first().over("name")
+    return pl.DataFrame({"name": names, "place": at}).select(first)["place"].to_numpy()
 
 
 def _table(
     log: DecisionLog, decisions: Ints, episode: Ints, step: Ints, heads: Ints, lengths: Ints,
-    windows: Ints, cut: np.ndarray, run: Ints,
+    window: Ints, cut: np.ndarray, run: Ints,
 ) -> Episodes:  # fmt: skip
-    d = log.decisions[decisions]
-    first = d[heads]
+    d = log.decisions
+    first = d.select("session", "split", pl.col("logger").fill_null("recorded"))[decisions[heads]]
     in_session = first["session"].is_not_null().to_numpy()
     ends = log.mapping.sessions_end or log.mapping.shape == "dsjson"
     was_cut = cut[run[heads]] if len(heads) else np.zeros(0, bool)
     truncated = in_session & (was_cut | (not ends))
-    reward, elapsed = d["reward"].to_numpy(), elapsed_of(d["time_s"], episode)
-    totals = np.bincount(episode, reward, len(heads))
+    elapsed = elapsed_of(d["time_s"][decisions], episode)
     # rewards are summed in their order, as everywhere
+    totals = np.bincount(episode, d["reward"][decisions].to_numpy(), len(heads))
     table = pl.DataFrame({
-        "episode": np.arange(len(heads)), "split": first["split"],
-        "behaviour": first["logger"].fill_null("recorded"),
-        "seed": np.zeros(len(heads), np.int64), "window": windows[heads].astype(np.int64),
+        "episode": np.arange(len(heads)), "split": first["split"], "behaviour": first["logger"],
+        "seed": _repetition(window, first["logger"]), "window": window,
         "steps": lengths, "return": totals,
         "elapsed_s": np.bincount(episode, elapsed, len(heads)), "truncated": truncated,
         "reward_sum": totals,
@@ -241,9 +242,19 @@ def _table(
             0, len(heads)
         ),
     })  # fmt: skip
-    seed = pl.int_range(pl.len()).over("window", "behaviour").cast(pl.Int64)
-    return Episodes(decisions, episode, step, table.with_columns(seed.alias("seed")),
+    return Episodes(decisions, episode, step, table,
                     int(cut.sum() - (~in_session & was_cut).sum()))  # fmt: skip
+
+
+def _repetition(window: Ints, behaviour: pl.Series) -> Ints:
+    """Return the number of earlier episodes of the same behaviour on the same window."""
+    code = behaviour.cast(pl.Categorical).to_physical().to_numpy()
+    order = np.lexsort((code, window))
+    begins = beginnings(window[order]) | beginnings(code[order])
+    heads = np.flatnonzero(begins)
+    found = np.empty(len(window), np.int64)
+    found[order] = np.arange(len(window)) - heads[np.cumsum(begins) - 1]
+    return found
 
 
 def elapsed_of(time_s: pl.Series, episode: Ints) -> np.ndarray:
@@ -320,7 +331,7 @@ def rows_of(
     log: DecisionLog, encoded: Encoded, episodes: Episodes, spec: Spec, begin: int, end: int
 ) -> pa.Table:
     """Return the rows of some episodes, with the closing rows that the spec asks for."""
-    there = (episodes.episode >= begin) & (episodes.episode < end)
+    there = slice(*np.searchsorted(episodes.episode, (begin, end)))
     decisions, episode = episodes.decisions[there], episodes.episode[there]
     last = np.concatenate([beginnings(episode)[1:], [True]])
     ended = last & ~episodes.table["truncated"].to_numpy()[episode]
@@ -329,12 +340,10 @@ def rows_of(
     closing = np.zeros(len(take), bool)
     closing[np.cumsum(1 + closed)[closed] - 1] = True
     rows = decisions[take]
-    lengths = log.lengths[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(log.lengths[rows])]).astype(np.int32)
     at = ragged_rows(log.offsets, rows)
-    d = log.decisions[rows]
+    d = log.decisions.select("chosen", "propensity", "reward", "time_s")[rows]
     elapsed = elapsed_of(log.decisions["time_s"][decisions], episode)
-    time = d["time_s"].fill_null(0.0).fill_nan(0.0).to_numpy()
 
     def decided(values: np.ndarray) -> pa.Array:
         return pa.array(values, mask=closing)
@@ -346,32 +355,33 @@ def rows_of(
             [pa.array(columns(n)) for n in names], names=names, **more
         )
 
-    feasible = log.candidates["feasible"].to_numpy()[at]
-    probability = log.candidates["probability"][at].fill_null(float("nan")).to_numpy()
-    candidates = struct(lambda n: encoded.candidate(n, at), [f.name for f in spec.candidates])
-    terms = struct(lambda n: encoded.term(n, rows), list(spec.reward_terms),
-                   mask=pa.array(closing))  # fmt: skip
+    def lists(values: pa.Array, **more: Any) -> pa.Array:
+        return pa.ListArray.from_arrays(pa.array(offsets), values, **more)
+
     columns = {
         "episode": pa.array(episode[take]),
         "step": pa.array((episodes.step[there][take] + closing).astype(np.int32)),
-        "time_s": pa.array(time),
+        "time_s": pa.array(d["time_s"].fill_null(0.0).fill_nan(0.0).to_numpy()),
         "context": struct(lambda n: encoded.of_context(n, rows), [f.name for f in spec.context]),
-        "candidates": pa.ListArray.from_arrays(pa.array(offsets), candidates),
-        "feasible": pa.ListArray.from_arrays(pa.array(offsets), pa.array(feasible)),
+        "candidates": lists(
+            struct(lambda n: encoded.candidate(n, at), [f.name for f in spec.candidates])
+        ),
+        "feasible": lists(log.candidates["feasible"][at].to_arrow()),
         "choice": decided(d["chosen"].to_numpy().astype(np.int32)),
         "propensity": decided(_narrow(d["propensity"])),
-        "behaviour_probabilities": pa.ListArray.from_arrays(
-            pa.array(offsets), pa.array(probability.astype(np.float32)), mask=pa.array(closing)
+        "behaviour_probabilities": lists(
+            pa.array(_narrow(log.candidates["probability"][at])), mask=pa.array(closing)
         ),
         "reward": decided(d["reward"].fill_null(0.0).to_numpy()),
-        "reward_terms": terms,
+        "reward_terms": struct(lambda n: encoded.term(n, rows), list(spec.reward_terms),
+                               mask=pa.array(closing)),
         "elapsed_s": decided(elapsed[take]),
         "terminated": decided(ended[take]),
         "truncated": decided((last & ~ended)[take]),
-    }
+    }  # fmt: skip
     schema = part_schema(spec)
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _narrow(values: pl.Series) -> np.ndarray:
-    return values.fill_null(float("nan")).to_numpy().astype(np.float32)
+    return values.cast(pl.Float32).fill_null(float("nan")).to_numpy()
