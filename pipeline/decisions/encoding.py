@@ -80,13 +80,10 @@ def _looked_up(codes: NDArray[Any], values: Narrow) -> _Column:
 
 def codes_of(column: pl.Series) -> tuple[NDArray[Any], pl.Series]:
     """Return codes of the levels in the order of appearance, -1 where there is none, and levels."""
-    levels = column.drop_nulls().unique(maintain_order=True)
-    places = levels.to_physical().to_numpy()
-    last = int(places.max(initial=0)) + 1
-    kind = np.int16 if len(levels) < 1 << 15 else np.int32
-    lookup = np.full(last + 1, -1, kind)
-    lookup[places] = np.arange(len(levels))
-    return lookup[column.to_physical().fill_null(last).to_numpy()], levels
+    array = column.to_arrow()
+    kind = pl.Int16 if len(array.dictionary) < 1 << 15 else pl.Int32
+    codes = pl.Series(array.indices).cast(kind).fill_null(-1).to_numpy()
+    return codes, pl.Series(array.dictionary)
 
 
 def encode(log: DecisionLog) -> Encoded:
@@ -110,7 +107,7 @@ def encode(log: DecisionLog) -> Encoded:
                 continue
             known = list(log.vocabulary[f"{side}.{name}"])[:MOST_LEVELS]
             codes, levels = codes_of(column)
-            places_of = {level: at for at, level in enumerate(levels.cast(pl.String))}
+            places_of = {level: at for at, level in enumerate(levels)}
             rest = np.ones(len(levels) + 1, np.float32)
             rest[-1] = 0.0
             for level in known:
