@@ -11,10 +11,11 @@ the closing row repeats the last one. Single decisions that ended have none.
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -46,7 +47,8 @@ from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workloa
 
 CLOSING_ROWS: Final = False  # of single decisions
 _GROUP: Final = 500_000  # candidates of a row group
-_PART: Final = 8  # row groups of a part
+_PART: Final = 64_000_000  # bytes from which on a part is full
+Group: TypeAlias = tuple[int, int]  # first episode of a row group, and that behind its last
 _CHARACTERS: Final = 60  # of an id
 
 
@@ -269,31 +271,31 @@ def _write_parts(
     log: DecisionLog, encoded: Encoded, episodes: Episodes, spec: Spec, out: Path
 ) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
     """Write the parts; return their entries, and the table of episodes with its parts."""
-    parts = list(parts_of(log, episodes))
-    table = groups_of(episodes, parts, spec)
+    (out / "data").mkdir(exist_ok=True)
+    parts: list[list[Group]] = []
     entries: list[mf.FileEntry] = []
-    for number, groups in enumerate(parts):
-        path = out / "data" / f"part-{number:05}.parquet"
-        path.parent.mkdir(exist_ok=True)
+    for groups in map(deque, groups_of(log, episodes)):
+        while groups:
+            path = out / "data" / f"part-{len(parts):05}.parquet"
+            parts.append([])
 
-        def write(temporary: Path, groups: list[tuple[int, int]] = groups) -> None:
-            with part_file(temporary, spec) as file:
-                for begin, end in groups:
-                    rows = rows_of(log, encoded, episodes, spec, begin, end)
-                    file.write_table(rows, row_group_size=len(rows))
+            def write(temporary: Path, left: deque[Group] = groups) -> None:
+                with part_file(temporary, spec) as file:
+                    while left and file.file_handle.tell() < _PART:
+                        parts[-1].append(left.popleft())
+                        rows = rows_of(log, encoded, episodes, spec, *parts[-1][-1])
+                        file.write_table(rows, row_group_size=len(rows))
 
-        stored = files.write_atomically(path, write)
-        first, last = groups[0][0], groups[-1][1]
-        rows = row_count(table[first:last], spec)
-        entries.append(mf.FileEntry(f"data/{path.name}", rows, stored.bytes, stored.sha256))
+            stored = files.write_atomically(path, write)
+            mine = episodes.table[parts[-1][0][0] : parts[-1][-1][1]]
+            rows = row_count(mine, spec)
+            entries.append(mf.FileEntry(f"data/{path.name}", rows, stored.bytes, stored.sha256))
     for path in sorted((out / "data").glob("part-*.parquet"))[len(entries) :]:
         path.unlink()
-    return tuple(entries), table
+    return tuple(entries), in_parts(episodes, parts, spec)
 
 
-def groups_of(
-    episodes: Episodes, parts: Sequence[Sequence[tuple[int, int]]], spec: Spec
-) -> pl.DataFrame:
+def in_parts(episodes: Episodes, parts: Sequence[Sequence[Group]], spec: Spec) -> pl.DataFrame:
     """Return the table of episodes with the numbers of their parts."""
     part_of = np.zeros(episodes.table.height, np.int64)
     for number, groups in enumerate(parts):
@@ -304,15 +306,15 @@ def groups_of(
     )
 
 
-def parts_of(log: DecisionLog, episodes: Episodes) -> Iterator[list[tuple[int, int]]]:
-    """Yield the row groups of each part as ranges of episodes; a part holds one split."""
+def groups_of(log: DecisionLog, episodes: Episodes) -> Iterator[list[Group]]:
+    """Yield the row groups of each split; one has whole windows and a part one split."""
     sizes = np.bincount(
         episodes.episode, log.lengths[episodes.decisions], episodes.table.height
     ).cumsum()
     windows = episodes.table["window"].to_numpy()
     for split in SPLITS:
         mine = np.flatnonzero((episodes.table["split"] == split).to_numpy())
-        groups: list[tuple[int, int]] = []
+        groups: list[Group] = []
         at = int(mine[0]) if len(mine) else 0
         end = int(mine[-1]) + 1 if len(mine) else 0
         while at < end:
@@ -323,8 +325,7 @@ def parts_of(log: DecisionLog, episodes: Episodes) -> Iterator[list[tuple[int, i
                 stop += 1
             groups.append((at, stop))
             at = stop
-        for k in range(0, len(groups), _PART):
-            yield groups[k : k + _PART]
+        yield groups
 
 
 def rows_of(
