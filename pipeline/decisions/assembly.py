@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, slices, sums
-from hindcast.pipeline.decisions.checks import complete_probabilities, overridden, propensity_of
-from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SMALL_PIECE, SPLITS, DecisionLog
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, sums
+from hindcast.pipeline.decisions.checks import overridden
+from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
@@ -33,7 +33,7 @@ def assemble(
     `terms` are the columns of the reward with their factors. `quarantined` is the number of
     decisions in quarantine.
     """
-    decisions, candidates = _with_propensities(batch, mapping, reading)
+    decisions, candidates = _with_kinds(batch, mapping, reading), batch.candidates
     decisions = _with_reward(decisions, mapping, terms, reading)
     decisions = decisions.with_columns(overridden(decisions))
     order = _order(decisions)
@@ -82,33 +82,17 @@ def assemble(
     )  # fmt: skip
 
 
-def _with_propensities(
-    batch: Batch, mapping: DecisionMapping, reading: Reading
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the decisions with propensity, kind and draws, and the candidates' probabilities."""
-    offsets = batch.offsets
-    feasible = batch.candidates["feasible"].to_numpy()
-    rows = offsets[:-1] + batch.decisions["chosen"].to_numpy()
-    single = sums(feasible, offsets) == 1
-    p = np.minimum(propensity_of(batch, rows), 1.0)
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
-    spread = np.empty(len(logged))
-    for of, of_candidates in slices(offsets, SMALL_PIECE):
-        may, p_of = feasible[of_candidates], logged[of_candidates]
-        lengths = batch.lengths[of]
-        complete = complete_probabilities(p_of, may, offsets_of(lengths))
-        found = np.where(np.repeat(complete, lengths), np.where(may, p_of, 0.0), np.nan)
-        alone = np.repeat(single[of], lengths) & ~np.isnan(found)
-        spread[of_candidates] = np.where(alone, may.astype(np.float64), found)
+def _with_kinds(batch: Batch, mapping: DecisionMapping, reading: Reading) -> pl.DataFrame:
+    """Return the decisions with propensity, kind and draws."""
+    single = batch.decisions["single"].to_numpy()
+    p = batch.decisions["propensity"].to_numpy()
     kind, draws = _kinds(batch, mapping, p, single, reading)
     logs = mapping.propensity.kind in ("exact", "monte_carlo")
     p = np.where(single, 1.0, p if logs else np.nan)
-    decisions = batch.decisions.drop("reason", "content").with_columns(
+    return batch.decisions.drop("reason", "content", "single").with_columns(
         pl.Series("propensity", p).fill_nan(None), pl.Series("kind", kind),
         pl.Series("draws", draws).fill_nan(None),
     )  # fmt: skip
-    candidates = batch.candidates.with_columns(pl.Series("probability", spread).fill_nan(None))
-    return decisions, candidates
 
 
 def _kinds(
@@ -246,11 +230,9 @@ def vocabulary(
     for frame, rows, side in ((context, train, "context"), (features, of_rows, "candidates")):
         for name, dtype in frame.schema.items():
             if dtype == pl.Categorical:
-                levels = frame[name].filter(pl.Series(rows)).drop_nulls()
-                counted = (
-                    levels.value_counts()
-                    .cast({name: pl.String})
-                    .sort(["count", name], descending=[True, False], maintain_order=True)
+                levels = frame[name].filter(pl.Series(rows)).drop_nulls().cast(pl.String)
+                counted = levels.value_counts().sort(
+                    ["count", name], descending=[True, False], maintain_order=True
                 )
                 found[f"{side}.{name!s}"] = dict(counted.iter_rows())
     return found

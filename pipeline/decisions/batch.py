@@ -6,7 +6,7 @@
 A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -147,36 +147,38 @@ def concat(batches: list[Batch], absent: float) -> Batch:
     """Return all decisions of batches; a feature that a batch lacks is `absent` in it.
 
     A feature that is a number in one batch and a category in another is a category. The list is
-    emptied, and the frames lose their columns one by one: no decision is in memory twice.
+    emptied, so that no decision is in memory twice.
     """
     decisions = [b.decisions for b in batches]
-    context = [(b.context, len(b)) for b in batches]
-    candidates = [b.candidates for b in batches]
-    features = [(b.features, int(b.lengths.sum())) for b in batches]
+    context = [_apart(b.context, len(b)) for b in batches]
+    candidates = [_apart(b.candidates, int(b.lengths.sum())) for b in batches]
+    features = [_apart(b.features, int(b.lengths.sum())) for b in batches]
     lengths = np.concatenate([b.lengths for b in batches]).astype(np.int64)
     batches.clear()
     whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
     decisions.clear()
-    of_candidates = pl.DataFrame([
-        pl.concat([frame.drop_in_place(name) for frame in candidates], rechunk=True)
-        for name in CANDIDATE_COLUMNS
-    ])  # fmt: skip
     return Batch(
-        whole, _features(context, absent), of_candidates, _features(features, absent), lengths
-    )
+        whole, _joined(context, absent), _joined(candidates, absent), _joined(features, absent),
+        lengths,
+    )  # fmt: skip
 
 
-def _features(frames: Sequence[tuple[pl.DataFrame, int]], absent: float) -> pl.DataFrame:
+def _apart(frame: pl.DataFrame, height: int) -> tuple[dict[str, pl.Series], int]:
+    return dict(zip(frame.columns, frame.get_columns(), strict=True)), height
+
+
+def _joined(frames: list[tuple[dict[str, pl.Series], int]], absent: float) -> pl.DataFrame:
+    """Return frames below each other; a column is taken out of them as soon as it is whole."""
     names: dict[str, bool] = {}  # is it a category?
     for frame, _ in frames:
-        for name, dtype in frame.schema.items():
-            names[name] = names.get(name, False) or dtype == pl.Categorical
+        for name, column in frame.items():
+            names[name] = names.get(name, False) or column.dtype == pl.Categorical
     columns = []
     for name, category in names.items():
         pieces = []
         for frame, height in frames:
-            if name in frame.columns:
-                piece = frame.drop_in_place(name)
+            piece = frame.pop(name, None)
+            if piece is not None:
                 if category and piece.dtype != pl.Categorical:
                     there = piece.fill_nan(None) != absent
                     text = pl.select(pl.when(there).then(piece)).to_series()
