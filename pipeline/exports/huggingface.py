@@ -30,10 +30,9 @@ import pyarrow.parquet as pq
 from hindcast.pipeline.building.part_writer import part_file
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.documents.card.coverage import row_groups
-from hindcast.pipeline.documents.card.header import config_lines, size_category
-from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.documents.card.header import config_lines, licence_lines, size_category
 from hindcast.pipeline.exports import ExportResult, Progress
-from hindcast.pipeline.exports._copying import card_of
+from hindcast.pipeline.exports._copying import card_of, check_digest
 from hindcast.pipeline.exports._labels import Labels, labels_of
 from hindcast.pipeline.exports._target import new_folder, result
 from hindcast.pipeline.pages.markdown import quoted
@@ -80,6 +79,7 @@ def _write_decisions(dataset: Dataset, folder: Path, labels: Labels, tell: Progr
 
 def _divide(dataset: Dataset, part: int, paths: Mapping[str, Path], labels: Labels) -> None:
     """Write the rows of a part, with their labels, into one file per split."""
+    check_digest(dataset.folder, dataset.manifest.parts[part])
     writers: dict[str, pq.ParquetWriter] = {}
     with ExitStack() as stack:
         for table in row_groups(dataset.part(part), dataset.spec):
@@ -138,15 +138,10 @@ def without_header(text: str) -> str:
 
 def _header(dataset: Dataset, labels: Labels) -> list[str]:
     rows = labels.decisions + labels.episodes.height
-    trace_terms = terms(dataset.manifest)
-    licence = [f"license: {trace_terms.identifier}"]
-    if trace_terms.identifier == "other":
-        name = f"{dataset.manifest.provenance['format']}-trace-terms"
-        licence += [f"license_name: {quoted(name)}", f"license_link: {quoted(trace_terms.url)}"]
     configs = {"decisions": "data", "episodes": "episodes"}
     lines = [
         "---",
-        *licence,
+        *licence_lines(dataset.manifest.provenance),
         f"pretty_name: {quoted(dataset.manifest.name)}",
         "task_categories:",
         "- reinforcement-learning",
