@@ -233,6 +233,37 @@ def test_the_state_counts_the_minibatches_that_were_given(dataset):
     assert keys(given) + keys(resumed) == keys(data)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torchdata
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_stateful_loader_of_torchdata_goes_on_where_it_was_left(workers, dataset):
+    """It keeps the state of each worker; the epoch after the one that is finished is whole."""
+    reason = "torchdata is not installed; make test-libraries installs it"
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason=reason)
+
+    def loader():
+        data = minibatches(dataset, 40, seed=3, buffer=SMALL)
+        return data, stateful.StatefulDataLoader(
+            data, batch_size=None, num_workers=workers, timeout=LIMIT if workers else 0,
+            multiprocessing_context="fork" if workers else None,
+        )  # fmt: skip
+
+    data, whole = loader()
+    epochs = []
+    for epoch in (0, 1):
+        data.set_epoch(epoch)
+        epochs.append(keys(whole))
+    data, left = loader()
+    begun = iter(left)
+    given = keys([next(begun) for _ in range(10)])
+    state = left.state_dict()
+    data, resumed = loader()
+    resumed.load_state_dict(state)
+    assert given + keys(resumed) == epochs[0]
+    data.set_epoch(1)
+    assert keys(resumed) == epochs[1]
+
+
 def test_a_state_of_another_order_is_refused(dataset):
     state = minibatches(dataset, 40, seed=3).state_dict()
     for other, said in (
