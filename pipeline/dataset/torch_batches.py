@@ -19,19 +19,17 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import polars as pl
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 
 from hindcast.pipeline.dataset.batches import BatchOptions, RowGroups, joined, row_groups
-from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.columns import NO_CHOICE, rows_by_episode
 from hindcast.pipeline.dataset.decisions import ON_REQUEST
 from hindcast.pipeline.dataset.folder import DatasetFolder
 from hindcast.pipeline.dataset.shuffle_buffer import ShuffleBuffer
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.location import is_remote, location
 
 Ints = NDArray[np.int64]
@@ -253,11 +251,12 @@ def _shared(value: int) -> torch.Tensor:
 def _decisions_of(dataset: DatasetFolder, found: Ints, wanted: NDArray[np.bool_]) -> Ints:
     """Return the number of decisions (G,) of wanted episodes (E,) in each row group found (G, 5).
 
-    Episodes lie one after the other in the parts, each with its decisions and its closing row.
+    Episodes lie one after the other in the parts, each with its decisions and its closing row, if
+    it has one.
     """
     table = dataset.episodes()
     steps = table["steps"].to_numpy()
-    rows = np.concatenate([[0], np.cumsum(rows_of_episodes(table, dataset.spec))])
+    rows = np.concatenate([[0], np.cumsum(rows_by_episode(table, dataset.spec))])
     sums = np.concatenate([[0], np.cumsum(steps * wanted)])
     of_parts = np.cumsum([0, *(part.rows for part in dataset.manifest.parts)])
 
@@ -268,14 +267,6 @@ def _decisions_of(dataset: DatasetFolder, found: Ints, wanted: NDArray[np.bool_]
 
     first = of_parts[found[:, 0]] + found[:, 2]
     return before(first + found[:, 3]) - before(first)
-
-
-def rows_of_episodes(episodes: pl.DataFrame, spec: Spec) -> Ints:
-    """Return the number of rows of each episode in its part."""
-    closed = (
-        pl.lit(getattr(spec, "closing_rows", True)) | (pl.col("steps") != 1) | pl.col("truncated")
-    )
-    return episodes.select(pl.col("steps") + closed).to_series().to_numpy()
 
 
 def _poured(groups: RowGroups, chunk: list[_Piece]) -> ShuffleBuffer:
