@@ -13,7 +13,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import torch_batches
+from hindcast.pipeline.decisions.conversion import convert
+from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.errors import DatasetError, InputError
+from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 SMALL = 60_000  # bytes: a few row groups of the cut dataset
 SPLIT = "validation"  # the smaller one
@@ -304,6 +307,21 @@ def test_a_row_group_of_several_splits(dataset):
     view = dataset.without(dataset.episodes(SPLIT)["window"].unique()[::2])
     data = minibatches(view, 64, buffer=SMALL)
     assert sorted(flat(data)) == expected(view) != expected(dataset)
+
+
+def test_a_log_of_single_decisions_without_closing_rows(tmp_path, of_worker):
+    """A row that is a whole episode is its own next observation."""
+    log = ds.open(convert(read_log(long_table(90), ROWS), tmp_path / "log", "log").folder)
+    assert not log.spec.closing_rows
+    for split in log.episodes()["split"].unique():
+        for transitions in (True, False):
+            data = log.torch(7, split=split, transitions=transitions)
+            given = [of_worker(data, worker, 3) for worker in range(3)]
+            assert sorted(key for b in given for key in flat(b)) == expected(log, split)
+            for batch in (b for batches in given for b in batches if transitions):
+                assert torch.equal(batch["candidates"], batch["next_candidates"])
+                assert batch["terminated"].all()
+                assert not batch["next_mask"].any()
 
 
 def test_settings_that_cannot_be_used(dataset):

@@ -13,12 +13,16 @@ import polars as pl
 import pytest
 
 from hindcast.flows import cli
+from hindcast.pipeline import dataset as ds
 from hindcast.pipeline import exports
+from hindcast.pipeline.decisions.conversion import convert
+from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.errors import InputError, StorageError, UnknownName
 from hindcast.pipeline.exports import EXPORTS, export
 from hindcast.pipeline.exports._labels import labels_of
 from hindcast.pipeline.exports._target import new_folder
 from hindcast.pipeline.testing import check_export
+from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 GENERAL = [name for name in EXPORTS if not name.startswith("history")]
 SPLITTING = [name for name in EXPORTS if EXPORTS[name].split]
@@ -146,6 +150,17 @@ def test_a_split_is_written_alone(name, thermal, tmp_path):
         partial = wanted.height < rows.height
         assert any("--split all writes the others too" in note for note in result.notes) == partial
     assert {n for n in SPLITTING if EXPORTS[n].split == "train"} == {"minari", "d3rlpy", "d4rl"}
+
+
+@pytest.mark.parametrize("name", [n for n in SPLITTING if n != "dsjson"])
+def test_single_decisions_of_a_log_are_written(name, tmp_path):
+    """They have no closing row in the dataset, and one in the formats that need it."""
+    folder = convert(read_log(long_table(60), ROWS), tmp_path / "log", "log").folder
+    episodes = ds.open(folder).episodes()
+    for split in ("train", "test"):
+        export(folder, name, tmp_path / split, split=split)
+        expected = {(episode, 0) for episode in episodes.filter(split=split)["episode"]}
+        assert decisions_of(name, tmp_path / split) == expected
 
 
 @pytest.mark.parametrize("name", ["minari", "d4rl"])
