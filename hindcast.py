@@ -356,7 +356,12 @@ def evaluate(
 
 
 def export(
-    dataset: "Dataset | Place", to: str, out: Place, *, candidates: int | None = None
+    dataset: "Dataset | Place",
+    to: str,
+    out: Place,
+    *,
+    candidates: int | None = None,
+    split: str | None = None,
 ) -> "ExportResult":
     """Write a dataset in the format of another tool.
 
@@ -366,6 +371,8 @@ def export(
         out: The folder to create, or the file to create if the format is a single file.
         candidates: K, for a format that pads every decision to K candidates. By default K is the
             size of the largest decision, so that no candidate is cut.
+        split: "train", "validation", "test" or "all". By default "train" for minari, d3rlpy and
+            d4rl, whose readers take everything, and "all" for the other formats.
 
     Returns:
         The number of files and of bytes written.
@@ -375,7 +382,7 @@ def export(
     """
     from hindcast.pipeline.exports import export as write
 
-    return write(_folder(dataset), to, out, candidates=candidates)
+    return write(_folder(dataset), to, out, candidates=candidates, split=split)
 
 
 def load_policy(folder: Place) -> "LearnedPolicy":

@@ -24,6 +24,12 @@ class Request:
         default=None,
         metavar="K",
     )
+    split: str | None = p.option(
+        "split to write: train, validation, test or all (default: train for minari, d3rlpy and "
+        "d4rl, whose readers take everything; all for the others)",
+        default=None,
+        metavar="NAME",
+    )
 
 
 def check(request: Request) -> None:
@@ -40,7 +46,7 @@ def run(request: Request) -> dict[str, Any]:
     with progress(f"export to {request.to}") as tell:
         result = exports.export(
             location(request.dataset), request.to, location(request.out),
-            candidates=request.candidates, progress=tell,
+            candidates=request.candidates, split=request.split, progress=tell,
         )  # fmt: skip
     return {
         "export": str(result.path),

@@ -1,11 +1,15 @@
 """Tests of off-policy evaluation of a dataset: probabilities, mixtures, truth, output files."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from hindcast.flows.cli import main
@@ -75,6 +79,19 @@ def log(opened):
 def result(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("ope") / "out"
     return ope.evaluate_offline(folder, POLICIES, FAST, out=out), out
+
+
+def test_propensities_that_are_not_the_stored_probabilities_are_refused(folder, tmp_path):
+    """Both are stored: `ope` compares them before it weighs anything."""
+    copy = tmp_path / "log"
+    shutil.copytree(folder, copy)
+    for path in copy.glob("data/*.parquet"):
+        table = pq.read_table(path)
+        at = table.schema.get_field_index("propensity")
+        halves = pc.multiply(table["propensity"], pa.scalar(0.5, pa.float32()))
+        pq.write_table(table.set_column(at, table.schema.field(at), halves), path)
+    with pytest.raises(DatasetError, match=r"propensities are not the behaviour_probabilities"):
+        read_episodes(datasets.open(copy), "validation", limit=10_000)
 
 
 @pytest.mark.slow
