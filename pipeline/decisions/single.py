@@ -1,0 +1,493 @@
+"""Single decisions that are still to be made: a record as the features of a log's learners.
+
+A description of the log tells what its records hold, and which columns its learners read. It lies
+in the checkpoints that were trained on the log, so that they need no dataset to decide.
+
+    nested          {"id": "r1", "models": ["ash", "elm"], "price": {"ash": .2, "elm": .7}}
+                    a record as in the log, without its choice and its reward
+    rows, wide,     {"id": "r1", "load": .4, "candidates": [{"arm": "ash", "price": .2}, ...]}
+    obp, obd        columns of the decision, and an object per candidate with its columns
+    dsjson, cb_adf  {"EventId": "r1", "c": {"load": .4, "_multi": [{"_tag": "ash", ...}, ...]}}
+
+A record with its choice, as `logged` returns it, is read by `hindcast ingest decisions` with the
+mapping of `mapping_of_log`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from hindcast.pipeline.dataset.manifest import Manifest
+from hindcast.pipeline.decisions.encoding import CONSTANT, NUMBER, REST
+from hindcast.pipeline.decisions.log import MOST_LEVELS, Array, Flags
+from hindcast.pipeline.decisions.mapping import (
+    Candidates,
+    Columns,
+    Context,
+    DecisionMapping,
+    Outcomes,
+    Propensities,
+    parse_mapping,
+)
+from hindcast.pipeline.decisions.shapes import obd, obp
+from hindcast.pipeline.decisions.shapes.dsjson import OWN
+from hindcast.pipeline.decisions.shapes.nested import Bad, flag, getter, number
+from hindcast.pipeline.decisions.shapes.records import MOST_CANDIDATES, Sparse, require_depth
+from hindcast.pipeline.decisions.values import text_of
+from hindcast.pipeline.errors import DatasetError, InputError, RecipeError
+from hindcast.pipeline.scenarios.decisions import IDENTIFIER, NAME
+
+LOG: Final = "log"  # key of a checkpoint's training: the description of its log
+SIDES: Final = ("context", "candidates")
+_VOWPAL: Final = ("dsjson", "cb_adf")  # an absent number is 0 there
+_NAN: Final = float("nan")
+_COST: Final = "_label_cost"
+_REWARDS: Final[Mapping[str, Mapping[str, Any]]] = {  # of shapes that name their reward
+    "dsjson": {"cost": {_COST: 1.0}}, "cb_adf": {"cost": {_COST: 1.0}},
+    "obp": {"reward": {obp.REWARD.partition(":")[2]: 1.0}},
+    "obd": {"reward": {obd.CLICK.partition(":")[2]: 1.0}},
+}  # fmt: skip
+
+Fill = Callable[[Mapping[str, Any]], float]  # the values of an owner -> a number of its row
+
+
+@dataclass(frozen=True)
+class Description:
+    """Names of a log of decisions, as its learners and its records have them.
+
+    Attributes:
+        mapping: The mapping of the log.
+        kinds: Kind of each feature by its name, of "context" and "candidates".
+        levels: Levels of each category that have a column, by "context.NAME" or "candidates.NAME".
+    """
+
+    mapping: DecisionMapping
+    kinds: Mapping[str, Mapping[str, str]]
+    levels: Mapping[str, Sequence[str]]
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the description as JSON."""
+        return {
+            "mapping": self.mapping.as_table(),
+            "kinds": {side: dict(self.kinds[side]) for side in SIDES},
+            "levels": {name: list(levels) for name, levels in self.levels.items()},
+        }
+
+    def raw(self, side: str) -> list[str]:
+        """Return the names of the features in records: numbers and categories."""
+        kinds = self.kinds[side]
+        numbers = [n for n, kind in kinds.items() if kind == NUMBER]
+        return [*numbers, *self.categories(side)]
+
+    def categories(self, side: str) -> list[str]:
+        """Return the names of the categories."""
+        return [n for n in self.kinds[side] if f"{side}.{n}" in self.levels]
+
+    def fills(self, side: str) -> list[Fill]:
+        """Return what fills each column of a row, as `hindcast.pipeline.decisions.encoding`."""
+        kinds, made = self.kinds[side], dict[str, Fill]()
+        alone = [*kinds] == [CONSTANT]
+        for name, kind in kinds.items():
+            if kind == NUMBER:
+                made[name] = _number(name, 1.0 if alone else self.absent)
+                made[f"{name}_missing"] = _missing(name, self.absent)
+        for name in self.categories(side):
+            levels = self.levels[f"{side}.{name}"]
+            made |= {f"{name}={level}": _level(name, level) for level in levels}
+            made[f"{name}={REST}"] = _rest(name, frozenset(levels))
+        code = _number("", -1.0)  # learners do not read what stands for names
+        return [code if kind == IDENTIFIER else made[name] for name, kind in kinds.items()]
+
+    @property
+    def absent(self) -> float:
+        """The value of a number that a record lacks."""
+        return 0.0 if self.mapping.shape in _VOWPAL else _NAN
+
+
+def _number(name: str, absent: float) -> Fill:
+    return lambda values: values.get(name, absent)
+
+
+def _missing(name: str, absent: float) -> Fill:
+    return lambda values: float(np.isnan(values.get(name, absent)))
+
+
+def _level(name: str, level: str) -> Fill:
+    return lambda values: float(values.get(name) == level)
+
+
+def _rest(name: str, known: frozenset[str]) -> Fill:
+    return lambda values: float(name in values and values[name] not in known)
+
+
+def description_of(manifest: Manifest) -> Description:
+    """Return the description of the log of a dataset."""
+    if manifest.spec.scenario != NAME:
+        raise InputError(
+            f"{manifest.name}: this is no log of decisions, expected a dataset of `hindcast ingest "
+            "decisions`"
+        )
+    config, lineage = manifest.recipe.config, manifest.provenance
+    levels = {name: [*counted][:MOST_LEVELS] for name, counted in lineage["vocabulary"].items()}
+    mapping = parse_mapping(lineage["mapping"], "provenance.mapping")
+    return Description(
+        mapping, {"context": config.context, "candidates": config.candidates}, levels
+    )
+
+
+def read_description(table: Any, where: str) -> Description:
+    """Return the description of a table; raise DatasetError, which begins with `where`."""
+    try:
+        kinds = {side: {str(k): str(v) for k, v in table["kinds"][side].items()} for side in SIDES}
+        levels = {str(k): [str(level) for level in v] for k, v in table["levels"].items()}
+        found = Description(parse_mapping(table["mapping"], where), kinds, levels)
+        for side in SIDES:
+            found.fills(side)
+    except (KeyError, TypeError, AttributeError, RecipeError) as error:
+        raise DatasetError(f"{where}: this is no description of a log ({error})") from error
+    return found
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A decision that is to be made.
+
+    Attributes:
+        id: Its id, None if the record has none.
+        ids: Ids of the candidates; the position where a candidate has none.
+        feasible: (N,) which candidates may be taken.
+        context: (C,) features of the decision, NaN where a number is missing.
+        candidates: (N, F) features of the candidates.
+        unseen: Sentences about values that the training did not have.
+    """
+
+    id: str | None
+    ids: tuple[str, ...]
+    feasible: Flags
+    context: Array
+    candidates: Array
+    unseen: tuple[str, ...]
+
+
+class _Values(Sparse):
+    """Values of some owners by their names."""
+
+    def __init__(self, owners: int) -> None:
+        self.rows: list[dict[str, Any]] = [{} for _ in range(owners)]
+
+    def number(self, name: str, owner: int, value: float) -> None:
+        """Set a number of an owner."""
+        self.rows[owner][name] = float(value)
+
+    def text(self, name: str, owner: int, value: str) -> None:
+        """Set a category of an owner."""
+        self.rows[owner][name] = value
+
+
+class Records:
+    """Records of one log, before and after their decisions.
+
+    Attributes:
+        description: Names of the log.
+        mapping: Meaning of the records that `logged` returns, without file and outcomes.
+    """
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+        self.vowpal = description.mapping.shape in _VOWPAL
+        self.mapping = _vowpal(description) if self.vowpal else _nested(description)
+        self._fills = {side: description.fills(side) for side in SIDES}
+        self._numbers = {
+            side: [n for n, kind in description.kinds[side].items() if kind == NUMBER]
+            for side in SIDES
+        }
+
+    def read(self, record: Any, where: str) -> Moment:
+        """Return the decision of a record; raise InputError, which begins with `where`."""
+        if not isinstance(record, dict):
+            raise InputError(
+                f"{where}: the record is a {type(record).__name__}, expected an object"
+            )
+        require_depth(record, where)
+        try:
+            return (self._read_vowpal if self.vowpal else self._read_nested)(record)
+        except Bad as error:
+            raise InputError(f"{where}: {error}") from error
+
+    def _read_nested(self, record: Mapping[str, Any]) -> Moment:
+        m = self.mapping
+        listed = _required(getter(m.candidates.list)(record), m.candidates.list)
+        ids = tuple(self._id(c, k) for k, c in enumerate(listed))
+        if len(set(ids)) < len(ids):
+            raise Bad("two candidates have the same id")
+        context, candidates = _Values(1), _Values(len(ids))
+        for side, values, owners in (
+            (m.context, context, None), (m.candidates, candidates, (listed, ids)),
+        ):  # fmt: skip
+            for name, path in side.numbers.items():
+                for owner, value in enumerate(_each(record, path, owners)):
+                    if (said := number(value, name)) == said:
+                        values.number(name, owner, said)
+            for name, path in side.categories.items():
+                for owner, value in enumerate(_each(record, path, owners)):
+                    if (text := text_of(value)) is not None:
+                        values.text(name, owner, text)
+        feasible = [True] * len(ids)
+        if path := m.candidates.feasible:
+            said_of_each = _each(record, path, (listed, ids))
+            feasible = [v is None or flag(v, "feasible") for v in said_of_each]
+        decision = text_of(getter(m.columns.decision)(record))
+        return self._moment(decision, ids, feasible, context, candidates)
+
+    def _read_vowpal(self, record: Mapping[str, Any]) -> Moment:
+        c = record.get("c")
+        if not isinstance(c, dict) or "_slots" in c:
+            raise Bad("`c` is no object of a single decision, expected the context with `_multi`")
+        listed = _required(c.get("_multi"), "c._multi")
+        if not all(isinstance(candidate, dict) for candidate in listed):
+            raise Bad("c._multi holds what is no object, expected the features of each candidate")
+        context, candidates = _Values(1), _Values(len(listed))
+        context.flatten(0, c)
+        for place, candidate in enumerate(listed):
+            candidates.flatten(place, candidate)
+        ids = tuple(str(candidate.get("_tag", k)) for k, candidate in enumerate(listed))
+        actions = record.get("a", range(1, len(ids) + 1))
+        feasible = [k + 1 in actions for k in range(len(ids))]
+        return self._moment(text_of(record.get("EventId")), ids, feasible, context, candidates)
+
+    def _id(self, candidate: Any, position: int) -> str:
+        path = self.mapping.candidates.id
+        if isinstance(candidate, Mapping):
+            candidate = getter(path)(candidate) if path else None
+        text = text_of(candidate)
+        return str(position) if text is None else text
+
+    def _moment(
+        self, name: str | None, ids: tuple[str, ...], feasible: Sequence[bool], context: _Values,
+        candidates: _Values,
+    ) -> Moment:  # fmt: skip
+        if not any(feasible):
+            raise Bad(f"none of the {len(ids)} candidates is feasible")
+        unseen = dict[str, None]()
+        rows = {"context": context.rows, "candidates": candidates.rows}
+        found = {}
+        for side in SIDES:
+            for values in rows[side]:
+                self._typed(side, values)
+                unseen |= dict.fromkeys(self._unseen(side, values))
+            filled = [[fill(values) for fill in self._fills[side]] for values in rows[side]]
+            # as in the dataset, whose numbers are of single precision
+            with np.errstate(over="ignore"):
+                found[side] = np.array(filled, np.float32).astype(np.float64)
+            if not np.isfinite(found[side][~np.isnan(found[side])]).all():
+                raise Bad(f"a number of the {side} is not finite")
+        return Moment(
+            name, ids, np.array(feasible, bool), found["context"][0], found["candidates"],
+            tuple(unseen),
+        )  # fmt: skip
+
+    def _typed(self, side: str, values: dict[str, Any]) -> None:
+        """Make values those of the log: numbers, or texts of a category."""
+        for name, value in values.items():
+            text = isinstance(value, str)
+            if text and name in self._numbers[side]:
+                raise Bad(f"{name} is {value!r:.60}, expected a number")
+            if not text and f"{side}.{name}" in self.description.levels:
+                values[name] = f"{value:g}"
+
+    def _unseen(self, side: str, values: Mapping[str, Any]) -> Iterable[str]:
+        kinds, levels = self.description.kinds[side], self.description.levels
+        if not self.vowpal:
+            for name in self._numbers[side]:
+                if name not in values and f"{name}_missing" not in kinds and [*kinds] != [CONSTANT]:
+                    yield f"{name} is missing, which it never was in the log: read as 0"
+        for name, value in values.items():
+            if name not in kinds:
+                yield f"{name} is no feature of the training: not read"
+            elif isinstance(value, str) and value not in levels[f"{side}.{name}"]:
+                yield f"{name} is {value!r:.60}, no level of the training: read as {name}={REST}"
+
+    def logged(
+        self, record: Mapping[str, Any], moment: Moment, name: str, choice: int,
+        probabilities: Sequence[float], logger: str,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return a record with its decision, as `hindcast ingest decisions` reads it.
+
+        It has what the mapping reads, and no other key of the record.
+        """
+        if self.vowpal:
+            return _logged_vowpal(record, moment, name, choice, probabilities, logger)
+        m, made = self.mapping, dict[str, Any]()
+        columns = m.columns
+        _put(made, columns.decision, name, record)
+        for path in (columns.session, columns.unit, columns.slot, columns.time,
+                     *m.context.numbers.values(), *m.context.categories.values()):  # fmt: skip
+            if path:
+                _put(made, path, getter(path)(record), record)
+        of_each = [p for p in (m.candidates.feasible, *m.candidates.numbers.values(),
+                               *m.candidates.categories.values()) if p]  # fmt: skip
+        listed = getter(m.candidates.list)(record)
+        objects: list[Any] = []
+        for place, candidate in enumerate(listed):
+            if not isinstance(candidate, Mapping):
+                objects.append(candidate)
+                continue
+            kept: dict[str, Any] = {}
+            if m.candidates.id:
+                _put(kept, m.candidates.id, moment.ids[place], candidate)
+            for path in of_each:
+                if (value := getter(path)(candidate)) is not None:
+                    _put(kept, path, value, candidate)
+            objects.append(kept)
+        for path in of_each:
+            if (value := getter(path)(record)) is not None:
+                _put(made, path, value, record)
+        _put(made, m.candidates.list, objects, record)
+        _put(made, columns.chosen, moment.ids[choice], record)
+        _put(made, columns.propensity, probabilities[choice], record)
+        _put(made, columns.probabilities, list(probabilities), record)
+        _put(made, columns.logger, logger, record)
+        return made
+
+    def mapping_of_log(self, file: str, outcomes: str) -> DecisionMapping:
+        """Return the mapping of a file of logged records, whose rewards are in another file."""
+        later = self.description.mapping.outcomes
+        if later is None:
+            later = Outcomes(decision=self.id_name, **self._rewards())
+        return replace(self.mapping, files=(file,), outcomes=replace(later, file=outcomes))
+
+    def _rewards(self) -> Mapping[str, Any]:
+        columns = self.description.mapping.columns
+        if columns.terms:
+            return {"reward": columns.reward, "cost": columns.cost}
+        return _REWARDS.get(self.description.mapping.shape, {"reward": {"reward": 1.0}})
+
+    @cached_property
+    def id_name(self) -> str:
+        """The name of the id of a decision in a record."""
+        return "EventId" if self.vowpal else self.mapping.columns.decision
+
+
+def _required(listed: Any, name: str) -> list[Any]:
+    """Return a list of candidates."""
+    if not isinstance(listed, list) or not listed:
+        raise Bad(f"{name} holds no candidates, expected a list of at least one")
+    if len(listed) > MOST_CANDIDATES:
+        raise Bad(f"{len(listed):,} candidates, expected at most {MOST_CANDIDATES:,}")
+    return listed
+
+
+def _each(
+    record: Mapping[str, Any], path: str, owners: tuple[list[Any], tuple[str, ...]] | None
+) -> list[Any]:
+    """Return the value of each owner: of the decision itself, or of every candidate.
+
+    That of a candidate is in its object, in a map by its id, or in a list beside.
+    """
+    get = getter(path)
+    if owners is None:
+        return [get(record)]
+    listed, ids = owners
+    inside = [get(c) if isinstance(c, Mapping) else None for c in listed]
+    if any(value is not None for value in inside):
+        return inside
+    values = get(record)
+    if isinstance(values, Mapping):
+        return [values.get(name) for name in ids]
+    if isinstance(values, list):
+        if len(values) != len(ids):
+            raise Bad(f"a list of {len(values)} values beside {len(ids)} candidates")
+        return values
+    return [values] * len(ids)
+
+
+def _put(to: dict[str, Any], path: str, value: Any, like: Mapping[str, Any]) -> None:
+    """Set what a dotted path reads; a key that has the dots itself stays so, as in `like`."""
+    *parents, last = [path] if path in like else path.split(".")
+    for step in parents:
+        to = to.setdefault(step, {})
+    to[last] = value
+
+
+def _nested(description: Description) -> DecisionMapping:
+    """Return the mapping of nested records of a log, of whatever shape it was."""
+    old = description.mapping
+    columns, context, candidates = old.columns, old.context, old.candidates
+    if old.shape != "nested":
+        if old.shape == "rows":
+            numbers, categories = candidates.numbers, candidates.categories
+        else:
+            numbers, categories = ({n: n for n in names} for names in _split(description, SIDES[1]))
+        if not columns.chosen:
+            context = Context(*({n: n for n in part} for part in _split(description, SIDES[0])))
+        feasible = columns.feasible or (candidates.feasible and "feasible")
+        candidates = Candidates(
+            "candidates", columns.candidate or "id", feasible, numbers, categories
+        )
+    elif columns.feasible and not candidates.feasible:
+        candidates = replace(candidates, feasible=columns.feasible)
+    taken = {path.split(".")[0] for path in (
+        columns.session, columns.unit, columns.slot, columns.time, candidates.list,
+        candidates.feasible, *context.numbers.values(), *context.categories.values(),
+        *candidates.numbers.values(), *candidates.categories.values(),
+    )}  # fmt: skip
+
+    def free(name: str, otherwise: str) -> str:
+        """Return the log's own name, if a record has no other use for it."""
+        found = name if name and old.shape == "nested" else otherwise
+        while found.split(".")[0] in taken:
+            found = f"_{found}"
+        taken.add(found.split(".")[0])
+        return found
+
+    own = Columns(
+        decision=columns.decision or free("", "id"), session=columns.session, unit=columns.unit,
+        slot=columns.slot, time=columns.time, chosen=free(columns.chosen, "chosen"),
+        propensity=free(columns.propensity, "propensity"),
+        probabilities=free(columns.probabilities, "probabilities"),
+        logger=free(columns.logger, "logger"),
+    )  # fmt: skip
+    return DecisionMapping(
+        shape="nested", time_zone=old.time_zone, sessions_end=old.sessions_end,
+        missing_reward=old.missing_reward, columns=own, context=context, candidates=candidates,
+        propensity=Propensities("exact"), split=old.split,
+    )  # fmt: skip
+
+
+def _split(description: Description, side: str) -> tuple[list[str], list[str]]:
+    """Return the numbers and the categories of a side."""
+    kinds = description.kinds[side]
+    numbers = [n for n, k in kinds.items() if k == NUMBER and [*kinds] != [CONSTANT]]
+    return numbers, description.categories(side)
+
+
+def _vowpal(description: Description) -> DecisionMapping:
+    old = description.mapping
+    return DecisionMapping(
+        shape="dsjson", time_zone=old.time_zone, missing_reward=old.missing_reward, split=old.split
+    )
+
+
+def _logged_vowpal(
+    record: Mapping[str, Any], moment: Moment, name: str, choice: int,
+    probabilities: Sequence[float], logger: str,
+) -> dict[str, Any]:  # fmt: skip
+    others = np.flatnonzero(moment.feasible).tolist()
+    order = [choice, *(k for k in others if k != choice)]
+    own = record.get(OWN)
+    return {
+        "_label_probability": probabilities[choice], "_label_Action": choice + 1,
+        "_labelIndex": choice, "EventId": name,
+        **({"Timestamp": record["Timestamp"]} if "Timestamp" in record else {}),
+        "a": [k + 1 for k in order], "p": [probabilities[k] for k in order], "c": record["c"],
+        OWN: {**(own if isinstance(own, dict) else {}), "logger": logger},
+    }  # fmt: skip
+
+
+def line_of(record: Mapping[str, Any]) -> str:
+    """Return a record as a line of JSON."""
+    return json.dumps(record, ensure_ascii=False) + "\n"
