@@ -12,7 +12,7 @@ the same answer, and a process that starts again does not repeat its draws.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import numpy as np
 
@@ -69,10 +69,10 @@ class LogDecider:
         self.made = self._first = 0
         self._records, self._score, self._linear = records, score, linear
         self._seed, self._reasons = seed, reasons
-        self._file: TextIO | None = None
+        self._log = log
         self.mapping = records.mapping_of_log("", "").as_table()
         if log is not None:
-            self._file, self._first = _opened(log, records)
+            self._first = _begun(log, records)
 
     @property
     def certain(self) -> bool:
@@ -109,10 +109,10 @@ class LogDecider:
         name = str(self._first + self.made) if moment.id is None else moment.id
         choice = _drawn(probabilities, f"draw|{self._seed}|{name}")
         spread = probabilities.tolist()
-        if self._file is not None:
+        if self._log is not None:
             made = self._records.logged(record, moment, name, choice, spread, self.name)
-            self._file.write(line_of(made))
-            self._file.flush()
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(line_of(made))
         self.made += 1
         best = int(np.argmax(np.where(moment.feasible, scores, -np.inf)))
         answer = {
@@ -140,7 +140,11 @@ class LogDecider:
         adds = inputs.weights * (values[choice] - values[others].mean(axis=0))
         order = np.argsort(-np.abs(adds), kind="stable")[: self._reasons]
         return [
-            {"feature": inputs.names[i], "value": float(values[choice, i]), "adds": float(adds[i])}
+            {
+                "feature": inputs.names[i],
+                "value": float(f"{values[choice, i]:.7g}"),
+                "adds": float(adds[i]),
+            }
             for i in order
             if adds[i] != 0.0
         ]
@@ -257,11 +261,8 @@ def _of_rule(name: str, description: Description) -> Scorer:
     return lambda moment: np.zeros(len(moment.ids))
 
 
-def _opened(log: Path, records: Records) -> tuple[TextIO, int]:
-    """Return the log, open to be continued, and its number of lines.
-
-    Its mapping and the file of its outcomes are made beside it.
-    """
+def _begun(log: Path, records: Records) -> int:
+    """Make the mapping of a log and the file of its outcomes; return its number of lines."""
     mapping, outcomes = log.with_suffix(".toml"), log.with_suffix(".outcomes.jsonl")
     table = records.mapping_of_log(log.name, outcomes.name).as_table()
     said = table["outcomes"]
@@ -279,10 +280,11 @@ def _opened(log: Path, records: Records) -> tuple[TextIO, int]:
     if not mapping.exists():
         files.write_text(mapping, text)
     outcomes.touch()
-    opened, lines, whole = log.open("a", encoding="utf-8"), 0, True
-    with log.open("rb") as before:
+    lines, whole = 0, True
+    log.touch()
+    with log.open("rb+") as before:
         for line in before:
             lines, whole = lines + 1, line.endswith(b"\n")
-    if not whole:  # a kill left a part of a line
-        opened.write("\n")
-    return opened, lines
+        if not whole:  # a kill left a part of a line
+            before.write(b"\n")
+    return lines
