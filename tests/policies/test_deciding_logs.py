@@ -71,7 +71,7 @@ def name_of(agent) -> str:
     return load_log_decider(agent).name
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [150, pytest.param(2000, marks=pytest.mark.slow)])
 def test_what_is_logged_is_ingested_verified_and_its_propensities_are_accepted(
     count, agent, lines, tmp_path, capsys
 ):
@@ -123,7 +123,7 @@ def test_choices_are_those_that_the_log_is_asked_about(folder, agent, table):
     records = records_of(table.head(900))
     places = {name: k for k, name in enumerate(log.decisions["id"])}
     for name, target in wanted.items():
-        decider = load_log_decider(name, folder)
+        decider = hindcast.load_decider(name, dataset=opened)
         for record in records:
             answer, at = decider.decide(record), log.offsets[places[record["id"]]]
             assert target[at + answer["index"]] == 1.0, (name, record["id"])
@@ -146,7 +146,7 @@ def test_reasons_add_to_the_difference_from_the_other_candidates(agent, table):
 
 def test_a_draw_depends_on_seed_and_id_alone(agent, table):
     records = records_of(table.head(300))
-    one, again, other = (load_log_decider(agent, epsilon=0.5, seed=s) for s in (1, 1, 2))
+    one, again, other = (hindcast.load_decider(agent, epsilon=0.5, seed=s) for s in (1, 1, 2))
     first = [one.decide(record)["index"] for record in records]
     assert [again.decide(record)["index"] for record in reversed(records)] == first[::-1]
     assert [other.decide(record)["index"] for record in records] != first
