@@ -17,16 +17,14 @@ from typing import Any, Final
 import numpy as np
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.decisions.log import Array
-from hindcast.pipeline.decisions.single import (
+from hindcast.pipeline.decisions.live.description import (
     LOG,
     Description,
-    Moment,
-    Records,
     description_of,
-    line_of,
     read_description,
 )
+from hindcast.pipeline.decisions.live.records import Moment, Records, line_of
+from hindcast.pipeline.decisions.log import Array
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError, did_you_mean, is_path
 from hindcast.pipeline.estimators.decisions.reward_model import hashed
 from hindcast.pipeline.recipes.toml import table_toml

@@ -22,7 +22,6 @@ from hindcast.pipeline.decisions.arrays import (
 )
 from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.targets import LOGGED
-from hindcast.pipeline.decisions.trials import Weighed, trials_of
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators import estimate as estimate_sessions
 from hindcast.pipeline.estimators.decisions import (
@@ -53,6 +52,7 @@ from hindcast.pipeline.estimators.decisions.support import (
     bounds,
     decisions_needed,
 )
+from hindcast.pipeline.estimators.decisions.trials import Weighed, trials_of
 from hindcast.pipeline.estimators.decisions.values import (
     logged_mean,
     standard_error,
@@ -104,7 +104,7 @@ class Answers:
         propensities: "logged", "estimated" or "none".
         estimated: The estimated propensities; None if none were estimated.
         trials: A row per number of policies that are tried online, see
-            hindcast.pipeline.decisions.trials.
+            hindcast.pipeline.estimators.decisions.trials.
         options: Settings of the question.
     """
 

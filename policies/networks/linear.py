@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.encoding import REST
-from hindcast.pipeline.decisions.single import LOG, SIDES, Description, read_description
+from hindcast.pipeline.decisions.live.description import LOG, SIDES, Description, read_description
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.toml import table_toml
 from hindcast.pipeline.storage import files

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.decisions.single import LOG, description_of
+from hindcast.pipeline.decisions.live.description import LOG, description_of
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer

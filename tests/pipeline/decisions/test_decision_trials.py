@@ -10,8 +10,8 @@ from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.targets import target_of
-from hindcast.pipeline.decisions.trials import trials_of
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, best
+from hindcast.pipeline.estimators.decisions.trials import trials_of
 from hindcast.pipeline.estimators.decisions.values import doubly_robust
 from tests.pipeline.decisions.decision_cases import ROWS, case, long_table
 

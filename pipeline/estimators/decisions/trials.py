@@ -15,10 +15,14 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.estimators.decisions import interval_of, support, weights
-from hindcast.pipeline.estimators.decisions.intervals import NONE
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, units_of
-from hindcast.pipeline.estimators.decisions.support import FEWEST
+from hindcast.pipeline.estimators.decisions.intervals import NONE, interval_of
+from hindcast.pipeline.estimators.decisions.logged import (
+    Array,
+    LoggedDecisions,
+    units_of,
+    weights,
+)
+from hindcast.pipeline.estimators.decisions.support import FEWEST, support
 from hindcast.pipeline.estimators.decisions.values import doubly_robust
 
 SCHEMA: Final = {
@@ -41,7 +45,8 @@ def trials_of(policies: Mapping[str, Weighed], level: float, seed: int) -> pl.Da
     """
     found = []
     for name, (e, target, q) in policies.items():
-        side = np.random.default_rng(seed).random(int(e.unit.max(initial=0)) + 1) < 0.5
+        rng = np.random.default_rng(seed)
+        side = rng.random(int(e.unit.max(initial=0)) + 1) < 0.5
         halves = [_of(e, target, q, half) for half in (side[e.unit], ~side[e.unit])]
         if min(units_of(half[0].unit) for half in halves) < _FEWEST_UNITS:
             return pl.DataFrame(schema=SCHEMA)

@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.decisions.encoding import encode
+from hindcast.pipeline.decisions.live.description import Description, read_description
+from hindcast.pipeline.decisions.live.records import Records
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
-from hindcast.pipeline.decisions.single import Description, Records, read_description
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.toml import table_toml
 from hindcast.pipeline.scenarios.decisions import IDENTIFIER
