@@ -137,8 +137,10 @@ class Records:
 
     def _read_vowpal(self, record: Mapping[str, Any]) -> Moment:
         c = record.get("c")
-        if not isinstance(c, dict) or "_slots" in c:
-            raise Bad("`c` is no object of a single decision, expected the context with `_multi`")
+        if not isinstance(c, dict):
+            raise Bad("`c` is no object, expected the context with `_multi`")
+        if "_slots" in c:
+            raise Bad("`c` has `_slots`, expected a record per slot, with its features in `c`")
         listed = _required(c.get("_multi"), "c._multi")
         if not all(isinstance(candidate, dict) for candidate in listed):
             raise Bad("c._multi holds what is no object, expected the features of each candidate")
@@ -147,8 +149,7 @@ class Records:
         for place, candidate in enumerate(listed):
             candidates.flatten(place, candidate)
         ids = tuple(str(candidate.get("_tag", k)) for k, candidate in enumerate(listed))
-        actions = record.get("a", range(1, len(ids) + 1))
-        feasible = [k + 1 in actions for k in range(len(ids))]
+        feasible = _named(record.get("a"), len(ids))
         return self._moment(text_of(record.get("EventId")), ids, feasible, context, candidates)
 
     def _id(self, candidate: Any, position: int) -> str:
@@ -271,6 +272,19 @@ def _required(listed: Any, name: str) -> list[Any]:
     if len(listed) > MOST_CANDIDATES:
         raise Bad(f"{len(listed):,} candidates, expected at most {MOST_CANDIDATES:,}")
     return listed
+
+
+def _named(actions: Any, count: int) -> list[bool]:
+    """Return which candidates `a` of dsjson names: all, if there is none.
+
+    It counts from 1, or from 0 if it has a 0 and not the number of candidates.
+    """
+    if actions is None:
+        return [True] * count
+    first = int(not (isinstance(actions, list) and 0 in actions and count not in actions))
+    if not isinstance(actions, list) or not {*range(first, first + count)}.issuperset(actions):
+        raise Bad(f"the list of actions {actions!r:.60} does not fit {count} candidates")
+    return [k + first in actions for k in range(count)]
 
 
 def _each(

@@ -19,6 +19,7 @@ from tests.pipeline.decisions.decision_cases import ROWS, case, cases, long_tabl
 
 LOGS = (
     "01-long.toml", "03-nested.toml", "05-log.dsjson", "06-log.cbadf.txt", "07-obp.npz", "08-obd",
+    "47-a-counts-from-0.dsjson",
     "09-router.toml", "10-sessions.toml", "14-cost.toml", "43-not-finite.toml",
 )  # fmt: skip
 
@@ -208,6 +209,9 @@ def test_dsjson_names_the_feasible_candidates_in_a_and_has_one_slot():
     moment = made.read({"c": c, "a": [3, 1]}, "record")
     assert (moment.id, moment.ids) == (None, ("ash", "elm", "fir"))
     assert moment.feasible.tolist() == [True, False, True]
+    assert made.read({"c": c, "a": [0, 1]}, "record").feasible.tolist() == [True, True, False]
+    with pytest.raises(InputError, match=r"the list of actions \[4\] does not fit 3 candidates"):
+        made.read({"c": c, "a": [4]}, "record")
     line = made.logged({"c": c}, moment, "n1", 2, [0.25, 0.0, 0.75], "mine")
     assert (line["a"], line["p"]) == ([3, 1], [0.75, 0.25])
     for wrong in ({}, {"c": {**c, "_slots": [{}]}}, {"c": {"_multi": ["ash"]}}):
