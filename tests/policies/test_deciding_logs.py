@@ -14,6 +14,7 @@ import hindcast
 from hindcast.flows import cli
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.scoring import scored
@@ -232,6 +233,8 @@ def test_a_log_without_outcomes_yet_is_read_as_censored(agent, table, tmp_path):
         decider.decide(record)
     found = read_log(tmp_path / "served.toml")
     assert (found.counts["decisions"], found.counts["censored"]) == (10, 10)
+    with pytest.raises(InputError, match=r"at least one reward in served\.outcomes\.jsonl"):
+        convert(found, tmp_path / "again", "served")
 
 
 def by_hand(how: dict, context: dict, candidate: dict) -> float:
