@@ -336,18 +336,19 @@ def _nested(description: Description) -> DecisionMapping:
         )
     elif columns.feasible and not candidates.feasible:
         candidates = replace(candidates, feasible=columns.feasible)
-    taken = {path.split(".")[0] for path in (
+    taken = [path for path in (
         columns.session, columns.unit, columns.slot, columns.time, candidates.list,
         candidates.feasible, *context.numbers.values(), *context.categories.values(),
         *candidates.numbers.values(), *candidates.categories.values(),
-    )}  # fmt: skip
+    ) if path]  # fmt: skip
 
     def free(name: str, otherwise: str) -> str:
         """Return the log's own name, if a record has no other use for it."""
         found = name if name and old.shape == "nested" else otherwise
-        while found.split(".")[0] in taken:
+        while any(f"{one}.".startswith(f"{found}.") or f"{found}.".startswith(f"{one}.")
+                  for one in taken):  # fmt: skip
             found = f"_{found}"
-        taken.add(found.split(".")[0])
+        taken.append(found)
         return found
 
     own = Columns(

@@ -252,3 +252,73 @@ def test_a_description_is_read_again_and_refused_where_it_is_damaged():
     del table["levels"]["candidates.size"]
     with pytest.raises(DatasetError, match="x: this is no description of a log"):
         read_description(table, "x")
+
+
+def objects_with_flags(d):
+    """Return a decision whose choice and probabilities stand in the objects of its candidates."""
+    count = 2 + d % 2
+    return {"id": f"d{d}", "rew": 1.0, "arms": [
+        {"name": f"m{k}", "f": {"x": d / 8 + k}, "taken": k == d % 2, "p": 1 / count}
+        for k in range(count)
+    ]}  # fmt: skip
+
+
+def dotted(d):
+    """Return a decision in nested objects, with maps by the names of candidates."""
+    names = [f"m{k}" for k in range(2 + d % 2)]
+    return {
+        "meta": {"id": f"d{d}", "ts": 1e9 + d}, "fb": {"rew": 1.0},
+        "in": {"hour": d % 24, "arms": names, "x": dict.fromkeys(names, d / 8)},
+        "out": {"pick": names[d % 2], "probs": {n: 1 / len(names) for n in names}},
+    }  # fmt: skip
+
+
+def wide(d):
+    """Return a decision in columns by candidate; odd ones have no third candidate."""
+    return {"id": f"d{d}", "hour": d % 24, "x_1": d / 8, "x_2": d / 9,
+            "x_3": None if d % 2 else 1.0, "pick": str(1 + d % 2), "p": 1 / (3 - d % 2),
+            "rew": 1.0}  # fmt: skip
+
+
+def listed(d):
+    """Return the same before its choice, with a list of candidates."""
+    x = {k: wide(d)[f"x_{k}"] for k in (1, 2, 3)}
+    arms = [{"id": str(k), "x": value} for k, value in x.items() if value is not None]
+    return {"id": f"d{d}", "hour": d % 24, "candidates": arms}
+
+
+@pytest.mark.parametrize(
+    ("row", "mapping", "given", "written"),
+    [
+        (objects_with_flags, {
+            "shape": "nested",
+            "candidates": {"list": "arms", "id": "name", "numbers": {"x": "f.x"}},
+            "columns": {"decision": "id", "chosen": "taken", "probabilities": "p", "reward": "rew"},
+        }, objects_with_flags, {"taken": "m1", "p": [0.4, 0.6]}),
+        (dotted, {
+            "shape": "nested", "candidates": {"list": "in.arms", "numbers": {"x": "in.x"}},
+            "context": {"numbers": ["in.hour"]},
+            "columns": {"decision": "meta.id", "time": "meta.ts", "chosen": "out.pick",
+                        "probabilities": "out.probs", "reward": "fb.rew"},
+        }, dotted, {"out": {"pick": "m1", "probs": [0.4, 0.6]}, "propensity": 0.6}),
+        (wide, {
+            "shape": "wide", "candidates": {"numbers": {"x": "x_*"}},
+            "context": {"numbers": ["hour"]},
+            "columns": {"decision": "id", "chosen": "pick", "propensity": "p", "reward": "rew"},
+        }, listed, {"chosen": "2", "probabilities": [0.4, 0.6]}),
+    ],
+    ids=["objects with flags", "dotted paths", "wide"],
+)  # fmt: skip
+def test_records_of_other_forms_close_the_loop(row, mapping, given, written, tmp_path):
+    log = read_log([row(d) for d in range(40)], {"kind": "decisions", **mapping})
+    made = Records(described(log))
+    again = served([given(d) for d in range(40)], made, tmp_path, np.random.default_rng(0))
+    assert not again.quarantine.height
+    assert again.features["x"].equals(log.features["x"])
+    taken = again.offsets[:-1] + again.decisions["chosen"].to_numpy()
+    assert again.candidates["probability"].to_numpy()[taken] == pytest.approx(
+        again.decisions["propensity"].to_numpy()
+    )
+    two = given(int(row is wide))
+    line = made.logged(two, made.read(two, "record"), "n1", 1, [0.4, 0.6], "mine")
+    assert line == line | written
