@@ -28,6 +28,7 @@ from hindcast.pipeline.decisions.log import Array
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError, did_you_mean, is_path
 from hindcast.pipeline.estimators.decisions.reward_model import hashed
 from hindcast.pipeline.recipes.toml import table_toml
+from hindcast.pipeline.scenarios.decisions import NAME as SCENARIO
 from hindcast.pipeline.simulation.policy import fill_probabilities
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.run_files import DESCRIPTION
@@ -201,7 +202,7 @@ def decides_for_log(policy: str | Path) -> bool:
     folder = Path(split_checkpoint_name(str(policy))[0])
     if not (folder / DESCRIPTION).is_file():
         return False
-    return LOG in read_checkpoint(folder)["training"]
+    return bool(read_checkpoint(folder).get("scenario") == SCENARIO)
 
 
 def _of_checkpoint(
@@ -214,8 +215,8 @@ def _of_checkpoint(
         description = read_description(about["training"][LOG], where)
     if description is None:
         raise InputError(
-            f"{folder}: this checkpoint was not trained on a log of decisions; expected one that "
-            "was, or --dataset with the log"
+            f"{folder}: this checkpoint has no names of a log of decisions; expected one that was "
+            "trained on a log, or --dataset with the log"
         )
     for side, features in (
         ("context", learned.features_context), ("candidates", learned.features_candidates),

@@ -206,7 +206,7 @@ def test_what_cannot_decide_is_refused_by_name(argv, said, agent, folder, capsys
 
 
 def test_a_checkpoint_of_another_problem_needs_no_log():
-    with pytest.raises(InputError, match="was not trained on a log of decisions"):
+    with pytest.raises(InputError, match="has no names of a log of decisions"):
         load_log_decider(KTH)
 
 

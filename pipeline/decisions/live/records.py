@@ -94,7 +94,7 @@ class Records:
         self.mapping = _vowpal(description) if self.vowpal else _nested(description)
         self._fills = {side: description.fills(side) for side in SIDES}
         self._numbers = {
-            side: [n for n, kind in description.kinds[side].items() if kind == NUMBER]
+            side: dict.fromkeys(n for n, k in description.kinds[side].items() if k == NUMBER)
             for side in SIDES
         }
 
@@ -199,9 +199,10 @@ class Records:
                 if name not in values and f"{name}_missing" not in kinds and [*kinds] != [CONSTANT]:
                     yield f"{name} is missing, which it never was in the log: read as 0"
         for name, value in values.items():
-            if name not in kinds:
+            known = levels.get(f"{side}.{name}")
+            if known is None and name not in self._numbers[side]:
                 yield f"{name} is no feature of the training: not read"
-            elif isinstance(value, str) and value not in levels[f"{side}.{name}"]:
+            elif known is not None and value not in known:
                 yield f"{name} is {value!r:.60}, no level of the training: read as {name}={REST}"
 
     def logged(

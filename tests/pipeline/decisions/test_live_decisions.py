@@ -214,6 +214,11 @@ def test_dsjson_names_the_feasible_candidates_in_a_and_has_one_slot():
         made.read({"c": c, "a": [4]}, "record")
     line = made.logged({"c": c}, moment, "n1", 2, [0.25, 0.0, 0.75], "mine")
     assert (line["a"], line["p"]) == ([3, 1], [0.75, 0.25])
+    odd = {"c": {"u": {"hour": 3}, "_multi": [{"candidate": "x", "a": {"x": 1, "kind": "huge"}}]}}
+    assert made.read(odd, "record").unseen == (
+        "candidate is no feature of the training: not read",
+        "a.kind is 'huge', no level of the training: read as a.kind=*",
+    )
     for wrong in ({}, {"c": {**c, "_slots": [{}]}}, {"c": {"_multi": ["ash"]}}):
         with pytest.raises(InputError, match=r"^line 1: "):
             made.read(wrong, "line 1")
