@@ -26,7 +26,7 @@ from hindcast.pipeline.decisions.live.description import (
 from hindcast.pipeline.decisions.live.records import Moment, Records, line_of
 from hindcast.pipeline.decisions.log import Array
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError, did_you_mean, is_path
-from hindcast.pipeline.estimators.decisions.reward_model import hashed
+from hindcast.pipeline.estimators.decisions.reward_model import hashes
 from hindcast.pipeline.recipes.toml import table_toml
 from hindcast.pipeline.scenarios.decisions import NAME as SCENARIO
 from hindcast.pipeline.simulation.policy import fill_probabilities
@@ -151,7 +151,7 @@ class LogDecider:
 
 def _drawn(probabilities: Array, text: str) -> int:
     """Return the candidate that a text draws."""
-    u = (hashed(text) >> (64 - _BITS)) / 2.0**_BITS
+    u = (int(hashes([text])[0]) >> (64 - _BITS)) / 2.0**_BITS
     possible = np.flatnonzero(probabilities > 0.0)
     place = int(np.searchsorted(np.cumsum(probabilities[possible]), u, side="right"))
     return int(possible[min(place, len(possible) - 1)])

@@ -32,7 +32,7 @@ from hindcast.pipeline.decisions.mapping import (
 from hindcast.pipeline.decisions.shapes import obd, obp
 from hindcast.pipeline.decisions.shapes.dsjson import OWN
 from hindcast.pipeline.decisions.shapes.nested import Bad, flag, getter, number
-from hindcast.pipeline.decisions.shapes.records import MOST_CANDIDATES, Sparse, require_depth
+from hindcast.pipeline.decisions.shapes.records import MOST_CANDIDATES, require_depth
 from hindcast.pipeline.decisions.values import text_of
 from hindcast.pipeline.errors import InputError
 
@@ -42,6 +42,8 @@ _REWARDS: Final[Mapping[str, Mapping[str, Any]]] = {  # of shapes that name thei
     "obp": {"reward": {obp.REWARD.partition(":")[2]: 1.0}},
     "obd": {"reward": {obd.CLICK.partition(":")[2]: 1.0}},
 }  # fmt: skip
+
+_Values = dict[str, Any]  # numbers and texts of a decision or a candidate, by their names
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,6 @@ class Moment:
     context: Array
     candidates: Array
     unseen: tuple[str, ...]
-
-
-class _Values(Sparse):
-    """Values of some owners by their names."""
-
-    def __init__(self, owners: int) -> None:
-        self.rows: list[dict[str, Any]] = [{} for _ in range(owners)]
-
-    def number(self, name: str, owner: int, value: float) -> None:
-        """Set a number of an owner."""
-        self.rows[owner][name] = float(value)
-
-    def text(self, name: str, owner: int, value: str) -> None:
-        """Set a category of an owner."""
-        self.rows[owner][name] = value
 
 
 class Records:
@@ -107,7 +94,7 @@ class Records:
         require_depth(record, where)
         try:
             return (self._read_vowpal if self.vowpal else self._read_nested)(record)
-        except Bad as error:
+        except (Bad, OverflowError) as error:  # a whole number may have thousands of digits
             raise InputError(f"{where}: {error}") from error
 
     def _read_nested(self, record: Mapping[str, Any]) -> Moment:
@@ -116,23 +103,23 @@ class Records:
         ids = tuple(self._id(c, k) for k, c in enumerate(listed))
         if len(set(ids)) < len(ids):
             raise Bad("two candidates have the same id")
-        context, candidates = _Values(1), _Values(len(ids))
-        for side, values, owners in (
+        context, candidates = [dict[str, Any]()], [dict[str, Any]() for _ in ids]
+        for side, rows, owners in (
             (m.context, context, None), (m.candidates, candidates, (listed, ids)),
         ):  # fmt: skip
             for name, path in side.numbers.items():
-                for owner, value in enumerate(_each(record, path, owners)):
+                for values, value in zip(rows, _each(record, path, owners), strict=True):
                     if (said := number(value, name)) == said:
-                        values.number(name, owner, said)
+                        values[name] = said
             for name, path in side.categories.items():
-                for owner, value in enumerate(_each(record, path, owners)):
+                for values, value in zip(rows, _each(record, path, owners), strict=True):
                     if (text := text_of(value)) is not None:
-                        values.text(name, owner, text)
+                        values[name] = text
         feasible = [True] * len(ids)
         if path := m.candidates.feasible:
             said_of_each = _each(record, path, (listed, ids))
             feasible = [v is None or flag(v, "feasible") for v in said_of_each]
-        decision = text_of(getter(m.columns.decision)(record))
+        decision = _id(getter(m.columns.decision)(record))
         return self._moment(decision, ids, feasible, context, candidates)
 
     def _read_vowpal(self, record: Mapping[str, Any]) -> Moment:
@@ -144,13 +131,10 @@ class Records:
         listed = _required(c.get("_multi"), "c._multi")
         if not all(isinstance(candidate, dict) for candidate in listed):
             raise Bad("c._multi holds what is no object, expected the features of each candidate")
-        context, candidates = _Values(1), _Values(len(listed))
-        context.flatten(0, c)
-        for place, candidate in enumerate(listed):
-            candidates.flatten(place, candidate)
+        context, candidates = [_flat(c, {})], [_flat(candidate, {}) for candidate in listed]
         ids = tuple(str(candidate.get("_tag", k)) for k, candidate in enumerate(listed))
         feasible = _named(record.get("a"), len(ids))
-        return self._moment(text_of(record.get("EventId")), ids, feasible, context, candidates)
+        return self._moment(_id(record.get("EventId")), ids, feasible, context, candidates)
 
     def _id(self, candidate: Any, position: int) -> str:
         path = self.mapping.candidates.id
@@ -160,13 +144,13 @@ class Records:
         return str(position) if text is None else text
 
     def _moment(
-        self, name: str | None, ids: tuple[str, ...], feasible: Sequence[bool], context: _Values,
-        candidates: _Values,
+        self, name: str | None, ids: tuple[str, ...], feasible: Sequence[bool],
+        context: list[_Values], candidates: list[_Values],
     ) -> Moment:  # fmt: skip
         if not any(feasible):
             raise Bad(f"none of the {len(ids)} candidates is feasible")
         unseen = dict[str, None]()
-        rows = {"context": context.rows, "candidates": candidates.rows}
+        rows = {"context": context, "candidates": candidates}
         found = {}
         for side in SIDES:
             for values in rows[side]:
@@ -266,6 +250,17 @@ class Records:
         return "EventId" if self.vowpal else self.mapping.columns.decision
 
 
+def _id(value: Any) -> str | None:
+    """Return the id of a decision, which a draw hashes."""
+    found = text_of(value)
+    if found is not None and not found.isascii():
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            raise Bad(f"the id {found!r:.60} is no valid text") from None
+    return found
+
+
 def _required(listed: Any, name: str) -> list[Any]:
     """Return a list of candidates."""
     if not isinstance(listed, list) or not listed:
@@ -273,6 +268,31 @@ def _required(listed: Any, name: str) -> list[Any]:
     if len(listed) > MOST_CANDIDATES:
         raise Bad(f"{len(listed):,} candidates, expected at most {MOST_CANDIDATES:,}")
     return listed
+
+
+def _flat(values: Mapping[str, Any], into: _Values, prefix: str = "") -> _Values:
+    """Return the features of an object of dsjson by their dotted paths.
+
+    True is 1, what begins with `_` is no feature, and objects of a list are merged in order.
+    """
+    for key, value in values.items():
+        if key[:1] == "_":
+            continue
+        if isinstance(value, dict):
+            _flat(value, into, f"{prefix}{key}.")
+        elif isinstance(value, str):
+            into[prefix + key] = value
+        elif isinstance(value, list):
+            for place, item in enumerate(value):
+                if isinstance(item, dict):
+                    _flat(item, into, f"{prefix}{key}.")
+                elif isinstance(item, str):
+                    into[f"{prefix}{key}={item}"] = 1.0
+                elif isinstance(item, int | float):
+                    into[f"{prefix}{key}.{place}"] = float(item)
+        elif value is not None and value is not False:
+            into[prefix + key] = float(value)
+    return into
 
 
 def _named(actions: Any, count: int) -> list[bool]:
@@ -398,4 +418,4 @@ def _logged_vowpal(
 
 def line_of(record: Mapping[str, Any]) -> str:
     """Return a record as a line of JSON."""
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return json.dumps(record) + "\n"
