@@ -52,7 +52,7 @@ FLOORS = (
     ("policies.online",),
     ("policies.own_policy", "policies.own_agents"),
     ("policies.registry",),
-    ("policies.entrants", "policies.deciding"),
+    ("policies.entrants", "policies.deciding", "policies.deciding_logs"),
     ("policies.ope",),
     ("flows",),
     ("flows.papers",),

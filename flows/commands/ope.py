@@ -69,6 +69,7 @@ def run(request: Request) -> dict[str, Any]:
     """Estimate the returns of policies from a dataset, beside those in the simulator."""
     from hindcast.policies.ope import logs
     from hindcast.policies.ope.ope import OPESettings, evaluate_offline
+    from hindcast.policies.ope.results import trials_of
 
     if logs.is_log(location(request.dataset)):
         return _of_log(request)
@@ -90,7 +91,10 @@ def run(request: Request) -> dict[str, Any]:
             out=None if request.out is None else location(request.out),
             command=request.command, progress=tell,
         )  # fmt: skip
-    return {"about": {**result.description, "out": request.out}, "rows": result.rows.to_dicts()}
+    return {
+        "about": {**result.description, "out": request.out}, "rows": result.rows.to_dicts(),
+        "trials": trials_of(result.rows).to_dicts(),
+    }  # fmt: skip
 
 
 def _of_log(request: Request) -> dict[str, Any]:
@@ -106,6 +110,7 @@ def _of_log(request: Request) -> dict[str, Any]:
     return {
         "log": logs.described(found, location(request.dataset)), "out": request.out,
         "support": found.support.to_dicts(), "rows": found.estimates.to_dicts(),
+        "trials": found.trials.to_dicts(),
     }  # fmt: skip
 
 
@@ -132,10 +137,24 @@ def _show_log(result: Mapping[str, Any]) -> Shown:
                     f"  {row['estimator']:<15} {_interval(row, 'value', 'low', 'high'):<32} "
                     f"to the log {paired:<28} {marks}".rstrip()
                 )
+    lines += _trials(result["trials"])
     if result["out"]:
         lines.append(result["out"])
     warnings = [caution["text"] for caution in log["cautions"]]
     return Shown(lines, [log, *result["rows"]], warnings=warnings)
+
+
+def _trials(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Return what the best of the first k policies is worth, if k of them are tried online."""
+    if not rows:
+        return
+    yield (
+        "best of the first k, in the order of one half of the units, by the values of the other "
+        "half (of several the highest is too high on average; the intervals hold for all at once):"
+    )
+    for row in rows:
+        value = _interval(row, "value", "low", "high")
+        yield f"  {row['trials']}: with {row['policy']}, the best is {row['best']}, {value}"
 
 
 def show(result: Mapping[str, Any]) -> Shown:
@@ -151,6 +170,13 @@ def show(result: Mapping[str, Any]) -> Shown:
     for policy, of_policy in groupby(rows, key=lambda row: row["policy"]):
         lines += _policy(policy, list(of_policy))
     lines += _selection(about)
+    by = (about.get("order") or {}).get("by")
+    if tried := [row for row in result.get("trials", ()) if row["estimator"] == by]:
+        found = (
+            f"{row['trials']} {row['best']} {_interval(row, 'value', 'low', 'high')}"
+            for row in tried
+        )
+        lines.append(f"true return of the best of the first k by {by}: {', '.join(found)}")
     lines += [f"note: {note}" for note in about["notes"]]
     if about["out"]:
         lines.append(about["out"])

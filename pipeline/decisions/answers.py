@@ -52,6 +52,7 @@ from hindcast.pipeline.estimators.decisions.support import (
     bounds,
     decisions_needed,
 )
+from hindcast.pipeline.estimators.decisions.trials import Weighed, trials_of
 from hindcast.pipeline.estimators.decisions.values import (
     logged_mean,
     standard_error,
@@ -102,6 +103,8 @@ class Answers:
         logged: Mean reward of the log with its interval.
         propensities: "logged", "estimated" or "none".
         estimated: The estimated propensities; None if none were estimated.
+        trials: A row per number of policies that are tried online, see
+            hindcast.pipeline.estimators.decisions.trials.
         options: Settings of the question.
     """
 
@@ -114,6 +117,7 @@ class Answers:
     logged: Mapping[str, float]
     propensities: str
     estimated: EstimatedPropensities | None
+    trials: pl.DataFrame
     options: Options
 
 
@@ -217,6 +221,7 @@ class _Asking:
         supports: list[dict[str, Any]] = []
         groups: list[dict[str, Any]] = []
         sentences, answerable = {}, {}
+        weighed: dict[str, Weighed] = {}
         for name, target in targets.items():
             split = splits.get(name, self.options.split)
             used = self.log.weighted & decisions_of(self.log, split)
@@ -228,12 +233,15 @@ class _Asking:
             groups += asked.groups()
             sentences[name] = asked.sentence()
             answerable[name] = asked.support.verdict == ANSWERS
+            if asked.support.verdict != CANNOT and not asked.uncovered:
+                weighed[name] = asked.e, asked.target, asked.q
             self.cautions += asked.cautions()
         return Answers(
             pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
             pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
             pl.DataFrame(groups, schema=_GROUPS), tuple(self.cautions), sentences, answerable,
-            self.logged(), self.kind, self.estimated, self.options,
+            self.logged(), self.kind, self.estimated,
+            trials_of(weighed, self.level, self.options.seed), self.options,
         )  # fmt: skip
 
     def logged(self) -> dict[str, float]:

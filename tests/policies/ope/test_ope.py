@@ -237,6 +237,11 @@ def test_result_has_a_row_per_policy_and_estimator(result):
     assert about["reference"] in POLICIES
     assert {e["name"] for e in about["estimators"]} == set(FAST.estimators)
     assert not (out / ".estimating").exists()
+    trials = pl.read_parquet(out / "trials.parquet")
+    for (name,), tried in trials.group_by("estimator"):
+        truth = found.rows.filter(estimator=name).sort("value", descending=True)["truth"]
+        assert tried["value"].to_list() == truth.cum_max().to_list()
+        assert tried["regret"][-1] == 0.0
 
 
 def test_few_windows_are_said_with_what_to_do(folder, result):
@@ -377,6 +382,7 @@ def test_the_command_prints_estimates_beside_truths(folder, tmp_path, capsys):
     assert "sjf_now: true return -" in printed
     assert "rank correlation" in printed
     assert "ess " in printed
+    assert "true return of the best of the first k" not in printed  # gp gives the order
     assert printed.rstrip().endswith(str(out))
     assert (out / "ope.json").exists()
 
