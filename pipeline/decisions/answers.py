@@ -23,6 +23,7 @@ from hindcast.pipeline.decisions.arrays import (
 from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.targets import LOGGED
 from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.estimators import Settings
 from hindcast.pipeline.estimators import estimate as estimate_sessions
 from hindcast.pipeline.estimators.decisions import (
     EstimatedPropensities,
@@ -47,19 +48,22 @@ from hindcast.pipeline.estimators.decisions.support import (
     ANSWERS,
     CANNOT,
     COVERED,
+    ENOUGH,
     FEWEST,
     LARGEST,
+    ROUGHLY,
     bounds,
     decisions_needed,
 )
 from hindcast.pipeline.estimators.decisions.values import (
+    clustered_error,
     logged_mean,
     standard_error,
     weighted_mean,
 )
 
 ORDER: Final = ("dr", "snis", "is", "sndr", "dm", "clipped", "switch")
-SESSIONS: Final = ("is", "snis", "pdis", "snpdis")
+SESSIONS: Final = ("dr", "is", "snis", "pdis", "snpdis")
 CONTRADICTIONS: Final = ("propensities_contradicted", "override_depends")
 ALL: Final = "all"
 _LEVEL: Final = 0.95
@@ -68,6 +72,7 @@ _DIFFER: Final = 2.0  # standard errors between dr and snis that are told
 _MOST_LEVELS: Final = 20
 _NAN: Final = float("nan")
 _SAME: Final = 1e-12
+_NO_BOOTSTRAP: Final = Settings(resamples=0)
 
 
 @dataclass(frozen=True)
@@ -375,18 +380,19 @@ class _Policy:
         if episodes is None:
             return []
         rows = []
+        units = units_of(episodes.units)
         for name in SESSIONS:
-            found = estimate_sessions(name, episodes)
-            n = len(episodes)
+            found = estimate_sessions(name, episodes, _NO_BOOTSTRAP)
             z = found.contributions - found.value
-            se = float(np.sqrt((z**2).sum() / max(n * (n - 1), 1)))
-            few = not found.ess >= FEWEST
-            shown = NONE if few else t_interval(
-                found.value, se, n, self.asking.level)  # fmt: skip
+            se = clustered_error(np.ones(len(z)), z, episodes.units)
+            few, verdict = not found.ess >= FEWEST, self.support.verdict
+            if verdict == ANSWERS and found.ess < ENOUGH:
+                verdict = ROUGHLY
+            shown = NONE if few else t_interval(found.value, se, units, self.asking.level)
             row = self._row(f"sessions_{name}", found.value, se, shown, None)
-            row |= {"ess": found.ess, "mean_weight": found.mean_weight, "units": n,
+            row |= {"ess": found.ess, "mean_weight": found.mean_weight, "units": units,
                     "largest_weight": found.max_weight,
-                    "verdict": CANNOT if few else self.support.verdict}  # fmt: skip
+                    "verdict": CANNOT if few else verdict}  # fmt: skip
             rows.append(row)
         return rows
 
@@ -467,7 +473,8 @@ class _Policy:
         if sessions is not None and sessions["ess"] < 50:
             found.append(Caution(
                 "few_effective",
-                f"{self.name}: {sessions['ess']:.1f} effective sessions of {sessions['units']:,}",
+                f"{self.name}: {sessions['ess']:.1f} effective sessions of "
+                f"{sessions['units']:,} units",
                 {"ess": sessions["ess"]},
             ))  # fmt: skip
         rewards = carrying(self.e, self.w)
