@@ -12,7 +12,7 @@ without reward and overridden ones are left out: one unknown cost makes VowpalWa
 
 A dataset that was built becomes sessions, one per episode, whose units are the windows.
 
-Lost are: images and identifiers; splits and simulated times; infeasible candidates; which
+What is lost: images, identifiers, infeasible candidates, splits, simulated times; which
 numbers were missing (dsjson reads an absent number as 0); decisions without reward; the draws of
 Monte-Carlo propensities; the single terms of a reward.
 """
@@ -50,14 +50,15 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
     if dataset.spec.scenario != NAME:
         return _recorded_here(dataset, out, tell)
     log = read_record(dataset.folder, dataset.manifest.provenance)
-    _require(log, str(dataset.folder))
+    require_propensities(log, str(dataset.folder), "dsjson")
+    _require_names(log, str(dataset.folder))
     with new_file(out) as temporary, temporary.open("w", encoding="utf-8") as file:
         done = 0
         for piece in log.pieces():
             file.writelines(json.dumps(record) + "\n" for record in records_of(piece))
             done += len(piece)
             tell(done, len(log))
-    return result(out, tuple(_notes(log)))
+    return result(out, (*left_out(log, "dsjson"), *_missing(log)))
 
 
 def _recorded_here(dataset: Dataset, out: Path, tell: Progress) -> ExportResult:
@@ -78,13 +79,17 @@ def _recorded_here(dataset: Dataset, out: Path, tell: Progress) -> ExportResult:
     return result(out, ("sessions are episodes, units are windows; identifiers are not in it",))
 
 
-def _require(log: DecisionLog, where: str) -> None:
+def require_propensities(log: DecisionLog, where: str, form: str) -> None:
+    """Raise InputError if a decision that is exported has no propensity."""
     unknown = log.decisions["propensity"].is_null().to_numpy() & log.weighted
     if unknown.any():
         raise InputError(
             f"{where}: {int(unknown.sum()):,} decisions have no propensity, which every record of "
-            "dsjson has; expected a log with propensities, or --to csv"
+            f"{form} has; expected a log with propensities, or --to csv"
         )
+
+
+def _require_names(log: DecisionLog, where: str) -> None:
     for side, frame in (("context", log.context), ("candidates", log.features)):
         for name in frame.columns:
             if name.startswith("_") or "._" in name or (side == "context" and name == "c"):
@@ -94,11 +99,22 @@ def _require(log: DecisionLog, where: str) -> None:
                 )
 
 
-def _notes(log: DecisionLog) -> Iterator[str]:
+def left_out(log: DecisionLog, form: str) -> Iterator[str]:
+    """Yield what of a log is not in an export that has decisions with weights alone."""
     if left := int((~log.weighted).sum()):
         yield f"{left:,} decisions without reward, or overridden, are not in it"
     if lost := int((~log.candidates["feasible"]).sum()):
         yield f"{lost:,} infeasible candidates are not in it"
+    draws = log.decisions["draws"].drop_nulls().drop_nans().unique().sort().to_list()
+    if draws:
+        said = f"{draws[0]:,.0f}" + (f" to {draws[-1]:,.0f}" if len(draws) > 1 else "")
+        yield (
+            f"propensities were counted from {said} draws, which {form} cannot say: give "
+            "[propensity] draws in a mapping"
+        )
+
+
+def _missing(log: DecisionLog) -> Iterator[str]:
     missing = sum(
         int(frame[name].is_nan().sum())
         for frame in (log.context, log.features)
@@ -107,13 +123,6 @@ def _notes(log: DecisionLog) -> Iterator[str]:
     )
     if missing:
         yield f"{missing:,} missing numbers are absent, which readers of dsjson take as 0"
-    draws = log.decisions["draws"].drop_nulls().drop_nans().unique().sort().to_list()
-    if draws:
-        said = f"{draws[0]:,.0f}" + (f" to {draws[-1]:,.0f}" if len(draws) > 1 else "")
-        yield (
-            f"propensities were counted from {said} draws, which dsjson cannot say: give "
-            "[propensity] draws in a mapping"
-        )
 
 
 def records_of(log: DecisionLog) -> Iterator[dict[str, Any]]:
