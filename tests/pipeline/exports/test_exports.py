@@ -18,7 +18,8 @@ from hindcast.pipeline.exports import EXPORTS, export
 from hindcast.pipeline.exports._target import new_folder
 from hindcast.pipeline.testing import check_export
 
-GENERAL = [name for name in EXPORTS if name != "obp"]  # which holds logs of decisions alone
+# `history` and `obp` hold datasets of one kind alone.
+GENERAL = [name for name in EXPORTS if not name.startswith(("history", "obp"))]
 PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
 
 
