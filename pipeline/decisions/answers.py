@@ -41,6 +41,7 @@ from hindcast.pipeline.estimators.decisions.intervals import (
     NONE,
     Interval,
     carrying,
+    intervals_of,
     t_interval,
 )
 from hindcast.pipeline.estimators.decisions.logged import units_of
@@ -64,6 +65,7 @@ from hindcast.pipeline.estimators.decisions.values import (
 
 ORDER: Final = ("dr", "snis", "is", "sndr", "dm", "clipped", "switch")
 SESSIONS: Final = ("dr", "is", "snis", "pdis", "snpdis")
+_UNFAIR: Final = ("censored_by_choice", "censored_by_time")
 CONTRADICTIONS: Final = ("propensities_contradicted", "override_depends")
 ALL: Final = "all"
 _LEVEL: Final = 0.95
@@ -196,7 +198,7 @@ class _Asking:
             reference_q(log, self.every, log.weighted) if log.weighted.any() else np.zeros(height)
         )
         self.cautions: list[Caution] = list(log.cautions)
-        self.refusal = self._refusal()
+        self.refusal, self.lost = self._refusal(), _lost(log.cautions)
         self.accepted = ", ".join(
             c.code for c in log.cautions if c.code in set(CONTRADICTIONS) & {*options.accept}
         )
@@ -260,6 +262,11 @@ def _with_estimates(
     return (*(c for c in cautions if c.code != "no_propensities"), told)
 
 
+def _lost(cautions: Sequence[Caution]) -> str:
+    """Return why the decisions with a reward are no fair sample of all, "" if they may be."""
+    return "; ".join(c.text for c in cautions if c.code in _UNFAIR)
+
+
 _GROUPS: Final = {
     "policy": pl.String, "by": pl.String, "level": pl.String, "decisions": pl.Int64,
     "ess": pl.Float64, "weight_share": pl.Float64, "changed": pl.Float64,
@@ -297,7 +304,11 @@ class _Policy:
                 len(e), units_of(e.unit), nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
                 disagrees, CANNOT, (refusal,),
             )  # fmt: skip
-        return support(self.e, self.target)
+        found = support(self.e, self.target)
+        lost = self.asking.lost
+        if not lost or found.verdict == CANNOT:
+            return found
+        return replace(found, verdict=ROUGHLY, why=(*found.why, lost))
 
     @property
     def uncovered(self) -> bool:
@@ -316,14 +327,14 @@ class _Policy:
                 self._row("covered_part", found["snis"].value, found["snis"].se, None, None),
                 self._row("bounds", _NAN, _NAN, Interval(low, high, "bounds"), None),
             ]
-        found = dict(values(self.e, self.target, self.q))
+        made = values(self.e, self.target, self.q)
+        found = {name: made[name] for name in ORDER}
         raw = values(self.e.raw(), self.target, self.q) if not np.isnan(self.e.draws).all() else {}
         rows = []
-        for name in ORDER:
-            value, level = found[name], self.asking.level
-            interval = self._interval(value, level)
+        for (name, value), (interval, alone) in zip(
+            found.items(), self._intervals([*found.values()]), strict=True
+        ):
             row = self._row(name, value.value, value.se, interval, value)
-            alone = self._interval(value, _LEVEL)
             row["low_alone"], row["high_alone"] = alone.low, alone.high
             row["raw_value"] = raw[name].value if name in raw else _NAN
             if self.asking.kind == "estimated" and name == "snis":
@@ -338,10 +349,18 @@ class _Policy:
         """Rows of the table of estimates by the estimator."""
         return {row["estimator"]: row for row in self.rows}
 
-    def _interval(self, value: Value, level: float) -> Interval:
+    def _intervals(self, found: Sequence[Value]) -> list[list[Interval]]:
+        """Return the intervals of estimates: simultaneous with other policies', and alone."""
+        levels = (self.asking.level, _LEVEL)
         if self.support.ess < FEWEST:
-            return NONE
-        return interval_of(self.e, value, self.w, level, self.asking.options.seed)
+            return [[NONE for _ in levels] for _ in found]
+        made = intervals_of(self.e, found, self.w, levels, self.asking.options.seed)
+        # The noise of estimated propensities makes 1 / p too large: `is` is biased by it.
+        noisy = self.asking.kind == "estimated" and not self.is_log
+        return [
+            [NONE for _ in levels] if noisy and value.name == "is" else intervals
+            for value, intervals in zip(found, made, strict=True)
+        ]
 
     def _row(
         self, estimator: str, value: float, se: float, interval: Interval | None,
