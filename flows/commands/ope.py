@@ -165,9 +165,12 @@ def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
         truth = _interval(first, "truth", "truth_low", "truth_high")
     covered = "" if first["coverage"] is None else f", coverage {first['coverage']:.1%}"
     yield f"{policy}: true return {truth}{covered}{origin}"
+    from hindcast.pipeline.estimators import ESTIMATORS
+
     warnings: dict[str, list[str]] = {}
     for row in rows:
-        mark = "!" if row["warnings"] else " "
+        biased = ESTIMATORS[row["estimator"]].bias and row["low"] is not None
+        mark = ("!" if row["warnings"] else " ") + ("~" if biased else " ")
         size = "" if row["ess"] is None else f"  ess {row['ess']:,.1f} of {row['episodes']:,}"
         value = f"{_interval(row, 'value', 'low', 'high'):<32}"
         paired = _interval(row, "difference", "difference_low", "difference_high")
@@ -226,6 +229,6 @@ COMMANDS: Final = {"ope": Command(
     "A log of decisions has no simulator: policies are uniform, first, logged, lowest:FEATURE,\n"
     "highest:FEATURE, candidate:ID, column:NAME, a checkpoint or FILE.py:NAME, and what it cannot\n"
     "answer it says, with exit code 0.\n"
-    "Estimates marked with ! have warnings. With --out, a repeated command continues where the\n"
-    "interrupted one stopped.",
+    "Estimates marked with ! have warnings, intervals marked with ~ leave out a bias. With --out,\n"
+    "a repeated command continues where the interrupted one stopped.",
 )}  # fmt: skip
