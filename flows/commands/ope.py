@@ -60,7 +60,12 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise InputError if seeds are given for a simulation that is left out."""
+    """Raise InputError for a file, and for seeds of a simulation that is left out."""
+    if location(request.dataset).is_file():
+        raise InputError(
+            f"{request.dataset}: this is a file, expected a dataset; `hindcast init` and `hindcast "
+            "ingest decisions` make one of a log of decisions"
+        )
     if not request.truth and request.truth_seeds != _TRUTH_SEEDS:
         raise InputError("ope: --truth-seeds is for the simulation, which --no-truth leaves out")
 
