@@ -48,7 +48,7 @@ KNOWN: Final[Mapping[str, tuple[World, int]]] = {
     "propensities counted from 512 draws": (World(propensity="monte_carlo"), 400),
     "drift of the reward": (World(drift=1.0), 1000),
     "a fifth of the rewards late": (World(late="time"), 1000),
-    "a little drift, a fifth late": (World(drift=0.3, late="time"), 1000),
+    "a little drift, a fifth late": (World(drift=0.1, late="time"), 1000),
     "a fifth lost by what was taken": (World(late="choice"), 1000),
     "units of 20 decisions": (World(unit=20), 1000),
     "clicks, 10 %": (World(clicks=0.1), 1000),

@@ -192,8 +192,8 @@ class SimulatedLog:
         frame, mapping = self.table()
         if fault == "leak":
             return frame.with_columns(z=pl.coalesce("r", pl.lit(0.0))), mapping
-        # Two of five large candidates that were drawn are not served.
-        moved = self.large[starts + self.chosen] & (rng.random(len(sizes)) < 0.4)
+        # Seven of ten large candidates that were drawn are not served.
+        moved = self.large[starts + self.chosen] & (rng.random(len(sizes)) < 0.7)
         served = np.where(moved, (self.chosen + 1) % sizes, self.chosen)
         drawn_there = frame["chosen"]
         frame, mapping = replace(self, chosen=served).table()
