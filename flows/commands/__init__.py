@@ -20,8 +20,10 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "your log": {
         "whatif": "one page: a log's own scheduler beside other policies, and what can be "
         "concluded",
-        "ingest": "convert a raw trace to a workload, and count the rows that were left out",
-        "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
+        "ingest": "convert a raw trace to a workload, or a log of decisions to a dataset, and "
+        "count what was left out",
+        "init": "look at a table of jobs or of decisions, or at a workload, and propose a mapping "
+        "or a recipe",
         "behaviour": "model the choices of a log's scheduler, and estimate propensities",
         "traces": "list the known trace formats with their sources, terms of use and citations",
     },

@@ -1,4 +1,4 @@
-"""`hindcast init`: look at a table of jobs or a workload, and propose a mapping or a recipe."""
+"""`hindcast init`: look at a table or a workload, and propose a mapping or a recipe."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,7 +20,8 @@ class Request:
     """Table of jobs or workload, and the file for its mapping or recipe."""
 
     source: p.Folder = p.argument(
-        "table of jobs, CSV or Parquet, or a folder of such; or a workload that `ingest` wrote",
+        "table of jobs or of decisions, CSV or Parquet, or a folder of such; or a workload that "
+        "`ingest` wrote",
         metavar="TABLE|WORKLOAD",
     )
     out: p.Folder = p.option(

@@ -60,7 +60,12 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise InputError if seeds are given for a simulation that is left out."""
+    """Raise InputError for a file, and for seeds of a simulation that is left out."""
+    if location(request.dataset).is_file():
+        raise InputError(
+            f"{request.dataset}: this is a file, expected a dataset; `hindcast init` and `hindcast "
+            "ingest decisions` make one of a log of decisions"
+        )
     if not request.truth and request.truth_seeds != _TRUTH_SEEDS:
         raise InputError("ope: --truth-seeds is for the simulation, which --no-truth leaves out")
 
@@ -191,9 +196,12 @@ def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
         truth = _interval(first, "truth", "truth_low", "truth_high")
     covered = "" if first["coverage"] is None else f", coverage {first['coverage']:.1%}"
     yield f"{policy}: true return {truth}{covered}{origin}"
+    from hindcast.pipeline.estimators import ESTIMATORS
+
     warnings: dict[str, list[str]] = {}
     for row in rows:
-        mark = "!" if row["warnings"] else " "
+        biased = ESTIMATORS[row["estimator"]].bias and row["low"] is not None
+        mark = ("!" if row["warnings"] else " ") + ("~" if biased else " ")
         size = "" if row["ess"] is None else f"  ess {row['ess']:,.1f} of {row['episodes']:,}"
         value = f"{_interval(row, 'value', 'low', 'high'):<32}"
         paired = _interval(row, "difference", "difference_low", "difference_high")
@@ -252,6 +260,6 @@ COMMANDS: Final = {"ope": Command(
     "A log of decisions has no simulator: policies are uniform, first, logged, lowest:FEATURE,\n"
     "highest:FEATURE, candidate:ID, column:NAME, a checkpoint or FILE.py:NAME, and what it cannot\n"
     "answer it says, with exit code 0.\n"
-    "Estimates marked with ! have warnings. With --out, a repeated command continues where the\n"
-    "interrupted one stopped.",
+    "Estimates marked with ! have warnings, intervals marked with ~ leave out a bias. With --out,\n"
+    "a repeated command continues where the interrupted one stopped.",
 )}  # fmt: skip

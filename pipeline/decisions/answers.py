@@ -23,6 +23,7 @@ from hindcast.pipeline.decisions.arrays import (
 from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.targets import LOGGED
 from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.estimators import Settings
 from hindcast.pipeline.estimators import estimate as estimate_sessions
 from hindcast.pipeline.estimators.decisions import (
     EstimatedPropensities,
@@ -41,26 +42,32 @@ from hindcast.pipeline.estimators.decisions.intervals import (
     NONE,
     Interval,
     carrying,
+    intervals_of,
     t_interval,
 )
+from hindcast.pipeline.estimators.decisions.logged import units_of
 from hindcast.pipeline.estimators.decisions.support import (
     ANSWERS,
     CANNOT,
     COVERED,
+    ENOUGH,
     FEWEST,
     LARGEST,
+    ROUGHLY,
     bounds,
     decisions_needed,
 )
 from hindcast.pipeline.estimators.decisions.trials import Weighed, trials_of
 from hindcast.pipeline.estimators.decisions.values import (
+    clustered_error,
     logged_mean,
     standard_error,
     weighted_mean,
 )
 
 ORDER: Final = ("dr", "snis", "is", "sndr", "dm", "clipped", "switch")
-SESSIONS: Final = ("is", "snis", "pdis", "snpdis")
+SESSIONS: Final = ("dr", "is", "snis", "pdis", "snpdis")
+_UNFAIR: Final = ("censored_by_choice", "censored_by_time")
 CONTRADICTIONS: Final = ("propensities_contradicted", "override_depends")
 ALL: Final = "all"
 _LEVEL: Final = 0.95
@@ -69,6 +76,7 @@ _DIFFER: Final = 2.0  # standard errors between dr and snis that are told
 _MOST_LEVELS: Final = 20
 _NAN: Final = float("nan")
 _SAME: Final = 1e-12
+_NO_BOOTSTRAP: Final = Settings(resamples=0)
 
 
 @dataclass(frozen=True)
@@ -196,7 +204,7 @@ class _Asking:
             reference_q(log, self.every, log.weighted) if log.weighted.any() else np.zeros(height)
         )
         self.cautions: list[Caution] = list(log.cautions)
-        self.refusal = self._refusal()
+        self.refusal, self.lost = self._refusal(), _lost(log.cautions)
         self.accepted = ", ".join(
             c.code for c in log.cautions if c.code in set(CONTRADICTIONS) & {*options.accept}
         )
@@ -270,6 +278,11 @@ def _with_estimates(
     return (*(c for c in cautions if c.code != "no_propensities"), told)
 
 
+def _lost(cautions: Sequence[Caution]) -> str:
+    """Return why the decisions with a reward are no fair sample of all, "" if they may be."""
+    return "; ".join(c.text for c in cautions if c.code in _UNFAIR)
+
+
 _GROUPS: Final = {
     "policy": pl.String, "by": pl.String, "level": pl.String, "decisions": pl.Int64,
     "ess": pl.Float64, "weight_share": pl.Float64, "changed": pl.Float64,
@@ -309,7 +322,11 @@ class _Policy:
                 len(e), e.units, nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
                 disagrees, CANNOT, (refusal,),
             )  # fmt: skip
-        return support(self.e, self.target)
+        found = support(self.e, self.target)
+        lost = self.asking.lost
+        if not lost or found.verdict == CANNOT:
+            return found
+        return replace(found, verdict=ROUGHLY, why=(*found.why, lost))
 
     @property
     def uncovered(self) -> bool:
@@ -328,14 +345,14 @@ class _Policy:
                 self._row("covered_part", found["snis"].value, found["snis"].se, None, None),
                 self._row("bounds", _NAN, _NAN, Interval(low, high, "bounds"), None),
             ]
-        found = dict(values(self.e, self.target, self.q))
+        made = values(self.e, self.target, self.q)
+        found = {name: made[name] for name in ORDER}
         raw = values(self.e.raw(), self.target, self.q) if not np.isnan(self.e.draws).all() else {}
         rows = []
-        for name in ORDER:
-            value, level = found[name], self.asking.level
-            interval = self._interval(value, level)
+        for (name, value), (interval, alone) in zip(
+            found.items(), self._intervals([*found.values()]), strict=True
+        ):
             row = self._row(name, value.value, value.se, interval, value)
-            alone = self._interval(value, _LEVEL)
             row["low_alone"], row["high_alone"] = alone.low, alone.high
             row["raw_value"] = raw[name].value if name in raw else _NAN
             if self.asking.kind == "estimated" and name == "snis":
@@ -350,10 +367,18 @@ class _Policy:
         """Rows of the table of estimates by the estimator."""
         return {row["estimator"]: row for row in self.rows}
 
-    def _interval(self, value: Value, level: float) -> Interval:
+    def _intervals(self, found: Sequence[Value]) -> list[list[Interval]]:
+        """Return the intervals of estimates: simultaneous with other policies', and alone."""
+        levels = (self.asking.level, _LEVEL)
         if self.support.ess < FEWEST:
-            return NONE
-        return interval_of(self.e, value, self.w, level, self.asking.options.seed)
+            return [[NONE for _ in levels] for _ in found]
+        made = intervals_of(self.e, found, self.w, levels, self.asking.options.seed)
+        # The noise of estimated propensities makes 1 / p too large: `is` is biased by it.
+        noisy = self.asking.kind == "estimated" and not self.is_log
+        return [
+            [NONE for _ in levels] if noisy and value.name == "is" else intervals
+            for value, intervals in zip(found, made, strict=True)
+        ]
 
     def _row(
         self, estimator: str, value: float, se: float, interval: Interval | None,
@@ -392,18 +417,19 @@ class _Policy:
         if episodes is None:
             return []
         rows = []
+        units = units_of(episodes.units)
         for name in SESSIONS:
-            found = estimate_sessions(name, episodes)
-            n = len(episodes)
+            found = estimate_sessions(name, episodes, _NO_BOOTSTRAP)
             z = found.contributions - found.value
-            se = float(np.sqrt((z**2).sum() / max(n * (n - 1), 1)))
-            few = not found.ess >= FEWEST
-            shown = NONE if few else t_interval(
-                found.value, se, n, self.asking.level)  # fmt: skip
+            se = clustered_error(np.ones(len(z)), z, episodes.units)
+            few, verdict = not found.ess >= FEWEST, self.support.verdict
+            if verdict == ANSWERS and found.ess < ENOUGH:
+                verdict = ROUGHLY
+            shown = NONE if few else t_interval(found.value, se, units, self.asking.level)
             row = self._row(f"sessions_{name}", found.value, se, shown, None)
-            row |= {"ess": found.ess, "mean_weight": found.mean_weight, "units": n,
+            row |= {"ess": found.ess, "mean_weight": found.mean_weight, "units": units,
                     "largest_weight": found.max_weight,
-                    "verdict": CANNOT if few else self.support.verdict}  # fmt: skip
+                    "verdict": CANNOT if few else verdict}  # fmt: skip
             rows.append(row)
         return rows
 
@@ -484,7 +510,8 @@ class _Policy:
         if sessions is not None and sessions["ess"] < 50:
             found.append(Caution(
                 "few_effective",
-                f"{self.name}: {sessions['ess']:.1f} effective sessions of {sessions['units']:,}",
+                f"{self.name}: {sessions['ess']:.1f} effective sessions of "
+                f"{sessions['units']:,} units",
                 {"ess": sessions["ess"]},
             ))  # fmt: skip
         rewards = carrying(self.e, self.w)
