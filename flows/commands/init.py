@@ -135,7 +135,7 @@ def run(request: Request) -> dict[str, Any]:
 
 def _decisions(source: Path, out: Path, *, by_values: bool = False) -> dict[str, Any] | None:
     """Write the mapping of a log of decisions; return None for a table that is none."""
-    from hindcast.pipeline.decisions.proposal import propose
+    from hindcast.pipeline.decisions.proposals.proposal import propose
     from hindcast.pipeline.storage.files import write_text
 
     proposal = propose(source, by_values=by_values)

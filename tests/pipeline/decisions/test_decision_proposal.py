@@ -10,7 +10,7 @@ import pytest
 import hindcast
 from hindcast.flows.cli import main
 from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
-from hindcast.pipeline.decisions.proposal import propose
+from hindcast.pipeline.decisions.proposals.proposal import propose
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.recipes.loading import traces_folder
 from tests.pipeline.decisions.decision_cases import dsjson_lines, long_table, nested_records

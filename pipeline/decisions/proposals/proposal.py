@@ -18,16 +18,16 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.decisions.batch import Reading
-from hindcast.pipeline.decisions.foreign_names import (
+from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ
+from hindcast.pipeline.decisions.mapping import KIND
+from hindcast.pipeline.decisions.proposals.foreign_names import (
     in_records,
     in_rows,
     in_wide,
     is_percent,
     unique_id,
 )
-from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ
-from hindcast.pipeline.decisions.mapping import KIND
-from hindcast.pipeline.decisions.names import WORDS, Names, any_name, find
+from hindcast.pipeline.decisions.proposals.names import WORDS, Names, any_name, find
 from hindcast.pipeline.decisions.reading import recognise
 from hindcast.pipeline.decisions.shapes.nested import getter, records
 from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet
