@@ -21,7 +21,8 @@ class Request:
     dataset: p.Folder = p.argument("folder of a dataset")
     out: p.Folder | None = p.option("folder for estimates.parquet and ope.json", default=None)
     policies: tuple[p.Name, ...] = p.option(
-        "names of policies or folders of checkpoints (default: the recipe's policies)", default=(),
+        "names of policies or folders of checkpoints (default: the recipe's policies; of a log of "
+        "decisions uniform)", default=(),
         flag="--policy", action="extend", metavar="POLICY")  # fmt: skip
     split: p.Name | None = p.option(
         "split whose episodes are weighted (default: validation; of a log of decisions all)",
