@@ -21,7 +21,8 @@ class Request:
     dataset: p.Folder = p.argument("folder of a dataset")
     out: p.Folder | None = p.option("folder for estimates.parquet and ope.json", default=None)
     policies: tuple[p.Name, ...] = p.option(
-        "names of policies or folders of checkpoints (default: the recipe's policies)", default=(),
+        "names of policies or folders of checkpoints (default: the recipe's policies; of a log of "
+        "decisions uniform)", default=(),
         flag="--policy", action="extend", metavar="POLICY")  # fmt: skip
     split: p.Name | None = p.option(
         "split whose episodes are weighted (default: validation; of a log of decisions all)",
@@ -123,12 +124,15 @@ def _show_log(result: Mapping[str, Any]) -> Shown:
     log, logged = result["log"], result["log"]["logged"]
     mean = _interval(logged, "value", "low", "high")
     lines = [f"{log['dataset']}: mean of the log {mean}, {logged['decisions']:,} decisions"]
+    if (asked := len(result["support"])) > 1:
+        lines.append(f"intervals of 95%, below simultaneous over the {asked} policies")
     for of_policy in result["support"]:
         policy = of_policy["policy"]
         lines.append(log["sentences"][policy])
         if of_policy["ess"] is not None:
+            split = "" if of_policy["split"] == "all" else f" of split {of_policy['split']}"
             lines.append(
-                f"  ess {of_policy['ess']:,.1f} of {of_policy['decisions']:,}, mean weight "
+                f"  ess {of_policy['ess']:,.1f} of {of_policy['decisions']:,}{split}, mean weight "
                 f"{_number(of_policy['mean_weight'])} (se {_number(of_policy['mean_weight_se'])}), "
                 f"largest weight {_number(of_policy['largest_weight'])}, "
                 f"{of_policy['largest_share']:.0%} of the sum"

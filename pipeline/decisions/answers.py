@@ -21,7 +21,7 @@ from hindcast.pipeline.decisions.arrays import (
     session_episodes,
 )
 from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
-from hindcast.pipeline.decisions.targets import LOGGED
+from hindcast.pipeline.decisions.targets import LOGGED, offered
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators import Settings
 from hindcast.pipeline.estimators import estimate as estimate_sessions
@@ -244,6 +244,7 @@ class _Asking:
             if asked.support.verdict != CANNOT and not asked.uncovered:
                 weighed[name] = asked.e, asked.target, asked.q
             self.cautions += asked.cautions()
+        self._splits({row["policy"]: row["split"] for row in supports})
         return Answers(
             pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
             pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
@@ -251,6 +252,19 @@ class _Asking:
             self.logged(), self.kind, self.estimated,
             trials_of(weighed, self.level, self.options.seed), self.options,
         )  # fmt: skip
+
+    def _splits(self, found: Mapping[str, str]) -> None:
+        """Add a caution if policies are weighted on decisions of several splits."""
+        if len({*found.values()}) > 1:
+            told = "; ".join(
+                f"{', '.join(p for p in found if found[p] == split)} on {split}"
+                for split in sorted({*found.values()})
+            )
+            self.cautions.append(Caution(
+                "several_splits",
+                f"values of different decisions cannot be compared ({told}): give one split, such "
+                "as `--split test`, or compare the differences to the log", dict(found),
+            ))  # fmt: skip
 
     def logged(self) -> dict[str, float]:
         """Return the mean reward of the log, over all decisions with one."""
@@ -406,7 +420,8 @@ class _Policy:
         mean = logged_mean(self.e)
         se = standard_error(self.e, made.z - mean.z)
         value = made.value - mean.value
-        if self.support.ess < FEWEST:
+        few = carrying(self.e, self.w) < FEW_REWARDS  # their spread says nothing of those unseen
+        if self.support.ess < FEWEST or few:
             return value, _NAN, _NAN
         interval = t_interval(value, se, self.e.units, self.asking.level)
         return value, interval.low, interval.high
@@ -500,6 +515,16 @@ class _Policy:
                 f"{s.largest_share:.0%} of the weight",
                 {"ess": s.ess, "largest_share": s.largest_share, "line": row["largest_line"]},
             ))  # fmt: skip
+        kind, _, candidate = self.name.partition(":")
+        if kind == "candidate":
+            there = offered(candidate, self.asking.log, self.asking.every)[self.used]
+            absent = weighted_mean(self.e, np.asarray(~there, np.float64))
+            if absent > 0.0:
+                found.append(Caution(
+                    "candidate_absent",
+                    f"{self.name}: {candidate} cannot be taken in {absent:.1%} of the decisions; "
+                    "the policy is uniform there", {"absent": absent},
+                ))  # fmt: skip
         if self.uncovered:
             found.append(Caution(
                 "no_support",
