@@ -22,8 +22,9 @@ import numpy as np
 
 from docs.generate.simulated_decisions import FAULTS, POLICIES, World, true_values
 from docs.generate.text import table
-from hindcast.pipeline.decisions.answers import Answers, Options, answer
+from hindcast.pipeline.decisions.answers import Answers, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.asking import Options
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.targets import target_of

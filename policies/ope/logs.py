@@ -20,8 +20,9 @@ import polars as pl
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.answers import ALL, Answers, Options, answer
+from hindcast.pipeline.decisions.answers import Answers, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.asking import ALL, Options
 from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record

@@ -26,7 +26,7 @@ from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 # `history` and `obp` hold datasets of one kind alone.
 GENERAL = [name for name in EXPORTS if not name.startswith(("history", "obp"))]
-SPLITTING = [name for name in EXPORTS if EXPORTS[name].split]
+SPLITTING = [name for name in GENERAL if EXPORTS[name].split]
 PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
 
 
