@@ -105,10 +105,11 @@ def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
 
     ours = [f for f in folders if (f / "ope.json").exists()]
     for folder in ours:
-        if read_json(folder / "ope.json").get("kind") == "log":
+        about = read_json(folder / "ope.json")
+        if isinstance(about, dict) and about.get("kind") == "log":
             raise InputError(
-                f"{folder}: these are answers of a log of decisions, and a report compares policies "
-                "in a simulator; `hindcast ope` says the answers, and estimates.parquet, "
+                f"{folder}: these are answers of a log of decisions, and a report compares in a "
+                "simulator; `hindcast ope` says the answers, and estimates.parquet, "
                 "support.parquet and trials.parquet hold them"
             )
     others = [f for f in folders if f not in ours]
