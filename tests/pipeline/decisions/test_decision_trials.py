@@ -93,3 +93,5 @@ def test_the_command_writes_the_trials_and_says_them(tmp_path, capsys):
     assert written.height == 3
     for row in written.iter_rows(named=True):
         assert f"  {row['trials']}: with {row['policy']}, the best is {row['best']}, " in printed
+    assert main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 2
+    assert "these are answers of a log of decisions" in capsys.readouterr().err
