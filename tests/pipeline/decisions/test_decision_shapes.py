@@ -464,7 +464,7 @@ def test_numbers_of_hundreds_of_digits_are_quarantined():
     """Integers of JSON have no bound. A time that cannot be read is unknown."""
     records, huge = nested_records(long_table(80)), 10**400
     changes = {
-        2: {"r": huge}, 3: {"ctx": {"hour": huge, "tier": "gold"}}, 4: {"p": [huge, 0.5, 0.5]},
+        2: {"r": huge}, 3: {"ctx": {"hour": huge, "tier": "gold"}}, 4: {"p": [huge, 0.5]},
         5: {"chosen": huge}, 6: {"chosen": {"of": "ash"}}, 7: {"t": huge},
     }  # fmt: skip
     for k, change in changes.items():
