@@ -114,11 +114,20 @@ EXPORTS: Final = Registry("exports", {
     ),
     "dsjson": Export(
         "dsjson",
-        "hindcast.pipeline.decisions.to_dsjson",
+        "hindcast.pipeline.decisions.exports.dsjson",
         "one file of VowpalWabbit's dsjson, which `hindcast ingest decisions` reads",
         "images, identifiers, infeasible candidates, splits, simulated times, "
         "which numbers were missing, decisions without reward, draws of propensities, single terms "
         "of a reward",
+        folder=False,
+        split="all",
+    ),
+    "obp": Export(
+        "obp",
+        "hindcast.pipeline.decisions.exports.obp",
+        "one .npz of Open Bandit Pipeline, of a log of decisions with at most 1,000 arms",
+        "infeasible candidates, splits, decisions without reward, draws of propensities, single "
+        "terms of a reward, which columns were one category",
         folder=False,
         split="all",
     ),

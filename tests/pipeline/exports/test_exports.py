@@ -24,8 +24,9 @@ from hindcast.pipeline.exports._target import new_folder
 from hindcast.pipeline.testing import check_export
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
-GENERAL = [name for name in EXPORTS if not name.startswith("history")]
-SPLITTING = [name for name in EXPORTS if EXPORTS[name].split]
+# `history` and `obp` hold datasets of one kind alone.
+GENERAL = [name for name in EXPORTS if not name.startswith(("history", "obp"))]
+SPLITTING = [name for name in GENERAL if EXPORTS[name].split]
 PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
 
 
@@ -52,7 +53,7 @@ def test_the_module_says_what_is_lost(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("name", GENERAL)
 def test_it_is_whole_or_not_there_and_the_same_twice(name, thermal):
     check_export(name, thermal.folder)
 
@@ -245,7 +246,7 @@ def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
     assert single.read_bytes() == (tmp_path / "x.hdf5").read_bytes()
 
 
-@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("name", GENERAL)
 def test_a_dataset_in_a_store_is_exported_alike(name, thermal, tmp_path):
     from hindcast.pipeline.storage.location import location
 

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
-from hindcast.pipeline.decisions.batch import Ints
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.shapes.dsjson import OWN
@@ -56,21 +55,24 @@ def export(
     labels = labels_of(dataset, split)
     if dataset.spec.scenario != NAME:
         return _recorded_here(dataset, out, labels, tell)
-    log = read_record(dataset.folder, dataset.manifest.provenance)
-    if split != ALL:
-        log = _taken(log, np.flatnonzero((log.decisions["split"] == split).to_numpy()))
-    _require(log, str(dataset.folder))
+    log = record_of(dataset, split)
+    require_propensities(log, str(dataset.folder), "dsjson")
+    _require_names(log, str(dataset.folder))
     with new_file(out) as temporary, temporary.open("w", encoding="utf-8") as file:
         done = 0
         for piece in log.pieces():
             file.writelines(json.dumps(record) + "\n" for record in records_of(piece))
             done += len(piece)
             tell(done, len(log))
-    return result(out, (*_notes(log), *labels.notes))
+    return result(out, (*left_out(log, "dsjson"), *_missing(log), *labels.notes))
 
 
-def _taken(log: DecisionLog, decisions: Ints) -> DecisionLog:
-    """Return the log of some of its decisions."""
+def record_of(dataset: Dataset, split: str) -> DecisionLog:
+    """Return the recorded log of a dataset, or that of one split."""
+    log = read_record(dataset.folder, dataset.manifest.provenance)
+    if split == ALL:
+        return log
+    decisions = np.flatnonzero((log.decisions["split"] == split).to_numpy())
     rows = log.rows_of(decisions)
     return replace(
         log, decisions=log.decisions[decisions], context=log.context[decisions],
@@ -99,13 +101,17 @@ def _recorded_here(dataset: Dataset, out: Path, labels: Labels, tell: Progress) 
     return result(out, (note, *labels.notes))
 
 
-def _require(log: DecisionLog, where: str) -> None:
+def require_propensities(log: DecisionLog, where: str, form: str) -> None:
+    """Raise InputError if a decision that is exported has no propensity."""
     unknown = log.decisions["propensity"].is_null().to_numpy() & log.weighted
     if unknown.any():
         raise InputError(
             f"{where}: {int(unknown.sum()):,} decisions have no propensity, which every record of "
-            "dsjson has; expected a log with propensities, or --to csv"
+            f"{form} has; expected a log with propensities, or --to csv"
         )
+
+
+def _require_names(log: DecisionLog, where: str) -> None:
     for side, frame in (("context", log.context), ("candidates", log.features)):
         for name in frame.columns:
             if name.startswith("_") or "._" in name or (side == "context" and name == "c"):
@@ -115,11 +121,22 @@ def _require(log: DecisionLog, where: str) -> None:
                 )
 
 
-def _notes(log: DecisionLog) -> Iterator[str]:
+def left_out(log: DecisionLog, form: str) -> Iterator[str]:
+    """Yield what of a log is not in an export that has decisions with weights alone."""
     if left := int((~log.weighted).sum()):
         yield f"{left:,} decisions without reward, or overridden, are not in it"
     if lost := int((~log.candidates["feasible"]).sum()):
         yield f"{lost:,} infeasible candidates are not in it"
+    draws = log.decisions["draws"].drop_nulls().drop_nans().unique().sort().to_list()
+    if draws:
+        said = f"{draws[0]:,.0f}" + (f" to {draws[-1]:,.0f}" if len(draws) > 1 else "")
+        yield (
+            f"propensities were counted from {said} draws, which {form} cannot say: give "
+            "[propensity] draws in a mapping"
+        )
+
+
+def _missing(log: DecisionLog) -> Iterator[str]:
     missing = sum(
         int(frame[name].is_nan().sum())
         for frame in (log.context, log.features)
@@ -128,13 +145,6 @@ def _notes(log: DecisionLog) -> Iterator[str]:
     )
     if missing:
         yield f"{missing:,} missing numbers are absent, which readers of dsjson take as 0"
-    draws = log.decisions["draws"].drop_nulls().drop_nans().unique().sort().to_list()
-    if draws:
-        said = f"{draws[0]:,.0f}" + (f" to {draws[-1]:,.0f}" if len(draws) > 1 else "")
-        yield (
-            f"propensities were counted from {said} draws, which dsjson cannot say: give "
-            "[propensity] draws in a mapping"
-        )
 
 
 def records_of(log: DecisionLog) -> Iterator[dict[str, Any]]:
