@@ -18,9 +18,12 @@ from hindcast.pipeline.estimators.decisions import (
     LoggedDecisions,
     cross_fitted_ridge,
     interval_of,
+    support,
+    uniform,
     values,
     weights,
 )
+from hindcast.pipeline.estimators.decisions.support import ROUGHLY
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 TRUTH = {"uniform": 0.8068, "lowest:x": 1.0887, "highest:z": 1.0992}
@@ -188,3 +191,33 @@ def test_blocks_are_added_and_a_stopped_run_goes_on(tmp_path, capsys, monkeypatc
     assert "known: tiny,60,4,uniform,dr," in table
     dc.main(str(tmp_path / "work"), "0")
     assert capsys.readouterr().out == table
+
+
+def test_one_decision_with_over_a_tenth_of_the_weight_is_no_plain_answer():
+    """Of 400 decisions, one has the weight 60: 53 effective ones, 13 % of the weight."""
+    p = np.full(400, 0.5)
+    p[7] = 0.5 / 60
+    e = LoggedDecisions.of([2] * 400, [0] * 400, p, np.arange(400) % 3)
+    found = support(e, uniform(e))
+    assert found.ess == pytest.approx(459**2 / (399 + 3600))
+    assert found.verdict == ROUGHLY
+    assert found.why == ("one decision carries 13% of the weight",)
+
+
+def test_weights_that_were_not_drawn_are_seen_in_the_probabilities():
+    """P is .5, .5 or .999, .001 in turn, and the rare one was never taken: its square is 250.
+
+    The mean square is (1 + (.25 / .999 + 250)) / 2, so that 400 decisions are 3.2 effective ones.
+    """
+    probability = np.tile([0.5, 0.5, 0.999, 0.001], 200)
+    e = LoggedDecisions.of(
+        [2] * 400, [0] * 400, np.tile([0.5, 0.999], 200), np.arange(400) % 3,
+        probability=probability,
+    )  # fmt: skip
+    found = support(e, uniform(e))
+    assert found.expected_ess == pytest.approx(400 / ((1 + 0.25 / 0.999 + 250) / 2))
+    assert found.ess > 300
+    _, answers = dc.simulated(dc.KNOWN["no exploration"][0], 1000, 2)
+    told = [why for why in answers.support["why"] if "are expected by the probabilities" in why]
+    assert len(told) == 2  # the third has too few by itself
+    assert not any(answers.answerable.values())
