@@ -79,6 +79,20 @@ def test_the_whole_path_gives_the_same_answers(tmp_path):
     assert whole["verdict"].to_list() == short.estimates["verdict"].to_list()
 
 
+@pytest.mark.parametrize(
+    "name", ["rewards of any size", "propensities counted from 512 draws", "units of 20 decisions",
+             "clicks, 10 %", "no exploration"],
+)  # fmt: skip
+def test_the_estimators_alone_give_the_answers_of_the_whole_path(name):
+    world, _ = dc.KNOWN[name]
+    one, other = dict(dc.asked(world, 300, 5)), dict(dc.on_arrays(world, 300, 5))
+    for policy in POLICIES:
+        assert one[policy].verdict == other[policy].verdict
+        for estimator in dc.ESTIMATORS:
+            ends = one[policy].ends[estimator]
+            assert ends == (None if ends is None else pytest.approx(other[policy].ends[estimator]))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", ["known", "estimated"])
 def test_intervals_of_all_settings(part):
