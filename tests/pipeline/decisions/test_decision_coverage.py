@@ -81,7 +81,7 @@ def test_the_whole_path_gives_the_same_answers(tmp_path):
 
 @pytest.mark.parametrize(
     "name", ["rewards of any size", "propensities counted from 512 draws", "units of 20 decisions",
-             "clicks, 10 %", "no exploration"],
+             "no exploration"],
 )  # fmt: skip
 def test_the_estimators_alone_give_the_answers_of_the_whole_path(name):
     world, _ = dc.KNOWN[name]
