@@ -60,6 +60,7 @@ _SEED: Final = 2054
 _WHOLE: Final = 10  # one of so many logs goes the whole path where the estimators suffice
 _UNMARKED: Final = "numbers without the verdict"
 
+HIDDEN: Final = "no exploration, the taken one's alone"
 KNOWN: Final[Mapping[str, tuple[World, int]]] = {
     "rewards of any size": (World(), 400),
     "rewards of any size, longer": (World(), 2000),
@@ -79,7 +80,7 @@ KNOWN: Final[Mapping[str, tuple[World, int]]] = {
         1000,
     ),
     "no exploration": (World(sharp=4.0, explore=0.0), 1000),
-    "no exploration, the taken one's alone": (
+    HIDDEN: (
         World(sharp=4.0, explore=0.0, propensity="taken"),
         1000,
     ),
@@ -316,6 +317,9 @@ def coverage_markdown(content: bytes) -> str:
         "the lowest and highest are those of one policy. Rows are of logs whose verdict is "
         "**answers**. Numbers that stand without the verdict where it is **cannot answer**: "
         f"{unmarked}."), "",
+        ("A log that never explores, and tells only the propensities of what it took, does not show "
+        f"the large weights that it did not draw ({HIDDEN!r}). Where it tells all probabilities, "
+        "they show it, and the verdict is **answers roughly** at most."), "",
     ]  # fmt: skip
     for part, title in _PARTS.items():
         mine = [r for r in found if r["setting"].startswith(f"{part}: ")]
