@@ -30,8 +30,9 @@ from docs.generate.simulated_decisions import (
     true_values,
 )
 from docs.generate.text import table
-from hindcast.pipeline.decisions.answers import Answers, Options, answer
+from hindcast.pipeline.decisions.answers import Answers, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.asking import Options
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.targets import target_of
@@ -317,8 +318,8 @@ def coverage_markdown(content: bytes) -> str:
         "the lowest and highest are those of one policy. Rows are of logs whose verdict is "
         "**answers**. Numbers that stand without the verdict where it is **cannot answer**: "
         f"{unmarked}."), "",
-        ("A log that never explores, and tells only the propensities of what it took, does not show "
-        f"the large weights that it did not draw ({HIDDEN!r}). Where it tells all probabilities, "
+        ("A log that never explores, and tells only the propensities of what it took, hides the "
+        f"large weights that it did not draw ({HIDDEN!r}). Where it tells all probabilities, "
         "they show it, and the verdict is **answers roughly** at most."), "",
     ]  # fmt: skip
     for part, title in _PARTS.items():

@@ -1,12 +1,13 @@
 """A log of decisions as the arrays of the estimators, and the features of the reference model."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.batch import ragged_rows
-from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, DecisionLog, Flags
 from hindcast.pipeline.estimators import LoggedEpisodes
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
 from hindcast.pipeline.estimators.decisions.logged import (
@@ -15,7 +16,7 @@ from hindcast.pipeline.estimators.decisions.logged import (
     beginnings,
     offsets_of,
 )
-from hindcast.pipeline.estimators.decisions.reward_model import cross_fitted_ridge, folds_of
+from hindcast.pipeline.estimators.decisions.reward_model import fold_models, folds_of, predicted
 from hindcast.pipeline.estimators.decisions.session_values import cross_fitted_fqe
 
 _MOST_PRODUCTS: Final = 200  # of features with the context, in a model of propensities
@@ -39,25 +40,47 @@ def _floats(column: pl.Series) -> Array:
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def design(frame: pl.DataFrame, height: int) -> Array:
-    """Return features as a matrix: numbers with NaN as 0, one column per level of a category."""
+def design(frame: pl.DataFrame, height: int, levels: Mapping[str, Ints] | None = None) -> Array:
+    """Return features as a matrix: numbers with NaN as 0, one column per level of a category.
+
+    `levels` are codes of categories, by default those of the frame.
+    """
+    levels = levels_of(frame) if levels is None else levels
     blocks = []
     for name, dtype in frame.schema.items():
         if dtype == pl.Float64:
             blocks.append(np.nan_to_num(frame[name].to_numpy())[:, None])
             continue
         codes = frame[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        levels = np.unique(codes[codes >= 0])
-        blocks.append((codes[:, None] == levels).astype(np.float64))
+        blocks.append((codes[:, None] == levels[name]).astype(np.float64))
     return np.hstack(blocks) if blocks else np.zeros((height, 0))
+
+
+def levels_of(frame: pl.DataFrame) -> dict[str, Ints]:
+    """Return the codes of the levels of categories, in their order."""
+    return {
+        name: frame[name].unique().drop_nulls().to_physical().cast(pl.Int64).sort().to_numpy()
+        for name, dtype in frame.schema.items()
+        if dtype != pl.Float64
+    }
 
 
 def reference_q(log: DecisionLog, e: LoggedDecisions, used: Flags) -> Array:
     """Return the cross-fitted values of all candidates by the reference model."""
-    return cross_fitted_ridge(
-        e, design(log.context, len(log)), design(log.features, len(e.owner)),
-        folds_of(log.decisions["unit_id"]), used,
-    )  # fmt: skip
+    folds, known = folds_of(log.decisions["unit_id"]), levels_of(log.features)
+    context, taken = design(log.context, len(log)), log.features
+    if taken.width:
+        taken = taken[e.taken]
+    x = np.hstack([context, design(taken, len(log), known)])
+    models = fold_models(x, e.reward, e.weight, folds, used)
+    found, begin = [], 0
+    for piece in log.pieces(SMALL_PIECE):
+        rows = slice(begin, begin + len(piece))
+        begin = rows.stop
+        owner = np.repeat(np.arange(len(piece)), piece.lengths)
+        features = design(piece.features, len(owner), known)
+        found.append(predicted(models, context[rows], features, folds[rows], owner))
+    return np.concatenate(found)
 
 
 def estimated_propensities(log: DecisionLog, e: LoggedDecisions) -> EstimatedPropensities:

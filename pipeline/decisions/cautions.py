@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.arrays import logged_decisions
-from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import SMALL_PIECE, SPLITS, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
@@ -79,7 +79,7 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
     categories = {n: _Levels(log.features[n]) for n, t in log.features.schema.items()
                   if t == pl.Categorical}  # fmt: skip
     begin = 0
-    for piece in log.pieces():
+    for piece in log.pieces(SMALL_PIECE):
         rows = slice(begin, begin + len(piece))
         begin = rows.stop
         e = logged_decisions(piece, None if chosen is None else chosen[rows])
@@ -303,7 +303,7 @@ def _leaks(log: DecisionLog, found: list[Caution]) -> None:
     of_context = [n for n, t in log.context.schema.items() if t == pl.Float64]
     same, alone = Counter[str](), Counter[str]()
     decisions = three = 0
-    for piece in log.pieces():
+    for piece in log.pieces(SMALL_PIECE):
         e = logged_decisions(piece)
         several = e.several & piece.weighted
         # 0 = 0 in sparse columns tells nothing

@@ -1,12 +1,13 @@
 """Values of a report about off-policy estimates: values, truth, ranking, warnings."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.estimators import ESTIMATORS
+from hindcast.pipeline.estimators.selection import best_of_first
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
 from hindcast.pipeline.pages.numbers import (
     decimals_for,
@@ -21,6 +22,7 @@ _NEEDED: Final = (
     "policy", "estimator", "value", "low", "high", "ess", "episodes", "truth", "warnings",
 )  # fmt: skip
 _COLUMNS: Final = 3
+_TRIALS: Final = 8  # rows of the table of trials
 _SHOWN: Final = 9  # estimators with a panel, best rank correlation first
 
 
@@ -39,6 +41,7 @@ def estimates_part(folder: Path) -> dict[str, Any]:
     return {
         "about": about,
         "selection": _selection(about) if known else None,
+        "trials": _trials(rows, [str(e["name"]) for e in about["estimators"]]) if known else None,
         "plot": _scatter(about, known, folder) if known else None,
         "estimates": _values(rows, [str(e.get("name")) for e in about["estimators"]]),
         "warnings": _warnings(rows),
@@ -83,6 +86,25 @@ def _selection(about: Mapping[str, Any]) -> Table:
     if about.get("consensus"):
         text += f" The consensus is the {about['consensus']['description']}."
     return Table("How well estimators pick", text, head, body)
+
+
+def _trials(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """Return what the best of the first k policies is worth, by estimator."""
+    decimals, columns = decimals_for(row["truth"] for row in rows), []
+    for name in names:
+        own = [row for row in rows if row["estimator"] == name and row["truth"] is not None]
+        truth = [row["truth"] for row in own]
+        best = best_of_first([_or(row["value"], float("-inf")) for row in own], truth)[1]
+        columns.append([truth[at] for at in best])
+    body = [
+        Row([Cell(str(k)), *(_cell(value, decimals) for value in line)])
+        for k, line in enumerate(islice(zip(*columns, strict=True), _TRIALS), start=1)
+    ]
+    text = (
+        " True return of the best of the first k policies, in the order of each estimator: what is "
+        "found if k of them are tried online, long enough to know which is best."
+    )
+    return Table("Trials", text, ["k", *names], body)
 
 
 def _values(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:

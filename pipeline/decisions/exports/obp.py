@@ -29,20 +29,22 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.exports.dsjson import left_out, require_propensities
+from hindcast.pipeline.decisions.exports.dsjson import left_out, record_of, require_propensities
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
-from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.shapes.obp import NUMBERS, OWN, TEXTS
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.decisions.logged import Ints
 from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._labels import labels_of
 from hindcast.pipeline.exports._target import new_file, result
 from hindcast.pipeline.scenarios.decisions import NAME
 
 MOST_ARMS: Final = 1000
 
 
-def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+def export(
+    dataset: Dataset, out: Path, candidates: int | None, tell: Progress, split: str
+) -> ExportResult:
     """Write the file `out`; raise as `hindcast.pipeline.exports.export`."""
     del candidates
     where = str(dataset.folder)
@@ -51,7 +53,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
             f"{where}: it has episodes of a simulator, obp has single decisions; expected a log of "
             "decisions, or --to dsjson"
         )
-    log = read_record(dataset.folder, dataset.manifest.provenance)
+    log, labels = record_of(dataset, split), labels_of(dataset, split)
     require_propensities(log, where, "obp")
     arms = _arms(log, where)
     writers = list(_writers(log, arms))
@@ -62,7 +64,7 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
             with file.open(entry, "w", force_zip64=True) as stream:
                 write(stream)
             tell(done + 1, len(writers))
-    return result(out, tuple(left_out(log, "obp")))
+    return result(out, (*left_out(log, "obp"), *labels.notes))
 
 
 @dataclass(frozen=True)

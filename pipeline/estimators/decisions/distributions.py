@@ -55,6 +55,7 @@ def beta_quantile(p: float, a: float, b: float) -> float:
     return _solve(lambda x: beta_cdf(x, a, b), p, 0.0, 1.0)
 
 
+@cache
 def t_quantile(p: float, degrees: float) -> float:
     """Return the p-quantile of Student's t with `degrees` of freedom."""
     if p == 0.5:

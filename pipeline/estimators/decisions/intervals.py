@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from hindcast.pipeline.estimators.decisions.distributions import beta_quantile, t_quantile
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, units_of
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.values import Value
 from hindcast.pipeline.estimators.intervals import drawn_counts
 
@@ -84,7 +84,7 @@ def intervals_of(
     All estimates and levels share the bootstrap's draws.
     """
     binary = bool(np.isin(e.reward, (0.0, 1.0)).all())
-    few, units = carrying(e, w) < FEW_REWARDS, units_of(e.unit)
+    few, units = carrying(e, w) < FEW_REWARDS, e.units
     found: list[list[Interval]] = []
     drawn = []
     for k, value in enumerate(values):

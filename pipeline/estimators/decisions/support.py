@@ -22,8 +22,6 @@ import numpy as np
 from hindcast.pipeline.estimators.decisions.logged import (
     Array,
     LoggedDecisions,
-    highest,
-    units_of,
     weights,
 )
 from hindcast.pipeline.estimators.decisions.values import (
@@ -101,9 +99,7 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
     w = weights(e, target)
     s = e.weight * w
     mean = float(s.sum() / e.weight.sum())
-    known = np.bincount(e.owner, np.isnan(e.probability) & e.feasible, len(e)) == 0
-    known |= ~e.several
-    logged = bool(known.all())
+    logged = bool((e.complete | ~e.several).all())
     per_unit = np.asarray(np.bincount(e.unit, s), np.float64)
     at = int(np.argmax(w)) if len(w) else -1
     se = standard_error(e, w - mean)
@@ -122,12 +118,11 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
         )
     if verdict == ANSWERS and unseen:
         verdict, why = ROUGHLY, tuple(unseen)
-    likely = e.probability == highest(e, np.nan_to_num(e.probability))[e.owner]
     return Support(
-        len(e), units_of(e.unit), ess, effective(per_unit), mean, se,
+        len(e), e.units, ess, effective(per_unit), mean, se,
         float(w.max(initial=0.0)), share, at,
         covered, _covered(e, target, SMALL) if logged else float("nan"),
-        weighted_mean(e, 1.0 - _total(e, target * likely)) if logged else float("nan"),
+        weighted_mean(e, 1.0 - _total(e, target * e.likely)) if logged else float("nan"),
         weighted_mean(e, 1.0 - target[e.taken]), verdict, why, expected,
     )  # fmt: skip
 

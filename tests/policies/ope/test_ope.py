@@ -1,11 +1,15 @@
 """Tests of off-policy evaluation of a dataset: probabilities, mixtures, truth, output files."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from hindcast.flows.cli import main
@@ -75,6 +79,19 @@ def log(opened):
 def result(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("ope") / "out"
     return ope.evaluate_offline(folder, POLICIES, FAST, out=out), out
+
+
+def test_propensities_that_are_not_the_stored_probabilities_are_refused(folder, tmp_path):
+    """Both are stored: `ope` compares them before it weighs anything."""
+    copy = tmp_path / "log"
+    shutil.copytree(folder, copy)
+    for path in copy.glob("data/*.parquet"):
+        table = pq.read_table(path)
+        at = table.schema.get_field_index("propensity")
+        halves = pc.multiply(table["propensity"], pa.scalar(0.5, pa.float32()))
+        pq.write_table(table.set_column(at, table.schema.field(at), halves), path)
+    with pytest.raises(DatasetError, match=r"propensities are not the behaviour_probabilities"):
+        read_episodes(datasets.open(copy), "validation", limit=10_000)
 
 
 @pytest.mark.slow
@@ -220,6 +237,11 @@ def test_result_has_a_row_per_policy_and_estimator(result):
     assert about["reference"] in POLICIES
     assert {e["name"] for e in about["estimators"]} == set(FAST.estimators)
     assert not (out / ".estimating").exists()
+    trials = pl.read_parquet(out / "trials.parquet")
+    for (name,), tried in trials.group_by("estimator"):
+        truth = found.rows.filter(estimator=name).sort("value", descending=True)["truth"]
+        assert tried["value"].to_list() == truth.cum_max().to_list()
+        assert tried["regret"][-1] == 0.0
 
 
 def test_few_windows_are_said_with_what_to_do(folder, result):
@@ -360,6 +382,7 @@ def test_the_command_prints_estimates_beside_truths(folder, tmp_path, capsys):
     assert "sjf_now: true return -" in printed
     assert "rank correlation" in printed
     assert "ess " in printed
+    assert "true return of the best of the first k" not in printed  # gp gives the order
     assert printed.rstrip().endswith(str(out))
     assert (out / "ope.json").exists()
 
