@@ -24,6 +24,7 @@ from hindcast.pipeline.decisions.proposals.foreign_names import (
     in_records,
     in_rows,
     in_wide,
+    inside,
     is_percent,
     unique_id,
 )
@@ -330,15 +331,29 @@ def _nested(
     listed = [v if isinstance(v, list) else [] for v in lists[where]]
     objects = [c for candidates in listed for c in candidates if isinstance(c, dict)]
     inner = list(dict.fromkeys(k for c in objects for k in c))
+    objects_only = bool(objects) and len(objects) == sum(map(len, listed))
     own = find("candidate", inner) or find("decision", inner) if objects else ""
+    if objects_only and not own:
+        own = next(iter(inside(listed, inner, what="id")), "")
     ids = [
         [text_of(c.get(own) if isinstance(c, dict) else c) for c in candidates]
         for candidates in listed
     ]
     scalars = {p: v for p, v in leaves.items() if not any(isinstance(x, list) for x in v)}
     chosen = find("chosen", scalars, lambda p: _names_one(scalars[p], ids))
-    guessed = {} if chosen or not by_values else in_records(scalars, ids)
-    chosen = chosen or guessed.get("chosen", "")
+    flagged, shares, given = "", "", list[str]()
+    if objects_only and not chosen:  # a flag in each candidate, and perhaps its probability
+        flags_of = inside(listed, inner, what="chosen")
+        flagged = find("chosen", flags_of) or (flags_of[0] if by_values and flags_of else "")
+        given = inside(listed, inner, what="probabilities")
+        shares = find("propensity", given) or (given[0] if by_values and given else "")
+    chosen = chosen or flagged
+    beside = [p for p, v in leaves.items() if p != where and _beside(v, ids)]
+    probabilities = find("probabilities", beside)
+    guessed: dict[str, str] = {}
+    if by_values and not chosen:
+        guessed = in_records(scalars, ids, sure=bool(shares or probabilities))
+        chosen = guessed.get("chosen", "")
     if not chosen:
         return None
     of = Names([p for p in scalars if p != chosen and not p.startswith(f"{where}.")])
@@ -356,15 +371,18 @@ def _nested(
     of.put("session")
     of.put("unit")
     time = of.put("time", lambda p: _is_time(as_texts(p)))
+    texts = [p for p in of.left if isinstance(scalars[p][0], str) and _is_time(as_texts(p))]
+    if not time and texts:
+        time = guessed["time"] = of.columns["time"] = texts[0]
+        of.left.remove(time)
     of.columns["chosen"] = chosen
     of.put("sampled", lambda p: _names_one(scalars[p], ids))
     of.put("overridden")
     if not of.put("propensity", numeric) and "propensity" in guessed:
         of.columns["propensity"] = guessed["propensity"]
         of.left.remove(guessed["propensity"])
-    beside = [p for p, v in leaves.items() if p != where and _beside(v, ids)]
-    if probabilities := find("probabilities", beside):
-        of.columns["probabilities"] = probabilities
+    if probabilities or shares:
+        of.columns["probabilities"] = probabilities or shares
     reward, cost = of.reward(numeric, numeric)
     of.put("keep", numeric)
     of.put("drop", numeric)
@@ -384,11 +402,13 @@ def _nested(
     candidates: dict[str, Any] = {"list": where}
     if objects:
         candidates |= {"id": own} if own else {}
-        candidates |= _of_objects(objects, [k for k in inner if k != own])
+        candidates |= _of_objects(objects, [k for k in inner if k not in (own, flagged, shares)])
     else:
         candidates |= _of_maps({m: v for m, v in maps.items() if m != probabilities})
     found.table["candidates"] = candidates
-    has_p = "propensity" in of.columns or bool(probabilities)
+    has_p = "propensity" in of.columns or "probabilities" in of.columns
+    if flagged and given and not has_p:
+        found.unsure.append(f"{given[0]} sums to 1: columns.probabilities, if it is that")
     if not reward and not cost and decision:
         _outcomes(found, path, {text_of(v) for v in scalars[decision]})
     if guessed:
