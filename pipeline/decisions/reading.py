@@ -114,6 +114,10 @@ def read_log(
         batch = dataclasses.replace(
             batch, decisions=join(batch.decisions, found, mapping.outcomes, reading)
         )
+    c = mapping.columns
+    stated = c.propensity or c.probability or c.probabilities
+    if stated and mapping.propensity.kind == "none":
+        reading.notes.append(f'{stated} is not used, since propensity.kind is "none"')
     log = assemble(batch, mapping, terms, reading, quarantine, counted.height, tuple(files))
     return with_cautions(log)
 

@@ -408,7 +408,9 @@ def _nested(
     found.table["candidates"] = candidates
     has_p = "propensity" in of.columns or "probabilities" in of.columns
     if flagged and given and not has_p:
-        found.unsure.append(f"{given[0]} sums to 1: columns.probabilities, if it is that")
+        found.unsure.append(
+            f"{given[0]} sums to 1: if it is a probability, set probabilities and kind = 'exact'"
+        )
     if not reward and not cost and decision:
         _outcomes(found, path, {text_of(v) for v in scalars[decision]})
     if guessed:

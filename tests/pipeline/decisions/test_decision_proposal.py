@@ -188,6 +188,19 @@ def test_a_choice_inside_of_the_list_or_by_its_position_is_found(tmp_path, by):
         hindcast.ingest("decisions", tmp_path / "log.toml", tmp_path / "d")
 
 
+def test_probabilities_beside_the_kind_none_are_told(tmp_path):
+    """They are ignored, which a person who has just added the column would not expect."""
+    table = long_table(20)
+    columns = {"decision": "id", "candidate": "arm", "chosen": "chosen", "probability": "p",
+               "reward": "r"}  # fmt: skip
+    for kind, notes in (
+        ("none", ['p is not used, since propensity.kind is "none"']),
+        ("exact", []),
+    ):
+        log = read_log(table, {"columns": columns, "propensity": {"kind": kind}})
+        assert [*log.notes] == notes
+
+
 def test_a_list_of_records_is_refused_with_what_to_do(tmp_path):
     (tmp_path / "log.json").write_text(json.dumps(listed()[1]))
     (tmp_path / "log.toml").write_text(
