@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.decisions.proposals.parts import MOST
 from hindcast.pipeline.decisions.values import flags, numbers, times
 
-MOST: Final = 0.8  # share of decisions in which a column must be as it is taken
 PERCENT: Final = 100.0
 _SUM: Final = 0.02  # by which rounded probabilities of a decision miss their sum
 Found = dict[str, str]  # "decision", "chosen", "propensity", ... -> column
