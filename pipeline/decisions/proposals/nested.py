@@ -27,6 +27,7 @@ from hindcast.pipeline.errors import TraceError
 
 JSON: Final = (".jsonl", ".ndjson", ".json")
 _RECORDS: Final = 2000
+_FILES: Final = 20  # beside a log that are looked at for its outcomes
 _LISTS: Final = re.compile(r"candidate|action|arm|option|model|item", re.IGNORECASE)
 _OUTCOMES: Final = re.compile(r"outcome|reward|feedback|label", re.IGNORECASE)
 
@@ -230,10 +231,8 @@ def _singular(path: str) -> str:
 
 def _outcomes(found: DecisionProposal, path: Path, known: set[str | None]) -> None:
     """Add the file of outcomes beside a log that has no reward, if there is one."""
-    named = sorted(path.parent.iterdir(), key=lambda f: (not _OUTCOMES.search(f.name), f.name))
-    for other in named:
-        if other == path or other.suffix not in JSON:
-            continue
+    files = [f for f in path.parent.iterdir() if f != path and f.suffix in JSON and f.is_file()]
+    for other in sorted(files, key=lambda f: (not _OUTCOMES.search(f.name), f.name))[:_FILES]:
         try:
             sample = records_in(other)
         except TraceError:
