@@ -22,7 +22,7 @@ class Request:
     """Raw trace, its format, and the folder for the workload or dataset."""
 
     trace_format: p.Name = p.argument(
-        "name of a format that `hindcast traces` lists", metavar="FORMAT"
+        "name of a format that `hindcast traces` lists, such as decisions", metavar="FORMAT"
     )
     path: p.Folder = p.argument(
         "file or folder of the raw trace, or the mapping that `init` wrote", metavar="PATH"

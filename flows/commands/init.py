@@ -1,4 +1,4 @@
-"""`hindcast init`: look at a table of jobs or a workload, and propose a mapping or a recipe."""
+"""`hindcast init`: look at a table or a workload, and propose a mapping or a recipe."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -82,6 +82,13 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     _refuse_foreign(out)
     _refuse_without_rewards(log)
     encoded, episodes = encode(log), episodes_of(log)
+    if not len(episodes.decisions):
+        outcomes = log.mapping.outcomes
+        where = "" if outcomes is None else f" in {outcomes.file}"
+        raise TraceError(
+            f"{name}: none of the {len(log):,} decisions has a reward and its own choice; expected "
+            f"at least one reward{where}"
+        )
     recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)

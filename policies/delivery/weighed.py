@@ -21,8 +21,8 @@ from typing import Any, Final
 import numpy as np
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.answers import refusal_of
 from hindcast.pipeline.decisions.arrays import logged_decisions, reference_q
+from hindcast.pipeline.decisions.asking import refusal_of
 from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.record import read_record

@@ -8,8 +8,9 @@ import pytest
 
 import hindcast
 from hindcast.flows.cli import main
-from hindcast.pipeline.decisions.answers import Options, answer
+from hindcast.pipeline.decisions.answers import answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.asking import Options
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.targets import target_of
 from hindcast.pipeline.errors import InputError, UnknownName
