@@ -7,6 +7,7 @@ from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
 from hindcast.pipeline.scenarios.gpupack.features import OBJECTIVES, spec
 from hindcast.pipeline.scenarios.gpupack.instances import instance, windows
 from hindcast.pipeline.scenarios.gpupack.observation import observe
+from hindcast.pipeline.scenarios.gpupack.outcomes import outcome
 from hindcast.pipeline.simulation.scenario import Scenario
 
 SCENARIO: Final = Scenario(
@@ -18,7 +19,7 @@ SCENARIO: Final = Scenario(
     instance=instance,
     observe=observe,
     step=kernel.step,
-    outcome=kernel.outcome,
+    outcome=outcome,
     bound="placed_bound",
     bound_kind="upper",
 )

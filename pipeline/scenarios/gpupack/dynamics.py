@@ -4,12 +4,11 @@ import numpy as np
 
 from hindcast.pipeline.scenarios.gpupack import layout as m
 from hindcast.pipeline.scenarios.gpupack.classes import change
-from hindcast.pipeline.scenarios.gpupack.features import AT, LOADS, OUT, PER_LOAD, TERM
-from hindcast.pipeline.scenarios.gpupack.layout import KINDS, WHOLE, G, U
+from hindcast.pipeline.scenarios.gpupack.features import TERM
+from hindcast.pipeline.scenarios.gpupack.layout import WHOLE, G, U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 
-_LOADS = np.array(LOADS)
 _I63 = (1 << 63) - 1
 
 
@@ -97,7 +96,7 @@ def find_rows(ints: Ints) -> None:
 
 
 @compiled()
-def _request(ints: Ints, arrival: int) -> int:
+def request_of(ints: Ints, arrival: int) -> int:
     """Return the thousandths of GPUs that an arrival asks for."""
     pod = U(ints[U(ints[m.POD_AT] + arrival)])
     return ints[U(ints[m.MILLI_AT]) + pod] * ints[U(ints[m.GPUS_AT]) + pod]  # type: ignore[no-any-return]
@@ -122,7 +121,7 @@ def advance(ints: Ints, floats: Floats, terms: Floats) -> int:
             ended = ints[U(ints[m.ENDS_AT] + i)]
             if ints[U(ints[m.NODE_AT] + ended)] >= 0:
                 change(ints, floats, ended, -1)
-        request = _request(ints, now)
+        request = request_of(ints, now)
         ints[m.ARRIVED] += request
         floats[k.TIME] = 100.0 * ints[m.ARRIVED] / ints[m.CLUSTER_GPU]
         find_rows(ints)
@@ -160,7 +159,7 @@ def step(ints: Ints, floats: Floats, choice: int, step_outputs: Floats) -> int:
             i += 1
     ints[U(ints[m.NODE_AT] + now)], ints[U(ints[m.TAKEN_AT] + now)] = node, taken
     change(ints, floats, now, 1)
-    request = _request(ints, now)
+    request = request_of(ints, now)
     ints[m.PLACED] += request
     terms[TERM.allocated] += request / ints[m.CLUSTER_GPU]
     _note(ints, floats)
@@ -168,82 +167,3 @@ def step(ints: Ints, floats: Floats, choice: int, step_outputs: Floats) -> int:
     step_outputs[k.ELAPSED] = floats[k.TIME] - before
     step_outputs[k.REWARD] = terms[ints[m.OBJECTIVE]]
     return status  # type: ignore[no-any-return]
-
-
-@compiled()
-def _fill_loads(ints: Ints, outcomes: Floats) -> None:
-    """Fill the outcomes by load: groups of arrivals by their load in whole percent, as published.
-
-    Shares of every arrival are rounded to .01 before their mean is. An empty group takes the
-    arrivals within 1 percent, and if there are none, the last one before the load.
-    """
-    total = ints[m.CLUSTER_GPU]
-    for i in range((len(outcomes) - AT) // PER_LOAD):
-        for attempt in range(3):
-            n = arrived = 0
-            used = fragments = ratio = 0.0
-            for now in range(ints[m.NOW]):
-                arrived += _request(ints, now)
-                load = 100.0 * arrived / total
-                if attempt == 0:
-                    belongs = np.rint(load) == _LOADS[i]
-                elif attempt == 1:
-                    belongs = abs(load - _LOADS[i]) <= 1.0
-                else:
-                    belongs = load <= _LOADS[i]
-                if not belongs:
-                    continue
-                if attempt == 2:
-                    n = 0
-                    used = fragments = ratio = 0.0
-                n += 1
-                allocated = ints[U(ints[m.USED_AT] + now)]
-                broken = ints[U(ints[m.FRAGMENTS_AT] + now)] / 100.0
-                used += np.rint(10_000.0 * allocated / total) / 100.0
-                fragments += broken
-                if allocated < total:
-                    ratio += np.rint(10_000.0 * broken / (total - allocated)) / 100.0
-            if n > 0:
-                break
-        at = AT + PER_LOAD * i
-        outcomes[at] = np.rint(100.0 * (used / max(n, 1))) / 100.0
-        outcomes[at + 1] = np.rint(100.0 * (100.0 * fragments / max(n, 1) / total)) / 100.0
-        outcomes[at + 2] = ratio / max(n, 1)
-
-
-@compiled()
-def outcome(ints: Ints, floats: Floats, outcomes: Floats) -> None:
-    """Fill the outcomes in the order of the spec. Pods that have not arrived yet do not count."""
-    total = ints[m.CLUSTER_GPU]
-    arrived = refused = peak = 0
-    first = np.inf
-    refused_of = np.zeros(KINDS)
-    for now in range(ints[m.NOW]):
-        request = _request(ints, now)
-        arrived += request
-        peak = max(peak, ints[U(ints[m.USED_AT] + now)])
-        if ints[U(ints[m.NODE_AT] + now)] < 0:
-            refused += request
-            refused_of[ints[U(ints[m.KIND_AT] + ints[U(ints[m.POD_AT] + now)])]] += 1
-        if 100 * refused >= ints[m.ASKED] and refused > 0:
-            first = min(first, 100.0 * arrived / total)
-    outcomes[OUT.placed] = 100.0 * ints[m.PLACED] / total
-    outcomes[OUT.placed_bound] = 100.0 * floats[m.BOUND] / total
-    outcomes[OUT.allocated_peak] = 100.0 * peak / total
-    outcomes[OUT.refused] = 100.0 * refused / max(arrived, 1)
-    outcomes[OUT.load_at_first_percent] = min(first, 100.0 * arrived / total)
-    for kind in range(KINDS):
-        outcomes[OUT.refused_none + kind] = refused_of[kind]
-    if len(outcomes) < AT:
-        return
-    last = int(np.ceil(100 * ints[m.ASKED] / total))
-    short, loads, now, arrived, used = 0.0, 0, 0, 0, 0
-    for load in range(min(80, last), min(130, last) + 1):
-        while now < ints[m.NOW] and 100 * (arrived + _request(ints, now)) <= load * total:
-            arrived += _request(ints, now)
-            used = ints[U(ints[m.USED_AT] + now)]
-            now += 1
-        short += min(load, 100) - 100.0 * used / total
-        loads += 1
-    outcomes[OUT.shortfall] = short / loads
-    _fill_loads(ints, outcomes)
