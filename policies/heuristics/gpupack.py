@@ -140,6 +140,7 @@ _RULES: Final = (
         "random", _random,
         description="any node that can take the pod, and any of its GPUs with room",
         formula="log(weight), for temperature 1",
+        exploration=(0.0, 1.0),
     ),
     Heuristic(
         "dot_product", _dot_product,

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.gpupack.nodes import Node
+from hindcast.pipeline.scenarios.gpupack.typical_pods import typical_pods
 from hindcast.pipeline.traces.pods import WHOLE
 from hindcast.pipeline.workloads.schema import Workload
 
 _TYPICAL: Final = 0.95  # share of the pods that the typical kinds cover
 ALL_MODELS: Final = -1  # every bit
 _COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+_ENDS: Final = "ends"
 
 Ints64 = NDArray[np.int64]
 Floats64 = NDArray[np.float64]
@@ -65,9 +67,12 @@ class Requests:
 
 
 def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
-    """Return the requests of a workload of pods; raise InputError for another workload."""
-    tasks = workload.tasks
-    if missing := [name for name in _COLUMNS if name not in tasks.columns]:
+    """Return the requests of a workload of pods, or of typical pods if it is generated.
+
+    Raises InputError for a workload of other jobs.
+    """
+    tasks = typical_pods() if workload.provenance.format == "generated" else workload.tasks
+    if missing := [name for name in (*_COLUMNS, _ENDS) if name not in tasks.columns]:
         raise InputError(
             f"the workload has no column {missing[0]}, expected pods, as the trace format `pods` "
             "reads them"
@@ -102,10 +107,8 @@ def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
     weights = dict(typical)
     mask_of = dict(zip(specs, masks, strict=True))
     keys = list(zip(cpu.tolist(), milli.tolist(), gpus.tolist(), specs, strict=True))
-    named = tasks.columns
     lasted = tasks["duration_s"].to_numpy().copy()
-    if "ends" in named:
-        lasted[~tasks["ends"].to_numpy()] = np.nan
+    lasted[~tasks[_ENDS].to_numpy()] = np.nan
     return Requests(
         of_pod=of_pod["kind"].to_numpy().astype(np.int64),
         cpu=cpu,
