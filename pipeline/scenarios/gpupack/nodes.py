@@ -68,18 +68,21 @@ def nodes_of(config: GpupackConfig) -> list[Node]:
         kinds = {letter: read_kind(text)[1] for letter, text in _PUBLISHED_KINDS.items()}
         nodes = [kinds[letter] for letter in _PUBLISHED]
     else:
-        nodes = [node for text in config.nodes for n, node in [read_kind(text)] for _ in range(n)]
+        counted = [read_kind(text) for text in config.nodes]
+        _require_size(sum(count for count, _ in counted))
+        nodes = [node for count, node in counted for _ in range(count)]
     order = sorted(range(len(nodes)), key=lambda i: (nodes[i].gpus, nodes[i].model, nodes[i].cpu))
     nodes = [nodes[i] for i in sorted(order[:: config.every])]
-    if not 0 < len(nodes) <= MOST_NODES:
-        raise InputError(
-            f"config.nodes has {len(nodes):,} nodes, expected from 1 to {MOST_NODES:,}"
-        )
     if not any(node.gpus for node in nodes):
         raise InputError("config.nodes has no GPU, expected a node with GPUs")
     if len({node.model for node in nodes}) > _MOST_MODELS:
         raise InputError(f"config.nodes has more than {_MOST_MODELS} models of GPU")
     return nodes
+
+
+def _require_size(nodes: int) -> None:
+    if not 0 < nodes <= MOST_NODES:
+        raise InputError(f"config.nodes has {nodes:,} nodes, expected from 1 to {MOST_NODES:,}")
 
 
 def read_kind(text: str) -> tuple[int, Node]:
