@@ -155,9 +155,7 @@ def _led(
 def _still(known: Mapping[str, Heuristic]) -> list[str]:
     """Return the names of the deterministic rules."""
     return [
-        name
-        for name, rule in known.items()
-        if rule.draw is None and rule.exploration == (0.0, 0.0)
+        name for name, rule in known.items() if rule.draw is None and rule.exploration == (0.0, 0.0)
     ]
 
 

@@ -4,7 +4,7 @@ A list is a .csv file with a header. The columns of the published lists, and oth
 
     name          also pod               name of the pod, unique
     cpu_milli     or cpu, cores          thousandths of a CPU; CPUs such as 4 or 500m
-    memory_mib    or memory              MiB; a quantity of Kubernetes such as 16Gi (a number: bytes)
+    memory_mib    or memory              MiB; a quantity such as 16Gi, in bytes without a unit
     num_gpu       also gpus              number of GPUs, 0 to 16
     gpu_milli     optional               thousandths of each GPU; below 1000 with one GPU alone
     gpu_spec      optional; gpu_model    accepted models, joined by |; empty: all
@@ -153,12 +153,12 @@ def raw_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def _whole_fault(
-    name: str, value: pl.Expr, expected: str, most: int = MOST_MILLI
-) -> pl.Expr:
+def _whole_fault(name: str, value: pl.Expr, expected: str, most: int = MOST_MILLI) -> pl.Expr:
     """Return the reason that a field is no whole number from 0 to `most`, else null."""
     whole = value.is_between(0, most) & (value == value.floor())
-    missing = pl.when(pl.col(name).is_null()).then(pl.lit(f"{name} is missing, expected {expected}"))
+    missing = pl.when(pl.col(name).is_null()).then(
+        pl.lit(f"{name} is missing, expected {expected}")
+    )
     return pl.coalesce(missing, value_fault(name, ~whole.fill_null(value=False), expected))
 
 

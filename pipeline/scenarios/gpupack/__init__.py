@@ -18,8 +18,8 @@ episode ends at a load (1.3 as published). Outcome: the allocated share of the G
     allocated   r = GPUs of the placed pod / GPUs of the cluster    sum of r == allocated share
     shortfall   r = -GPUs of a refused pod * (load at the end - load now)
 
-A pod that no node can take asks no decision. Its reward is paid with the last placement. The typical
-pods are the most frequent requests, for 95 % of the workload.
+A pod that no node can take asks no decision. Its reward is paid with the last placement. The
+typical pods are the most frequent requests, for 95 % of the workload.
 
 `seeds` gives the orders of arrival of the published simulator, drawn as Go's math/rand does, and
 `compat = "simulator"` its ranks of nodes, by which it breaks ties. Without it, ties are drawn anew
@@ -54,12 +54,18 @@ SCENARIO: Final = Scenario(
         "hkust-adsl/kubernetes-scheduler-simulator at 8f3d641."
     ),
     differences=(
-        "Equal scores go to a node that is drawn for every pod, as in Kubernetes; the published "
-        "simulator goes by a fixed order of the nodes (`compat`).",
-        "A decision is a distinct place of the pod, which includes the GPU of a share. The "
-        "published rules score nodes.",
-        "`random` draws a node, and then a GPU with room, both uniformly. The published one "
-        "depends on a race of threads.",
+        (
+            "Equal scores go to a node that is drawn for every pod, as in Kubernetes; the "
+            "published simulator goes by a fixed order of the nodes (`compat`)."
+        ),
+        (
+            "A decision is a distinct place of the pod, which includes the GPU of a share. The "
+            "published rules score nodes."
+        ),
+        (
+            "`random` draws a node, and then a GPU with room, both uniformly. The published one "
+            "depends on a race of threads."
+        ),
         "Pods may leave (`ends`). In the published experiments they stay.",
         "Times in seconds are the load in percent: the published experiments have no clock.",
         "Nodes without GPU may be given. The published experiments leave them out.",

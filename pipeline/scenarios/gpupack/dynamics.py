@@ -25,8 +25,8 @@ def _drawn_key(seed: int, arrival: int, rank: int, count: int) -> int:
         z = (x + np.uint64(i)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        least = min(least, np.int64((z ^ (z >> np.uint64(31))) >> np.uint64(1)))
-    return least  # type: ignore[no-any-return]
+        least = min(least, int((z ^ (z >> np.uint64(31))) >> np.uint64(1)))
+    return least
 
 
 @compiled()
@@ -166,4 +166,4 @@ def step(ints: Ints, floats: Floats, choice: int, step_outputs: Floats) -> int:
     status = advance(ints, floats, terms)
     step_outputs[k.ELAPSED] = floats[k.TIME] - before
     step_outputs[k.REWARD] = terms[ints[m.OBJECTIVE]]
-    return status  # type: ignore[no-any-return]
+    return status

@@ -51,7 +51,7 @@ def fragments(ints: Ints, floats: Floats, model: int, cpu: int, at: int, gpus: i
                 no_gpu += weight * crumbs
             else:
                 no_cpu += weight * idle
-    return no_cpu_and_gpu + no_gpu + no_cpu + unasked + unasked_no_cpu + no_model  # type: ignore[no-any-return]
+    return no_cpu_and_gpu + no_gpu + no_cpu + unasked + unasked_no_cpu + no_model
 
 
 @compiled()

@@ -118,11 +118,11 @@ def below(stream: Ints, n: int) -> int:
     """Return a whole number from 0 to below n, n < 2^31, as Intn does."""
     value = (draw(stream) & _I63) >> 32
     if n & (n - 1) == 0:
-        return value & (n - 1)  # type: ignore[no-any-return]
+        return value & (n - 1)
     largest = _PRIME - (1 << 31) % n
     while value > largest:
         value = (draw(stream) & _I63) >> 32
-    return value % n  # type: ignore[no-any-return]
+    return value % n
 
 
 @compiled()

@@ -12,14 +12,14 @@ from hindcast.pipeline.scenarios.gpupack.dynamics import advance
 from hindcast.pipeline.scenarios.gpupack.features import OBJECTIVES, TERM
 from hindcast.pipeline.scenarios.gpupack.layout import KINDS, WHOLE, G
 from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of
-from hindcast.pipeline.scenarios.gpupack.requests import ALL_MODELS, kind_of, read_requests
+from hindcast.pipeline.scenarios.gpupack.requests import kind_of, read_requests
 from hindcast.pipeline.settings.ranges import check_ranges
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, make_memory, require_room
 from hindcast.pipeline.workloads.schema import Workload
 
 
-def windows(config: GpupackConfig, workload: Workload) -> int:  # noqa: ARG001 - of the contract
+def windows(config: GpupackConfig, workload: Workload) -> int:
     """Return the number of runs: one per seed, or any number if they are drawn."""
     check_ranges(config, "config")
     if config.ends == "recorded":

@@ -67,9 +67,7 @@ def _write_row(ints: Ints, floats: Floats, row: int, candidates: Rows) -> None:
     opens = 1.0 if gpu >= 0 and room == WHOLE else 0.0
     used = 1 if opens > 0.0 else number if gpu < 0 else 0
     before = floats[U(ints[m.CLASS_FRAGMENTS_AT] + one)]
-    after = fragments(
-        ints, floats, model, cpu, _after(ints, one, milli, number, room), gpus
-    )
+    after = fragments(ints, floats, model, cpu, _after(ints, one, milli, number, room), gpus)
     held, kind = ints[U(ints[m.HOLDS_AT] + one)], ints[U(ints[m.KIND_AT]) + pod]
     many = ints[U(ints[m.COUNT_AT] + one)]
     lacks = starved(floats, cpu, idle)

@@ -41,7 +41,7 @@ def _block_sum(values: Floats) -> float:
         total = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]))
     for i in range(n - n % 8 if n >= 8 else 0, n):
         total += values[i]
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 @compiled()
@@ -64,7 +64,7 @@ def numpy_sum(values: Floats) -> float:
     return sums[0]
 
 
-@compiled(types.UniTuple(types.int64, 2)(FLOATS, types.int64))
+@compiled(types.UniTuple(types.int64, 2)(FLOATS, types.int64))  # type: ignore[no-untyped-call]
 def _group(loads, load):  # type: ignore[no-untyped-def]
     """Return the first arrival of a load and the one after its last.
 

@@ -30,7 +30,8 @@ class Requests:
 
     Attributes:
         of_pod: Kind of every pod, in the order of names, (W,).
-        cpu, memory, milli, gpus: Thousandths of a CPU, MiB, thousandths of each GPU, and GPUs, (P,).
+        cpu, memory: Thousandths of a CPU, and MiB, (P,).
+        milli, gpus: Thousandths of each GPU, and number of GPUs, (P,).
         models: Accepted models as bits of `bit_of`, ALL_MODELS for any, (P,).
         bound: Whether the kind accepts only some models, (P,).
         accepted: GPUs of the accepted models, by those of the cluster, (P,).
@@ -129,9 +130,7 @@ def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
     )
 
 
-def _typical(
-    kinds: pl.DataFrame, pods: Ints64
-) -> list[tuple[tuple[int, int, int, str], float]]:
+def _typical(kinds: pl.DataFrame, pods: Ints64) -> list[tuple[tuple[int, int, int, str], float]]:
     """Return the typical kinds of pods and their weights: the most frequent, for _TYPICAL of all.
 
     A kind is (CPU, thousandths, GPUs, accepted models as written). Of equally frequent kinds the

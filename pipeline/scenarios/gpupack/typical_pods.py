@@ -25,7 +25,7 @@ def typical_pods() -> pl.DataFrame:
     """Return the pods as tasks with the columns that `read_requests` reads."""
     columns = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "pods")
     kinds = pl.DataFrame(_KINDS, schema=dict.fromkeys(columns, pl.Int64), orient="row")
-    pods = kinds.select(pl.col(columns[:4]).repeat_by("pods")).explode(pl.all())
+    pods = kinds.select(pl.col(columns[:4]).repeat_by("pods")).explode(*columns[:4])
     return pods.with_columns(
         job_id=pl.format("pod-{}", pl.int_range(pl.len()).cast(pl.String).str.zfill(4)),
         gpu_spec=pl.lit(""),

@@ -63,7 +63,9 @@ def put(node, pod, gpu):
         gpus[g] -= pod.milli
     held = dict(node.held)
     held[pod.kind] = held.get(pod.kind, 0) + 1
-    return PlainNode(node.cpu - pod.cpu, node.memory - pod.memory, gpus, node.model, node.rank, held)
+    return PlainNode(
+        node.cpu - pod.cpu, node.memory - pod.memory, gpus, node.model, node.rank, held
+    )
 
 
 def unusable(node, k):

@@ -32,9 +32,9 @@ REFUSED = {
 
 def golden(name):
     path = require_traces().parent / "golden" / "gpupack" / name
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as text:
-        return list(csv.DictReader(text))
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    return list(csv.DictReader(text.splitlines()))
 
 
 @cache
@@ -50,7 +50,9 @@ def config_of(seed, load=1.3, compat="simulator"):
 @cache
 def instance_of(name, seed, load="1.3", compat="simulator"):
     config = config_of(seed, load, compat)
-    return SCENARIO.instance(config, "allocated", workload(name), 0, np.random.default_rng(int(seed)))
+    return SCENARIO.instance(
+        config, "allocated", workload(name), 0, np.random.default_rng(int(seed))
+    )
 
 
 def outcomes_of(rule, name, seed, load="1.3", compat="simulator"):
@@ -154,7 +156,9 @@ def test_digests_of_the_placements_of_first_runs(rule):
         if row["policy"] == rule and key not in seen:
             seen.add(key)
             lines = "\n".join(placements(*key[:1], row["seed"], row["load"], rule))
-            digests = {hashlib.sha256(f"{lines}{end}".encode()).hexdigest()[:16] for end in ("", "\n")}
+            digests = {
+                hashlib.sha256(f"{lines}{end}".encode()).hexdigest()[:16] for end in ("", "\n")
+            }
             assert row["placements_sha256"] in digests
 
 
@@ -170,7 +174,11 @@ def check_run(rule, name, seed, load="1.3"):
             cells += len(REFUSED) + 1
     for row in golden("published.csv"):
         if (row["workload"], row["policy"], row["seed"]) == (name, rule, seed):
-            for column, slack in (("allocated", 1e-9), ("fragments", 1e-9), ("fragment_ratio", 1e-6)):
+            for column, slack in (
+                ("allocated", 1e-9),
+                ("fragments", 1e-9),
+                ("fragment_ratio", 1e-6),
+            ):
                 value = found[f"{column}_{row['load']}"]
                 assert value == pytest.approx(float(row[column]), abs=slack), (column, row)
                 cells += 1

@@ -49,7 +49,9 @@ def typical_of(pods):
 def play_beside(rule, seed, checks):
     """Play a rule, and the same in plain Python; call `checks` after every placement."""
     pods = drawn_pods(seed)
-    player = Player(small_config(load=1.4), instance_of(small_config(load=1.4), workload_of(pods), seed))
+    player = Player(
+        small_config(load=1.4), instance_of(small_config(load=1.4), workload_of(pods), seed)
+    )
     cluster, typical = cluster_of(player), typical_of(pods)
     by_kind = list(dict.fromkeys(pods))
     arrivals = int(player.ints[m.ARRIVALS])

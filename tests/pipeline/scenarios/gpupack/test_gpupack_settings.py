@@ -73,7 +73,7 @@ def test_a_workload_without_pods_is_refused():
         instance_of(small_config(), replace(work, tasks=work.tasks.drop("gpu_milli")))
     with pytest.raises(InputError, match="no pod of the workload asks for a GPU"):
         instance_of(small_config(), workload_of([PlainPod(1000, 1, 0, 0, "")]))
-    with pytest.raises(InputError, match="no node of config.nodes can take any pod"):
+    with pytest.raises(InputError, match=r"no node of config\.nodes can take any pod"):
         instance_of(small_config(), workload_of([PlainPod(99_000, 1, 1000, 1, "")]))
     with pytest.raises(InputError, match="window 1 has no seed"):
         instance_of(small_config(seeds=(5,)), workload_of([ONE_GPU]), 1)
