@@ -5,7 +5,7 @@ rows. The GPU of a share is the one with the least sufficient room, except for `
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
 Gradient Descent", USENIX ATC 2023, and its simulator, hkust-adsl/kubernetes-scheduler-simulator at
-8f3d641. `fit_starved`, `fit_starved_scarce` and `fgd_starved` are ours.
+8f3d641. `fgd_unrounded`, `fit_starved` and `fit_starved_scarce` are ours.
 """
 
 from collections.abc import Mapping
@@ -128,11 +128,11 @@ def _fit_starved_scarce(
 
 
 @compiled()
-def _fgd_starved(
+def _fgd_unrounded(
     context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
 ) -> None:
     for i in range(len(scores)):
-        scores[i] = -candidates[i, ROW.delta_fragments] - candidates[i, ROW.delta_starved]
+        scores[i] = -candidates[i, ROW.delta_fragments]
 
 
 _RULES: Final = (
@@ -145,7 +145,8 @@ _RULES: Final = (
     Heuristic(
         "dot_product", _dot_product,
         description="the node with the smallest product of what is free and what the pod asks for",
-        formula="int(100 (1 - mean over CPU and GPU of free * request / largest^2))",
+        formula="int(100 (1 - mean of (free_cpu + p) p / largest_cpu^2 and (free_gpu + q) q / "
+            "largest_gpu^2)), p and q the pod's",
     ),
     Heuristic(
         "clustering", _clustering,
@@ -178,9 +179,9 @@ _RULES: Final = (
         formula="fit_starved - scarcity * GPUs of the pod",
     ),
     Heuristic(
-        "fgd_starved", _fgd_starved,
-        description="the place that raises fragments and starved GPUs least, not rounded",
-        formula="-delta_fragments - delta_starved",
+        "fgd_unrounded", _fgd_unrounded,
+        description="as fgd without rounding to whole points, which leaves hardly a tie",
+        formula="-delta_fragments",
     ),
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}
