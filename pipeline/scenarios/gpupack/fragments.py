@@ -22,8 +22,16 @@ def fragments(ints: Ints, floats: Floats, model: int, cpu: int, at: int, gpus: i
         idle += ints[U(at + i)]
     if idle == 0:
         return 0.0
+    less, crumbs = U(ints[m.LESS_AT]), U(ints[m.CRUMBS_AT])
+    lacking = unused = 0
+    for j in range(ints[m.SHARES]):
+        share = ints[U(ints[m.SHARES_AT] + j)]
+        while lacking < gpus and ints[U(at + lacking)] < share:
+            unused += ints[U(at + lacking)]
+            lacking += 1
+        ints[less + U(j)], ints[crumbs + U(j)] = lacking, unused
     no_cpu_and_gpu = no_gpu = no_cpu = unasked = unasked_no_cpu = no_model = 0.0
-    weights, cpus, millis = U(ints[m.T_WEIGHT_AT]), U(ints[m.T_CPU_AT]), U(ints[m.T_MILLI_AT])
+    weights, cpus, shares = U(ints[m.T_WEIGHT_AT]), U(ints[m.T_CPU_AT]), U(ints[m.T_SHARE_AT])
     numbers, models = U(ints[m.T_GPUS_AT]), U(ints[m.T_MODELS_AT])
     for k in range(ints[m.TYPICAL]):
         weight = floats[weights + U(k)]
@@ -37,18 +45,14 @@ def fragments(ints: Ints, floats: Floats, model: int, cpu: int, at: int, gpus: i
         elif ints[models + U(k)] & model == 0:
             no_model += weight * idle
         else:
-            milli = ints[millis + U(k)]
-            lacking = crumbs = 0
-            while lacking < gpus and ints[U(at + lacking)] < milli:
-                crumbs += ints[U(at + lacking)]
-                lacking += 1
-            if gpus - lacking < number:
+            j = U(ints[shares + U(k)])
+            if gpus - ints[less + j] < number:
                 if has_cpu:
                     no_gpu += weight * idle
                 else:
                     no_cpu_and_gpu += weight * idle
             elif has_cpu:
-                no_gpu += weight * crumbs
+                no_gpu += weight * ints[crumbs + j]
             else:
                 no_cpu += weight * idle
     return no_cpu_and_gpu + no_gpu + no_cpu + unasked + unasked_no_cpu + no_model

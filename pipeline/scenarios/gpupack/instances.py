@@ -55,6 +55,7 @@ def instance(
     typical_cpu, typical_milli, typical_gpus, typical_models = requests.typical
     free = np.where(np.arange(G) < node_gpus[:, None], WHOLE, 0).ravel()
     types = len(requests.typical_weight)
+    shares, share_of = np.unique(typical_milli, return_inverse=True)
     int_blocks = (
         (m.CPU_AT, kinds, requests.cpu),
         (m.MEMORY_AT, kinds, requests.memory),
@@ -64,9 +65,12 @@ def instance(
         (m.KIND_AT, kinds, kind_of(requests.milli, requests.gpus)),
         (m.BOUND_AT, kinds, requests.bound),
         (m.T_CPU_AT, types, typical_cpu),
-        (m.T_MILLI_AT, types, typical_milli),
+        (m.T_SHARE_AT, types, share_of),
         (m.T_GPUS_AT, types, typical_gpus),
         (m.T_MODELS_AT, types, typical_models),
+        (m.SHARES_AT, len(shares), shares),
+        (m.LESS_AT, len(shares), 0),
+        (m.CRUMBS_AT, len(shares), 0),
         (m.POD_AT, a + 1, np.append(pods, 0)),
         (m.NODE_AT, a, -1),
         (m.TAKEN_AT, a, 0),
@@ -105,6 +109,7 @@ def instance(
     )
     ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.ARRIVALS], ints[m.NODES], ints[m.TYPICAL] = a, n, types
+    ints[m.SHARES] = len(shares)
     ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
     ints[m.DRAWN], ints[m.TIE_SEED] = not config.compat, rng.integers(1 << 62)
     ints[m.CLUSTER_CPU], ints[m.CLUSTER_MEMORY] = cpu.sum(), memory.sum()

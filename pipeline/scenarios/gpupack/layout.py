@@ -44,7 +44,7 @@ FOUND: Final = 23  # nodes that can take it
 # beginnings of the blocks of ints; requests by kind of pod
 CPU_AT, MEMORY_AT, MILLI_AT, GPUS_AT, MODELS_AT, KIND_AT, BOUND_AT = range(24, 31)
 # typical pods
-T_CPU_AT, T_MILLI_AT, T_GPUS_AT, T_MODELS_AT = range(31, 35)
+T_CPU_AT, T_SHARE_AT, T_GPUS_AT, T_MODELS_AT = range(31, 35)
 # arrivals: request, node, set of its GPUs, used GPUs and fragments afterwards; ends before it
 POD_AT, NODE_AT, TAKEN_AT, USED_AT, FRAGMENTS_AT = range(35, 40)
 ENDS_FROM_AT: Final = 40  # (A + 1) first of the ends before every arrival
@@ -58,7 +58,10 @@ ORDER_AT, FOUND_AT = range(58, 60)
 ROW_CLASS_AT, ROW_GPU_AT = range(60, 62)
 # beginnings of the blocks of floats
 T_WEIGHT_AT, SCARCITY_AT, POD_WEIGHT_AT, POD_MODELS_AT, CLASS_FRAGMENTS_AT = range(62, 67)
-INT_HEADER: Final = 67
+# distinct shares of typical pods, ascending; GPUs with less room, and what is free on them (D each)
+SHARES: Final = 70  # D
+SHARES_AT, LESS_AT, CRUMBS_AT = range(67, 70)
+INT_HEADER: Final = 71
 
 # header of floats; place 0 is TIME
 KAPPA: Final = 1  # CPU per GPU over the pods with GPUs
