@@ -22,6 +22,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "concluded",
         "ingest": "convert a raw trace to a workload, and count the rows that were left out",
         "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
+        "pack": "how many nodes a list of pods needs, which rule refuses fewer, what nodes bring",
         "behaviour": "model the choices of a log's scheduler, and estimate propensities",
         "traces": "list the known trace formats with their sources, terms of use and citations",
     },

@@ -79,11 +79,12 @@ def draw_arrivals(
     go_random.draw(stream)  # a line of the simulator's log
     order = np.arange(len(asked))
     go_random.shuffle(stream, order)
-    target = config.load * gpus * 1000
+    target = (config.load * gpus * 1000) if config.load else float(asked.sum())
     room = len(order) + int(3 * target / max(float(asked.mean()), 1.0)) + 1000
     require_room(6.0 * room)
     out = np.zeros(room, np.int64)
-    length = _to_load(stream, order, asked, milli, target, out)
+    out[: len(order)] = order
+    length = _to_load(stream, order, asked, milli, target, out) if config.load else len(order)
     assert length >= 0
     for _ in range(_OTHERS):
         go_random.draw(stream)

@@ -16,7 +16,8 @@ class GpupackConfig:
             "published" alone for the 1,213 nodes of the published experiments.
         every: Keep every n-th node, in the order of GPUs, model and CPUs; the pods are drawn to
             the size that is left.
-        load: GPUs that pods have asked for at the end of an episode, as a share of the cluster's.
+        load: GPUs that pods have asked for at the end of an episode, as a share of the cluster's;
+            0 for every pod of the workload once.
         seeds: Seeds of the published simulator, one a window, for its order of arrivals; empty to
             draw the orders.
         compat: "simulator" for the published simulator, in which ties go to the node of the lowest
@@ -30,7 +31,7 @@ class GpupackConfig:
 
     nodes: tuple[str, ...] = ("published",)
     every: int = number(1, "from 1 to 100,000")
-    load: float = number(1.3, "above 0, at most 100")
+    load: float = number(1.3, "from 0 to 100")
     seeds: tuple[int, ...] = field(default=(), metadata={**ONE_PER_WINDOW, **ranged(SEED)})
     compat: Literal["", "simulator"] = ""
     ends: Literal["never", "recorded", "drawn"] = "never"
