@@ -46,13 +46,15 @@ def measure() -> list[tuple[str, float, str]]:
             run_episode(scenario, *given, behaviour, np.random.default_rng(0))
 
         def recorded(rule: str, given: Any = (spec, instance)) -> None:
-            behaviour, log = Behaviour(rule, rules[rule]), make_log(spec, DECISIONS, CANDIDATES)
+            behaviour, log = Behaviour(rule, rules[rule]), make_log(given[0], DECISIONS, CANDIDATES)
             recording = Recording(scenario, *given, behaviour, np.random.default_rng(0), 0)
             while not recording.go_on(log):
                 log.cursor[:2] = 0
 
-        for rule in RULES:
-            rows.append((f"gpupack, {rule}, {ties}", arrivals / _least(played, rule), "arrivals/s"))
+        rows += [
+            (f"gpupack, {rule}, {ties}", arrivals / _least(played, rule), "arrivals/s")
+            for rule in RULES
+        ]
         spent = _least(recorded, "fgd")
         rows.append((f"gpupack, fgd recorded, {ties}", arrivals / spent, "arrivals/s"))
     return rows

@@ -117,25 +117,25 @@ def run(request: Request) -> dict[str, Any]:
 def show(result: Mapping[str, Any]) -> Shown:
     """Return what is asked for and there, a table by rule, and the nodes that are needed."""
     asked, there = result["asked"], result["there"]
+    wants = f"{asked['gpus']:,.1f} GPUs and {asked['cpus']:,.0f} CPUs"
     lines = [
-        f"{result['pods']}: {result['listed']:,} pods ask for {asked['gpus']:,.1f} GPUs and "
-        f"{asked['cpus']:,.0f} CPUs",
+        f"{result['pods']}: {result['listed']:,} pods ask for {wants}",
         f"{' '.join(result['nodes'])}: {there['gpus']:,} GPUs and {there['cpus']:,.0f} CPUs",
     ]
     if result["bad_rows"]:
         lines.append(f"{result['bad_rows']:,} rows could not be read and are left out")
     if result["too_large"]:
         lines.append(f"{result['too_large']:,} pods do not fit on an empty node of these kinds")
-    lines += ["", f"{'rule':<22}{'refused pods':>13}{'without GPU':>13}{'refused GPUs':>14}"
-              f"{'allocated':>11}  nodes"]  # fmt: skip
+    titles = ("refused pods", "without GPU", "refused GPUs", "allocated")
+    lines += ["", f"{'rule':<22}" + "".join(f"{title:>14}" for title in titles) + "  nodes"]
     for row in result["rows"]:
         added = f"with {row['added']}" if row["added"] else "as given"
         lines.append(
-            f"{row['rule']:<22}{row['refused_pods']:>13,.1f}{row['refused_without_gpu']:>13,.1f}"
-            f"{row['refused_gpus_percent']:>13.2f}%{row['allocated_percent']:>10.2f}%  {added}"
+            f"{row['rule']:<22}{row['refused_pods']:>14,.1f}{row['refused_without_gpu']:>14,.1f}"
+            f"{row['refused_gpus_percent']:>13.2f}%{row['allocated_percent']:>13.2f}%  {added}"
         )
-    lines += ["", f"means over {result['runs']} drawn orders of arrival; allocated: GPUs of the "
-              "cluster that are in use at the end", ""]  # fmt: skip
+    orders = f"{result['runs']} drawn orders of arrival"
+    lines += ["", f"means over {orders}; allocated: GPUs of the cluster in use at the end", ""]
     few = f"at most {result['allowed']:,} refused pods in every run"
     for row in result["rows"]:
         if "nodes_needed" in row:
