@@ -86,3 +86,24 @@ def test_a_list_that_is_not_there_is_refused(tmp_path, capsys):
     code, _, err = ran(capsys, str(tmp_path / "none.csv"), "--nodes", "2x64x96Gx4:A")
     assert code == 2
     assert "none.csv" in err
+
+
+def test_init_proposes_a_recipe_that_evaluates(pods, tmp_path, capsys):
+    assert main(["init", str(pods), "--nodes", "2x64x96Gx4:A", "1x64x96Gx4:B"]) == 0
+    out = capsys.readouterr().out
+    assert "15 pods: 0 without GPU, 4 with a share of one, 0 bound to models" in out
+    assert "they ask for 28.0 GPUs; 3 nodes have 12: a load of 233 percent" in out
+    recipe = tmp_path / "pods.toml"
+    words = ["evaluate", str(recipe), "--policy", "fgd", "--set", 'split.test="30..31"']
+    assert main([*words, "--workers", "1", "--out", str(tmp_path / "evaluation")]) == 0
+    assert "fgd" in capsys.readouterr().out
+    assert main(["init", str(pods), "--nodes", "2x64x96Gx4:A"]) == 2  # never overwritten
+
+
+def test_init_asks_what_a_list_of_pods_leaves_open(tmp_path, capsys):
+    path = tmp_path / "own.csv"
+    path.write_text(HEADER + "a,4,8Gi,1,1000,H100\nb,x,8Gi,1,1000,\n")
+    assert main(["init", str(path), "--nodes", "2x64x96Gx4:A", "--json"]) == 0
+    unsure = json.loads(capsys.readouterr().out)["unsure"]
+    assert unsure[0].startswith("1 rows could not be read; line 3: cpu is x, expected a quantity")
+    assert unsure[1:] == ["no node has the models H100, which pods ask for"]

@@ -23,21 +23,15 @@ def _after(ints: Ints, one: int, milli: int, number: int, room: int) -> int:
         for i in range(gpus - number):
             ints[U(to + number + i)] = ints[U(at + i)]
         return to  # type: ignore[no-any-return]
-    left, taken, j = room - milli, False, 0
-    placed = False
-    for i in range(gpus):
-        share = ints[U(at + i)]
-        if share == room and not taken:
-            taken = True
-            continue
-        if not placed and share > left:
-            ints[U(to + j)] = left
-            placed = True
-            j += 1
-        ints[U(to + j)] = share
+    left, taken, j = room - milli, 0, 0
+    while j < gpus - 1:
+        taken |= ints[U(at + j)] == room
+        ints[U(to + j)] = ints[U(at + j + taken)]
         j += 1
-    if not placed:
-        ints[U(to + j)] = left
+    while j > 0 and ints[U(to + j - 1)] > left:
+        ints[U(to + j)] = ints[U(to + j - 1)]
+        j -= 1
+    ints[U(to + j)] = left
     return to  # type: ignore[no-any-return]
 
 
