@@ -1,5 +1,6 @@
 """Proposal for `gpupack`: a list of pods on nodes that are given."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,11 +52,12 @@ def propose_pods(source: Path, path: str, name: str, nodes: Sequence[str]) -> Po
     bound = pods.filter(pl.col("gpu_spec") != "").height
     timed = int(pods["ends"].sum())
     share = pods.filter((pl.col("num_gpu") == 1) & (pl.col("gpu_milli") < 1000)).height
+    none = pods.filter(pl.col("num_gpu") == 0).height
+    kinds = f"{none:,} without GPU, {share:,} with a share of one, {bound:,} bound to models"
+    load = f"a load of {100 * asked / gpus:,.0f} percent"
     facts = (
-        f"{pods.height:,} pods: {pods.filter(pl.col('num_gpu') == 0).height:,} without GPU, "
-        f"{share:,} with a share of one, {bound:,} bound to models",
-        f"they ask for {asked:,.1f} GPUs; {len(there):,} nodes have {gpus:,}: a load of "
-        f"{100 * asked / gpus:,.0f} percent",
+        f"{pods.height:,} pods: {kinds}",
+        f"they ask for {asked:,.1f} GPUs; {len(there):,} nodes have {gpus:,}: {load}",
     )
     unsure = []
     if bad.height:
@@ -69,12 +71,12 @@ def propose_pods(source: Path, path: str, name: str, nodes: Sequence[str]) -> Po
     if timed == pods.height:
         unsure.append('every pod has a duration: ends = "recorded" plays the times of the list')
     stem = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "pods"
-    kinds = ", ".join(_quoted(kind) for kind in given)
+    listed = ", ".join(_quoted(kind) for kind in given)
     lines = [
         f"id = {_quoted(f'{stem}-gpupack')}",
         f"description = {_quoted(f'{name}: a list of pods on {len(there):,} nodes')}",
         'scenario = "gpupack"', 'level = "mixed"', "seed = 1", "", "[config]",
-        f"nodes = [{kinds}]", "load = 1.0   # every run draws the list to this share of the GPUs",
+        f"nodes = [{listed}]", "load = 1.0   # every run draws the list to this share of the GPUs",
         "", "[trace]", 'format = "pods"', f"path = {_quoted(path)}", "",
         "# Every window is another order of arrival.", "[split]",
         'train = "0..19"', 'validation = "20..29"', 'test = "30..49"',
@@ -84,13 +86,11 @@ def propose_pods(source: Path, path: str, name: str, nodes: Sequence[str]) -> Po
         explores = [f"epsilon = {epsilon}"] if epsilon else []
         lines += ["", "[[behaviours]]", f"policy = {_quoted(policy)}", *explores,
                   f"episodes = {episodes}"]  # fmt: skip
-    lines += ["", "[evaluate]", "policies = [", *(f"  {_quoted(r)}," for r in _RULES), "]",
-              'references = ["random", "best_fit", "fgd", "fit_starved_scarce"]', "seeds = 3"]  # fmt: skip
+    lines += ["", "[evaluate]", "policies = [", *(f"  {_quoted(r)}," for r in _RULES), "]"]
+    lines += ['references = ["random", "best_fit", "fgd", "fit_starved_scarce"]', "seeds = 3"]
     return PodsProposal("\n".join(lines) + "\n", columns_of(source), facts, tuple(unsure))
 
 
 def _quoted(text: str) -> str:
     """Return a text as a string of TOML."""
-    import json
-
     return json.dumps(text, ensure_ascii=False)

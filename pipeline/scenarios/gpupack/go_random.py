@@ -46,51 +46,36 @@ def _fill(words: Ints, seed: int, high: int, middle: int) -> None:
         words[i] = (a << high) ^ (b << middle) ^ x
 
 
-@compiled()
-def _times(a: Ints, b: Ints, product: Ints) -> None:
-    """Fill a product of polynomials modulo t^607 - t^334 - 1, coefficients modulo 2^64."""
-    whole = np.zeros(2 * WORDS - 1, np.int64)
-    for i in range(WORDS):
-        for j in range(WORDS):
-            whole[i + j] += a[i] * b[j]
-    for i in range(2 * WORDS - 2, WORDS - 1, -1):
-        whole[i - WORDS + FEED] += whole[i]
-        whole[i - WORDS] += whole[i]
-    product[:] = whole[:WORDS]
-
-
-@compiled()
-def _jump(words: Ints, count: int, after: Ints) -> None:
-    """Fill the words after `count` values, with the indices at their start again.
-
-    Value n is written to index (FEED - n) modulo WORDS. The first words are the values -606 to 0.
-    """
-    power, factor = np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
-    power[0] = factor[1] = 1
-    left = count
-    while left > 0:
-        if left % 2 == 1:
-            _times(power, factor, power)
-        _times(factor, factor, factor)
-        left //= 2
-    values = np.zeros(2 * WORDS, np.int64)
-    for i in range(WORDS):
-        values[i] = words[(FEED - (i - (WORDS - 1))) % WORDS]
-    for i in range(WORDS, 2 * WORDS):
-        values[i] = values[i - WORDS] + values[i - WORDS + FEED]
-    for i in range(WORDS):
-        total = 0
-        for j in range(WORDS):
-            total += power[j] * values[i + j]
-        after[(FEED - (count + i - (WORDS - 1))) % WORDS] = total
+def _times(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a product of polynomials modulo t^607 - t^334 - 1, coefficients modulo 2^64."""
+    whole = np.convolve(a, b)
+    while len(whole) > WORDS:
+        low, high = whole[:WORDS], whole[WORDS:]
+        whole = np.pad(low, (0, max(0, FEED + len(high) - WORDS)))
+        whole[: len(high)] += high
+        whole[FEED : FEED + len(high)] += high
+    return whole
 
 
 @cache
 def _table() -> NDArray[np.int64]:
-    """Return the table of the seeding, (WORDS,)."""
-    words, after = np.zeros((2, WORDS), np.int64)
+    """Return the table of the seeding, (WORDS,).
+
+    Value n is written to index (FEED - n) modulo WORDS. The first words are the values -606 to 0.
+    """
+    words, after, power, factor = np.zeros((4, WORDS), np.int64)
     _fill(words, 1, 20, 10)
-    _jump(words, _BURNT, after)
+    power[0] = factor[1] = 1
+    left = _BURNT
+    while left:
+        power = _times(power, factor) if left % 2 else power
+        factor, left = _times(factor, factor), left // 2
+    numbers, lag = np.arange(1 - WORDS, 1), WORDS - FEED
+    values = np.pad(words[(FEED - numbers) % WORDS], (0, WORDS))
+    for at in range(WORDS, 2 * WORDS, lag):
+        new = values[at : at + lag]
+        new[:] = values[at - WORDS :][: len(new)] + values[at - lag :][: len(new)]
+    after[(FEED - _BURNT - numbers) % WORDS] = np.correlate(values[:-1], power)
     return after
 
 

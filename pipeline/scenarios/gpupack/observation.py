@@ -7,8 +7,6 @@ from hindcast.pipeline.scenarios.gpupack.layout import WHOLE, G, U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import Floats, Image, Ints, Mask, Rows, compiled
 
-MILLI = 1000.0
-
 
 @compiled()
 def _after(ints: Ints, one: int, milli: int, number: int, room: int) -> int:
@@ -57,32 +55,30 @@ def _write_row(ints: Ints, floats: Floats, row: int, candidates: Rows) -> None:
             alike += share == room
             if share < room:
                 tightest = 0.0
-    first = 1.0 if whole == gpus else 0.0
-    opens = 1.0 if gpu >= 0 and room == WHOLE else 0.0
-    used = 1 if opens > 0.0 else number if gpu < 0 else 0
+    opens = gpu >= 0 and room == WHOLE
+    used = number if gpu < 0 else int(opens)
     before = floats[U(ints[m.CLASS_FRAGMENTS_AT] + one)]
     after = fragments(ints, floats, model, cpu, _after(ints, one, milli, number, room), gpus)
     held, kind = ints[U(ints[m.HOLDS_AT] + one)], ints[U(ints[m.KIND_AT]) + pod]
     many = ints[U(ints[m.COUNT_AT] + one)]
     lacks = starved(floats, cpu, idle)
     candidates[row, ROW.free_cpu] = cpu
-    candidates[row, ROW.free_memory] = (
-        ints[U(ints[m.FREE_MEMORY_AT] + node)] - ints[U(ints[m.MEMORY_AT]) + pod]
-    )
+    memory = ints[U(ints[m.FREE_MEMORY_AT] + node)]
+    candidates[row, ROW.free_memory] = memory - ints[U(ints[m.MEMORY_AT]) + pod]
     candidates[row, ROW.free_gpu] = idle
     candidates[row, ROW.idle_gpus] = whole - used
     candidates[row, ROW.left] = room - milli if gpu >= 0 else 0
     candidates[row, ROW.opens] = opens
-    candidates[row, ROW.first] = first
+    candidates[row, ROW.first] = whole == gpus
     candidates[row, ROW.gpus] = gpus
     candidates[row, ROW.cpu] = ints[U(ints[m.NODE_CPU_AT] + node)]
     candidates[row, ROW.scarcity] = floats[U(ints[m.SCARCITY_AT] + node)]
     candidates[row, ROW.bound] = ints[U(ints[m.BOUND_AT]) + pod]
-    candidates[row, ROW.delta_fragments] = (after - before) / MILLI
-    candidates[row, ROW.fragments] = after / MILLI
+    candidates[row, ROW.delta_fragments] = (after - before) / WHOLE
+    candidates[row, ROW.fragments] = after / WHOLE
     candidates[row, ROW.points] = points(before, after)
-    candidates[row, ROW.delta_starved] = (lacks - starved(floats, cpu_before, idle_before)) / MILLI
-    candidates[row, ROW.starved] = lacks / MILLI
+    candidates[row, ROW.delta_starved] = (lacks - starved(floats, cpu_before, idle_before)) / WHOLE
+    candidates[row, ROW.starved] = lacks / WHOLE
     candidates[row, ROW.spare_cpu] = max(0.0, cpu - floats[m.KAPPA] * idle)
     candidates[row, ROW.holds_same] = 1.0 if (held >> kind) & 1 and kind > 0 else 0.0
     candidates[row, ROW.holds_other] = 1.0 if held & ~(1 << kind) else 0.0

@@ -18,7 +18,6 @@ from hindcast.pipeline.workloads.schema import Workload
 _TYPICAL: Final = 0.95  # share of the pods that the typical kinds cover
 ALL_MODELS: Final = -1  # every bit
 _COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
-_ENDS: Final = "ends"
 
 Ints64 = NDArray[np.int64]
 Floats64 = NDArray[np.float64]
@@ -73,7 +72,7 @@ def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
     Raises InputError for a workload of other jobs.
     """
     tasks = typical_pods() if workload.provenance.format == "generated" else workload.tasks
-    if missing := [name for name in (*_COLUMNS, _ENDS) if name not in tasks.columns]:
+    if missing := [name for name in (*_COLUMNS, "ends") if name not in tasks.columns]:
         raise InputError(
             f"the workload has no column {missing[0]}, expected pods, as the trace format `pods` "
             "reads them"
@@ -109,7 +108,7 @@ def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
     mask_of = dict(zip(specs, masks, strict=True))
     keys = list(zip(cpu.tolist(), milli.tolist(), gpus.tolist(), specs, strict=True))
     lasted = tasks["duration_s"].to_numpy().copy()
-    lasted[~tasks[_ENDS].to_numpy()] = np.nan
+    lasted[~tasks["ends"].to_numpy()] = np.nan
     return Requests(
         of_pod=of_pod["kind"].to_numpy().astype(np.int64),
         cpu=cpu,

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.recipes.caveats import trace_caveats
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios.gpupack import layout as m
 from hindcast.pipeline.scenarios.gpupack.bounds import placed_bound
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
@@ -196,3 +198,10 @@ def test_no_rule_exceeds_the_bound(seed):
         found, played = episode_of(small_config(load=1.5), work, rule, seed)
         assert found["placed"] <= found["placed_bound"] + 1e-9
         assert played.total == pytest.approx(found["placed"] / 100)
+
+
+def test_drawn_orders_use_the_whole_list():
+    """No caveat says that few of a million windows are used."""
+    recipe = load_recipe("gpupack-openb-v1")
+    work = workload_of(drawn_pods(0))
+    assert trace_caveats(recipe, work) == ()
