@@ -6,11 +6,18 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.decisions.batch import ragged_rows
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, DecisionLog, Flags
 from hindcast.pipeline.estimators import LoggedEpisodes
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
-from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions, beginnings
+from hindcast.pipeline.estimators.decisions.logged import (
+    Ints,
+    LoggedDecisions,
+    beginnings,
+    offsets_of,
+)
 from hindcast.pipeline.estimators.decisions.reward_model import fold_models, folds_of, predicted
+from hindcast.pipeline.estimators.decisions.session_values import cross_fitted_fqe
 
 _MOST_PRODUCTS: Final = 200  # of features with the context, in a model of propensities
 
@@ -92,13 +99,13 @@ def estimated_propensities(log: DecisionLog, e: LoggedDecisions) -> EstimatedPro
 def session_episodes(
     log: DecisionLog, e: LoggedDecisions, used: Flags, target: Array
 ) -> LoggedEpisodes | None:
-    """Return the sessions of decisions as episodes, with the weights of a policy.
+    """Return the sessions of decisions as episodes, with weights and fitted values of a policy.
 
-    None if no session has several decisions. A session ends before its first decision that is not
-    used.
+    None if no session has several decisions, or if the records were kept with different
+    probabilities. A session ends before its first decision that is not used.
     """
     session = log.decisions["session"]
-    if session.null_count() or session.n_unique() == len(session):
+    if session.null_count() or session.n_unique() == len(session) or np.ptp(e.weight) > 0.0:
         return None
     number = session.rank("dense").to_numpy().astype(np.int64)
     at = np.arange(len(log))
@@ -110,11 +117,28 @@ def session_episodes(
     kept = order[used[order] & (lost == lost[starts][run])]
     place = np.full(len(log), -1)
     place[np.flatnonzero(used)] = np.arange(int(used.sum()))
-    rows = place[kept]
     heads = np.flatnonzero(beginnings(number[kept]))
     if len(heads) == len(kept):
         return None
-    chance = np.where(e.several, target[e.taken], 1.0)[rows]
-    behaviour = np.minimum(1.0 / e.inverse[rows], 1.0)
+    of_candidates = ragged_rows(e.offsets, place[kept])
+    e, target = _in_order(e, place[kept], of_candidates), target[of_candidates]
+    features = log.features[ragged_rows(log.offsets, kept)] if log.features.width else log.features
+    q, v = cross_fitted_fqe(
+        e, target, heads, design(log.context[kept] if log.context.width else log.context, len(e)),
+        design(features, len(target)), folds_of(log.decisions["unit_id"][kept]),
+    )  # fmt: skip
     offsets = np.concatenate([heads, [len(kept)]]).astype(np.int64)
-    return LoggedEpisodes(offsets, behaviour, np.minimum(chance, 1.0), e.reward[rows])
+    return LoggedEpisodes(
+        offsets, np.minimum(1.0 / e.inverse, 1.0),
+        np.minimum(np.where(e.several, target[e.taken], 1.0), 1.0), e.reward,
+        q=q, v=v, group=e.unit[heads],
+    )  # fmt: skip
+
+
+def _in_order(e: LoggedDecisions, rows: Ints, of_candidates: Ints) -> LoggedDecisions:
+    """Return the decisions `rows`, in that order, with the rows of their candidates."""
+    return LoggedDecisions(
+        offsets_of(np.diff(e.offsets)[rows]), e.chosen[rows], e.propensity[rows], e.reward[rows],
+        e.feasible[of_candidates], e.weight[rows], e.unit[rows], e.draws[rows],
+        e.probability[of_candidates],
+    )  # fmt: skip

@@ -28,6 +28,7 @@ _BY_CHOICE: Final = 0.001  # chance of so unequal losses of rewards
 _CUT: Final = 0.05
 _LAST: Final = 0.1  # share of the decisions that is the end of a log
 _DRIFT: Final = 3.0  # standard errors
+_TREND: Final = 2.0  # standard errors
 _LEAK: Final = 0.95
 _LEAST: Final = 10
 
@@ -41,6 +42,7 @@ def cautions_of(log: DecisionLog) -> tuple[Caution, ...]:
     _propensities(log, found)
     _floor(log, e, found)
     _censored(log, found)
+    _trend(log, e, found)
     _leaks(log, found)
     _rest(log, e, found)
     return tuple(found)
@@ -235,6 +237,58 @@ def _censored(log: DecisionLog, found: list[Caution]) -> None:
             f"rewards are lost by what was taken (chi-square {chi:.1f}, {degrees} df): of {name} "
             f"{table['level'][worst]!r} {missing[worst]} of {n[worst]} are missing",
             {"chi_square": chi, "degrees": degrees},
+        ))  # fmt: skip
+    else:
+        _censored_by_number(log, taken, found)
+
+
+def _censored_by_number(log: DecisionLog, taken: Ints, found: list[Caution]) -> None:
+    """Tell if the taken candidates whose reward is lost differ in a numeric feature."""
+    lost = log.decisions["reward"].is_null().to_numpy()
+    names = [n for n, t in log.features.schema.items() if t == pl.Float64]
+    for name in names:
+        x = log.feature(name)[taken]
+        sides = [side[~np.isnan(side)] for side in (x[lost], x[~lost])]
+        if min(map(len, sides)) < _LEAST:
+            continue
+        error = math.sqrt(sum(side.var() / len(side) for side in sides))
+        away = float(sides[0].mean() - sides[1].mean())
+        if error > 0.0 and chi_square_tail((away / error) ** 2, 1) < _BY_CHOICE / len(names):
+            found.append(Caution(
+                "censored_by_choice",
+                f"rewards are lost by what was taken: the mean {name} of the taken is "
+                f"{sides[0].mean():.4g} where the reward is missing, {sides[1].mean():.4g} "
+                f"elsewhere ({abs(away) / error:.1f} standard errors)",
+                {"feature": name, "errors": away / error},
+            ))  # fmt: skip
+            return
+
+
+def _trend(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+    """Tell rewards that are lost by time and change with it: their mean is not that of all."""
+    there = log.weighted
+    lost = log.decisions["reward"].is_null().to_numpy()
+    if log.decisions["time"].null_count() or not lost.any() or int(there.sum()) < _LEAST:
+        return
+    t = log.decisions["time_s"].to_numpy()
+    s, r = e.weight[there], e.reward[there]
+    total, mean = s.sum(), float((s * r).sum() / s.sum())
+    middle, every = float((s * t[there]).sum() / total), t[there | lost]
+    x, share = t[there] - middle, float(lost[there | lost].mean())
+    spread = float((s * x**2).sum() / total)
+    later = float(np.average(every, weights=e.weight[there | lost])) - middle
+    chance = math.sqrt(spread * share / len(x))  # error of that distance, if the loss were random
+    if not abs(later) > _TREND * chance > 0.0:
+        return
+    slope = float((s * x * r).sum() / total) / spread
+    error = clustered_error(s, x * (r - mean - slope * x) / spread, e.unit[there])
+    if abs(slope) > _TREND * error:
+        found.append(Caution(
+            "censored_by_time",
+            f"rewards are lost by time and change with it: the mean over those that are there is "
+            f"{mean:.4g}; if the others lie on the same line, that of all is "
+            f"{mean + slope * later:.4g}",
+            {"mean": mean, "mean_of_all": mean + slope * later, "errors": abs(slope) / error},
         ))  # fmt: skip
 
 

@@ -104,9 +104,9 @@ class DecisionLog:
             candidates=self.candidates[:0], features=self.features[:0], offsets=self.offsets[:1],
         )  # fmt: skip
 
-    def pieces(self, size: int = _PIECE) -> Iterator["DecisionLog"]:
+    def pieces(self, size: int | None = None) -> Iterator["DecisionLog"]:
         """Yield the log in pieces of about `size` candidates, each with whole decisions."""
-        for of, rows in slices(self.offsets, size):
+        for of, rows in slices(self.offsets, size or _PIECE):
             yield replace(
                 self, decisions=self.decisions[of], context=self.context[of],
                 candidates=self.candidates[rows], features=self.features[rows],

@@ -49,6 +49,7 @@ def _apart(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
+@cache
 def beta_quantile(p: float, a: float, b: float) -> float:
     """Return the p-quantile of a beta variable."""
     return _solve(lambda x: beta_cdf(x, a, b), p, 0.0, 1.0)
