@@ -144,6 +144,12 @@ class Sparse:
         held.owners.append(owner)
         held.values.append(value)
 
+    def numbers_from(self, name: str, owner: int, values: Sequence[float]) -> None:
+        """Set a number of each owner from one on."""
+        held = self.numbers.get(name) or self._named_column(self.numbers, name, owner, array("d"))
+        held.owners.extend(range(owner, owner + len(values)))
+        held.values.extend(values)
+
     def flatten(self, owner: int, objects: Sequence[dict[str, Any]]) -> None:
         """Set the features of objects of JSON, by their dotted paths, from an owner on.
 
