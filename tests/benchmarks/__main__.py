@@ -16,6 +16,7 @@ NAMES = (
     "multicluster",
     "queue",
     "deciding",
+    "decisions",
     "online",
     "scaling",
 )
