@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -162,8 +163,8 @@ class _Passes:
 
     def _plan(self, pool: ThreadPoolExecutor) -> tuple[list[tuple[int, int]], ShuffleBuffer]:
         """Return the (part, row group) pairs with episodes of the split, and a buffer for them."""
-        episodes = self.dataset.episodes()[np.flatnonzero(self.number >= 0)]
-        parts = np.unique([episodes["first_part"], episodes["last_part"]])
+        home = self.dataset.episodes().select("first_part", "last_part")
+        parts = np.unique(home.filter(pl.Series(self.number >= 0)).to_numpy())
         found = [group for groups in pool.map(self._groups_of, parts) for group in groups]
         if not found:
             raise self._unlike("fewer")
