@@ -8,6 +8,7 @@ import polars as pl
 
 from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, sums
 from hindcast.pipeline.decisions.checks import overridden
+from hindcast.pipeline.decisions.gathering import taken
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
@@ -41,9 +42,8 @@ def assemble(
     lengths = batch.lengths
     if order is not None:
         rows = ragged_rows(batch.offsets, order)
-        decisions, candidates, lengths = decisions[order], candidates[rows], lengths[order]
-        context = context[order] if context.width else context
-        features = features[rows] if features.width else features
+        decisions, candidates, lengths = decisions[order], taken(candidates, rows), lengths[order]
+        context, features = taken(context, order), taken(features, rows)
     context = _readable(context, reading)
     features = _readable(features, reading)
     first = decisions["time"].min()

@@ -63,15 +63,6 @@ class Batch:
         """(D + 1,) first candidate of each decision, and the number of all candidates."""
         return offsets_of(self.lengths)
 
-    def take(self, rows: Ints) -> "Batch":
-        """Return the decisions `rows`, in that order."""
-        at = ragged_rows(self.offsets, rows)
-        return Batch(
-            self.decisions[rows], self.context[rows] if self.context.width else self.context,
-            self.candidates[at], self.features[at] if self.features.width else self.features,
-            self.lengths[rows],
-        )  # fmt: skip
-
 
 @dataclass
 class Reading:
@@ -125,55 +116,6 @@ def frame_of(
         if name not in known:
             series.append(pl.Series(name, values))
     return pl.DataFrame(series)
-
-
-def concat(batches: list[Batch], absent: float) -> Batch:
-    """Return all decisions of batches; a feature that a batch lacks is `absent` in it.
-
-    A feature that is a number in one batch and a category in another is a category. The list is
-    emptied, so that no decision is in memory twice.
-    """
-    decisions = [b.decisions for b in batches]
-    context = [_apart(b.context, len(b)) for b in batches]
-    candidates = [_apart(b.candidates, int(b.lengths.sum())) for b in batches]
-    features = [_apart(b.features, int(b.lengths.sum())) for b in batches]
-    lengths = np.concatenate([b.lengths for b in batches]).astype(np.int64)
-    batches.clear()
-    whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
-    decisions.clear()
-    return Batch(
-        whole, _joined(context, absent), _joined(candidates, absent), _joined(features, absent),
-        lengths,
-    )  # fmt: skip
-
-
-def _apart(frame: pl.DataFrame, height: int) -> tuple[dict[str, pl.Series], int]:
-    return dict(zip(frame.columns, frame.get_columns(), strict=True)), height
-
-
-def _joined(frames: list[tuple[dict[str, pl.Series], int]], absent: float) -> pl.DataFrame:
-    """Return frames below each other; a column is taken out of them as soon as it is whole."""
-    names: dict[str, bool] = {}  # is it a category?
-    for frame, _ in frames:
-        for name, column in frame.items():
-            names[name] = names.get(name, False) or column.dtype == pl.Categorical
-    columns = []
-    for name, category in names.items():
-        pieces = []
-        for frame, height in frames:
-            piece = frame.pop(name, None)
-            if piece is not None:
-                if category and piece.dtype != pl.Categorical:
-                    there = piece.fill_nan(None) != absent
-                    text = pl.select(pl.when(there).then(piece)).to_series()
-                    piece = texts_of_numbers(text)
-            elif category:
-                piece = pl.Series(name, [None], dtype=pl.Categorical).new_from_index(0, height)
-            else:
-                piece = pl.Series(name, np.full(height, absent))
-            pieces.append(piece.alias(name))
-        columns.append(pl.concat(pieces, rechunk=True))
-    return pl.DataFrame(columns)
 
 
 def texts_of_numbers(values: pl.Series) -> pl.Series:

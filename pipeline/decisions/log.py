@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
+from hindcast.pipeline.decisions.gathering import release
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.workloads.schema import SourceFile
 
@@ -114,6 +115,7 @@ class DecisionLog:
                 candidates=self.candidates[rows], features=self.features[rows],
                 offsets=self.offsets[begin : end + 1] - self.offsets[begin],
             )  # fmt: skip
+            release()
             begin = end
 
     def rows_of(self, decisions: Ints) -> Ints:

@@ -15,8 +15,9 @@ import polars as pl
 
 from hindcast.pipeline.decisions import checks
 from hindcast.pipeline.decisions.assembly import assemble
-from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat
+from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
 from hindcast.pipeline.decisions.cautions import with_cautions
+from hindcast.pipeline.decisions.gathering import concat, take
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import (
     KIND,
@@ -71,19 +72,17 @@ def read_log(
     sources, mapping, folder = _sources(source, mapping)
     where = name_of(sources[0])
     reading, scales, terms = Reading(), checks.Scales(), _terms(mapping)
-    batches = []
-    for batch in _batches(sources, mapping, reading):
-        if len(batch):
-            scales.add(batch)
-            batches.append(checks.checked(batch, mapping, [*terms]))
-    if not batches:
+    batch = concat(
+        _checked(_batches(sources, mapping, reading), scales, mapping, [*terms]),
+        0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan"),
+    )
+    if batch is None:
         if not reading.rejected:
             raise TraceError(f"{where}: no decisions, expected at least one")
         _, line, _, reason = reading.rejected[0]
         raise TraceError(f"{where}: no decisions; line {line}: {reason}")
     scales.refuse(where)
     files = [source_file(path) for path in _files(sources)]
-    batch = concat(batches, 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan"))
     batch = _with_ids(batch)
     batch = checks.without_repetitions(batch, reading)
     reasons = batch.decisions["reason"]
@@ -97,7 +96,7 @@ def read_log(
     same = quarantine["reason"].str.starts_with("the same id") & quarantine["id"].is_duplicated()
     counted = quarantine.filter(~same | quarantine["id"].is_first_distinct())
     if bad.any():
-        batch = batch.take(np.flatnonzero(~bad.to_numpy()))
+        batch = take(batch, np.flatnonzero(~bad.to_numpy()))
     checks.refuse_many(counted, len(batch), where)
     if mapping.outcomes is not None:
         path = folder / mapping.outcomes.file
@@ -108,6 +107,15 @@ def read_log(
         )
     log = assemble(batch, mapping, terms, reading, quarantine, counted.height, tuple(files))
     return with_cautions(log)
+
+
+def _checked(
+    batches: Iterator[Batch], scales: checks.Scales, mapping: DecisionMapping, terms: list[str]
+) -> Iterator[Batch]:
+    for batch in batches:
+        if len(batch):
+            scales.add(batch)
+            yield checks.checked(batch, mapping, terms)
 
 
 def _terms(mapping: DecisionMapping) -> dict[str, float]:
