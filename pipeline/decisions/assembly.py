@@ -13,7 +13,7 @@ from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, Deci
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
-from hindcast.pipeline.estimators.decisions.reward_model import hashed
+from hindcast.pipeline.estimators.decisions.reward_model import hashes
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
@@ -177,12 +177,14 @@ def split_of(decisions: pl.DataFrame, units: Ints, texts: pl.Series, split: Spli
     names = np.array(SPLITS, object)
     if split.by == "hash":
         distinct = texts.unique(maintain_order=True)
-        u = np.array([hashed(t) / _HASHED for t in distinct.to_list()])
+        u = hashes(distinct) / _HASHED
         later = 1 - split.test - split.validation
         side = np.where(u >= 1 - split.test, 2, np.where(u >= later, 1, 0))
-        places = pl.DataFrame({"t": distinct, "s": side})
-        found = pl.DataFrame({"t": texts}).join(places, on="t", how="left", maintain_order="left")
-        return np.asarray(names[found["s"].to_numpy()])
+        if len(distinct) < len(texts):
+            places = pl.DataFrame({"t": distinct, "s": side})
+            found = pl.DataFrame({"t": texts})
+            side = found.join(places, on="t", how="left", maintain_order="left")["s"].to_numpy()
+        return np.asarray(names[side])
     # Units in the order of their first decisions; those of one time stay together, on the earlier
     # side.
     _, first, inverse = np.unique(units, return_index=True, return_inverse=True)

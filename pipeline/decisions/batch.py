@@ -82,6 +82,12 @@ class Reading:
         """Count lines."""
         self.counts[what] = self.counts.get(what, 0) + number
 
+    def clear(self) -> None:
+        """Forget everything, for a reader that begins again."""
+        self.counts.clear()
+        self.notes.clear()
+        self.rejected.clear()
+
     def note(self, text: str) -> None:
         """Keep a note once."""
         if text not in self.notes:
@@ -173,6 +179,8 @@ def first_true(found: Flags, offsets: Ints) -> Ints:
 
 def sums(values: Array | Flags, offsets: Ints) -> Array:
     """Return the sum of the values of each decision; 0 for one without candidates."""
+    if not values.any():
+        return np.zeros(len(offsets) - 1)
     total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     if np.isfinite(total[-1]) and values.dtype == bool:
         return np.asarray(total[offsets[1:]] - total[offsets[:-1]])
