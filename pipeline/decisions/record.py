@@ -61,7 +61,12 @@ def _write_pieces(log: DecisionLog, path: Path) -> None:
     schema = record_of(log.head()).schema
     # without Arrow's schema, in which categories would be dictionaries: others read them as texts
     with pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=3, store_schema=False
+        path,
+        schema,
+        compression="zstd",
+        compression_level=3,
+        store_schema=False,
+        write_statistics=False,
     ) as writer:
         for piece in log.pieces():
             writer.write_table(record_of(piece))
