@@ -6,7 +6,7 @@
 A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.values import Array, Flags
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
+from hindcast.pipeline.storage.gathering import Gathered, taken
 
 Ints = NDArray[np.int64]
 
@@ -124,13 +125,36 @@ def frame_of(
     return pl.DataFrame(series)
 
 
-def texts_of_numbers(values: pl.Series) -> pl.Series:
-    """Return numbers as categories: 3.0 is "3"."""
-    whole = values.cast(pl.Int64, strict=False)
-    return pl.select(
-        pl.when(whole == values).then(whole.cast(pl.String)).otherwise(values.cast(pl.String))
-        .cast(pl.Categorical)
-    ).to_series()  # fmt: skip
+def concat(batches: Iterable[Batch], absent: float) -> Batch | None:
+    """Return all decisions of batches, None if there are none.
+
+    A feature that a batch lacks is `absent` in it. No decision is in memory twice.
+    """
+    decisions, lengths = [], []
+    context, candidates, features = Gathered(absent), Gathered(absent), Gathered(absent)
+    for batch in batches:
+        decisions.append(batch.decisions)
+        lengths.append(batch.lengths)
+        context.add(batch.context, len(batch))
+        count = int(batch.lengths.sum())
+        candidates.add(batch.candidates, count)
+        features.add(batch.features, count)
+        del batch
+    if not decisions:
+        return None
+    whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
+    decisions.clear()
+    sizes = np.concatenate(lengths).astype(np.int64)
+    return Batch(whole, context.frame(), candidates.frame(), features.frame(), sizes)
+
+
+def take(batch: Batch, rows: Ints) -> Batch:
+    """Return the decisions `rows` of a batch, in that order."""
+    at = ragged_rows(batch.offsets, rows)
+    return Batch(
+        batch.decisions[rows], taken(batch.context, rows), taken(batch.candidates, at),
+        taken(batch.features, at), batch.lengths[rows],
+    )  # fmt: skip
 
 
 class Reasons:

@@ -19,8 +19,8 @@ from hindcast.pipeline.decisions.batch import (
     Reasons,
     always,
     sums,
+    take,
 )
-from hindcast.pipeline.decisions.gathering import take
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.rows import DIFFERS
 from hindcast.pipeline.decisions.values import Array, Flags

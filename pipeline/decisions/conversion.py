@@ -29,7 +29,6 @@ from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_
 from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
 from hindcast.pipeline.decisions.encoding import Encoded, encode
-from hindcast.pipeline.decisions.gathering import release
 from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
@@ -42,6 +41,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.decisions import NAME
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.gathering import release
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload

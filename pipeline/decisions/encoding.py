@@ -15,10 +15,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import TERM, Ints
-from hindcast.pipeline.decisions.gathering import release
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL
+from hindcast.pipeline.storage.gathering import release
 
 NUMBER: Final = "number"
 REST: Final = "*"

@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
-from hindcast.pipeline.decisions.gathering import release
 from hindcast.pipeline.decisions.mapping import DecisionMapping
+from hindcast.pipeline.storage.gathering import release
 from hindcast.pipeline.workloads.schema import SourceFile
 
 Array = NDArray[np.float64]

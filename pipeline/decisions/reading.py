@@ -16,9 +16,8 @@ import polars as pl
 
 from hindcast.pipeline.decisions import checks
 from hindcast.pipeline.decisions.assembly import assemble
-from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
+from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat, take
 from hindcast.pipeline.decisions.cautions import with_cautions
-from hindcast.pipeline.decisions.gathering import concat, take
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import (
     KIND,

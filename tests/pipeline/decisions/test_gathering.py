@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.decisions import gathering
-from hindcast.pipeline.decisions.batch import Batch
-from hindcast.pipeline.decisions.gathering import concat, release, take
+from hindcast.pipeline.decisions.batch import Batch, concat, take
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import same_log
+from hindcast.pipeline.storage import gathering
+from hindcast.pipeline.storage.gathering import release
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 

@@ -1,17 +1,15 @@
-"""Batches of a log below each other; columns of a large log lie in temporary files.
+"""Frames below each other; columns of large ones lie in temporary files.
 
-    batches        d0 d1 | d2 d3 d4 | ...
-    decisions      in memory
-    features       in memory, or in a file each that is mapped: x0 x1 x2 x3 x4 ...
+    frames         x0 x1 | x2 x3 x4 | ...
+    a column       in memory, or a file that is mapped: x0 x1 x2 x3 x4 ...
 
-A mapped column reads as any other. `release` gives back the memory of the pages that were read. So
-the memory of a log grows with its decisions, a few hundred bytes each, not with their candidates.
+A mapped column reads as any other. `release` gives back the memory of the pages that were read.
 """
 
 import mmap
 import tempfile
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +17,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
-
-from hindcast.pipeline.decisions.batch import Batch, Ints, ragged_rows, texts_of_numbers
 
 _LARGE: Final = 1_000_000  # rows from which on columns are kept in files
 _TAKEN: Final = 500_000  # rows that are taken at a time
@@ -82,7 +78,7 @@ class _Piece:
     rows: int
 
 
-class _Rows:
+class Gathered:
     """Frames below each other; a column that a frame lacks is `absent` in it."""
 
     def __init__(self, absent: float, expected: int = 0) -> None:
@@ -148,34 +144,11 @@ class _Rows:
         return column
 
 
-def concat(batches: Iterable[Batch], absent: float) -> Batch | None:
-    """Return all decisions of batches, None if there are none.
-
-    A feature that a batch lacks is `absent` in it. No decision is in memory twice.
-    """
-    decisions, lengths = [], []
-    context, candidates, features = _Rows(absent), _Rows(absent), _Rows(absent)
-    for batch in batches:
-        decisions.append(batch.decisions)
-        lengths.append(batch.lengths)
-        context.add(batch.context, len(batch))
-        count = int(batch.lengths.sum())
-        candidates.add(batch.candidates, count)
-        features.add(batch.features, count)
-        del batch
-    if not decisions:
-        return None
-    whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
-    decisions.clear()
-    sizes = np.concatenate(lengths).astype(np.int64)
-    return Batch(whole, context.frame(), candidates.frame(), features.frame(), sizes)
-
-
-def taken(frame: pl.DataFrame, rows: Ints) -> pl.DataFrame:
+def taken(frame: pl.DataFrame, rows: NDArray[np.int64]) -> pl.DataFrame:
     """Return rows of a frame, in their order; those of a large one are mapped too."""
     if not frame.width or len(rows) < _LARGE:
         return frame[rows] if frame.width else frame
-    found = _Rows(float("nan"), len(rows))
+    found = Gathered(float("nan"), len(rows))
     for begin in range(0, len(rows), _TAKEN):
         some = rows[begin : begin + _TAKEN]
         found.add(frame[some], len(some))
@@ -183,10 +156,10 @@ def taken(frame: pl.DataFrame, rows: Ints) -> pl.DataFrame:
     return found.frame()
 
 
-def take(batch: Batch, rows: Ints) -> Batch:
-    """Return the decisions `rows` of a batch, in that order."""
-    at = ragged_rows(batch.offsets, rows)
-    return Batch(
-        batch.decisions[rows], taken(batch.context, rows), taken(batch.candidates, at),
-        taken(batch.features, at), batch.lengths[rows],
-    )  # fmt: skip
+def texts_of_numbers(values: pl.Series) -> pl.Series:
+    """Return numbers as categories: 3.0 is "3"."""
+    whole = values.cast(pl.Int64, strict=False)
+    return pl.select(
+        pl.when(whole == values).then(whole.cast(pl.String)).otherwise(values.cast(pl.String))
+        .cast(pl.Categorical)
+    ).to_series()  # fmt: skip
