@@ -32,7 +32,7 @@ from hindcast.pipeline.decisions.encoding import Encoded, encode
 from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
-from hindcast.pipeline.errors import StorageError
+from hindcast.pipeline.errors import StorageError, TraceError
 from hindcast.pipeline.estimators.decisions.logged import beginnings
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
@@ -82,6 +82,13 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     """Write the dataset of a log; raise StorageError if `out` holds something else."""
     _refuse_foreign(out)
     encoded, episodes = encode(log), episodes_of(log)
+    if not len(episodes.decisions):
+        outcomes = log.mapping.outcomes
+        where = "" if outcomes is None else f" in {outcomes.file}"
+        raise TraceError(
+            f"{name}: none of the {len(log):,} decisions has a reward and its own choice; expected "
+            f"at least one reward{where}"
+        )
     recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)

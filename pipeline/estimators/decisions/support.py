@@ -18,8 +18,6 @@ import numpy as np
 from hindcast.pipeline.estimators.decisions.logged import (
     Array,
     LoggedDecisions,
-    highest,
-    units_of,
     weights,
 )
 from hindcast.pipeline.estimators.decisions.values import (
@@ -94,21 +92,18 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
     w = weights(e, target)
     s = e.weight * w
     mean = float(s.sum() / e.weight.sum())
-    known = np.bincount(e.owner, np.isnan(e.probability) & e.feasible, len(e)) == 0
-    known |= ~e.several
-    logged = bool(known.all())
+    logged = bool((e.complete | ~e.several).all())
     per_unit = np.asarray(np.bincount(e.unit, s), np.float64)
     at = int(np.argmax(w)) if len(w) else -1
     se = standard_error(e, w - mean)
     ess = effective(s)
     covered = _covered(e, target, 0.0) if logged else float("nan")
     verdict, why = _verdict(e, ess, mean, se, covered, contradicted)
-    likely = e.probability == highest(e, np.nan_to_num(e.probability))[e.owner]
     return Support(
-        len(e), units_of(e.unit), ess, effective(per_unit), mean, se,
+        len(e), e.units, ess, effective(per_unit), mean, se,
         float(w.max(initial=0.0)), float(s.max(initial=0.0) / s.sum()) if s.any() else 0.0, at,
         covered, _covered(e, target, SMALL) if logged else float("nan"),
-        weighted_mean(e, 1.0 - _total(e, target * likely)) if logged else float("nan"),
+        weighted_mean(e, 1.0 - _total(e, target * e.likely)) if logged else float("nan"),
         weighted_mean(e, 1.0 - target[e.taken]), verdict, why,
     )  # fmt: skip
 

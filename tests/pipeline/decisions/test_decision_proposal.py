@@ -10,7 +10,7 @@ import pytest
 import hindcast
 from hindcast.flows.cli import main
 from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
-from hindcast.pipeline.decisions.proposal import propose
+from hindcast.pipeline.decisions.proposals.proposal import propose
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.shapes.tables import Tables
 from hindcast.pipeline.errors import TraceError
@@ -73,6 +73,76 @@ def test_what_is_proposed_for_records_reads_them(tmp_path):
     (tmp_path / "log.toml").write_text(found.toml)
     assert read_log(tmp_path / "log.toml").counts["decisions"] == 30
     assert found.table["candidates"]["list"] == "arms"
+
+
+def foreign(decisions=60):
+    """Return a log in rows whose names say nothing."""
+    names = {"id": "auction", "t": "wann", "arm": "anzeige", "x": "gebot", "size": "art",
+             "chosen": "war_es", "p": "anteil", "r": "ertrag", "hour": "stunde",
+             "tier": "klasse"}  # fmt: skip
+    return long_table(decisions, np.random.default_rng(8)).drop("ok").rename(names)
+
+
+def test_a_table_whose_names_say_nothing_is_found_by_its_values(tmp_path):
+    text = foreign().with_columns(pl.col("anteil") * 100).write_csv()
+    assert proposal(tmp_path, text) is None
+    found = propose(tmp_path / "log.csv", by_values=True)
+    assert found.table["columns"] == {
+        "decision": "auction", "time": "wann", "candidate": "anzeige", "chosen": "war_es",
+        "probability": "anteil",
+    }  # fmt: skip
+    assert found.table["candidates"]["numbers"] == ["gebot", "ertrag"]
+    told = " ".join(found.unsure)
+    assert "anteil as probability" in told
+    assert "percent" in told
+    assert "no column is a reward" in told
+
+
+def test_init_looks_at_values_only_if_the_table_holds_no_jobs(tmp_path, capsys):
+    (tmp_path / "log.csv").write_text(foreign().write_csv())
+    assert main(["init", str(tmp_path / "log.csv")]) == 0
+    assert "auction as decision" in capsys.readouterr().out
+    jobs = "job,submit,start,end,cores,chance\n" + "".join(
+        f"{i // 2},{i},{i + 1},{i + 9},{i % 2},{(0.3, 0.7)[i % 2]}\n" for i in range(40)
+    )
+    (tmp_path / "jobs.csv").write_text(jobs)
+    assert propose(tmp_path / "jobs.csv", by_values=True) is not None
+    assert main(["init", str(tmp_path / "jobs.csv")]) == 0
+    assert "ingest table" in capsys.readouterr().out
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    assert main(["init", str(tmp_path / "other.csv")]) == 2
+    assert "A log of decisions needs" in capsys.readouterr().err
+
+
+def test_a_wide_table_whose_names_say_nothing_is_found_by_its_values(tmp_path):
+    rows = [f"V{i},{i % 7 / 7},{i % 5},{1 + i % 2},.5,{i % 3}" for i in range(30)]
+    text = "vorgang,preis_1,preis_2,wahl,anteil,ertrag\n" + "\n".join(rows)
+    assert proposal(tmp_path, text) is None
+    found = propose(tmp_path / "log.csv", by_values=True).table
+    assert found["columns"] == {"decision": "vorgang", "chosen": "wahl", "propensity": "anteil"}
+    assert found["candidates"] == {"numbers": {"preis": "preis_*"}}
+
+
+def test_records_whose_names_say_nothing_are_found_by_their_values(tmp_path):
+    """Outcomes are found beside them by the ids that they share."""
+    rng = np.random.default_rng(9)
+    records = [
+        {"req": f"r-{i}", "wege": ["kurz", "lang"], "weg": str(rng.choice(["kurz", "lang"])),
+         "anteil": 0.5} for i in range(20)
+    ]  # fmt: skip
+    (tmp_path / "danach.jsonl").write_text(
+        "\n".join(json.dumps({"req": r["req"], "gut": 1, "seen_at": 5.0}) for r in records)
+    )
+    text = "\n".join(map(json.dumps, records))
+    assert proposal(tmp_path, text, "log.jsonl") is None
+    found = propose(tmp_path / "log.jsonl", by_values=True)
+    assert found.table["columns"] == {"decision": "req", "chosen": "weg", "propensity": "anteil"}
+    assert found.table["outcomes"] == {
+        "file": "danach.jsonl", "decision": "req", "reward": "gut", "time": "seen_at",
+    }  # fmt: skip
+    (tmp_path / "x").mkdir()
+    assert main(["init", str(tmp_path / "log.jsonl"), "--out", str(tmp_path / "x" / "m.toml")]) == 0
+    assert read_log(tmp_path / "x" / "m.toml").counts["decisions"] == 20
 
 
 def test_a_damaged_parquet_file_is_named(tmp_path):

@@ -458,3 +458,21 @@ def test_real_logs_have_their_counts():
     men = read_log(folder / "obd_men/bts")
     assert men.counts["candidates"] == 2000 * 34
     assert men.decisions["reward"].sum() == 15
+
+
+def test_numbers_of_hundreds_of_digits_are_quarantined():
+    """Integers of JSON have no bound. A time that cannot be read is unknown."""
+    records, huge = nested_records(long_table(80)), 10**400
+    changes = {
+        2: {"r": huge}, 3: {"ctx": {"hour": huge, "tier": "gold"}}, 4: {"p": [huge, 0.5]},
+        5: {"chosen": huge}, 6: {"chosen": {"of": "ash"}}, 7: {"t": huge},
+    }  # fmt: skip
+    for k, change in changes.items():
+        records[k] |= change
+    records[8]["arms"][0]["x"] = -huge
+    log = read_log(records, NESTED)
+    assert log.quarantine["line"].to_list() == [3, 4, 5, 6, 7, 9]
+    reasons = " ".join(log.quarantine["reason"])
+    assert reasons.count("expected a finite number") == 4
+    assert reasons.count("not among the candidates") == 2
+    assert log.counts["decisions"] == 74

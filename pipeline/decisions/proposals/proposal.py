@@ -9,7 +9,7 @@ other one its candidates. Guesses from names alone are listed as unsure.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,14 @@ import polars as pl
 from hindcast.pipeline.decisions.batch import Reading
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ
 from hindcast.pipeline.decisions.mapping import KIND
+from hindcast.pipeline.decisions.proposals.foreign_names import (
+    in_records,
+    in_rows,
+    in_wide,
+    is_percent,
+    unique_id,
+)
+from hindcast.pipeline.decisions.proposals.names import WORDS, Names, any_name, find
 from hindcast.pipeline.decisions.reading import recognise
 from hindcast.pipeline.decisions.shapes.nested import getter, records
 from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet
@@ -32,36 +40,9 @@ _RECORDS: Final = 2000
 _MOST: Final = 0.8  # share of decisions in which a column must be as it is taken
 _JSON: Final = (".jsonl", ".ndjson", ".json")
 _LISTS: Final = re.compile(r"candidate|action|arm|option|model|item", re.IGNORECASE)
-Fits = Callable[[str], bool]  # whether the values of a name fit
 _OUTCOMES: Final = re.compile(r"outcome|reward|feedback|label", re.IGNORECASE)
 _NUMBERED: Final = re.compile(r"^(.*?[^0-9])(\d+)$")
 
-# Words by what they name, the surest first. A column matches if it is the word, or has it as one of
-# its parts: `latency_ms` is a cost.
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "decision": ("decision_id", "decision", "event_id", "eventid", "request_id", "round_id",
-                 "impression_id", "id", "round", "query_id", "qid"),
-    "session": ("session", "session_id", "conversation", "conversation_id", "visit", "episode",
-                "trajectory"),
-    "unit": ("unit", "user", "user_id", "customer", "customer_id", "device", "device_id"),
-    "time": ("time", "timestamp", "ts", "datetime", "date", "created_at", "at", "t"),
-    "candidate": ("candidate", "candidate_id", "arm", "arm_id", "item_id", "item", "model",
-                  "option", "variant", "action_id", "action"),
-    "chosen": ("chosen", "selected_model", "selected", "taken", "picked", "served", "action",
-               "choice", "a", "selection", "is_chosen", "is_selected"),
-    "feasible": ("feasible", "available", "eligible", "allowed", "valid", "healthy", "mask"),
-    "sampled": ("proposal_model", "proposal", "proposed", "sampled", "drawn", "sampled_model"),
-    "overridden": ("overridden", "override", "was_overridden", "is_overridden"),
-    "propensity": ("propensity", "pscore", "propensity_score", "action_prob", "act_prob",
-                   "probability", "prob", "p", "chosen_prob", "logging_prob"),
-    "probabilities": ("probabilities", "probs", "propensities", "action_probs", "p"),
-    "reward": ("reward", "r", "click", "clicked", "outcome", "quality", "score", "rating"),
-    "cost": ("cost", "latency", "loss", "regret", "latency_ms", "duration"),
-    "keep": ("keep_prob", "keep", "keep_probability", "sampling_rate"),
-    "drop": ("pdrop", "drop_prob", "drop"),
-    "logger": ("logger", "model_version", "policy_version", "logging_policy", "policy"),
-    "draws": ("n_samples", "draws", "n_draws", "num_samples", "samples"),
-}  # fmt: skip
 _CATEGORICAL: Final = ("tier", "kind", "type", "class", "category", "group", "tenant", "region")
 
 
@@ -86,43 +67,11 @@ class DecisionProposal:
         return table_toml(self.table) + "".join(comments)
 
 
-def _any(_name: str) -> bool:
-    return True
+def propose(path: Path, *, by_values: bool = False) -> DecisionProposal | None:
+    """Return the mapping of a log of decisions; None for a file that is none.
 
-
-class _Names:
-    """Names of a log that are left, and the columns of the mapping that others have become."""
-
-    def __init__(self, left: list[str]) -> None:
-        self.left, self.columns = left, dict[str, str]()
-
-    def take(self, what: str, fits: Fits = _any) -> str:
-        """Return the name that a word of `what` fits and remove it from those left; "" if none."""
-        found = _find(what, self.left, fits)
-        if found:
-            self.left.remove(found)
-        return found
-
-    def put(self, what: str, fits: Fits = _any) -> str:
-        """Take a name and make it the column `what`."""
-        found = self.take(what, fits)
-        if found:
-            self.columns[what] = found
-        return found
-
-    def reward(self, reward: Fits, cost: Fits) -> tuple[str, str]:
-        """Put the reward, or else the cost; return both."""
-        found = self.put("reward", reward)
-        return found, "" if found else self.put("cost", cost)
-
-    @property
-    def units(self) -> list[str]:
-        """Columns whose values several decisions may share."""
-        return [name for name in ("session", "unit") if name in self.columns]
-
-
-def propose(path: Path) -> DecisionProposal | None:
-    """Return the mapping of a log of decisions; None for a file that is none."""
+    With `by_values`, values are looked at where names say nothing.
+    """
     try:
         if shape := recognise(path):  # it describes itself
             parts = {"columns": {}, "context": _lists([], []), "candidates": _lists([], [])}
@@ -134,7 +83,7 @@ def propose(path: Path) -> DecisionProposal | None:
         schema = {} if is_json else tables.schema()
         has_lists = any(isinstance(dtype, pl.List) for dtype in schema.values())
         if is_json or (has_lists and is_parquet(path)):
-            return _nested(path, _records(path))
+            return _nested(path, _records(path), by_values=by_values)
         piece = next(tables.pieces(), None)
     except TraceError:
         return None
@@ -143,31 +92,51 @@ def propose(path: Path) -> DecisionProposal | None:
         if piece is None
         else piece.rows.head(_SAMPLE)
     )
+    if by_values:
+        return _by_values(path, frame)
     return _rows(path, frame) or _wide(path, frame)
+
+
+def _by_values(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
+    """Return the mapping of a table in whose names no word of a log is known."""
+    if not frame.height:
+        return None
+    stems, keys = _stems(frame.columns)
+    taken = {f"{stem}{key}" for stem, of in stems.items() for key in of}
+    others = [n for n in frame.columns if n not in taken]
+    for read, found in ((_rows, in_rows(frame)), (_wide, in_wide(frame, keys, others))):
+        words = {column: WORDS[what][0] for what, column in found.items()}
+        if not words or {*words.values()} & {*frame.columns} - {*words}:
+            continue
+        proposal = read(path, frame.rename(words))
+        if proposal is not None:
+            return _with_names(proposal, {word: column for column, word in words.items()})
+    return None
+
+
+def _with_names(found: DecisionProposal, names: Mapping[str, str]) -> DecisionProposal:
+    """Return a proposal with the names of the log, and say that they were guessed from values."""
+
+    def named(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k: named(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [named(v) for v in value]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    sides = ("columns", "context", "candidates")
+    table = {k: named(v) if k in sides else v for k, v in found.table.items()}
+    guessed = ", ".join(
+        f"{c} as {what}" for what, c in table["columns"].items() if c in names.values()
+    )
+    return DecisionProposal(
+        table, [f"taken by values, since no name says it: {guessed}", *found.unsure], found.not_read
+    )
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
     """Return the first records of a file."""
     return [record for _, _, record in islice(records([path], Reading()), _RECORDS)]
-
-
-def _find(what: str, names: Iterable[str], fits: Fits = _any) -> str:
-    """Return the first name that a word of `what` fits: as a whole, then as one of its parts."""
-    known = list(names)
-    for word in _WORDS[what]:
-        for name in known:
-            if name.rpartition(".")[2].lower() == word and fits(name):
-                return name
-    for word in _WORDS[what]:
-        for name in known:
-            parts = re.split(r"[^a-z0-9]+", name.rpartition(".")[2].lower())
-            if (
-                len(word) > 2
-                and (word in parts or name.lower().startswith(f"{word}_"))
-                and fits(name)
-            ):
-                return name
-    return ""
 
 
 def _proposal(path: Path, shape: str, columns: dict[str, str]) -> DecisionProposal:
@@ -187,7 +156,7 @@ def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
         column = frame[name]
         return column.null_count() == 0 and 1 < column.n_unique() < frame.height
 
-    decision = _find("decision", names, repeats)
+    decision = find("decision", names, repeats)
     if not decision:
         return None
     groups = frame[decision].rank("dense")
@@ -200,10 +169,10 @@ def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
         taken = pl.DataFrame({"g": groups, "f": said == 1}).group_by("g").agg(pl.col("f").sum())
         return bool((taken["f"] == 1).mean() >= _MOST)  # type: ignore[operator]
 
-    chosen = _find("chosen", [n for n in names if n != decision], one_each)
+    chosen = find("chosen", [n for n in names if n != decision], one_each)
     if not chosen:
         return None
-    of = _Names([n for n in names if n not in (decision, chosen)])
+    of = Names([n for n in names if n not in (decision, chosen)])
     constant = {n: _constant(frame[n], groups, count) for n in of.left}
     said, _ = flags(frame[chosen])
     taken = pl.Series(said == 1)
@@ -238,6 +207,8 @@ def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     context = [n for n in of.left if constant[n]]
     _features(found, frame, context, [n for n in of.left if not constant[n]])
     _finish(found, bool(p), draws, reward, cost, of.units)
+    if p and is_percent(frame[p]):
+        found.unsure.append("the probabilities look like percent: divide them by 100 first")
     if time:
         _zone(found, frame[time])
     return found
@@ -245,7 +216,7 @@ def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
 
 def _header(path: Path, names: Sequence[str]) -> DecisionProposal | None:
     """Return the mapping that the names of an empty table suggest."""
-    of = _Names(list(names))
+    of = Names(list(names))
     columns = of.columns
     for what in ("decision", "session", "unit", "time", "candidate", "chosen", "feasible"):
         of.put(what)
@@ -253,7 +224,7 @@ def _header(path: Path, names: Sequence[str]) -> DecisionProposal | None:
         return None
     if p := of.take("propensity"):
         columns["probability"] = p
-    of.reward(_any, _any)
+    of.reward(any_name, any_name)
     found = _proposal(path, "rows", columns)
     before = [n for n in of.left if names.index(n) < names.index(columns["candidate"])]
     after = [n for n in of.left if n not in before]
@@ -322,7 +293,11 @@ def _finish(
     if cost:
         found.unsure.append(f"{cost} is read as a cost: less is better")
     elif not reward and "outcomes" not in found.table:
-        found.unsure.append("no column is a reward: name it, or a file of outcomes in [outcomes]")
+        figures = found.table["context"].get("numbers", [])
+        some = f" ({', '.join(figures[:6])}?)" if figures else ""
+        found.unsure.append(
+            f"no column is a reward: name it{some}, or a file of outcomes in [outcomes]"
+        )
     if not has_p:
         found.unsure.append("no column is a propensity: weights will need estimated ones")
     if draws:
@@ -337,7 +312,9 @@ def _zone(found: DecisionProposal, column: pl.Series) -> None:
 # Nested records
 
 
-def _nested(path: Path, sample: list[dict[str, Any]]) -> DecisionProposal | None:
+def _nested(
+    path: Path, sample: list[dict[str, Any]], *, by_values: bool
+) -> DecisionProposal | None:
     if not sample:
         return None
     leaves = _leaves(sample)
@@ -353,16 +330,18 @@ def _nested(path: Path, sample: list[dict[str, Any]]) -> DecisionProposal | None
     listed = [v if isinstance(v, list) else [] for v in lists[where]]
     objects = [c for candidates in listed for c in candidates if isinstance(c, dict)]
     inner = list(dict.fromkeys(k for c in objects for k in c))
-    own = _find("candidate", inner) or _find("decision", inner) if objects else ""
+    own = find("candidate", inner) or find("decision", inner) if objects else ""
     ids = [
         [text_of(c.get(own) if isinstance(c, dict) else c) for c in candidates]
         for candidates in listed
     ]
     scalars = {p: v for p, v in leaves.items() if not any(isinstance(x, list) for x in v)}
-    chosen = _find("chosen", scalars, lambda p: _names_one(scalars[p], ids))
+    chosen = find("chosen", scalars, lambda p: _names_one(scalars[p], ids))
+    guessed = {} if chosen or not by_values else in_records(scalars, ids)
+    chosen = chosen or guessed.get("chosen", "")
     if not chosen:
         return None
-    of = _Names([p for p in scalars if p != chosen and not p.startswith(f"{where}.")])
+    of = Names([p for p in scalars if p != chosen and not p.startswith(f"{where}.")])
 
     def numeric(name: str) -> bool:
         return _all_numbers(scalars[name])
@@ -371,15 +350,20 @@ def _nested(path: Path, sample: list[dict[str, Any]]) -> DecisionProposal | None
         return pl.Series([text_of(v) for v in scalars[name]])
 
     decision = of.put("decision", lambda p: "." not in p and len({*map(str, scalars[p])}) > 1)
+    if not decision and (unique := unique_id({p: scalars[p] for p in of.left})):
+        decision = guessed["decision"] = of.columns["decision"] = unique
+        of.left.remove(unique)
     of.put("session")
     of.put("unit")
     time = of.put("time", lambda p: _is_time(as_texts(p)))
     of.columns["chosen"] = chosen
     of.put("sampled", lambda p: _names_one(scalars[p], ids))
     of.put("overridden")
-    of.put("propensity", numeric)
+    if not of.put("propensity", numeric) and "propensity" in guessed:
+        of.columns["propensity"] = guessed["propensity"]
+        of.left.remove(guessed["propensity"])
     beside = [p for p, v in leaves.items() if p != where and _beside(v, ids)]
-    if probabilities := _find("probabilities", beside):
+    if probabilities := find("probabilities", beside):
         of.columns["probabilities"] = probabilities
     reward, cost = of.reward(numeric, numeric)
     of.put("keep", numeric)
@@ -407,6 +391,9 @@ def _nested(path: Path, sample: list[dict[str, Any]]) -> DecisionProposal | None
     has_p = "propensity" in of.columns or bool(probabilities)
     if not reward and not cost and decision:
         _outcomes(found, path, {text_of(v) for v in scalars[decision]})
+    if guessed:
+        told = ", ".join(f"{p} as {what}" for what, p in guessed.items())
+        found.unsure.append(f"taken by values, since no name says it: {told}")
     _finish(found, has_p, draws, reward, cost, of.units)
     if time:
         _zone(found, as_texts(time))
@@ -475,7 +462,7 @@ def _maps(
 def _of_objects(objects: Sequence[Mapping[str, Any]], names: list[str]) -> dict[str, Any]:
     values = {n: [o.get(n) for o in objects] for n in names}
     left = list(names)
-    feasible = _find("feasible", left)
+    feasible = find("feasible", left)
     if feasible:
         left.remove(feasible)
     figures = [n for n in left if _all_numbers(values[n])]
@@ -484,7 +471,7 @@ def _of_objects(objects: Sequence[Mapping[str, Any]], names: list[str]) -> dict[
 
 
 def _of_maps(maps: Mapping[str, list[Any]]) -> dict[str, Any]:
-    feasible = _find("feasible", maps)
+    feasible = find("feasible", maps)
     left = [m for m in maps if m != feasible]
     figures = {_singular(m): m for m in left if _all_numbers(maps[m])}
     texts = {_singular(m): m for m in left if m not in figures.values()}
@@ -502,8 +489,9 @@ def _singular(path: str) -> str:
 
 def _outcomes(found: DecisionProposal, path: Path, known: set[str | None]) -> None:
     """Add the file of outcomes beside a log that has no reward, if there is one."""
-    for other in sorted(path.parent.iterdir()):
-        if other == path or not _OUTCOMES.search(other.name) or other.suffix not in _JSON:
+    named = sorted(path.parent.iterdir(), key=lambda f: (not _OUTCOMES.search(f.name), f.name))
+    for other in named:
+        if other == path or other.suffix not in _JSON:
             continue
         try:
             sample = _records(other)
@@ -515,33 +503,39 @@ def _outcomes(found: DecisionProposal, path: Path, known: set[str | None]) -> No
              if sum(text_of(x) in known for x in v) > len(v) / 2), "",
         )  # fmt: skip
         figures = [p for p, v in leaves.items() if p != decision and _all_numbers(v)]
-        reward = _find("reward", figures) or next(iter(figures), "")
-        if not decision or not reward:
+        reward = find("reward", figures) or next(iter(figures), "")
+        is_log = any(isinstance(x, list) for values in leaves.values() for x in values)
+        if not decision or not reward or is_log:
             continue
-        when = _find("time", [p for p, v in leaves.items() if p not in (decision, reward)
+        when = find("time", [p for p, v in leaves.items() if p not in (decision, reward)
                               and _is_time(pl.Series([text_of(x) for x in v]))])  # fmt: skip
         found.table["outcomes"] = {
             "file": other.name, "decision": decision, "reward": reward,
             **({"time": when} if when else {}),
         }  # fmt: skip
-        found.unsure.append(f"rewards are taken from {other.name}, by its {decision}")
+        found.unsure.append(f"rewards are taken from {other.name}, {reward} by {decision}")
         return
 
 
 # Wide tables
 
 
-def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
+def _stems(names: Sequence[str]) -> tuple[dict[str, set[str]], set[str]]:
+    """Return the NAME_ of the columns NAME_k with their k, and all k."""
     stems: dict[str, set[str]] = {}
-    for name in frame.columns:
+    for name in names:
         if match := _NUMBERED.match(name):
             stems.setdefault(match[1], set()).add(match[2])
     stems = {stem: keys for stem, keys in stems.items() if len(keys) > 1}
+    return stems, set().union(*stems.values())
+
+
+def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
+    stems, keys = _stems(frame.columns)
     if not stems or not frame.height:
         return None
-    keys = set.union(*stems.values())
     taken = {f"{stem}{key}" for stem, numbers_of in stems.items() for key in numbers_of}
-    of = _Names([n for n in frame.columns if n not in taken])
+    of = Names([n for n in frame.columns if n not in taken])
 
     def names_one(name: str) -> bool:
         found = frame[name].drop_nulls().cast(pl.String)
@@ -565,10 +559,10 @@ def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     of.put("keep", numeric)
     _features(found, frame, of.left, [])
     patterns = {stem.rstrip("_-. "): f"{stem}*" for stem in stems}
-    chance = _find("propensity", patterns)
+    chance = find("propensity", patterns)
     if chance:
         columns["probability"] = patterns.pop(chance)
-    feasible = _find("feasible", patterns)
+    feasible = find("feasible", patterns)
     candidates: dict[str, Any] = {"feasible": patterns.pop(feasible)} if feasible else {}
 
     def all_numbers(pattern: str) -> bool:
