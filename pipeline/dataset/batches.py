@@ -239,8 +239,9 @@ class RowGroups:
 
     def listed(self, pool: ThreadPoolExecutor) -> list[tuple[int, int, int, int, int]]:
         """Return (part, group, its first row in the part, rows, candidates) of each of them."""
-        episodes = self.dataset.episodes()[np.flatnonzero(self.number >= 0)]
-        parts = np.unique([episodes["first_part"], episodes["last_part"]])
+        table, wanted = self.dataset.episodes(), self.number >= 0
+        ends = [table[name].to_numpy()[wanted] for name in ("first_part", "last_part")]
+        parts = np.unique(np.concatenate(ends))
         found = [group for groups in pool.map(self._groups_of, parts) for group in groups]
         if not found:
             raise self.unlike("fewer")

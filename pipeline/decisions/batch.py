@@ -64,12 +64,11 @@ class Batch:
         return offsets_of(self.lengths)
 
     def take(self, rows: Ints) -> "Batch":
-        """Return the decisions `rows`, in that order."""
+        """Return the decisions `rows`, in that order; this batch gives up its columns."""
         at = ragged_rows(self.offsets, rows)
         return Batch(
-            self.decisions[rows], self.context[rows] if self.context.width else self.context,
-            self.candidates[at], self.features[at] if self.features.width else self.features,
-            self.lengths[rows],
+            _taken(self.decisions, rows), _taken(self.context, rows), _taken(self.candidates, at),
+            _taken(self.features, at), self.lengths[rows],
         )  # fmt: skip
 
 
@@ -101,6 +100,11 @@ class Reading:
         """Keep a note once."""
         if text not in self.notes:
             self.notes.append(text)
+
+
+def _taken(frame: pl.DataFrame, rows: Ints) -> pl.DataFrame:
+    """Return rows of a frame, which loses its columns one by one: none is in memory twice."""
+    return pl.DataFrame([frame.drop_in_place(name)[rows] for name in frame.columns])
 
 
 def ragged_rows(offsets: Ints, decisions: Ints) -> Ints:

@@ -17,6 +17,7 @@ NAMES = (
     "gpupack",
     "queue",
     "deciding",
+    "decisions",
     "online",
     "scaling",
 )
