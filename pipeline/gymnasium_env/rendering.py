@@ -167,10 +167,10 @@ def _gpupack(view: View, axes: Any) -> None:
     axes.set_ylabel("CPUs left on the node")
     axes.set_title(
         f"allocated: {now['allocated_gpu']:.0%} of GPUs, {now['allocated_cpu']:.0%} of CPUs, "
-        f"fragments {now['fragment_ratio']:.0%} of idle GPUs; the pod asks for "
+        f"fragments {now['fragment_ratio']:.0%} of idle GPUs\nthe pod asks for "
         f"{now['pod_gpus'] * now['pod_milli'] / 1000:g} GPUs, {now['pod_cpu'] / 1000:g} CPUs; "
         "size: nodes, colour: fragments",
-        fontsize=7,
+        fontsize=8,
     )
 
 

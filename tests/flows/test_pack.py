@@ -107,3 +107,11 @@ def test_init_asks_what_a_list_of_pods_leaves_open(tmp_path, capsys):
     unsure = json.loads(capsys.readouterr().out)["unsure"]
     assert unsure[0].startswith("1 rows could not be read; line 3: cpu is x, expected a quantity")
     assert unsure[1:] == ["no node has the models H100, which pods ask for"]
+
+
+def test_a_list_in_the_present_folder_is_found(pods, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["evaluate", "gpupack-published", "--trace", "pods.csv", "--policy", "best_fit"]
+    nodes = ["--set", 'config.nodes=["2x64x96Gx4:A"]', "--set", "config.seeds=[42, 7]"]
+    assert main([*words, *nodes, "--workers", "1", "--out", "evaluation"]) == 0
+    assert "best_fit" in capsys.readouterr().out

@@ -6,10 +6,12 @@ from hindcast.pipeline.scenarios.gpupack import layout as m
 from hindcast.pipeline.scenarios.gpupack.classes import change
 from hindcast.pipeline.scenarios.gpupack.features import TERM
 from hindcast.pipeline.scenarios.gpupack.layout import WHOLE, G, U
+from hindcast.pipeline.scenarios.gpupack.nodes import MOST_NODES
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 
 _I63 = (1 << 63) - 1
+_PLACES = (1 << MOST_NODES.bit_length()) - 1  # bits of a key that give way to a place
 
 
 @compiled()
@@ -58,11 +60,13 @@ def _fitting(ints: Ints) -> int:
         keys = np.empty(found, np.int64)
         for i in range(found):
             node = ints[U(ints[m.HEAD_AT] + fitting[i])]
-            keys[i] = _drawn_key(
+            key = _drawn_key(
                 ints[m.TIE_SEED], ints[m.NOW], ints[U(ints[m.RANK_AT] + node)],
                 ints[U(ints[m.COUNT_AT] + fitting[i])],
             )  # fmt: skip
-        fitting[:] = fitting[np.argsort(keys)]
+            keys[i] = (key & ~_PLACES) | i  # whole numbers are sorted faster than their places
+        keys.sort()
+        fitting[:] = fitting[keys & _PLACES]
     return found
 
 
