@@ -88,7 +88,7 @@ def read_record(folder: Path, provenance: Mapping[str, Any]) -> DecisionLog:
         columns = []
         for name in table.columns:
             if name.startswith(prefix):
-                column = table[name]
+                column = table.drop_in_place(name)  # no column is in memory twice
                 if isinstance(column.dtype, pl.List):
                     column = column.explode(empty_as_null=False)
                 if column.dtype == pl.String:
