@@ -175,6 +175,7 @@ def learns(name: str) -> bool:
     return name.startswith(("policies.training.", "policies.offline.", "policies.online.")) or (
         name
         in {
+            "pipeline.dataset.torch_batches",
             "policies.networks.candidate_scorer",
             "policies.delivery.training",
             "policies.ope.fqe",

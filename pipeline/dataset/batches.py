@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import polars as pl
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -240,8 +239,9 @@ class RowGroups:
 
     def listed(self, pool: ThreadPoolExecutor) -> list[tuple[int, int, int, int, int]]:
         """Return (part, group, its first row in the part, rows, candidates) of each of them."""
-        home = self.dataset.episodes().select("first_part", "last_part")
-        parts = np.unique(home.filter(pl.Series(self.number >= 0)).to_numpy())
+        table, wanted = self.dataset.episodes(), self.number >= 0
+        ends = [table[name].to_numpy()[wanted] for name in ("first_part", "last_part")]
+        parts = np.unique(np.concatenate(ends))
         found = [group for groups in pool.map(self._groups_of, parts) for group in groups]
         if not found:
             raise self.unlike("fewer")

@@ -16,6 +16,7 @@ do not survive a fork.
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -68,18 +69,25 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
         if not 0 <= self._rank < self._ranks:
             raise InputError(f"shard is {shard}, expected (i, n) with 0 <= i < n")
         groups = row_groups(dataset, options)
-        number = np.full(len(groups.number), -1, np.int64)
-        number[groups.number >= 0] = np.flatnonzero(groups.number >= 0)
-        groups = replace(groups, number=number, threads=False)
+        self._wanted = groups.number >= 0
         with ThreadPoolExecutor(options.readers) as pool:
             found = np.array(groups.listed(pool), np.int64)
-        decisions = _decisions_of(dataset, found, number >= 0)
+        decisions = _decisions_of(dataset, found, self._wanted)
         if decisions.sum() != dataset.episodes(options.split)["steps"].sum():
             raise groups.unlike("fewer")
         self._found, self._decisions = found[decisions > 0], decisions[decisions > 0]
-        # a worker gets no table and no footer: both may be large, and it needs neither
-        nothing = replace(dataset, _episodes=dataset.episodes().clear())
-        self._groups = replace(groups, dataset=nothing, footers={})
+        # a connection to a store survives no fork and cannot be pickled
+        folder = dataset.folder
+        self._folder = str(folder) if is_remote(folder) else folder
+        # a worker gets no table, no numbers and no footers: they may be large, and it needs none
+        recipe = replace(dataset.recipe, places={}, origin=None, base=None)
+        manifest = replace(dataset.manifest, recipe=recipe, appended=())
+        nothing = replace(
+            dataset, folder=Path(), manifest=manifest, _episodes=dataset.episodes().clear()
+        )
+        self._groups = replace(
+            groups, dataset=nothing, number=groups.number[:0], footers={}, threads=False
+        )
         self._size, self._buffer, self._seed = options.size, options.buffer, seed
         total = int(self._decisions.sum())
         whole, rest = divmod(total, self._size)
@@ -143,10 +151,8 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
         begin = first + sum(counts[:worker])
         given = max(0, (position - worker + workers - 1) // workers)  # they are given in turn
         key = f"torch {epoch}, shard {self._rank}/{self._ranks}, worker {worker}/{workers}"
-        groups = self._groups
-        if is_remote(groups.dataset.folder):  # connections do not survive a fork
-            fresh = replace(groups.dataset, folder=location(str(groups.dataset.folder)))
-            groups = replace(groups, dataset=fresh)
+        dataset = replace(self._groups.dataset, folder=location(self._folder))
+        groups = replace(self._groups, dataset=dataset)
         for batch in self._cut(groups, epoch, key, (begin, begin + counts[worker]), given):
             given += 1
             self._at = (epoch, (given - 1) * workers + worker + 1)
@@ -199,7 +205,7 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
             if left_out >= decisions:
                 left_out -= decisions
                 continue
-            held = _poured(groups, chunk)
+            held = _poured(groups, chunk, self._wanted)
             held.shuffle(generator(self._seed, key, piece))
             held.draw(left_out)
             left_out = 0
@@ -269,19 +275,22 @@ def _decisions_of(dataset: DatasetFolder, found: Ints, wanted: NDArray[np.bool_]
     return before(first + found[:, 3]) - before(first)
 
 
-def _poured(groups: RowGroups, chunk: list[_Piece]) -> ShuffleBuffer:
-    """Return a buffer with the decisions of some pieces."""
+def _poured(groups: RowGroups, chunk: list[_Piece], wanted: NDArray[np.bool_]) -> ShuffleBuffer:
+    """Return a buffer with the decisions of some pieces, of wanted episodes (E,)."""
     read = [groups.read(piece.part, piece.group) for piece in chunk]
     blocks = [block for pieces in read for block, _ in pieces]
     held = groups.buffer(sum(map(len, blocks)), sum(int(block.offsets[-1]) for block in blocks))
     for piece, pieces in zip(chunk, read, strict=True):
         for at, (block, sums) in enumerate(pieces):
-            number = groups.numbers(block) if at == 0 else np.full(len(block), -1)
+            number = np.full(len(block), -1)  # also of the row after a row group
             if at == 0:
-                own = np.flatnonzero((block.choice != NO_CHOICE) & (number >= 0))
-                if len(own) != piece.decisions:
-                    raise groups.unlike("more" if len(own) > piece.decisions else "fewer")
-                number[own[: piece.begin]] = number[own[piece.end :]] = -1
+                inside = (block.episode >= 0) & (block.episode < len(wanted))
+                own = np.flatnonzero((block.choice != NO_CHOICE) & inside)
+                own = own[wanted[block.episode[own]]]
+                if len(own) != piece.decisions or not inside.all():
+                    raise groups.unlike("fewer" if len(own) < piece.decisions else "more")
+                own = own[piece.begin : piece.end]
+                number[own] = block.episode[own]
             held.pour(block, number, sums)
     return held
 

@@ -217,6 +217,7 @@ class AskedPolicy:
         return {
             "policy": self.name, "verdict": s.verdict, "why": "; ".join(s.why),
             "decisions": s.decisions, "units": s.units, "ess": s.ess, "ess_units": s.ess_units,
+            "expected_ess": s.expected_ess,
             "mean_weight": s.mean_weight, "mean_weight_se": s.mean_weight_se,
             "largest_weight": s.largest_weight, "largest_share": s.largest_share,
             "largest_decision": d["id"][at] if at >= 0 else None,

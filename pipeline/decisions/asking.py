@@ -99,7 +99,7 @@ class Asking:
         self.q = (
             reference_q(log, self.every, log.weighted) if log.weighted.any() else np.zeros(height)
         )
-        self.refusal, self.lost = self._refusal(), _lost(log.cautions)
+        self.refusal, self.lost = self._refusal(), unfair_loss(log.cautions)
         self.accepted = ", ".join(
             c.code for c in log.cautions if c.code in set(CONTRADICTIONS) & {*options.accept}
         )
@@ -145,6 +145,6 @@ def _with_estimates(
     return (*(c for c in cautions if c.code != "no_propensities"), told)
 
 
-def _lost(cautions: Sequence[Caution]) -> str:
+def unfair_loss(cautions: Sequence[Caution]) -> str:
     """Return why the decisions with a reward are no fair sample of all, "" if they may be."""
     return "; ".join(c.text for c in cautions if c.code in _UNFAIR)

@@ -1,19 +1,19 @@
 """Assembly of checked decisions: rewards, kinds of propensities, order, units, splits, counts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, sums
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums, take
 from hindcast.pipeline.decisions.checks import overridden
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashes
-from hindcast.pipeline.storage.gathering import taken
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
@@ -34,18 +34,15 @@ def assemble(
     `terms` are the columns of the reward with their factors. `quarantined` is the number of
     decisions in quarantine.
     """
-    decisions, candidates = _with_kinds(batch, mapping, reading), batch.candidates
+    decisions = _with_kinds(batch, mapping, reading)
     decisions = _with_reward(decisions, mapping, terms, reading)
     decisions = decisions.with_columns(overridden(decisions))
     order = _order(decisions)
-    features, context = batch.features, batch.context
-    lengths = batch.lengths
     if order is not None:
-        rows = ragged_rows(batch.offsets, order)
-        decisions, candidates, lengths = decisions[order], taken(candidates, rows), lengths[order]
-        context, features = taken(context, order), taken(features, rows)
-    context = _readable(context, reading)
-    features = _readable(features, reading)
+        batch = take(replace(batch, decisions=decisions), order)
+        decisions = batch.decisions
+    candidates, lengths = batch.candidates, batch.lengths
+    context, features = _readable(batch.context, reading), _readable(batch.features, reading)
     first = decisions["time"].min()
     decisions = decisions.with_columns((pl.col("time") - (first or 0.0)).alias("time_s"))
     units, texts = units_of(decisions)
@@ -230,9 +227,11 @@ def vocabulary(
     for frame, rows, side in ((context, train, "context"), (features, of_rows, "candidates")):
         for name, dtype in frame.schema.items():
             if dtype == pl.Categorical:
-                levels = frame[name].filter(pl.Series(rows)).drop_nulls().cast(pl.String)
-                counted = levels.value_counts().sort(
-                    ["count", name], descending=[True, False], maintain_order=True
+                levels = frame[name].filter(pl.Series(rows)).drop_nulls()
+                counted = (
+                    levels.value_counts()
+                    .cast({name: pl.String})
+                    .sort(["count", name], descending=[True, False], maintain_order=True)
                 )
                 found[f"{side}.{name!s}"] = dict(counted.iter_rows())
     return found

@@ -81,6 +81,7 @@ def ingest(path: Path, out: Path) -> BuildResult:
 def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     """Write the dataset of a log; raise StorageError if `out` holds something else."""
     _refuse_foreign(out)
+    _refuse_without_rewards(log)
     encoded, episodes = encode(log), episodes_of(log)
     if not len(episodes.decisions):
         outcomes = log.mapping.outcomes
@@ -133,6 +134,17 @@ def _refuse_foreign(out: Path) -> None:
         source = files.read_json(out / mf.NAME).get("provenance", {}).get("format")
         if source != DECISIONS:
             raise StorageError(f"{out}: this folder holds another dataset; choose another --out")
+
+
+def _refuse_without_rewards(log: DecisionLog) -> None:
+    if log.weighted.any():
+        return
+    missing, overridden = log.counts["censored"], log.counts["overridden"]
+    raise TraceError(
+        f"none of the {len(log):,} decisions can be used: {missing:,} have no reward, "
+        f"{overridden:,} were overridden; expected a reward in columns.reward or columns.cost, or "
+        "a file of outcomes in [outcomes]"
+    )
 
 
 def caveats_of(cautions: Sequence[Caution]) -> tuple[Caveat, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.decisions.arrays import logged_decisions, reference_q
-from hindcast.pipeline.decisions.asking import refusal_of
+from hindcast.pipeline.decisions.asking import refusal_of, unfair_loss
 from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.record import read_record
@@ -166,7 +166,7 @@ def judge_of(dataset: Dataset) -> Judge | None:
     train, validation = (log.weighted & (split == name) for name in ("train", "validation"))
     if not validation.any():
         return None
-    e, refusal = logged_decisions(log), refusal_of(log)
+    e, refusal = logged_decisions(log), refusal_of(log) or unfair_loss(log.cautions)
     q = reference_q(log, e, log.weighted & (split != "test"))
     rule = "" if refusal or not train.any() else best_rule(log, e, _Part(e, q, train))
     return Judge(log, dataset.spec, e, _Part(e, q, validation), rule, refusal)

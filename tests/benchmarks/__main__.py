@@ -14,8 +14,10 @@ NAMES = (
     "thermal",
     "deferrable",
     "multicluster",
+    "gpupack",
     "queue",
     "deciding",
+    "decisions",
     "online",
     "scaling",
 )

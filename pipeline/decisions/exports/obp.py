@@ -113,8 +113,10 @@ def _writers(log: DecisionLog, arms: _Arms) -> Iterator[tuple[str, Write]]:
         f"{OWN}context": np.array(context.names, str),
         f"{OWN}action_context": np.array(features.names, str),
         f"{OWN}arm": np.array(arms.ids, str),
-        **{OWN + name: np.array(d[name].fill_null("").to_list(), str) for name in TEXTS},
-        **{OWN + name: d[name].fill_null(float("nan")).to_numpy() for name in NUMBERS},
+        **{OWN + name: np.array(d[name].fill_null("").to_list(), str)
+           for name in TEXTS if d[name].null_count() < len(d)},
+        **{OWN + name: d[name].fill_null(float("nan")).to_numpy()
+           for name in NUMBERS if d[name].null_count() < len(d)},
     }  # fmt: skip
     dense: dict[str, tuple[tuple[int, ...], type, Callable[[DecisionLog, Fill], Any]]] = {
         f"{OWN}place": ((), np.int32, lambda piece, fill: fill(

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.decisions.proposals.parts import MOST
 from hindcast.pipeline.decisions.values import flags, numbers, times
 
-MOST: Final = 0.8  # share of decisions in which a column must be as it is taken
 PERCENT: Final = 100.0
 _SUM: Final = 0.02  # by which rounded probabilities of a decision miss their sum
 Found = dict[str, str]  # "decision", "chosen", "propensity", ... -> column
@@ -88,20 +88,59 @@ def in_wide(frame: pl.DataFrame, keys: Iterable[str], others: Sequence[str]) -> 
 
 
 def in_records(
-    scalars: Mapping[str, Sequence[Any]], ids: Sequence[Sequence[str | None]]
-) -> Found:  # fmt: skip
-    """Return the values of nested records: the candidates' ids are known."""
+    scalars: Mapping[str, Sequence[Any]], ids: Sequence[Sequence[str | None]], *, sure: bool
+) -> Found:
+    """Return the columns of nested records whose candidates have these ids.
+
+    Positions in the list name a candidate too. `sure` is whether probabilities are known already.
+    """
     named = [
         p for p, values in scalars.items()
         if all(isinstance(v, str) for v in values)
         and np.mean([v in known for v, known in zip(values, ids, strict=True)]) >= MOST
+    ]  # fmt: skip
+    named += [
+        p for p, values in scalars.items()
+        if all(type(v) is int and 0 <= v < len(known)
+               for v, known in zip(values, ids, strict=True)) and len({*values}) > 1
     ]  # fmt: skip
     shares = [
         p for p, values in scalars.items()
         if all(isinstance(v, float | int) and not isinstance(v, bool) for v in values)
         and _is_share(np.asarray(values, np.float64))
     ]  # fmt: skip
-    return {"chosen": named[0], "propensity": shares[0]} if named and shares else {}
+    if not named or not (sure or shares):
+        return {}
+    return {"chosen": named[0], **({"propensity": shares[0]} if not sure else {})}
+
+
+Listed = Sequence[Sequence[Any]]  # candidates of each record
+
+
+def inside(listed: Listed, names: Sequence[str], *, what: str) -> list[str]:
+    """Return the fields of listed objects that flag one of them, sum to 1, or name them.
+
+    `what` is "chosen", "probabilities" or "id".
+    """
+    fits = {"chosen": _flags_one, "probabilities": _sums_to_one, "id": _differs}[what]
+    return [
+        name for name in names
+        if np.mean([fits([c.get(name) for c in candidates]) for candidates in listed]) >= MOST
+    ]  # fmt: skip
+
+
+def _flags_one(values: Sequence[Any]) -> bool:
+    return all(v in (0, 1, None) for v in values) and sum(v in (True, 1) for v in values) == 1
+
+
+def _sums_to_one(values: Sequence[Any]) -> bool:
+    if not all(isinstance(v, float | int) and not isinstance(v, bool) for v in values):
+        return False
+    return abs(sum(values) - 1.0) < _SUM and (len(values) == 1 or max(values) < 1.0)
+
+
+def _differs(values: Sequence[Any]) -> bool:
+    return all(isinstance(v, str) for v in values) and len({*values}) == len(values)
 
 
 def unique_id(scalars: Mapping[str, Sequence[Any]]) -> str:

@@ -341,7 +341,7 @@ def test_settings_that_cannot_be_used(dataset):
 def test_parts_that_hold_other_decisions_are_refused(dataset):
     """The table of episodes says how many decisions of the split a row group has."""
     data = minibatches(dataset, 64)
-    data._groups.number[dataset.episodes(SPLIT)["episode"][0]] = -1
+    data._wanted[dataset.episodes(SPLIT)["episode"][0]] = False
     with pytest.raises(DatasetError, match="the parts hold fewer decisions"):
         list(data)
     steps = dataset.episodes().with_columns(steps=dataset.episodes()["steps"] + 1)

@@ -91,6 +91,7 @@ def test_estimated_propensities_are_marked_with_a_range():
     assert found.estimates["propensities"].unique().to_list() == ["estimated"]
     assert "estimated" in found.sentences["lowest:x"]
     assert row(found, "lowest:x", "dr")["value"] == pytest.approx(0.627, abs=0.03)
+    assert row(found, "lowest:x", "is")["low"] is None  # the noise of 1 / p biases it
     snis = row(found, "lowest:x", "snis")
     assert snis["low_odds_1.5"] == pytest.approx(0.553, abs=0.01)
     assert snis["high_odds_1.5"] == pytest.approx(0.674, abs=0.01)

@@ -102,6 +102,15 @@ def test_cautions_that_the_page_names_are_those_of_the_code():
     assert {name for name in named if f'"{name}"' not in code} == set()
 
 
+def test_every_caution_is_explained_among_the_warnings():
+    code = "".join(p.read_text("utf-8") for p in (ROOT / "pipeline/decisions").rglob("*.py"))
+    known = set(re.findall(r'Caution\(\s*"([a-z_]+)"', code)) | {"estimated", "no_propensities"}
+    rows = [row for row in rows_of("how-to/read-the-warnings.md") if len(row) == 4]
+    named = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row[0])}
+    assert len(known) >= 20
+    assert known <= named
+
+
 def masked(text):
     """Return a text with every number as #, and without the widths of columns."""
     return re.sub(r" +", " ", re.sub(r"-?\d[\d,.]*\d|\d", "#", text)).strip()

@@ -154,6 +154,63 @@ def test_a_damaged_parquet_file_is_named(tmp_path):
         Tables([path]).schema()
 
 
+def listed(decisions=40):
+    """Return records whose candidates are objects without a known name."""
+    rng = np.random.default_rng(10)
+    places = rng.integers(0, 2, decisions)
+    return places, [
+        {"spur": f"t{i}", "anfang": f"2031-03-01T08:{i:02}:00Z", "ertrag": i % 3,
+         "knoten": [{"wer": f"k{k}", "last": k + i % 4, "anteil": (0.3, 0.7)[k]} for k in (0, 1)]}
+        for i in range(decisions)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["flag", "position"])
+def test_a_choice_inside_of_the_list_or_by_its_position_is_found(tmp_path, by):
+    places, records = listed()
+    for place, record in zip(places.tolist(), records, strict=True):
+        if by == "position":
+            record["stelle"] = place
+        for k, candidate in enumerate(record["knoten"] if by == "flag" else ()):
+            candidate["genommen"] = k == place
+    text = "\n".join(map(json.dumps, records))
+    assert proposal(tmp_path, text, "log.jsonl") is None
+    found = propose(tmp_path / "log.jsonl", by_values=True)
+    assert found.table["columns"] == {
+        "decision": "spur", "time": "anfang", "probabilities": "anteil",
+        "chosen": "genommen" if by == "flag" else "stelle",
+    }  # fmt: skip
+    assert found.table["candidates"] == {"list": "knoten", "id": "wer", "numbers": ["last"]}
+    (tmp_path / "log.toml").write_text(found.toml)
+    log = read_log(tmp_path / "log.toml")
+    assert log.decisions["chosen"].to_list() == places.tolist()
+    with pytest.raises(TraceError, match="none of the 40 decisions can be used: 40 have no reward"):
+        hindcast.ingest("decisions", tmp_path / "log.toml", tmp_path / "d")
+
+
+def test_probabilities_beside_the_kind_none_are_told(tmp_path):
+    """They are ignored, which a person who has just added the column would not expect."""
+    table = long_table(20)
+    columns = {"decision": "id", "candidate": "arm", "chosen": "chosen", "probability": "p",
+               "reward": "r"}  # fmt: skip
+    for kind, notes in (
+        ("none", ['p is not used, since propensity.kind is "none"']),
+        ("exact", []),
+    ):
+        log = read_log(table, {"columns": columns, "propensity": {"kind": kind}})
+        assert [*log.notes] == notes
+
+
+def test_a_list_of_records_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "log.json").write_text(json.dumps(listed()[1]))
+    (tmp_path / "log.toml").write_text(
+        'file = "log.json"\nshape = "nested"\ncandidates = {list = "knoten"}\n'
+        'columns = {chosen = "stelle", reward = "ertrag"}\n'
+    )
+    with pytest.raises(TraceError, match="the file is one JSON list"):
+        read_log(tmp_path / "log.toml")
+
+
 def test_what_is_no_log_of_decisions_is_left_to_others(tmp_path):
     jobs = "job,submit,start,end,cores\n1,0,5,9,4\n2,1,5,9,8\n"
     assert proposal(tmp_path, jobs) is None

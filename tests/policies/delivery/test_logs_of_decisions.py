@@ -152,6 +152,16 @@ def test_propensities_that_cannot_be_right_judge_no_agent(tmp_path):
         train(folder, "advantage_regression", tmp_path / "a", QUICK)
 
 
+def test_rewards_that_are_lost_by_what_was_taken_judge_no_agent(tmp_path):
+    table = simulated(600, lambda x, y: x + y)
+    lost = (pl.col("arm") == "a") & (pl.col("id").str.slice(1).cast(int) % 2 == 0)
+    taken = pl.col("id").is_in(table.filter((pl.col("chosen") == 1) & lost)["id"].implode())
+    folder = made(tmp_path, table.with_columns(r=pl.when(~taken).then("r")))
+    verdict = judge_of(ds.open(folder)).judge(rule_policy(ds.open(folder).spec, "highest:x"))
+    assert verdict.delivered == "log"
+    assert "cannot be compared with the log: rewards are lost by what was taken" in verdict.why
+
+
 def test_a_rule_as_a_network_takes_no_missing_number(folder):
     opened = ds.open(folder)
     judge = judge_of(opened)

@@ -1,0 +1,146 @@
+"""The random numbers of Go's package math/rand, which the published simulator draws.
+
+An additive lagged Fibonacci generator keeps the last 607 values of
+
+    y[n] = y[n - 607] + y[n - 273]    modulo 2^64
+
+in 607 words with two indices, `tap` and `feed`, which fall by one before every value. Seeding mixes
+a multiplicative generator with a table, the words after 7.8e12 values from a fixed start. The table
+is computed here: the recurrence is linear, so the words after n values are a combination of the
+first 607 with the coefficients of t^n modulo t^607 - t^334 - 1.
+
+Source: the Go standard library, math/rand, whose streams are fixed by its promise of compatibility.
+"""
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.simulation.kernel import Ints, compiled
+
+WORDS: Final = 607
+FEED: Final = 334  # first feed; the tap begins at 0
+TAP_AT: Final = WORDS  # places of both indices behind the words
+FEED_AT: Final = WORDS + 1
+_BURNT: Final = 7_800_000_000_000  # values before the table
+_PRIME: Final = (1 << 31) - 1
+_MULTIPLIER: Final = 48271
+_FOR_ZERO: Final = 89_482_311  # seed in place of 0
+_SKIPPED: Final = 20  # values of the multiplicative generator before the first word
+_I63: Final = (1 << 63) - 1
+_U32: Final = (1 << 32) - 1
+
+
+@compiled()
+def _fill(words: Ints, seed: int, high: int, middle: int) -> None:
+    """Fill words with (a << high) xor (b << middle) xor c of the multiplicative generator."""
+    x = seed
+    for _ in range(_SKIPPED):
+        x = x * _MULTIPLIER % _PRIME
+    for i in range(WORDS):
+        a = x * _MULTIPLIER % _PRIME
+        b = a * _MULTIPLIER % _PRIME
+        x = b * _MULTIPLIER % _PRIME
+        words[i] = (a << high) ^ (b << middle) ^ x
+
+
+@compiled()
+def _times(a: Ints, b: Ints, product: Ints) -> None:
+    """Fill a product of polynomials modulo t^607 - t^334 - 1, coefficients modulo 2^64."""
+    whole = np.zeros(2 * WORDS - 1, np.int64)
+    for i in range(WORDS):
+        for j in range(WORDS):
+            whole[i + j] += a[i] * b[j]
+    for i in range(2 * WORDS - 2, WORDS - 1, -1):
+        whole[i - WORDS + FEED] += whole[i]
+        whole[i - WORDS] += whole[i]
+    product[:] = whole[:WORDS]
+
+
+@compiled()
+def _jump(words: Ints, count: int, after: Ints) -> None:
+    """Fill the words after `count` values, with the indices at their start again.
+
+    Value n is written to index (FEED - n) modulo WORDS. The first words are the values -606 to 0.
+    """
+    power, factor = np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64)
+    power[0] = factor[1] = 1
+    left = count
+    while left > 0:
+        if left % 2 == 1:
+            _times(power, factor, power)
+        _times(factor, factor, factor)
+        left //= 2
+    values = np.zeros(2 * WORDS, np.int64)
+    for i in range(WORDS):
+        values[i] = words[(FEED - (i - (WORDS - 1))) % WORDS]
+    for i in range(WORDS, 2 * WORDS):
+        values[i] = values[i - WORDS] + values[i - WORDS + FEED]
+    for i in range(WORDS):
+        total = 0
+        for j in range(WORDS):
+            total += power[j] * values[i + j]
+        after[(FEED - (count + i - (WORDS - 1))) % WORDS] = total
+
+
+@cache
+def _table() -> NDArray[np.int64]:
+    """Return the table of the seeding, (WORDS,)."""
+    words, after = np.zeros((2, WORDS), np.int64)
+    _fill(words, 1, 20, 10)
+    _jump(words, _BURNT, after)
+    return after
+
+
+def seeded(seed: int) -> NDArray[np.int64]:
+    """Return a stream of a seed: the words and both indices, (WORDS + 2,)."""
+    stream = np.zeros(WORDS + 2, np.int64)
+    _fill(stream[:WORDS], seed % _PRIME or _FOR_ZERO, 40, 20)
+    stream[:WORDS] ^= _table()
+    stream[FEED_AT] = FEED
+    return stream
+
+
+@compiled()
+def draw(stream: Ints) -> int:
+    """Return the next value, 64 bits as a signed integer."""
+    stream[TAP_AT] = (stream[TAP_AT] - 1) % WORDS
+    stream[FEED_AT] = (stream[FEED_AT] - 1) % WORDS
+    value = stream[stream[FEED_AT]] + stream[stream[TAP_AT]]
+    stream[stream[FEED_AT]] = value
+    return value  # type: ignore[no-any-return]
+
+
+@compiled()
+def below(stream: Ints, n: int) -> int:
+    """Return a whole number from 0 to below n, n < 2^31, as Intn does."""
+    value = (draw(stream) & _I63) >> 32
+    if n & (n - 1) == 0:
+        return value & (n - 1)
+    largest = _PRIME - (1 << 31) % n
+    while value > largest:
+        value = (draw(stream) & _I63) >> 32
+    return value % n
+
+
+@compiled()
+def shuffle(stream: Ints, items: Ints) -> None:
+    """Shuffle items as Shuffle does, which draws below n in another way than `below`."""
+    for i in range(len(items) - 1, 0, -1):
+        n = i + 1
+        product = ((draw(stream) & _I63) >> 31) * n
+        while product & _U32 < ((1 << 32) - n) % n:
+            product = ((draw(stream) & _I63) >> 31) * n
+        j = product >> 32
+        items[i], items[j] = items[j], items[i]
+
+
+@compiled()
+def permute(stream: Ints, permutation: Ints) -> None:
+    """Fill a permutation as Perm does."""
+    for i in range(len(permutation)):
+        j = below(stream, i + 1)
+        permutation[i] = permutation[j]
+        permutation[j] = i
