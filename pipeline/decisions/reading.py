@@ -119,15 +119,6 @@ def read_log(
     return with_cautions(log)
 
 
-def _hint(source: Any) -> str:
-    """Return what to do with a file that is one JSON list; "" for another one."""
-    if not isinstance(source, Path) or not source.is_file():
-        return ""
-    if not first_bytes(source).lstrip().startswith(b"["):
-        return ""
-    return " (the file is one JSON list: `jq -c '.[]'` writes a record per line)"
-
-
 def _checked(
     batches: Iterator[Batch], scales: checks.Scales, mapping: DecisionMapping, terms: list[str]
 ) -> Iterator[Batch]:
@@ -135,6 +126,15 @@ def _checked(
         if len(batch):
             scales.add(batch)
             yield checks.checked(batch, mapping, terms)
+
+
+def _hint(source: Any) -> str:
+    """Return what to do with a file that is one JSON list; "" for another one."""
+    if not isinstance(source, Path) or not source.is_file():
+        return ""
+    if not first_bytes(source).lstrip().startswith(b"["):
+        return ""
+    return " (the file is one JSON list: `jq -c '.[]'` writes a record per line)"
 
 
 def _terms(mapping: DecisionMapping) -> dict[str, float]:

@@ -59,18 +59,25 @@ def write_record(log: DecisionLog, out: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _few_valued(schema: pa.Schema) -> list[str]:
+    """Return the columns that get a dictionary: names of a few things, and categories."""
+    found = ["session", "unit", "slot", "logger", "kind", "split"]
+    for field in schema:
+        if pa.types.is_dictionary(field.type):
+            found.append(field.name)
+        elif pa.types.is_large_list(field.type) and pa.types.is_dictionary(field.type.value_type):
+            found.append(f"{field.name}.list.element")
+    return found
+
+
 def _write_pieces(log: DecisionLog, path: Path) -> None:
     """Write the record, a row group per piece of the log."""
     schema = record_of(log.head()).schema
     # without Arrow's schema, in which categories would be dictionaries: others read them as texts
     with pq.ParquetWriter(
-        path,
-        schema,
-        compression="zstd",
-        compression_level=3,
-        store_schema=False,
-        write_statistics=False,
-    ) as writer:
+        path, schema, compression="zstd", compression_level=3, use_dictionary=_few_valued(schema),
+        store_schema=False, write_statistics=False,
+    ) as writer:  # fmt: skip
         for piece in log.pieces():
             writer.write_table(record_of(piece))
 
