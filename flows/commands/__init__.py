@@ -24,6 +24,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "count the rows that were left out",
         "init": "look at a table of jobs, a log of decisions or a workload, and propose a mapping "
         "or a recipe",
+        "pack": "how many nodes a list of pods needs, which rule refuses fewer, what nodes bring",
         "behaviour": "model the choices of a log's scheduler, and estimate propensities",
         "traces": "list the known trace formats with their sources, terms of use and citations",
     },
@@ -72,6 +73,7 @@ FIRST: Final[Mapping[str, str]] = {
 _MODULES: Final = {
     "behaviour": "logs.behaviour",
     "decide": "logs.decide",
+    "pack": "logs.pack",
     "start": "logs.start",
     "whatif": "logs.whatif",
     "list": "inspect",

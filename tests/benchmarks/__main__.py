@@ -14,6 +14,7 @@ NAMES = (
     "thermal",
     "deferrable",
     "multicluster",
+    "gpupack",
     "queue",
     "deciding",
     "decisions",
