@@ -111,9 +111,9 @@ def _fit_starved(
     context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
 ) -> None:
     for i in range(len(scores)):
-        left = candidates[i, ROW.free_cpu] / context[MOMENT.largest_cpu]
-        left += candidates[i, ROW.free_gpu] / context[MOMENT.largest_gpu]
-        scores[i] = -candidates[i, ROW.delta_starved] - _FIT * left
+        cost = candidates[i, ROW.delta_starved]
+        cost += _FIT * candidates[i, ROW.free_cpu] / context[MOMENT.largest_cpu]
+        scores[i] = -(cost + _FIT * candidates[i, ROW.free_gpu] / context[MOMENT.largest_gpu])
     _leave_to_tightest(candidates, scores)
 
 

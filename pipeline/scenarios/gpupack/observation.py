@@ -77,7 +77,8 @@ def _write_row(ints: Ints, floats: Floats, row: int, candidates: Rows) -> None:
     candidates[row, ROW.delta_fragments] = (after - before) / WHOLE
     candidates[row, ROW.fragments] = after / WHOLE
     candidates[row, ROW.points] = points(before, after)
-    candidates[row, ROW.delta_starved] = (lacks - starved(floats, cpu_before, idle_before)) / WHOLE
+    lacked = starved(floats, cpu_before, idle_before)
+    candidates[row, ROW.delta_starved] = lacks / WHOLE - lacked / WHOLE
     candidates[row, ROW.starved] = lacks / WHOLE
     candidates[row, ROW.spare_cpu] = max(0.0, cpu - floats[m.KAPPA] * idle)
     candidates[row, ROW.holds_same] = 1.0 if (held >> kind) & 1 and kind > 0 else 0.0
