@@ -81,15 +81,9 @@ def ingest(path: Path, out: Path) -> BuildResult:
 def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     """Write the dataset of a log; raise StorageError if `out` holds something else."""
     _refuse_foreign(out)
-    _refuse_without_rewards(log)
-    encoded, episodes = encode(log), episodes_of(log)
-    if not len(episodes.decisions):
-        outcomes = log.mapping.outcomes
-        where = "" if outcomes is None else f" in {outcomes.file}"
-        raise TraceError(
-            f"{name}: none of the {len(log):,} decisions has a reward and its own choice; expected "
-            f"at least one reward{where}"
-        )
+    episodes = episodes_of(log)
+    _refuse_without_transitions(log, episodes)
+    encoded = encode(log)
     recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)
@@ -136,14 +130,17 @@ def _refuse_foreign(out: Path) -> None:
             raise StorageError(f"{out}: this folder holds another dataset; choose another --out")
 
 
-def _refuse_without_rewards(log: DecisionLog) -> None:
-    if log.weighted.any():
+def _refuse_without_transitions(log: DecisionLog, episodes: Episodes) -> None:
+    if len(episodes.decisions):
         return
     missing, overridden = log.counts["censored"], log.counts["overridden"]
+    outcomes = log.mapping.outcomes
+    where = "a file of outcomes in [outcomes]" if outcomes is None else outcomes.file
+    cut = "; a session ends before its first such decision" if log.weighted.any() else ""
     raise TraceError(
         f"none of the {len(log):,} decisions can be used: {missing:,} have no reward, "
-        f"{overridden:,} were overridden; expected a reward in columns.reward or columns.cost, or "
-        "a file of outcomes in [outcomes]"
+        f"{overridden:,} were overridden{cut}; expected a reward in columns.reward or "
+        f"columns.cost, or in {where}"
     )
 
 
