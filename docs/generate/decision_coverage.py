@@ -6,8 +6,9 @@ simulates LOGS logs of every setting (simulated_decisions.World), asks each for 
 prints how often the intervals contain the true values, and what the tests of the propensities say.
 WORK is a file of finished blocks of logs; a run that was stopped goes on from it, and LOGS = 0
 prints what is there. The column `provenance` is the key of the record of this process, which goes
-to stderr for docs/results/provenance.json. A log is read by `read_log` and answered by `answer`, as by `hindcast.ingest`
-and `hindcast.ope`; of settings in which the estimators suffice, every tenth one.
+to stderr for docs/results/provenance.json. A log is read by `read_log` and answered by `answer`,
+as by `hindcast.ingest` and `hindcast.ope`; of settings in which the estimators suffice, every tenth
+one.
 """
 
 import csv
@@ -47,8 +48,8 @@ from hindcast.pipeline.estimators.decisions import (
 )
 from hindcast.pipeline.estimators.decisions.estimated import FACTORS
 from hindcast.pipeline.estimators.decisions.intervals import intervals_of
-from hindcast.pipeline.storage.provenance import key_of, provenance
 from hindcast.pipeline.estimators.decisions.support import ANSWERS, CANNOT
+from hindcast.pipeline.storage.provenance import key_of, provenance
 
 TABLE: Final = "decision_coverage.csv"
 COLUMNS: Final = (
