@@ -21,6 +21,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "whatif": "one page: a log's own scheduler beside other policies, and what can be "
         "concluded",
         "ingest": "convert a raw trace to a workload, and count the rows that were left out",
+        "grid": "print what anybody could save at most by waiting, on hours of an electric grid",
         "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
         "behaviour": "model the choices of a log's scheduler, and estimate propensities",
         "traces": "list the known trace formats with their sources, terms of use and citations",
@@ -69,6 +70,7 @@ FIRST: Final[Mapping[str, str]] = {
 _MODULES: Final = {
     "behaviour": "logs.behaviour",
     "decide": "logs.decide",
+    "grid": "logs.grid",
     "start": "logs.start",
     "whatif": "logs.whatif",
     "list": "inspect",

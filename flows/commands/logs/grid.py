@@ -1,0 +1,114 @@
+"""`hindcast grid`: what anybody could save at most by starting later on an electric grid."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.pipeline.errors import InputError
+
+_SHOWN: Final = 20  # rows of the output; the file has all
+
+
+@dataclass(frozen=True)
+class Request:
+    """Series, lengths of jobs, slacks, and the file for the table."""
+
+    series: p.Folder = p.argument(
+        "hours of one or more zones: a file, a folder of files, what `ingest series` wrote, or "
+        "synthetic",
+        metavar="SERIES",
+    )
+    out: p.Folder = p.option("CSV file for the table", metavar="FILE")
+    zone: str = p.option("one zone (default: all)", default="", metavar="ZONE")
+    jobs: str = p.option("lengths of jobs in hours", default="1,6,24", metavar="H,...")
+    slack: str = p.option(
+        "hours by which a start may be later; as many as the series has: until its end",
+        default="24,168", metavar="H,...",
+    )  # fmt: skip
+    price: bool = p.option("save money instead of carbon", default=False)
+    settings: tuple[p.Override, ...] = p.option(
+        "setting of the reader of series (TOML), such as time_zone=UTC; may be repeated",
+        default=(), flag="--set", action="append", metavar="KEY=VALUE",
+    )  # fmt: skip
+
+
+def check(request: Request) -> None:
+    """Raise InputError for lengths that are no whole hours, or unknown settings."""
+    for flag, text in (("--jobs", request.jobs), ("--slack", request.slack)):
+        _hours(flag, text)
+    series_settings(request.settings)
+
+
+def series_settings(overrides: tuple[str, ...]) -> Any:
+    """Return the settings of the reader of series."""
+    from hindcast.pipeline.recipes.loading import apply_override
+    from hindcast.pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.traces.hourly.series import SeriesSettings
+
+    table: dict[str, Any] = {}
+    for override in overrides:
+        apply_override(table, override)
+    return read_settings(SeriesSettings, table, "--set")
+
+
+def _hours(flag: str, text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and len(word) < 7 for word in words):
+        raise InputError(f"{flag} {text}: expected whole hours such as 1,6,24")
+    hours = tuple(map(int, words))
+    if flag == "--jobs" and 0 in hours:
+        raise InputError(f"{flag} {text}: a job of 0 hours costs nothing; expected 1 or more")
+    return hours
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Write the table, and return its first rows and the remarks on the series."""
+    import polars as pl
+
+    from hindcast.pipeline.grids.optimum import table_of
+    from hindcast.pipeline.storage.files import write_text
+    from hindcast.pipeline.storage.location import location
+    from hindcast.pipeline.traces.hourly.ingest import open_series
+    from hindcast.pipeline.traces.hourly.series import CARBON, PRICE
+
+    series = open_series(request.series, series_settings(request.settings))
+    chosen = series.only(request.zone) if request.zone else series
+    column = PRICE if request.price else CARBON
+    jobs, slack = _hours("--jobs", request.jobs), _hours("--slack", request.slack)
+    rows = table_of(chosen, jobs, slack, column)
+    write_text(location(request.out), pl.DataFrame(rows).write_csv())
+    named = [each for each in series.remarks if not request.zone or f"'{request.zone}'" in each]
+    return {"table": request.out, "rows": len(rows), "first": rows[:_SHOWN], "remarks": named}
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return the first rows, and last the path of the table."""
+    warnings = [r.removeprefix("warning: ") for r in result["remarks"] if r.startswith("warning: ")]
+    lines = [_line(row) for row in result["first"]]
+    left = result["rows"] - len(lines)
+    lines += [f"... {left:,} more rows"] * bool(left)
+    return Shown([*lines, result["table"]], warnings=warnings)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    *_, percent, each = row.values()
+    unit = "g/kWh" if "saved_g_per_kwh" in row else "per MWh"
+    share = "unknown" if percent is None else f"{percent:.1f} %"
+    amount = "" if each is None else f", {each:.1f} {unit}"
+    return (
+        f"{row['zone']}: {row['job_h']} h within {row['slack_h']} h: {share}{amount} "
+        f"({row['rows']:,} starts)"
+    )
+
+
+COMMANDS: Final = {"grid": Command(
+    "hindcast grid synthetic --jobs 1,6,24 --slack 24,168 --out grid.csv",
+    Request,
+    "A row for every zone, length and slack: now_sum, start_sum and hours_sum are sums over all\n"
+    "hours in which a job of 1 kW could be submitted, in gCO2eq/kWh x h (with --price, money/MWh\n"
+    "x h), of starting now, of the best start, and of the best hours if the job may pause. All\n"
+    "hours are known in advance, so no policy saves more. Carbon is the zone's average, not that\n"
+    "of the marginal plant.",
+)}  # fmt: skip
