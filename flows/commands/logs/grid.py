@@ -1,12 +1,13 @@
 """`hindcast grid`: what anybody could save at most by starting later on an electric grid."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.storage.location import location
 
 _SHOWN: Final = 20  # rows of the output; the file has all
 
@@ -69,7 +70,6 @@ def run(request: Request) -> dict[str, Any]:
 
     from hindcast.pipeline.grids.optimum import table_of
     from hindcast.pipeline.storage.files import write_text
-    from hindcast.pipeline.storage.location import location
     from hindcast.pipeline.traces.hourly.ingest import open_series
     from hindcast.pipeline.traces.hourly.series import CARBON, PRICE
 
@@ -101,6 +101,78 @@ def _line(row: Mapping[str, Any]) -> str:
         f"{row['zone']}: {row['job_h']} h within {row['slack_h']} h: {share}{amount} "
         f"({row['rows']:,} starts)"
     )
+
+
+_NEITHER: Final = ("policies", "changes", "mine", "pools", "capacity", "where", "without", "train")
+
+
+def check_log(request: Any) -> None:
+    """Raise InputError for options of `whatif --grid` that cannot be used."""
+    from hindcast.flows.runs.whatif import source_of
+    from hindcast.pipeline.traces.first_look import no_such_file
+    from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC
+    from hindcast.pipeline.traces.hourly.series import EXPECTED
+
+    if given := [name for name in _NEITHER if getattr(request, name)]:
+        raise InputError(f"whatif --grid plays no scheduler; leave out --{given[0]}")
+    if len(_slack(request.slack)) > 2:
+        raise InputError(f"--slack {request.slack}: expected one or two numbers, such as 6,24")
+    if request.grid != SYNTHETIC and not location(request.grid).exists():
+        no_such_file(location(request.grid), EXPECTED)
+    source_of(request)
+
+
+def _slack(text: str) -> tuple[float, ...]:
+    try:
+        hours = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        hours = (-1.0,)
+    if not all(0 <= hour <= 1e4 for hour in hours):
+        raise InputError(f"--slack {text}: expected hours such as 6,24")
+    return hours
+
+
+def run_log(request: Any) -> dict[str, Any]:
+    """Write the page and the table of what starting later would have saved on a log."""
+    import polars as pl
+
+    from hindcast.flows.runs.whatif import reading, source_of
+    from hindcast.pipeline.grids.logs import compare, conclusion, lay
+    from hindcast.pipeline.pages.markdown import text_table
+    from hindcast.pipeline.recipes.workload_source import load_source
+    from hindcast.pipeline.storage.files import make_folder, write_text
+    from hindcast.pipeline.traces import FORMATS
+    from hindcast.pipeline.traces.hourly.ingest import open_series
+
+    series = open_series(request.grid)
+    one = series.only(request.zone)
+    slack = _slack(request.slack)
+    source = source_of(request)
+    workload = load_source(reading(source))
+    notes = dict(workload.provenance.noted)
+    if source.format in FORMATS:
+        more = FORMATS[source.format].notes_on(location(request.log))
+        notes |= replace(workload.provenance, notes=more).noted
+    laid = lay(workload, one, (slack[0], slack[-1]), notes.get("UnixStartTime", ""))
+    rows = compare(laid, one)
+    lines = conclusion(rows, laid)
+    name = location(request.log).name.split(".")[0]
+    out = make_folder(location(request.out or f"whatif-{name}-grid"))
+    write_text(out / "grid.csv", pl.DataFrame(rows, infer_schema_length=None).write_csv())
+    head = [column.replace("_", " ") for column in rows[0]]
+    body = [[_cell(value) for value in row.values()] for row in rows]
+    page = [f"# {name} on the hours of {one.zones[0]}", "", *lines, "", *text_table(head, body, 2)]
+    about = [each for each in series.remarks if f"'{one.zones[0]}'" in each]
+    page += ["Rows with foresight know all hours, which nobody does.", "", *about]
+    write_text(out / "grid.md", "\n".join(page) + "\n")
+    warned = [each.removeprefix("warning: ") for each in about if each.startswith("warning: ")]
+    return {"page": str(out / "grid.md"), "lines": lines, "warnings": warned, "unread": False}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
 COMMANDS: Final = {"grid": Command(
