@@ -213,7 +213,7 @@ def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
         digest=mf.digest_of((*old.recipes, plan.recipe)),
         parts=parts,
         episodes=build.write_episodes(plan.out, name, episodes),
-        counts=build.counts_of(parts, episodes),
+        counts=build.counts_of(parts, episodes, old.spec),
         appended=(*old.appended, segment),
     )
     manifest, coverage = build.with_caveats(plan, manifest, episodes)

@@ -23,6 +23,7 @@ from hindcast.pipeline.building import parts as recording
 from hindcast.pipeline.building.caveats import dataset_caveats
 from hindcast.pipeline.building.parts import Plan
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.columns import row_count
 from hindcast.pipeline.documents.card import write_card
 from hindcast.pipeline.documents.card.coverage import Coverage, measure
 from hindcast.pipeline.documents.croissant import write_croissant
@@ -30,6 +31,7 @@ from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError, S
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.storage.locks import one_writer
@@ -152,7 +154,7 @@ def write_episodes(out: Path, name: str, episodes: pl.DataFrame) -> mf.FileEntry
     return mf.FileEntry(name, episodes.height, stored.bytes, stored.sha256)
 
 
-def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str, int]:
+def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame, spec: Spec) -> dict[str, int]:
     """Return the counts of a manifest."""
     counts = {
         "episodes": episodes.height,
@@ -161,9 +163,9 @@ def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame) -> dict[str
         "windows": episodes["window"].n_unique(),
         "truncated_episodes": int(episodes["truncated"].sum()),
     }
-    if counts["rows"] != counts["decisions"] + episodes.height:
+    if counts["rows"] != row_count(episodes, spec):
         raise HindcastError(
-            "the rows of the parts are not one per decision and episode; please report this bug"
+            "the rows of the parts are not those of the episodes; please report this bug"
         )
     return counts
 
@@ -199,7 +201,7 @@ def _finish(plan: Plan) -> BuildResult:
         episodes=write_episodes(plan.out, mf.EPISODES, episodes),
         workload_sha256=files.sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
         provenance=asdict(plan.workload.provenance),
-        counts=counts_of(parts, episodes),
+        counts=counts_of(parts, episodes, plan.spec),
         versions=mf.versions(),
     )
     manifest, coverage = with_caveats(plan, manifest, episodes)

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.dataset.columns import episodes_schema
+from hindcast.pipeline.dataset.columns import episodes_schema, row_count
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.dataset.episodes import Trajectory
 from hindcast.pipeline.dataset.folder import DatasetFolder
@@ -195,7 +195,7 @@ def _check_episodes(episodes: pl.DataFrame, manifest: mf.Manifest, path: Path) -
         and bool(episodes["first_part"].is_between(0, parts - 1).all())
         and bool(episodes["last_part"].is_between(episodes["first_part"], parts - 1).all())
         and bool(episodes["steps"].is_between(0, sum(part.rows for part in manifest.parts)).all())
-        and sum(part.rows for part in manifest.parts) == episodes["steps"].sum() + episodes.height
+        and sum(part.rows for part in manifest.parts) == row_count(episodes, manifest.spec)
     )
     if not sound:
         raise DatasetError(

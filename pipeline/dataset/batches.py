@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
 from hindcast.pipeline.dataset.decisions import ON_REQUEST, Columns, Decisions
 from hindcast.pipeline.dataset.folder import DatasetFolder
-from hindcast.pipeline.dataset.part import Block, open_part, read_block, read_first_row
+from hindcast.pipeline.dataset.part import Block, ends_alone, open_part, read_block, read_first_row
 from hindcast.pipeline.dataset.reward_sums import Discount, carried_sums, sums_of
 from hindcast.pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
 from hindcast.pipeline.errors import DatasetError, InputError, did_you_mean
@@ -218,7 +218,9 @@ class _Passes:
         without = SKIPPABLE - needed - ({"image"} if self.columns.images else set())
         with closing(open_part(path, spec, self._footer(part))) as file:
             blocks = [read_block(file, group, path, spec, without)]
-            goes_on = len(blocks[0]) > 0 and blocks[0].choice[-1] != NO_CHOICE
+            end = blocks[0].choice == NO_CHOICE
+            end |= ends_alone(blocks[0].step, blocks[0].terminated, spec)
+            goes_on = len(end) > 0 and not end[-1]
             if self.columns.transitions and goes_on:
                 if group + 1 == file.num_row_groups:
                     raise DatasetError(

@@ -60,4 +60,10 @@ def part_schema(spec: Spec) -> pa.Schema:
     return pa.schema(fields)
 
 
+def row_count(episodes: pl.DataFrame, spec: Spec) -> int:
+    """Return the number of rows of episodes in their parts: decisions and closing rows."""
+    closed = pl.lit(spec.closing_rows) | (pl.col("steps") != 1) | pl.col("truncated")
+    return int(episodes.select((pl.col("steps") + closed).sum()).item())
+
+
 NO_CHOICE: Final = -1  # the choice of a closing row

@@ -25,6 +25,8 @@ from hindcast.pipeline.workloads.schema import read_provenance
 
 KIND: Final = "dataset"
 VERSION: Final = 1
+WITHOUT_CLOSING_ROWS: Final = 2  # version of a dataset whose spec has no `closing_rows`
+_VERSIONS: Final = (VERSION, WITHOUT_CLOSING_ROWS)
 NAME: Final = "manifest.json"
 EPISODES: Final = "episodes.parquet"
 WORKLOAD: Final = "workload"
@@ -122,7 +124,7 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
     """Return the manifest as written; `sealed` is the SHA-256 of all keys before it."""
     value = {
         "kind": KIND,
-        "version": VERSION,
+        "version": VERSION if manifest.spec.closing_rows else WITHOUT_CLOSING_ROWS,
         "id": manifest.recipe.id,
         "digest": manifest.digest,
         "recipe": manifest.recipe.to_dict(),
@@ -175,6 +177,7 @@ def spec_to_json(spec: Spec) -> dict[str, Any]:
         "image_shape": list(spec.image_shape),
         "discount": float(spec.discount),
         "valued": spec.valued,
+        **({} if spec.closing_rows else {"closing_rows": False}),
     }
 
 
@@ -200,11 +203,13 @@ def spec_from_json(value: Mapping[str, Any]) -> Spec:
         image_shape=tuple(a_count(n, MOST_PIXELS) for n in a_list(value["image_shape"])),
         discount=float(value["discount"]),
         valued=value["valued"],
+        closing_rows=value.get("closing_rows", True),
     )
     if math.prod(spec.image_shape) > MOST_PIXELS or 0 in spec.image_shape:
         raise ValueError(f"image_shape is {spec.image_shape}, expected 1 to {MOST_PIXELS} pixels")
-    if type(spec.valued) is not bool:
-        raise TypeError(f"valued is {spec.valued!r}, expected true or false")
+    for name in ("valued", "closing_rows"):
+        if type(getattr(spec, name)) is not bool:
+            raise TypeError(f"{name} is {getattr(spec, name)!r}, expected true or false")
     for names in (
         [f.name for f in spec.context],
         [f.name for f in spec.candidates],
@@ -225,7 +230,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises DatasetError if it is missing or damaged, RecipeError if its recipe is not valid. A
     manifest that is returned names no file outside the folder.
     """
-    path, value = folder / NAME, read_manifest_json(folder, KIND, VERSION, "build")
+    path, value = folder / NAME, read_manifest_json(folder, KIND, _VERSIONS, "build")
     try:
         manifest = Manifest(
             recipe=_recipe(value["recipe"], value.get("id"), path, "recipe", value),

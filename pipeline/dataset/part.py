@@ -6,13 +6,16 @@
       choice        c0   c1   c2       cT-1   null
       reward        r0   r1   r2       rT-1   null
 
+In a dataset without closing rows (version 2 of the standard), an episode of one decision that ended
+with it has one row. It is read as if its closing row were there: the observation once more.
+
 Candidates are list<struct of float32>: one child column per feature compresses several times better
 than rows of a fixed width.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -65,17 +68,21 @@ class Block:
 def read_blocks(path: Path, spec: Spec, without: frozenset[str] = frozenset()) -> Iterator[Block]:
     """Yield the row groups of a part, one Block each, without those columns of SKIPPABLE.
 
-    Raises DatasetError if the file is not a Parquet file or has other columns.
+    Every episode has its closing row, also where the file leaves it out. Raises DatasetError if the
+    file is not a Parquet file or has other columns.
     """
     file = open_part(path, spec)
     for group in range(file.num_row_groups):
-        yield read_block(file, group, path, spec, without)
+        yield _closed(read_block(file, group, path, spec, without), spec)
 
 
 def read_block(
     file: pq.ParquetFile, group: int, path: Path, spec: Spec, without: frozenset[str] = frozenset()
 ) -> Block:
-    """Return one row group of a part that was opened with `open_part`; see `read_blocks`."""
+    """Return one row group of a part that was opened with `open_part`, with the rows of the file.
+
+    See `read_blocks` for `without`, and `ends_alone` for rows that no closing row follows.
+    """
     columns = [name for name in part_schema(spec).names if name not in without]
     with part_errors(path):
         return _to_block(file.read_row_group(group, columns), spec, path)
@@ -89,6 +96,37 @@ def read_first_row(
     with part_errors(path):
         [*row] = islice(file.iter_batches(1, [group], columns), 1)
         return _to_block(pa.Table.from_batches(row), spec, path)
+
+
+def ends_alone(
+    step: NDArray[np.integer[Any]], terminated: NDArray[np.bool_], spec: Spec
+) -> NDArray[np.bool_]:
+    """Return which rows (R,) are whole episodes: no closing row follows them in the part."""
+    return np.asarray(terminated & (step == 0) & (not spec.closing_rows))
+
+
+def _closed(block: Block, spec: Spec) -> Block:
+    """Return the block with the closing rows that its part leaves out."""
+    alone = ends_alone(block.step, block.terminated, spec)
+    if not alone.any():
+        return block
+    rows = np.repeat(np.arange(len(block)), 1 + alone)
+    added = np.zeros(len(rows), np.bool_)
+    added[(np.cumsum(1 + alone) - 1)[alone]] = True
+    sizes = np.diff(block.offsets)[rows]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    inside = np.arange(offsets[-1]) + np.repeat(block.offsets[rows] - offsets[:-1], sizes)
+    columns: dict[str, NDArray[Any]] = {}
+    for name in (f.name for f in fields(Block)):
+        values = getattr(block, name)
+        if values is not None and len(values):
+            columns[name] = np.take(values, inside if name in _OF_CANDIDATES else rows, axis=0)
+    for name in _EMPTY_IN_CLOSING_ROWS & columns.keys():
+        columns[name][added] = NO_CHOICE if name == "choice" else 0
+    if "probabilities" in columns:
+        columns["probabilities"][np.repeat(added, sizes)] = 0
+    columns["step"][added] = 1
+    return replace(block, **{**columns, "offsets": offsets})
 
 
 def open_part(path: Path, spec: Spec, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
@@ -188,6 +226,12 @@ _DECIDED: Final = frozenset(
     {"choice", "propensity", "behaviour_probabilities", "reward", "reward_terms", "elapsed_s",
      "terminated", "truncated", "monte_carlo_value"}
 )  # fmt: skip
+
+
+_OF_CANDIDATES: Final = frozenset({"candidates", "feasible", "probabilities"})
+_EMPTY_IN_CLOSING_ROWS: Final = frozenset(
+    {"choice", "propensity", "reward", "terms", "elapsed_s", "terminated", "truncated", "value"}
+)
 
 
 def _check_nulls(table: pa.Table, closing: NDArray[np.bool_], path: Path) -> None:

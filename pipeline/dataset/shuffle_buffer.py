@@ -2,7 +2,8 @@
 
     rows        r0  r1  r2  r3  r4 ...      offsets[r] .. offsets[r + 1] are a row's candidates
     waiting      x       x   x              drawn rows are false; so are closing rows
-    after squeezing   r0 r1 r2 r3 r4: rows that wait, and the row after each, its next observation
+    after squeezing   r0 r1 r2 r3 r4: rows that wait, and the row after each, its next observation;
+                      a row without a closing row is its own next observation
 
 The arrays are allocated once; candidates are neither padded nor stored twice.
 """
@@ -19,7 +20,7 @@ from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.gather import COPIED, Observations
 from hindcast.pipeline.dataset.padding import largest_set
-from hindcast.pipeline.dataset.part import Block
+from hindcast.pipeline.dataset.part import Block, ends_alone
 from hindcast.pipeline.simulation.spec import Spec
 
 _SUMS: Final = ("to_go", "discounted")  # columns with an element per row that no Block has
@@ -42,6 +43,7 @@ def _make_rows(count: int, columns: Columns, spec: Spec) -> dict[str, NDArray[An
     }
     rows["offset"] = np.zeros(count, np.int64)
     rows["waiting"] = np.zeros(count, np.bool_)
+    rows["alone"] = np.zeros(count, np.bool_)  # the row is its own next observation
     return rows
 
 
@@ -98,6 +100,7 @@ class ShuffleBuffer:
             columns[name][rows] = values
         columns["episode"][rows] = episode
         columns["waiting"][rows] = (block.choice != NO_CHOICE) & (episode >= 0)
+        columns["alone"][rows] = ends_alone(block.step, block.terminated, self._spec)
         columns["offset"][self.used : rows.stop + 1] = here + block.offsets
         self._seen.candidates[here:there] = block.candidates
         self._seen.feasible[here:there] = block.feasible
@@ -114,7 +117,7 @@ class ShuffleBuffer:
         n = self.used
         keep = self._rows["waiting"][:n].copy()
         if self._columns.transitions:
-            keep[1:] |= self._rows["waiting"][:n][:-1]
+            keep[self._after(np.flatnonzero(keep))] = True
         end = _squeeze(keep, *self._seen[2:])
         self.used = int(keep.sum())
         for name, column in self._rows.items():
@@ -128,11 +131,16 @@ class ShuffleBuffer:
         self._rows["waiting"][drawn] = False
         return drawn
 
+    def _after(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of the next observations of rows (B,)."""
+        following: NDArray[np.int64] = rows + ~self._rows["alone"][rows]
+        return following
+
     def gather(self, drawn: NDArray[np.int64], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Return the columns of Decisions for rows (B,)."""
         columns = self._columns
         if columns.k is None:
-            rows = np.concatenate([drawn, drawn + 1]) if columns.transitions else drawn
+            rows = np.concatenate([drawn, self._after(drawn)]) if columns.transitions else drawn
             columns = replace(columns, k=int(largest_set(self._seen.offsets, rows)))
         out = columns.arrays(self._spec, len(drawn))
         self._seen.write(drawn, rng, out, self._rows["choice"][drawn])
@@ -140,7 +148,7 @@ class ShuffleBuffer:
             if name in out:
                 np.take(self._rows[name], drawn, axis=0, out=out[name])
         if columns.transitions:
-            self._seen.write(drawn + 1, rng, out)
+            self._seen.write(self._after(drawn), rng, out)
         return out
 
 

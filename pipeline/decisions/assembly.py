@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, sums
-from hindcast.pipeline.decisions.checks import complete_probabilities, overridden, propensity_of
+from hindcast.pipeline.decisions.checks import overridden
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
-from hindcast.pipeline.estimators.decisions.reward_model import hashed
+from hindcast.pipeline.estimators.decisions.reward_model import hashes
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
@@ -33,7 +33,7 @@ def assemble(
     `terms` are the columns of the reward with their factors. `quarantined` is the number of
     decisions in quarantine.
     """
-    decisions, candidates = _with_propensities(batch, mapping, reading)
+    decisions, candidates = _with_kinds(batch, mapping, reading), batch.candidates
     decisions = _with_reward(decisions, mapping, terms, reading)
     decisions = decisions.with_columns(overridden(decisions))
     order = _order(decisions)
@@ -82,29 +82,17 @@ def assemble(
     )  # fmt: skip
 
 
-def _with_propensities(
-    batch: Batch, mapping: DecisionMapping, reading: Reading
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the decisions with propensity, kind and draws, and the candidates' probabilities."""
-    offsets = batch.offsets
-    feasible = batch.candidates["feasible"].to_numpy()
-    rows = offsets[:-1] + batch.decisions["chosen"].to_numpy()
-    single = sums(feasible, offsets) == 1
-    p = np.minimum(propensity_of(batch, rows), 1.0)
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
-    complete = complete_probabilities(logged, feasible, offsets)
-    spread = np.where(np.repeat(complete, batch.lengths), np.where(feasible, logged, 0.0), np.nan)
-    of_single = np.repeat(single, batch.lengths)
-    spread = np.where(of_single & ~np.isnan(spread), feasible.astype(np.float64), spread)
+def _with_kinds(batch: Batch, mapping: DecisionMapping, reading: Reading) -> pl.DataFrame:
+    """Return the decisions with propensity, kind and draws."""
+    single = batch.decisions["single"].to_numpy()
+    p = batch.decisions["propensity"].to_numpy()
     kind, draws = _kinds(batch, mapping, p, single, reading)
     logs = mapping.propensity.kind in ("exact", "monte_carlo")
     p = np.where(single, 1.0, p if logs else np.nan)
-    decisions = batch.decisions.drop("reason", "content").with_columns(
+    return batch.decisions.drop("reason", "content", "single").with_columns(
         pl.Series("propensity", p).fill_nan(None), pl.Series("kind", kind),
         pl.Series("draws", draws).fill_nan(None),
     )  # fmt: skip
-    candidates = batch.candidates.with_columns(pl.Series("probability", spread).fill_nan(None))
-    return decisions, candidates
 
 
 def _kinds(
@@ -189,12 +177,14 @@ def split_of(decisions: pl.DataFrame, units: Ints, texts: pl.Series, split: Spli
     names = np.array(SPLITS, object)
     if split.by == "hash":
         distinct = texts.unique(maintain_order=True)
-        u = np.array([hashed(t) / _HASHED for t in distinct.to_list()])
+        u = hashes(distinct) / _HASHED
         later = 1 - split.test - split.validation
         side = np.where(u >= 1 - split.test, 2, np.where(u >= later, 1, 0))
-        places = pl.DataFrame({"t": distinct, "s": side})
-        found = pl.DataFrame({"t": texts}).join(places, on="t", how="left", maintain_order="left")
-        return np.asarray(names[found["s"].to_numpy()])
+        if len(distinct) < len(texts):
+            places = pl.DataFrame({"t": distinct, "s": side})
+            found = pl.DataFrame({"t": texts})
+            side = found.join(places, on="t", how="left", maintain_order="left")["s"].to_numpy()
+        return np.asarray(names[side])
     # Units in the order of their first decisions; those of one time stay together, on the earlier
     # side.
     _, first, inverse = np.unique(units, return_index=True, return_inverse=True)

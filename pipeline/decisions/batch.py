@@ -6,7 +6,7 @@
 A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -91,6 +91,12 @@ class Reading:
         """Count lines."""
         self.counts[what] = self.counts.get(what, 0) + number
 
+    def clear(self) -> None:
+        """Forget everything, for a reader that begins again."""
+        self.counts.clear()
+        self.notes.clear()
+        self.rejected.clear()
+
     def note(self, text: str) -> None:
         """Keep a note once."""
         if text not in self.notes:
@@ -134,31 +140,35 @@ def concat(batches: list[Batch], absent: float) -> Batch:
     emptied, so that no decision is in memory twice.
     """
     decisions = [b.decisions for b in batches]
-    context = [(b.context, len(b)) for b in batches]
-    candidates = [b.candidates for b in batches]
-    features = [(b.features, int(b.lengths.sum())) for b in batches]
+    context = [_apart(b.context, len(b)) for b in batches]
+    candidates = [_apart(b.candidates, int(b.lengths.sum())) for b in batches]
+    features = [_apart(b.features, int(b.lengths.sum())) for b in batches]
     lengths = np.concatenate([b.lengths for b in batches]).astype(np.int64)
     batches.clear()
     whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
     decisions.clear()
-    of_candidates = pl.concat(candidates, rechunk=True)
-    candidates.clear()
     return Batch(
-        whole, _features(context, absent), of_candidates, _features(features, absent), lengths
-    )
+        whole, _joined(context, absent), _joined(candidates, absent), _joined(features, absent),
+        lengths,
+    )  # fmt: skip
 
 
-def _features(frames: Sequence[tuple[pl.DataFrame, int]], absent: float) -> pl.DataFrame:
+def _apart(frame: pl.DataFrame, height: int) -> tuple[dict[str, pl.Series], int]:
+    return dict(zip(frame.columns, frame.get_columns(), strict=True)), height
+
+
+def _joined(frames: list[tuple[dict[str, pl.Series], int]], absent: float) -> pl.DataFrame:
+    """Return frames below each other; a column is taken out of them as soon as it is whole."""
     names: dict[str, bool] = {}  # is it a category?
     for frame, _ in frames:
-        for name, dtype in frame.schema.items():
-            names[name] = names.get(name, False) or dtype == pl.Categorical
+        for name, column in frame.items():
+            names[name] = names.get(name, False) or column.dtype == pl.Categorical
     columns = []
     for name, category in names.items():
         pieces = []
         for frame, height in frames:
-            if name in frame.columns:
-                piece = frame[name]
+            piece = frame.pop(name, None)
+            if piece is not None:
                 if category and piece.dtype != pl.Categorical:
                     there = piece.fill_nan(None) != absent
                     text = pl.select(pl.when(there).then(piece)).to_series()
@@ -227,6 +237,8 @@ def first_true(found: Flags, offsets: Ints) -> Ints:
 
 def sums(values: Array | Flags, offsets: Ints) -> Array:
     """Return the sum of the values of each decision; 0 for one without candidates."""
+    if not values.any():
+        return np.zeros(len(offsets) - 1)
     total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     if np.isfinite(total[-1]) and values.dtype == bool:
         return np.asarray(total[offsets[1:]] - total[offsets[:-1]])

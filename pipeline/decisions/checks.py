@@ -33,24 +33,49 @@ _MOST_ABOVE: Final = 0.05
 _MOST_QUARANTINED: Final = 0.1
 
 
-def refuse_scales(batch: Batch, where: str) -> None:
-    """Raise TraceError if the probabilities are percentages or logarithms."""
-    all_of_them = batch.candidates["probability"].drop_nulls().drop_nans().to_numpy()
-    of_taken = batch.decisions["propensity"].drop_nulls().drop_nans().to_numpy()
-    values = all_of_them if len(all_of_them) else of_taken
-    if not len(values):
-        return
-    negative, above = int((values < 0).sum()), int((values > 1 + ABOVE_ONE).sum())
-    if negative > len(values) / 2:
-        raise TraceError(
-            f"{where}: {negative:,} of {len(values):,} probabilities are negative, such as "
-            f"{values[values < 0][0]:g}: logarithms? exp(x) makes probabilities of them"
-        )
-    if above > _MOST_ABOVE * len(values):
-        raise TraceError(
-            f"{where}: {above:,} of {len(values):,} probabilities are above 1, such as "
-            f"{values[values > 1 + ABOVE_ONE][0]:g}: percent? divide by 100"
-        )
+class Scales:
+    """Counts of numbers that are no probabilities, over the batches of a log."""
+
+    def __init__(self) -> None:
+        self._listed, self._stated = _Outside(), _Outside()
+
+    def add(self, batch: Batch) -> None:
+        """Count the probabilities of a batch, of all candidates and of the taken ones."""
+        self._listed.add(batch.candidates["probability"])
+        self._stated.add(batch.decisions["propensity"])
+
+    def refuse(self, where: str) -> None:
+        """Raise TraceError if the probabilities are percentages or logarithms."""
+        found = self._listed if self._listed.values else self._stated
+        if found.negative > found.values / 2:
+            raise TraceError(
+                f"{where}: {found.negative:,} of {found.values:,} probabilities are negative, such "
+                f"as {found.lowest:g}: logarithms? exp(x) makes probabilities of them"
+            )
+        if found.above > _MOST_ABOVE * found.values:
+            raise TraceError(
+                f"{where}: {found.above:,} of {found.values:,} probabilities are above 1, such as "
+                f"{found.highest:g}: percent? divide by 100"
+            )
+
+
+class _Outside:
+    """Counts of values, and of those below 0 and above 1, with the first of each."""
+
+    def __init__(self) -> None:
+        self.values = self.negative = self.above = 0
+        self.lowest = self.highest = 0.0
+
+    def add(self, column: pl.Series) -> None:
+        values = column.drop_nulls().drop_nans().to_numpy()
+        low, high = values[values < 0], values[values > 1 + ABOVE_ONE]
+        if len(low) and not self.negative:
+            self.lowest = float(low[0])
+        if len(high) and not self.above:
+            self.highest = float(high[0])
+        self.values += len(values)
+        self.negative += len(low)
+        self.above += len(high)
 
 
 def without_repetitions(batch: Batch, reading: Reading) -> Batch:
@@ -79,24 +104,53 @@ def without_repetitions(batch: Batch, reading: Reading) -> Batch:
     return batch if keep.all() else batch.take(np.flatnonzero(keep))
 
 
-def reasons_of(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> pl.Series:
+def checked(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> Batch:
+    """Return a batch with the reasons why decisions cannot be used, and their propensities.
+
+    The propensity is that of the drawn candidate, at most 1. Probabilities of candidates are there
+    if they are complete. `single` says which decisions have one feasible candidate.
+    """
+    decisions, offsets = batch.decisions, batch.offsets
+    feasible = batch.candidates["feasible"].to_numpy()
+    size = sums(feasible, offsets)
+    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    chosen = decisions["chosen"].fill_null(-1).to_numpy()
+    known = (chosen >= 0) & (chosen < batch.lengths)
+    rows = offsets[:-1] + np.where(known, chosen, 0)
+    rows = np.minimum(rows, max(len(feasible) - 1, 0))
+    p = propensity_of(batch, rows)
+    reasons = _reasons_of(batch, mapping, terms, known, rows, p)
+    complete = complete_probabilities(logged, feasible, offsets)
+    of_candidates = np.repeat(complete, batch.lengths)
+    spread = np.where(of_candidates, np.where(feasible, logged, 0.0), np.nan)
+    of_single = np.repeat(size == 1, batch.lengths)
+    spread = np.where(of_single & ~np.isnan(spread), feasible.astype(np.float64), spread)
+    return replace(
+        batch,
+        decisions=decisions.with_columns(
+            reasons, pl.Series("propensity", np.minimum(p, 1.0)), pl.Series("single", size == 1)
+        ),
+        candidates=batch.candidates.with_columns(pl.Series("probability", spread).fill_nan(None)),
+    )
+
+
+def _reasons_of(
+    batch: Batch, mapping: DecisionMapping, terms: Sequence[str], known: Flags, rows: Ints, p: Array
+) -> pl.Series:
     """Return, per decision, why it cannot be used; null for one that can."""
     decisions, offsets = batch.decisions, batch.offsets
     reasons = Reasons(decisions["reason"].to_list())
     ids = batch.candidates["id"]
-
-    chosen = decisions["chosen"].fill_null(-1).to_numpy()
-    known = (chosen >= 0) & (chosen < batch.lengths)
     reasons.mark(~known, always("the chosen one is not among the candidates"))
-    rows = offsets[:-1] + np.where(known, chosen, 0)
     feasible = batch.candidates["feasible"].to_numpy()
     several = sums(feasible, offsets) >= 2
-    rows = np.minimum(rows, max(len(feasible) - 1, 0))
     may = feasible[rows] if len(feasible) else np.zeros(len(rows), bool)
     reasons.mark(known & ~may, lambda d: f"chosen {ids[int(rows[d])]!r} is infeasible")
     if mapping.propensity.kind in ("exact", "monte_carlo"):
-        _propensities(batch, reasons, several, feasible, rows)
+        _propensities(batch, reasons, several, feasible, rows, p)
     for name in terms:
+        if name not in decisions.columns:
+            continue
         values = decisions[name].to_numpy()
         reasons.mark(np.isinf(values), always(f"{name} is not finite"))
     for side, frame, owner in (
@@ -114,9 +168,8 @@ def reasons_of(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> 
 
 def _propensities(
     batch: Batch, reasons: Reasons, several: Flags,
-    feasible: Flags, rows: Ints,
+    feasible: Flags, rows: Ints, p: Array,
 ) -> None:  # fmt: skip
-    p = propensity_of(batch, rows)
     weighed = several & ~overridden(batch.decisions).to_numpy()
     logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
     offsets = batch.offsets

@@ -7,14 +7,15 @@
 
 A window is a unit, which is never split; windows are numbered train, validation, test. A session
 ends before its first decision that is no transition. The true last observation is not known, so
-the closing row repeats the last one.
+the closing row repeats the last one. Single decisions that ended have none.
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,8 @@ from hindcast.pipeline.building.build import BuildResult, counts_of, describe, r
 from hindcast.pipeline.building.build import write_episodes as write_table_of_episodes
 from hindcast.pipeline.building.part_writer import part_file
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.dataset.columns import episodes_schema, part_schema
+from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_count
+from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
 from hindcast.pipeline.decisions.encoding import Encoded, encode
 from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
@@ -43,8 +45,10 @@ from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
+CLOSING_ROWS: Final = False  # of single decisions
 _GROUP: Final = 500_000  # candidates of a row group
-_PART: Final = 8  # row groups of a part
+_PART: Final = 64_000_000  # bytes from which on a part is full
+Group: TypeAlias = tuple[int, int]  # first episode of a row group, and that behind its last
 _CHARACTERS: Final = 60  # of an id
 
 
@@ -77,7 +81,7 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     """Write the dataset of a log; raise StorageError if `out` holds something else."""
     _refuse_foreign(out)
     encoded, episodes = encode(log), episodes_of(log)
-    recipe = recipe_of(log, encoded, episodes, name)
+    recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)
     (out / mf.NAME).unlink(missing_ok=True)  # from here on the folder is unfinished
@@ -94,7 +98,7 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
         episodes=write_table_of_episodes(out, mf.EPISODES, table),
         workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
         provenance=lineage_of(log, provenance, tables),
-        counts=counts_of(parts, table),
+        counts=counts_of(parts, table, spec),
         versions=mf.versions(),
         caveats=caveats_of(log.cautions),
     )
@@ -150,7 +154,9 @@ def lineage_of(
     }
 
 
-def recipe_of(log: DecisionLog, encoded: Encoded, episodes: Episodes, name: str) -> Recipe:
+def recipe_of(
+    log: DecisionLog, encoded: Encoded, episodes: Episodes, name: str, closing_rows: bool
+) -> Recipe:
     """Return the recipe of a dataset: its names, the digests of its files and its mapping."""
     windows = episodes.table.group_by("split").agg(
         pl.col("window").min().alias("first"), pl.col("window").max().alias("last")
@@ -165,6 +171,7 @@ def recipe_of(log: DecisionLog, encoded: Encoded, episodes: Episodes, name: str)
         "config": {
             "context": encoded.context_kinds, "candidates": encoded.candidate_kinds,
             "reward_terms": encoded.terms, "scales": encoded.scales,
+            "closing_rows": closing_rows,
         },
         "trace": {"format": DECISIONS, "settings": {
             "mapping": log.mapping.digest, "files": {f.name: f.sha256 for f in log.files}}},
@@ -178,57 +185,58 @@ def episodes_of(log: DecisionLog) -> Episodes:
     """Return the episodes of a log: sessions up to their first decision that is no transition."""
     d = log.decisions
     usable = log.weighted
-    session = pl.select(pl.coalesce(d["session"], pl.lit("\x00") + d["id"])).to_series()
-    number = session.rank("dense").to_numpy().astype(np.int64) - 1
-    unit = log.units
+    unit, session = _firsts(d["unit_id"]), np.arange(len(log))
+    if d["session"].null_count() < len(log):
+        session = _firsts(
+            pl.select(pl.coalesce(d["session"], pl.lit("\x00") + d["id"])).to_series()
+        )
     places = dict(zip(SPLITS, range(len(SPLITS)), strict=True))
-    side = d["split"].replace_strict(places, return_dtype=pl.Int64).to_numpy()
-    first_of_unit, first_of_session = _firsts(unit)[unit], _firsts(number)[number]
-    at = np.arange(len(log))
-    order = np.lexsort((at, first_of_session, first_of_unit, side))
-    begins = beginnings(number[order])
+    side = d["split"].replace_strict(places, return_dtype=pl.Int8).to_numpy()
+    order = np.lexsort((session, unit, side))  # those of one session stay in their order
+    begins = beginnings(session[order])
     run = np.cumsum(begins) - 1
     lost: Flags = ~usable[order]
     cut = np.zeros(int(run[-1]) + 1 if len(run) else 0, bool)
     cut[run[lost]] = True
     before: Ints = np.cumsum(lost) - lost  # lost decisions before each one
-    starts = np.flatnonzero(begins)
-    kept = usable[order] & (before == before[starts][run])
+    kept = usable[order] & (before == before[np.flatnonzero(begins)][run])
     decisions, run = order[kept], run[kept]
-    heads = np.flatnonzero(beginnings(run))
-    whole = np.cumsum(beginnings(run)) - 1
-    lengths = np.diff(np.concatenate([heads, [len(whole)]])).astype(np.int64)
-    step = np.arange(len(whole)) - np.repeat(heads, lengths)
-    windows = np.unique(
-        np.stack([side[decisions], first_of_unit[decisions]], axis=1), axis=0, return_inverse=True
-    )[1].reshape(-1)
-    return _table(log, decisions, whole, step.astype(np.int64), heads.astype(np.int64),
-                  lengths, windows, cut, run)  # fmt: skip
+    begins = beginnings(run)
+    heads = np.flatnonzero(begins).astype(np.int64)
+    whole: Ints = np.cumsum(begins) - 1
+    lengths: Ints = np.diff(np.concatenate([heads, [len(whole)]]))
+    step: Ints = np.arange(len(whole)) - np.repeat(heads, lengths)
+    # units are ordered by their first decision, so those of a window follow each other
+    first, sides = unit[decisions[heads]], side[decisions[heads]]
+    window: Ints = np.cumsum(beginnings(first) | beginnings(sides)) - 1
+    return _table(log, decisions, whole, step, heads, lengths, window, cut, run)
 
 
-def _firsts(codes: Ints) -> Ints:
-    """Return the place of the first item of each code."""
-    found: Ints = np.unique(codes, return_index=True)[1].astype(np.int64)
-    return found
+def _firsts(names: pl.Series) -> Ints:
+    """Return the place of the first item with the name of each one."""
+    at = np.arange(len(names))
+    if names.n_unique() == len(names):
+        return at
+    first = pl.col("place").first().over("name")
+    return pl.DataFrame({"name": names, "place": at}).select(first)["place"].to_numpy()
 
 
 def _table(
     log: DecisionLog, decisions: Ints, episode: Ints, step: Ints, heads: Ints, lengths: Ints,
-    windows: Ints, cut: np.ndarray, run: Ints,
+    window: Ints, cut: np.ndarray, run: Ints,
 ) -> Episodes:  # fmt: skip
-    d = log.decisions[decisions]
-    first = d[heads]
+    d = log.decisions
+    first = d.select("session", "split", pl.col("logger").fill_null("recorded"))[decisions[heads]]
     in_session = first["session"].is_not_null().to_numpy()
     ends = log.mapping.sessions_end or log.mapping.shape == "dsjson"
     was_cut = cut[run[heads]] if len(heads) else np.zeros(0, bool)
     truncated = in_session & (was_cut | (not ends))
-    reward, elapsed = d["reward"].to_numpy(), elapsed_of(d["time_s"], episode)
-    totals = np.bincount(episode, reward, len(heads))
+    elapsed = elapsed_of(d["time_s"][decisions], episode)
     # rewards are summed in their order, as everywhere
+    totals = np.bincount(episode, d["reward"][decisions].to_numpy(), len(heads))
     table = pl.DataFrame({
-        "episode": np.arange(len(heads)), "split": first["split"],
-        "behaviour": first["logger"].fill_null("recorded"),
-        "seed": np.zeros(len(heads), np.int64), "window": windows[heads].astype(np.int64),
+        "episode": np.arange(len(heads)), "split": first["split"], "behaviour": first["logger"],
+        "seed": _repetition(window, first["logger"]), "window": window,
         "steps": lengths, "return": totals,
         "elapsed_s": np.bincount(episode, elapsed, len(heads)), "truncated": truncated,
         "reward_sum": totals,
@@ -236,9 +244,19 @@ def _table(
             0, len(heads)
         ),
     })  # fmt: skip
-    seed = pl.int_range(pl.len()).over("window", "behaviour").cast(pl.Int64)
-    return Episodes(decisions, episode, step, table.with_columns(seed.alias("seed")),
+    return Episodes(decisions, episode, step, table,
                     int(cut.sum() - (~in_session & was_cut).sum()))  # fmt: skip
+
+
+def _repetition(window: Ints, behaviour: pl.Series) -> Ints:
+    """Return the number of earlier episodes of the same behaviour on the same window."""
+    code = behaviour.cast(pl.Categorical).to_physical().to_numpy()
+    order = np.lexsort((code, window))
+    begins = beginnings(window[order]) | beginnings(code[order])
+    heads = np.flatnonzero(begins)
+    found = np.empty(len(window), np.int64)
+    found[order] = np.arange(len(window)) - heads[np.cumsum(begins) - 1]
+    return found
 
 
 def elapsed_of(time_s: pl.Series, episode: Ints) -> np.ndarray:
@@ -253,31 +271,31 @@ def _write_parts(
     log: DecisionLog, encoded: Encoded, episodes: Episodes, spec: Spec, out: Path
 ) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
     """Write the parts; return their entries, and the table of episodes with its parts."""
-    parts = list(parts_of(log, episodes))
-    table = groups_of(episodes, parts, spec)
+    (out / "data").mkdir(exist_ok=True)
+    parts: list[list[Group]] = []
     entries: list[mf.FileEntry] = []
-    for number, groups in enumerate(parts):
-        path = out / "data" / f"part-{number:05}.parquet"
-        path.parent.mkdir(exist_ok=True)
+    for groups in map(deque, groups_of(log, episodes)):
+        while groups:
+            path = out / "data" / f"part-{len(parts):05}.parquet"
+            parts.append([])
 
-        def write(temporary: Path, groups: list[tuple[int, int]] = groups) -> None:
-            with part_file(temporary, spec) as file:
-                for begin, end in groups:
-                    rows = rows_of(log, encoded, episodes, spec, begin, end)
-                    file.write_table(rows, row_group_size=len(rows))
+            def write(temporary: Path, left: deque[Group] = groups) -> None:
+                with part_file(temporary, spec) as file:
+                    while left and file.file_handle.tell() < _PART:
+                        parts[-1].append(left.popleft())
+                        rows = rows_of(log, encoded, episodes, spec, *parts[-1][-1])
+                        file.write_table(rows, row_group_size=len(rows))
 
-        stored = files.write_atomically(path, write)
-        first, last = groups[0][0], groups[-1][1]
-        rows = int(table["steps"][first:last].sum()) + last - first
-        entries.append(mf.FileEntry(f"data/{path.name}", rows, stored.bytes, stored.sha256))
+            stored = files.write_atomically(path, write)
+            mine = episodes.table[parts[-1][0][0] : parts[-1][-1][1]]
+            rows = row_count(mine, spec)
+            entries.append(mf.FileEntry(f"data/{path.name}", rows, stored.bytes, stored.sha256))
     for path in sorted((out / "data").glob("part-*.parquet"))[len(entries) :]:
         path.unlink()
-    return tuple(entries), table
+    return tuple(entries), in_parts(episodes, parts, spec)
 
 
-def groups_of(
-    episodes: Episodes, parts: Sequence[Sequence[tuple[int, int]]], spec: Spec
-) -> pl.DataFrame:
+def in_parts(episodes: Episodes, parts: Sequence[Sequence[Group]], spec: Spec) -> pl.DataFrame:
     """Return the table of episodes with the numbers of their parts."""
     part_of = np.zeros(episodes.table.height, np.int64)
     for number, groups in enumerate(parts):
@@ -288,15 +306,15 @@ def groups_of(
     )
 
 
-def parts_of(log: DecisionLog, episodes: Episodes) -> Iterator[list[tuple[int, int]]]:
-    """Yield the row groups of each part as ranges of episodes; a part holds one split."""
+def groups_of(log: DecisionLog, episodes: Episodes) -> Iterator[list[Group]]:
+    """Yield the row groups of each split; one has whole windows and a part one split."""
     sizes = np.bincount(
         episodes.episode, log.lengths[episodes.decisions], episodes.table.height
     ).cumsum()
     windows = episodes.table["window"].to_numpy()
     for split in SPLITS:
         mine = np.flatnonzero((episodes.table["split"] == split).to_numpy())
-        groups: list[tuple[int, int]] = []
+        groups: list[Group] = []
         at = int(mine[0]) if len(mine) else 0
         end = int(mine[-1]) + 1 if len(mine) else 0
         while at < end:
@@ -307,28 +325,26 @@ def parts_of(log: DecisionLog, episodes: Episodes) -> Iterator[list[tuple[int, i
                 stop += 1
             groups.append((at, stop))
             at = stop
-        for k in range(0, len(groups), _PART):
-            yield groups[k : k + _PART]
+        yield groups
 
 
 def rows_of(
     log: DecisionLog, encoded: Encoded, episodes: Episodes, spec: Spec, begin: int, end: int
 ) -> pa.Table:
-    """Return the rows of some episodes, with their closing rows."""
-    there = (episodes.episode >= begin) & (episodes.episode < end)
+    """Return the rows of some episodes, with the closing rows that the spec asks for."""
+    there = slice(*np.searchsorted(episodes.episode, (begin, end)))
     decisions, episode = episodes.decisions[there], episodes.episode[there]
     last = np.concatenate([beginnings(episode)[1:], [True]])
-    take = np.repeat(np.arange(len(decisions)), 1 + last)  # the last observation twice
-    closing = np.zeros(len(take), bool)
-    closing[np.cumsum(1 + last)[last] - 1] = True
-    rows = decisions[take]
-    lengths = log.lengths[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    at = ragged_rows(log.offsets, rows)
-    d = log.decisions[rows]
-    elapsed = elapsed_of(log.decisions["time_s"][decisions], episode)
     ended = last & ~episodes.table["truncated"].to_numpy()[episode]
-    time = d["time_s"].fill_null(0.0).fill_nan(0.0).to_numpy()
+    closed = last & ~ends_alone(episodes.step[there], ended, spec)
+    take = np.repeat(np.arange(len(decisions)), 1 + closed)  # the last observation twice
+    closing = np.zeros(len(take), bool)
+    closing[np.cumsum(1 + closed)[closed] - 1] = True
+    rows = decisions[take]
+    offsets = np.concatenate([[0], np.cumsum(log.lengths[rows])]).astype(np.int32)
+    at = ragged_rows(log.offsets, rows)
+    d = log.decisions.select("chosen", "propensity", "reward", "time_s")[rows]
+    elapsed = elapsed_of(log.decisions["time_s"][decisions], episode)
 
     def decided(values: np.ndarray) -> pa.Array:
         return pa.array(values, mask=closing)
@@ -340,32 +356,33 @@ def rows_of(
             [pa.array(columns(n)) for n in names], names=names, **more
         )
 
-    feasible = log.candidates["feasible"].to_numpy()[at]
-    probability = log.candidates["probability"][at].fill_null(float("nan")).to_numpy()
-    candidates = struct(lambda n: encoded.candidate(n, at), [f.name for f in spec.candidates])
-    terms = struct(lambda n: encoded.term(n, rows), list(spec.reward_terms),
-                   mask=pa.array(closing))  # fmt: skip
+    def lists(values: pa.Array, **more: Any) -> pa.Array:
+        return pa.ListArray.from_arrays(pa.array(offsets), values, **more)
+
     columns = {
         "episode": pa.array(episode[take]),
         "step": pa.array((episodes.step[there][take] + closing).astype(np.int32)),
-        "time_s": pa.array(time),
+        "time_s": pa.array(d["time_s"].fill_null(0.0).fill_nan(0.0).to_numpy()),
         "context": struct(lambda n: encoded.of_context(n, rows), [f.name for f in spec.context]),
-        "candidates": pa.ListArray.from_arrays(pa.array(offsets), candidates),
-        "feasible": pa.ListArray.from_arrays(pa.array(offsets), pa.array(feasible)),
+        "candidates": lists(
+            struct(lambda n: encoded.candidate(n, at), [f.name for f in spec.candidates])
+        ),
+        "feasible": lists(log.candidates["feasible"][at].to_arrow()),
         "choice": decided(d["chosen"].to_numpy().astype(np.int32)),
         "propensity": decided(_narrow(d["propensity"])),
-        "behaviour_probabilities": pa.ListArray.from_arrays(
-            pa.array(offsets), pa.array(probability.astype(np.float32)), mask=pa.array(closing)
+        "behaviour_probabilities": lists(
+            pa.array(_narrow(log.candidates["probability"][at])), mask=pa.array(closing)
         ),
         "reward": decided(d["reward"].fill_null(0.0).to_numpy()),
-        "reward_terms": terms,
+        "reward_terms": struct(lambda n: encoded.term(n, rows), list(spec.reward_terms),
+                               mask=pa.array(closing)),
         "elapsed_s": decided(elapsed[take]),
         "terminated": decided(ended[take]),
         "truncated": decided((last & ~ended)[take]),
-    }
+    }  # fmt: skip
     schema = part_schema(spec)
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _narrow(values: pl.Series) -> np.ndarray:
-    return values.fill_null(float("nan")).to_numpy().astype(np.float32)
+    return values.cast(pl.Float32).fill_null(float("nan")).to_numpy()

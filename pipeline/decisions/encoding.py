@@ -6,9 +6,9 @@ x         float, NaN where it is missing; `x_missing` is 1 there, if it ever is
 candidate the code of its id
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import TERM, Ints
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
+from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL
 
 NUMBER: Final = "number"
@@ -43,86 +44,84 @@ class Encoded:
     candidate_kinds: Mapping[str, str]
     scales: Mapping[str, float]
     terms: tuple[str, ...]
-    _context: Mapping[str, tuple[pl.Series, str | None]]
-    _candidates: Mapping[str, tuple[pl.Series, str | None]]
+    _context: Mapping[str, "_Column"]
+    _candidates: Mapping[str, "_Column"]
     _terms: Mapping[str, pl.Series]
 
     def of_context(self, name: str, rows: Ints) -> Narrow:
         """Return a feature of some decisions."""
-        return _values(*self._context[name], rows)
+        return self._context[name](rows)
 
     def candidate(self, name: str, rows: Ints) -> Narrow:
         """Return a feature of some candidates."""
-        return _values(*self._candidates[name], rows)
+        return self._candidates[name](rows)
 
     def term(self, name: str, rows: Ints) -> NDArray[np.float64]:
         """Return a logged reward or cost of some decisions, NaN where it is missing."""
         return self._terms[name][rows].fill_null(float("nan")).to_numpy()
 
 
-_MISSING: Final = "\x00missing"  # in place of a level: is the number missing?
-_CODE: Final = "\x00code"
-_OTHERS: Final = "\x00others"  # begins the levels that `kind=*` leaves out
+# Values of a feature at some rows.
+_Column = Callable[[Ints], Narrow]
 
 
-def _values(column: pl.Series, level: str | None, rows: Ints) -> Narrow:
-    part = column[rows]
-    if level is None or level == _CODE:
-        found = part.to_numpy()
-    elif level == _MISSING:
-        found = np.isnan(part.to_numpy())
-    elif level.startswith(_OTHERS):
-        known = level.removeprefix(_OTHERS).split("\x00")
-        text = part.cast(pl.String)
-        found = (text.is_not_null() & ~text.is_in(known)).to_numpy()
-    else:
-        found = (part.cast(pl.String) == level).fill_null(value=False).to_numpy()
-    return np.asarray(found, np.float32)
+def _numbers(values: NDArray[Any]) -> _Column:
+    return lambda rows: values[rows].astype(np.float32)
 
 
-def codes_of(column: pl.Series) -> pl.Series:
-    """Return codes of the levels in the order of appearance, -1 where there is none."""
-    physical = column.to_physical()
-    levels = physical.drop_nulls().unique(maintain_order=True).to_numpy()
-    last = int(levels.max(initial=0)) + 1
-    lookup = np.full(last + 1, -1.0, np.float32)
-    lookup[levels] = np.arange(len(levels))
-    return pl.Series(lookup[physical.fill_null(last).to_numpy()])
+def _missing(values: Array) -> _Column:
+    return lambda rows: np.isnan(values[rows]).astype(np.float32)
+
+
+def _looked_up(codes: NDArray[Any], values: Narrow) -> _Column:
+    """Return the column of the values of codes; the last value is that of the code -1."""
+    return lambda rows: values[codes[rows]]
+
+
+def codes_of(column: pl.Series) -> tuple[NDArray[Any], pl.Series]:
+    """Return codes of the levels in the order of appearance, -1 where there is none, and levels."""
+    array = column.to_arrow()
+    kind = pl.Int16 if len(array.dictionary) < 1 << 15 else pl.Int32
+    codes = pl.Series(array.indices).cast(kind).fill_null(-1).to_numpy()
+    return codes, pl.Series(array.dictionary)
 
 
 def encode(log: DecisionLog) -> Encoded:
     """Return the features of a log by their names in a dataset."""
     kinds: dict[str, dict[str, str]] = {"context": {}, "candidates": {}}
-    places: dict[str, dict[str, tuple[pl.Series, str | None]]] = {"context": {}, "candidates": {}}
+    places: dict[str, dict[str, _Column]] = {"context": {}, "candidates": {}}
     scales: dict[str, float] = {}
     for side, frame in (("context", log.context), ("candidates", log.features)):
         kind, place = kinds[side], places[side]
         for name, dtype in frame.schema.items():
             column = frame[name]
             if dtype == pl.Float64:
-                kind[name], place[name] = NUMBER, (column, None)
                 values = column.to_numpy()
+                kind[name], place[name] = NUMBER, _numbers(values)
                 if np.isnan(values).any():
-                    kind[f"{name}_missing"] = LEVEL
-                    place[f"{name}_missing"] = (column, _MISSING)
-                known = np.abs(values[np.isfinite(values) & (values != 0.0)])
-                if len(known):
-                    scale = float(f"{np.median(known):.{_ROUND}g}")
+                    kind[f"{name}_missing"], place[f"{name}_missing"] = LEVEL, _missing(values)
+                sized = np.abs(values[np.isfinite(values) & (values != 0.0)])
+                if len(sized):
+                    scale = float(f"{np.median(sized):.{_ROUND}g}")
                     scales[name] = min(max(scale, 1 / _MOST_SCALE), _MOST_SCALE)
                 continue
-            counted = log.vocabulary[f"{side}.{name}"]
-            levels = list(counted)[:MOST_LEVELS]
-            for level in levels:
-                kind[f"{name}={level}"], place[f"{name}={level}"] = LEVEL, (column, level)
-            kind[f"{name}={REST}"] = LEVEL
-            place[f"{name}={REST}"] = (column, _OTHERS + "\x00".join(levels))
-            kind[name], place[name] = IDENTIFIER, (codes_of(column), _CODE)
+            known = list(log.vocabulary[f"{side}.{name}"])[:MOST_LEVELS]
+            codes, levels = codes_of(column)
+            places_of = {level: at for at, level in enumerate(levels)}
+            rest = np.ones(len(levels) + 1, np.float32)
+            rest[-1] = 0.0
+            for level in known:
+                one = np.zeros_like(rest)
+                one[places_of[level]], rest[places_of[level]] = 1.0, 0.0
+                kind[f"{name}={level}"], place[f"{name}={level}"] = LEVEL, _looked_up(codes, one)
+            kind[f"{name}={REST}"], place[f"{name}={REST}"] = LEVEL, _looked_up(codes, rest)
+            kind[name], place[name] = IDENTIFIER, _numbers(codes)
     if not kinds["context"]:  # a file has no struct without a field
         kinds["context"][CONSTANT] = NUMBER
-        places["context"][CONSTANT] = (pl.Series(np.ones(len(log))), None)
+        places["context"][CONSTANT] = _numbers(np.ones(len(log), np.float32))
     own = CANDIDATE if CANDIDATE not in kinds["candidates"] else f"{CANDIDATE}_id"
     kinds["candidates"][own] = IDENTIFIER
-    places["candidates"][own] = (codes_of(log.candidates["id"]), _CODE)
+    places["candidates"][own] = _numbers(codes_of(log.candidates["id"])[0])
     terms = {n.removeprefix(TERM): log.decisions[n] for n in log.decisions.columns
              if n.startswith(TERM)}  # fmt: skip
     return Encoded(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -86,7 +87,7 @@ class DecisionLog:
         """(D,) flags of the decisions in weighted sums: with a reward, not overridden."""
         return (self.decisions["reward"].is_not_null() & ~self.decisions["overridden"]).to_numpy()
 
-    @property
+    @cached_property
     def units(self) -> Ints:
         """(D,) numbers of the units, in the order of their ids."""
         return (self.decisions["unit_id"].rank("dense") - 1).to_numpy().astype(np.int64)

@@ -5,6 +5,7 @@ the Open Bandit Dataset. Other tables need a mapping.
 """
 
 import dataclasses
+import gc
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -70,20 +71,29 @@ def read_log(
         mapping = parse_mapping(mapping, "mapping")
     sources, mapping, folder = _sources(source, mapping)
     where = name_of(sources[0])
-    reading = Reading()
-    batches = [batch for batch in _batches(sources, mapping, reading) if len(batch)]
+    reading, scales, terms = Reading(), checks.Scales(), _terms(mapping)
+    batches: list[Batch] = []
+    collecting = gc.isenabled()
+    gc.disable()  # to look for cycles in millions of records, which have none, takes a third longer
+    try:
+        for batch in _batches(sources, mapping, reading):
+            if len(batch):
+                scales.add(batch)
+                batches.append(checks.checked(batch, mapping, [*terms]))
+    finally:
+        if collecting:
+            gc.enable()
     if not batches:
         if not reading.rejected:
             raise TraceError(f"{where}: no decisions, expected at least one")
         _, line, _, reason = reading.rejected[0]
         raise TraceError(f"{where}: no decisions; line {line}: {reason}")
-    terms = _terms(mapping)
+    scales.refuse(where)
     files = [source_file(path) for path in _files(sources)]
     batch = concat(batches, 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan"))
     batch = _with_ids(batch)
-    checks.refuse_scales(batch, where)
     batch = checks.without_repetitions(batch, reading)
-    reasons = checks.reasons_of(batch, mapping, [n for n in terms if n in batch.decisions.columns])
+    reasons = batch.decisions["reason"]
     bad = reasons.is_not_null()
     lost = (
         batch.decisions.filter(bad)

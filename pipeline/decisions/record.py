@@ -26,25 +26,15 @@ _CANDIDATE: Final = "candidate:"
 _FEATURE: Final = "feature:"
 
 
-def record_of(log: DecisionLog) -> pl.DataFrame:
+def record_of(log: DecisionLog) -> pa.Table:
     """Return a row per decision: its columns, its context, and lists for its candidates."""
-    context = log.context.rename({n: _CONTEXT + n for n in log.context.columns})
-    columns = [*log.decisions.get_columns(), *_texts(context)]
-    candidates = log.candidates.rename({n: _CANDIDATE + n for n in log.candidates.columns})
-    features = log.features.rename({n: _FEATURE + n for n in log.features.columns})
-    listed = (*_texts(candidates), *_texts(features))
-    columns += [_listed(column, log.offsets) for column in listed]
-    return pl.DataFrame(columns)
-
-
-def _texts(frame: pl.DataFrame) -> list[pl.Series]:
-    return [c.cast(pl.String) if c.dtype == pl.Categorical else c for c in frame.get_columns()]
-
-
-def _listed(column: pl.Series, offsets: np.ndarray) -> pl.Series:
-    """Return a column of candidates as a list per decision."""
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), column.to_arrow())
-    return pl.Series(column.name, lists)
+    offsets = pa.array(log.offsets)
+    columns = {c.name: c.to_arrow() for c in log.decisions.get_columns()}
+    columns |= {_CONTEXT + c.name: c.to_arrow() for c in log.context.get_columns()}
+    for prefix, frame in ((_CANDIDATE, log.candidates), (_FEATURE, log.features)):
+        for c in frame.get_columns():
+            columns[prefix + c.name] = pa.LargeListArray.from_arrays(offsets, c.to_arrow())
+    return pa.table(columns)
 
 
 def write_record(log: DecisionLog, out: Path) -> dict[str, dict[str, Any]]:
@@ -68,10 +58,13 @@ def write_record(log: DecisionLog, out: Path) -> dict[str, dict[str, Any]]:
 
 def _write_pieces(log: DecisionLog, path: Path) -> None:
     """Write the record, a row group per piece of the log."""
-    schema = record_of(log.head()).to_arrow().schema
-    with pq.ParquetWriter(path, schema, compression="zstd", compression_level=3) as writer:
+    schema = record_of(log.head()).schema
+    # without Arrow's schema, in which categories would be dictionaries: others read them as texts
+    with pq.ParquetWriter(
+        path, schema, compression="zstd", compression_level=3, store_schema=False
+    ) as writer:
         for piece in log.pieces():
-            writer.write_table(record_of(piece).to_arrow().cast(schema))
+            writer.write_table(record_of(piece))
 
 
 def read_record(folder: Path, provenance: Mapping[str, Any]) -> DecisionLog:
@@ -117,12 +110,15 @@ def read_record(folder: Path, provenance: Mapping[str, Any]) -> DecisionLog:
 
 def same_log(one: DecisionLog, other: DecisionLog) -> str:
     """Return the first thing in which two logs differ, "" if they hold the same."""
-    first, second = record_of(one), record_of(other)
-    if first.columns != second.columns:
-        return "the columns"
-    if first.height != second.height:
-        return f"the number of decisions, {first.height:,} and {second.height:,}"
-    for name in first.columns:
-        if not first[name].equals(second[name], null_equal=True):
-            return f"the column {name}"
+    if len(one) != len(other):
+        return f"the number of decisions, {len(one):,} and {len(other):,}"
+    if not np.array_equal(one.offsets, other.offsets):
+        return "the numbers of candidates"
+    for part in ("decisions", "context", "candidates", "features"):
+        first, second = getattr(one, part), getattr(other, part)
+        if first.columns != second.columns:
+            return "the columns"
+        for name in first.columns:
+            if not first[name].equals(second[name], null_equal=True):
+                return f"the column {name} of the {part}"
     return ""

@@ -47,7 +47,8 @@ def numbers(values: pl.Series) -> tuple[Array, Flags]:
         return np.full(len(values), np.nan), values.is_not_null().to_numpy()
     else:
         found = values.cast(pl.Float64)
-    array = found.fill_null(float("nan")).to_numpy().astype(np.float64, copy=False)
+    known = found.fill_null(float("nan")) if found.null_count() else found
+    array = known.to_numpy().astype(np.float64, copy=False)
     return array, np.isinf(array)
 
 
@@ -59,7 +60,11 @@ def flags(values: pl.Series) -> tuple[NDArray[np.int8], Flags]:
         array = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
         result = np.where(array == 1, 1, np.where(array == 0, 0, NOT_SAID)).astype(np.int8)
         return result, (result == NOT_SAID) & ~np.isnan(array)
-    codes = values.cast(pl.String).cast(pl.Categorical)
+    text = values.cast(pl.String)
+    ones = (text == TRUE[0]).fill_null(value=False)
+    if (ones | (text == FALSE[0])).all(ignore_nulls=False):
+        return ones.cast(pl.Int8).to_numpy(), np.zeros(len(values), bool)
+    codes = text.cast(pl.Categorical)
     levels = codes.unique().drop_nulls()
     places = levels.to_physical().to_numpy()
     meaning = np.full(int(places.max(initial=0)) + 1, NOT_SAID, np.int8)
@@ -112,6 +117,9 @@ def times(values: pl.Series, zone: str) -> tuple[Array, Flags, bool]:
     if values.dtype.is_numeric():
         return _seconds(values.cast(pl.Float64)), np.zeros(len(values), bool), False
     text = values.cast(pl.String).str.strip_chars()
+    whole = text.cast(pl.Int64, strict=False)
+    if whole.null_count() == text.null_count():
+        return _seconds(whole.cast(pl.Float64)), np.zeros(len(values), bool), False
     frame = pl.DataFrame({"text": text})
     # More than six digits of a second, as .NET writes them, are cut to microseconds.
     plain = pl.col("text").str.replace(r"(\.\d{6})\d+", "$1")
@@ -144,6 +152,8 @@ def as_series(values: Sequence[Any]) -> pl.Series:
 
 def text_of(value: Any) -> str | None:
     """Return the text of a value of JSON, None for null and for what is no single value."""
+    if type(value) is str:
+        return value
     if value is None or isinstance(value, dict | list):
         return None
     if isinstance(value, bool):

@@ -5,7 +5,7 @@ propensities, splits, vocabulary and cautions are recomputed from it. If the sou
 they are read again. Nothing is simulated again: no simulator made these decisions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from hindcast.pipeline.decisions.batch import sums
 from hindcast.pipeline.decisions.cautions import cautions_of
 from hindcast.pipeline.decisions.checks import SUM, complete_probabilities
 from hindcast.pipeline.decisions.conversion import (
+    Group,
     caveats_of,
     episodes_of,
     groups_of,
-    parts_of,
+    in_parts,
     recipe_of,
     rows_of,
 )
@@ -120,31 +121,48 @@ def _check_claims(log: DecisionLog, dataset: Dataset) -> None:
 def _check_rows(log: DecisionLog, dataset: Dataset) -> None:
     manifest, folder = dataset.manifest, dataset.folder
     encoded, episodes = encode(log), episodes_of(log)
-    recipe = recipe_of(log, encoded, episodes, manifest.recipe.id.removeprefix("decisions-"))
+    name, spec = manifest.recipe.id.removeprefix("decisions-"), dataset.spec
+    recipe = recipe_of(log, encoded, episodes, name, spec.closing_rows)
     if recipe.digest != manifest.recipe.digest:
         raise VerificationFailed(f"{folder / mf.NAME}: the recipe is not that of the decisions")
-    parts = list(parts_of(log, episodes))
-    table = groups_of(episodes, parts, dataset.spec)
+    parts = _parts(dataset, [*groups_of(log, episodes)])
+    table = in_parts(episodes, parts, spec)
     if not table.equals(dataset.episodes(), null_equal=True):
         raise VerificationFailed(
             f"{folder / manifest.episodes.path}: the episodes are not those of the decisions"
         )
-    if len(parts) != len(manifest.parts):
-        raise VerificationFailed(
-            f"{folder / mf.NAME}: {len(manifest.parts)} parts, the decisions make {len(parts)}"
-        )
-    if dict(manifest.counts) != counts_of(manifest.parts, table):
+    if dict(manifest.counts) != counts_of(manifest.parts, table, spec):
         raise VerificationFailed(f"{folder / mf.NAME}: the counts are not those of the episodes")
     for number, groups in enumerate(parts):
         path = dataset.part(number)
         file = pq.ParquetFile(path)
-        if file.num_row_groups != len(groups):
-            raise VerificationFailed(f"{path}: its row groups are not those of the decisions")
         for group, (begin, end) in enumerate(groups):
-            expected = rows_of(log, encoded, episodes, dataset.spec, begin, end)
+            expected = rows_of(log, encoded, episodes, spec, begin, end)
             found = pl.DataFrame(file.read_row_group(group))
             if not found.equals(pl.DataFrame(expected), null_equal=True):
                 raise VerificationFailed(f"{path}: row group {group} differs from the record")
+
+
+def _parts(dataset: Dataset, splits: Sequence[Sequence[Group]]) -> list[Sequence[Group]]:
+    """Return the row groups of each part, which has as many as its file says, of one split."""
+    parts: list[Sequence[Group]] = []
+    for groups in splits:
+        begin = 0
+        while begin < len(groups) and len(parts) < len(dataset.manifest.parts):
+            count = pq.ParquetFile(dataset.part(len(parts))).num_row_groups
+            parts.append(groups[begin : begin + count])
+            begin += count
+            if not count or begin > len(groups):
+                break
+        if begin != len(groups):
+            path = dataset.part(max(0, len(parts) - 1))
+            raise VerificationFailed(f"{path}: its row groups are not those of the decisions")
+    if len(parts) != len(dataset.manifest.parts):
+        raise VerificationFailed(
+            f"{dataset.folder / mf.NAME}: {len(dataset.manifest.parts)} parts, the decisions make "
+            f"{len(parts)}"
+        )
+    return parts
 
 
 def _read_again(log: DecisionLog, trace: Path) -> str:

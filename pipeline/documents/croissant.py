@@ -79,6 +79,9 @@ _MEANING: Final[Mapping[str, str]] = {
 }
 
 
+_NO_CLOSING_ROW: Final = " An episode of one decision that ended with it has no closing row."
+
+
 def write_croissant(folder: Path, manifest: mf.Manifest) -> None:
     """Write croissant.json into a dataset folder with this manifest."""
     write_json(folder / NAME, croissant(manifest))
@@ -124,7 +127,8 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
             _record_set(
                 "decisions",
                 "One row per decision, and a closing row per episode with its last observation. "
-                "The next observation of a row is the observation of the row after it.",
+                "The next observation of a row is the observation of the row after it."
+                + ("" if spec.closing_rows else _NO_CLOSING_ROW),
                 ["episode", "step"],
                 [_field("decisions", column, {"fileSet": {"@id": _PARTS}}, _told(spec))
                  for column in part_schema(spec)],

@@ -2,7 +2,7 @@
 
     README.md                                the card, with the header that names the configs
     data/SPLIT-00000-of-00003.parquet        config `decisions` (the default): the standard's
-                                             columns, closing rows kept
+                                             columns and rows
     episodes/SPLIT-00000-of-00001.parquet    config `episodes`: one row per episode
 
     from datasets import load_dataset

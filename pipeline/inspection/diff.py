@@ -171,7 +171,9 @@ def _parts(one: Dataset, other: Dataset) -> Iterator[Difference]:
     note = f"{len(differing):,} of {len(pairs):,} parts differ in their bytes; this is the first"
     yield Difference("parts", x.path, _file(x), _file(y), note)
     if one.spec != other.spec:
-        yield Difference("parts", x.path, note="the columns differ, so rows are not compared")
+        yield Difference(
+            "parts", x.path, note="the columns or the closing rows differ, so rows are not compared"
+        )
         return
     found = first_difference(one.folder / x.path, other.folder / y.path, one.spec)
     if found is None:

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.simulation.scenario import Instance, Scenario
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, Instance, Scenario
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -36,12 +36,14 @@ class DecisionsConfig:
         candidates: Kind of each feature of a candidate.
         reward_terms: Names of the logged rewards and costs.
         scales: Typical magnitude of numbers, by their names; 1 for others.
+        closing_rows: Whether single decisions have a closing row, as all did in version 1.
     """
 
     context: Mapping[str, Any] = field(default_factory=dict)
     candidates: Mapping[str, Any] = field(default_factory=dict)
     reward_terms: tuple[str, ...] = ()
     scales: Mapping[str, Any] = field(default_factory=dict)
+    closing_rows: bool = field(default=True, metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 def _features(kinds: Mapping[str, Any], scales: Mapping[str, Any]) -> tuple[Feature, ...]:
@@ -70,6 +72,7 @@ def spec(config: DecisionsConfig, objective: str) -> Spec:
         candidates=_features(config.candidates, config.scales),
         reward_terms=config.reward_terms,
         outcomes=(Outcome("reward_sum", "1", "sum of the rewards of the session", "higher"),),
+        closing_rows=config.closing_rows,
     )
 
 

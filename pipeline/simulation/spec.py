@@ -81,6 +81,8 @@ class Spec:
         image_shape: Shape of the uint8 image, or () for a scenario without images.
         discount: Discount factor that the objective is meant for.
         valued: Whether every decision has a Monte-Carlo value, known at the end of the episode.
+        closing_rows: Whether every episode has a closing row in its part. If not, an episode of one
+            decision that ended there has none.
     """
 
     scenario: str
@@ -92,6 +94,7 @@ class Spec:
     image_shape: tuple[int, ...] = ()
     discount: float = 1.0
     valued: bool = False
+    closing_rows: bool = True
 
     def column(self, name: str) -> int:
         """Return the position of a column of the candidates; raise UnknownName with the nearest."""

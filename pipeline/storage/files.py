@@ -355,7 +355,9 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
         raise DatasetError(f"{path}: this file cannot be read ({error.strerror})") from error
 
 
-def read_manifest(folder: Path, kind: str, version: int, command: str) -> dict[str, Any]:
+def read_manifest(
+    folder: Path, kind: str, versions: tuple[int, ...], command: str
+) -> dict[str, Any]:
     """Return the manifest.json of a folder; raise DatasetError if it is missing or another kind.
 
     `command` is the one that writes such folders.
@@ -373,8 +375,9 @@ def read_manifest(folder: Path, kind: str, version: int, command: str) -> dict[s
     found = value.get("kind") if isinstance(value, dict) else type(value).__name__
     if not isinstance(value, dict) or found != kind:
         raise DatasetError(f"{path}: kind is {found!r}, expected {kind!r}")
-    if value.get("version") != version:
-        raise DatasetError(f"{path}: version is {value.get('version')!r}, expected {version}")
+    if value.get("version") not in versions:
+        expected = " or ".join(map(str, versions))
+        raise DatasetError(f"{path}: version is {value.get('version')!r}, expected {expected}")
     return value
 
 

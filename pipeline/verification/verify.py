@@ -37,7 +37,7 @@ from hindcast.pipeline.building.build import append_in_progress, counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes
-from hindcast.pipeline.dataset.columns import NO_CHOICE, episodes_schema
+from hindcast.pipeline.dataset.columns import NO_CHOICE, episodes_schema, row_count
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import (
     DatasetError,
@@ -231,9 +231,9 @@ def _check_episodes(dataset: Dataset) -> tuple[str, str]:
         own = episodes["episode"] >= segment.first_episode
         if not ((episodes["first_part"] >= segment.first_part) == own).all():
             raise VerificationFailed(f"{where}: appended episodes and earlier ones share a part")
-    if int(episodes["steps"].sum()) + episodes.height != sum(p.rows for p in manifest.parts):
+    if row_count(episodes, dataset.spec) != sum(p.rows for p in manifest.parts):
         raise VerificationFailed(f"{where}: the number of rows differs from that of all parts")
-    counts = counts_of(manifest.parts, episodes)
+    counts = counts_of(manifest.parts, episodes, dataset.spec)
     if dict(manifest.counts) != counts:
         raise VerificationFailed(
             f"{where}: the counts are {counts}, the manifest says {dict(manifest.counts)}"

@@ -138,7 +138,7 @@ def load_workload(folder: Path) -> Workload:
     Raises DatasetError if the folder or its manifest is missing, if the manifest is of another kind
     or version, or if a file is missing or changed or has other columns.
     """
-    manifest = files.read_manifest(folder, KIND, VERSION, "ingest")
+    manifest = files.read_manifest(folder, KIND, (VERSION,), "ingest")
     entries = manifest.get("files")
     if not isinstance(entries, list):
         raise DatasetError(f"{folder / _MANIFEST}: the list 'files' is missing")

@@ -188,7 +188,7 @@ def _seal_manifest(folder: Path) -> None:
             entry["digest"] = segment.recipe.digest
         with suppress(pl.exceptions.PolarsError):
             episodes = pl.read_parquet(folder / own.episodes.path)
-            manifest["counts"] = counts_of(own.parts, episodes)
+            manifest["counts"] = counts_of(own.parts, episodes, own.spec)
     files.write_json(path, manifest)
 
 

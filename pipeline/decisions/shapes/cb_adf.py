@@ -108,7 +108,7 @@ def _add(
         meta |= _choice([label or [] for label in labels])
     except Bad as error:
         meta["reason"] = str(error)
-    to.add(**meta)
+    to.add(meta)
 
 
 def _choice(labels: list[list[str]]) -> dict[str, Any]:

@@ -9,12 +9,14 @@ else the lists were cut and the decision cannot be used. Numbers are of single p
 VowpalWabbit. Features have dotted paths; what begins with `_` is none.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 import polars as pl
 
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
@@ -44,7 +46,7 @@ def read_dsjson(paths: list[Path], zone: str, reading: Reading) -> Iterator[Batc
     collector, raw_times = Collector(_NAMES, 0.0), []
     checked = False
     for file, path in enumerate(paths):
-        for line, record, text in records_of(path, file, reading):
+        for line, record, text in records_of(path, file, reading, _parsed):
             if not checked:
                 require_depth(record, f"{path}: line {line}")
                 checked = True
@@ -82,6 +84,16 @@ def read_dsjson(paths: list[Path], zone: str, reading: Reading) -> Iterator[Batc
         yield _timed(collector, raw_times, zone, reading)
 
 
+def _parsed(line: bytes) -> Any:
+    """Return the value of a line of JSON, exactly as json does, in less than half of the time."""
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:  # also for NaN, which json reads
+        return json.loads(line)
+    # An integer beyond 64 bits becomes a float, which is no id.
+    return json.loads(line) if type(value.get("EventId")) is float else value
+
+
 def _timed(collector: Collector, raw: list[Any], zone: str, reading: Reading) -> Batch:
     found, _bad, local = times(pl.Series([text_of(t) for t in raw], dtype=pl.String), zone)
     if local:
@@ -91,18 +103,20 @@ def _timed(collector: Collector, raw: list[Any], zone: str, reading: Reading) ->
     return replace(batch, decisions=decisions)
 
 
-def _candidates(to: Collector, listed: list[Any]) -> int:
-    """Add the candidates of a decision with their features; return the row of the first."""
+def _candidates(to: Collector, listed: Any) -> list[dict[str, Any]]:
+    """Add the candidates of a decision with their features; return them."""
     start = len(to.ids)
+    if not isinstance(listed, list) or {*map(type, listed)} != {dict}:
+        to.lengths.append(0)
+        raise Bad("no candidates")
     if len(listed) > MOST_CANDIDATES:
         raise TraceError(f"a decision has {len(listed):,} candidates, at most {MOST_CANDIDATES:,}")
-    flatten = to.features.flatten
-    for place, candidate in enumerate(listed):
-        tag = candidate.get("_tag")
-        to.ids.append(str(place) if tag is None else str(tag))
-        flatten(start + place, candidate)
+    tags = [candidate.get("_tag") for candidate in listed]
+    named = {*map(type, tags)} == {str}
+    to.ids.extend(tags if named else [str(k if tag is None else tag) for k, tag in enumerate(tags)])
+    to.features.flatten(start, listed)
     to.lengths.append(len(listed))
-    return start
+    return listed
 
 
 def _weight(record: Mapping[str, Any]) -> float:
@@ -119,8 +133,13 @@ def _spread(
     to: Collector, actions: list[Any], probabilities: list[Any] | None, count: int
 ) -> list[float]:
     """Add which candidates are feasible and their probabilities; `actions` count from 0."""
-    places = [int(a) for a in actions]
-    if places and (min(places) < 0 or max(places) >= count or len(set(places)) < len(places)):
+    places = [*map(int, actions)]
+    whole = sorted(places) == [*range(count)]
+    if (
+        not whole
+        and places
+        and (min(places) < 0 or max(places) >= count or len(set(places)) < len(places))
+    ):
         raise Bad(f"the list of actions {actions!r:.60} does not fit {count} candidates")
     if probabilities is None:
         to.feasible.extend([True] * count)
@@ -129,17 +148,17 @@ def _spread(
     if len(probabilities) != len(places):
         raise Bad(f"{len(places)} actions and {len(probabilities)} probabilities")
     values = probabilities
-    if not all(type(p) is float for p in values):
+    if {*map(type, values)} != {float}:
         values = [number(p, "a probability") for p in values]
-    total = sum(values)
-    if len(places) < count and not abs(total - 1.0) < SUM:
+    if not whole and not abs((total := sum(values)) - 1.0) < SUM:
         raise Bad(
             f"the actions name {len(places)} of {count} candidates, whose probabilities add to "
             f"{total:.4g}: the lists were cut"
         )
-    spread, feasible = [_NAN] * count, [False] * count
+    spread, feasible = [_NAN] * count, [whole] * count
     for place, value in zip(places, values, strict=True):
-        spread[place], feasible[place] = value, True
+        spread[place] = value
+        feasible[place] = True
     to.feasible.extend(feasible)
     to.probability.extend(spread)
     return spread
@@ -155,7 +174,7 @@ def _guarded(to: Collector, meta: dict[str, Any], read: Callable[[], None]) -> N
         meta["reason"] = f"not as dsjson is ({error})"
     if meta["reason"] is not None:
         to.fill()
-    to.add(**meta)
+    to.add(meta)
 
 
 def _read_single(
@@ -163,14 +182,9 @@ def _read_single(
     reading: Reading,
 ) -> None:  # fmt: skip
     """Read a decision of one slot; its features become those of the next decision of `to`."""
-    listed = context["_multi"]
-    if not isinstance(listed, list) or not all(isinstance(c, dict) for c in listed):
-        listed = []
     owner = len(to.lengths)
-    _candidates(to, listed)
-    if not listed:
-        raise Bad("no candidates")
-    to.context.flatten(owner, context)
+    listed = _candidates(to, context["_multi"])
+    to.context.flatten(owner, [{k: v for k, v in context.items() if k[:1] != "_"}])
     count, actions = len(listed), record.get("a")
     if not actions:
         places = list(range(count))
@@ -241,12 +255,12 @@ def _read_slot(
 ) -> None:  # fmt: skip
     """Read the decision of a slot. The one cost of slates is that of their last slot."""
     listed, slates = context["_multi"], "_label_cost" in record
-    if slates:
-        listed = [c for c in listed if c.get("_slot_id", place) == place]
+    if slates and isinstance(listed, list):
+        listed = [c for c in listed if not isinstance(c, dict) or c.get("_slot_id", place) == place]
     owner = len(to.lengths)
-    _candidates(to, listed)
-    to.context.flatten(owner, context)
-    to.context.flatten(owner, slot)
+    listed = _candidates(to, listed)
+    to.context.flatten(owner, [{k: v for k, v in context.items() if k[:1] != "_"}])
+    to.context.flatten(owner, [slot])
     places = outcome.get("_a")
     if not places:
         raise Bad("no candidate is chosen")

@@ -222,7 +222,7 @@ class _Reader:
             reason = str(error)
             to.fill()
         raw_times.append(get["time"](record) if "time" in get else None)
-        to.add(**meta, reason=reason)
+        to.add(meta | {"reason": reason})
 
     def _candidates(
         self, to: Collector, record: dict[str, Any], listed: list[Any],

@@ -18,53 +18,57 @@ from hindcast.pipeline.decisions.batch import (
     DECISION_COLUMNS,
     TERM,
     Batch,
+    Ints,
     frame_of,
 )
-from hindcast.pipeline.decisions.values import texts
+from hindcast.pipeline.decisions.shapes.records import MOST_CANDIDATES
+from hindcast.pipeline.decisions.values import Array, texts
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.files.compression import DAMAGED
 
 REWARD: Final = TERM + "reward"
 _NEEDED: Final = ("action", "reward", "pscore")
+_DIMENSIONS: Final = {
+    "action": (1,), "reward": (1,), "pscore": (1,), "context": (1, 2), "action_context": (2, 3),
+    "position": (0, 1), "pi_b": (2, 3), "n_actions": (0,),
+}  # fmt: skip
 _ROWS: Final = 4_000_000  # candidates of a batch
 
 
 def load_obp(path: Path) -> dict[str, Any]:
-    """Return the arrays of an .npz file; raise TraceError if it has pickled objects."""
+    """Return the arrays of an .npz file.
+
+    Raises TraceError if the file is damaged or no .npz file, or has pickled objects.
+    """
+    if not zipfile.is_zipfile(path):
+        raise TraceError(f"{path}: this is no .npz file, expected np.savez_compressed(path, ...)")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except ValueError as error:
-        raise TraceError(
-            f"{path}: this file has pickled objects, which are not read, since they can run code; "
-            "save plain arrays: np.savez_compressed(path, action=..., reward=..., pscore=...)"
-        ) from error
-    except (OSError, zipfile.BadZipFile, EOFError) as error:
-        raise TraceError(f"{path}: this is no .npz file ({error})") from error
+    except (*DAMAGED, ValueError, KeyError, MemoryError) as error:
+        if "pickle" in str(error):
+            raise TraceError(
+                f"{path}: this file has pickled objects, which are not read, since they can run "
+                "code; save plain arrays: np.savez_compressed(path, action=..., reward=..., "
+                "pscore=...)"
+            ) from error
+        raise TraceError(f"{path}: this .npz file is damaged ({error})") from error
 
 
-def read_obp(arrays: Mapping[str, Any], where: str) -> Iterator[Batch]:
+def read_obp(rounds: Mapping[str, Any], where: str) -> Iterator[Batch]:
     """Yield the rounds of OBP's arrays."""
-    for name in _NEEDED:
-        if arrays.get(name) is None:
-            raise TraceError(f"{where}: there is no array {name!r}, expected {', '.join(_NEEDED)}")
-    action = np.asarray(arrays["action"]).astype(np.int64)
-    count = len(action)
-    features = arrays.get("action_context")
-    arms = len(features) if features is not None else arrays.get("n_actions")
-    if features is not None and np.ndim(features) == 3:
-        arms = np.shape(features)[1]
-    if arms is None:
-        raise TraceError(
-            f"{where}: there is neither `action_context` nor `n_actions`: the largest action does "
-            "not tell how many arms there are"
-        )
-    arms = int(arms)
-    for name in ("reward", "pscore", "context", "position"):
-        value = arrays.get(name)
-        if value is not None and np.ndim(value) and len(value) != count:
-            raise TraceError(f"{where}: {name} has {len(value):,} rounds, action has {count:,}")
-    position = arrays.get("position")
-    position = None if position is None or not np.ndim(position) else np.asarray(position, np.int64)
+    arrays = _arrays(rounds, where)
+    action, features = arrays["action"], arrays.get("action_context")
+    position: Ints | None = None
+    count, arms = len(action), _arms(arrays, where)
+    chosen = np.where((action >= 0) & (action < arms) & (action % 1 == 0), action, -1)
+    if "position" in arrays and arrays["position"].ndim:
+        position = arrays["position"].astype(np.int64)
+    chances = arrays.get("pi_b")
+    if chances is not None and chances.shape[1] != arms:
+        raise TraceError(f"{where}: pi_b has {chances.shape[1]:,} arms, expected {arms:,}")
+    if chances is not None and chances.ndim == 3 and position is not None:
+        position = _within(position, chances.shape[2], where)
     context = _context(arrays.get("context"), position, count)
     ids = pl.Series([str(k) for k in range(arms)], dtype=pl.String).cast(pl.Categorical)
     block = max(1, _ROWS // max(arms, 1))
@@ -73,22 +77,20 @@ def read_obp(arrays: Mapping[str, Any], where: str) -> Iterator[Batch]:
         some = np.arange(count)[rows]
         meta = {
             "id": pl.Series(some).cast(pl.String), "line": some + 1,
-            "chosen": np.where((action[rows] >= 0) & (action[rows] < arms), action[rows], -1),
-            "propensity": np.asarray(arrays["pscore"], np.float64)[rows],
-            REWARD: np.asarray(arrays["reward"], np.float64)[rows],
+            "chosen": chosen[rows].astype(np.int64),
+            "propensity": arrays["pscore"][rows], REWARD: arrays["reward"][rows],
         }  # fmt: skip
         candidates: dict[str, Any] = {"id": ids[np.tile(np.arange(arms), len(some))]}
-        if (probabilities := arrays.get("pi_b")) is not None:
+        if chances is not None:
             at = np.zeros(len(some), np.int64) if position is None else position[rows]
-            chance = np.asarray(probabilities, np.float64)[rows]
+            chance = chances[rows]
             if chance.ndim == 3:
                 chance = chance[np.arange(len(some)), :, at if chance.shape[2] > 1 else 0]
             candidates["probability"] = chance.ravel()
         described: dict[str, Any] = {}
         if features is not None:
-            values = np.asarray(features, np.float64)
-            for k in range(values.shape[-1]):
-                column = values[..., k]
+            for k in range(features.shape[-1]):
+                column = features[..., k]
                 described[f"a{k}"] = (
                     column[rows].ravel() if column.ndim == 2 else np.tile(column, len(some))
                 )
@@ -100,10 +102,60 @@ def read_obp(arrays: Mapping[str, Any], where: str) -> Iterator[Batch]:
         )  # fmt: skip
 
 
-def _context(context: Any, position: Any, count: int) -> list[pl.Series]:
+def _arrays(rounds: Mapping[str, Any], where: str) -> dict[str, Array]:
+    """Return the arrays that a log has, with the dimensions of OBP; refuse others."""
+    for name in _NEEDED:
+        if rounds.get(name) is None:
+            raise TraceError(f"{where}: there is no array {name!r}, expected {', '.join(_NEEDED)}")
+    arrays: dict[str, Array] = {}
+    for name, dimensions in _DIMENSIONS.items():
+        if rounds.get(name) is None:
+            continue
+        try:
+            array = np.asarray(rounds[name], np.float64)
+        except (TypeError, ValueError) as error:
+            raise TraceError(f"{where}: {name} is no array of numbers ({error})") from error
+        if array.ndim not in dimensions:
+            wanted = " or ".join(map(str, dimensions))
+            raise TraceError(f"{where}: {name} has {array.ndim} dimensions, expected {wanted}")
+        arrays[name] = array
+    count = len(arrays["action"])
+    for name in ("reward", "pscore", "context", "position", "pi_b"):
+        array = arrays.get(name, arrays["action"])
+        if array.ndim and len(array) != count:
+            raise TraceError(f"{where}: {name} has {len(array):,} rounds, action has {count:,}")
+    return arrays
+
+
+def _arms(arrays: Mapping[str, Array], where: str) -> int:
+    """Return the number of arms; the largest action does not tell it."""
+    if "action_context" in arrays:
+        arms = float(arrays["action_context"].shape[-2])
+    elif "n_actions" in arrays:
+        arms = float(arrays["n_actions"])
+    else:
+        raise TraceError(
+            f"{where}: there is neither `action_context` nor `n_actions`: the largest action does "
+            "not tell how many arms there are"
+        )
+    if not (1 <= arms <= MOST_CANDIDATES and arms % 1 == 0):
+        raise TraceError(f"{where}: {arms:g} arms, expected 1 to {MOST_CANDIDATES:,}")
+    return int(arms)
+
+
+def _within(position: Ints, positions: int, where: str) -> Ints:
+    """Return the positions of the rounds; raise TraceError for one that pi_b does not have."""
+    if len(position) and not 0 <= position.min() <= position.max() < positions:
+        raise TraceError(
+            f"{where}: position is {position.min()} to {position.max()}, pi_b has {positions}"
+        )
+    return position
+
+
+def _context(context: Array | None, position: Ints | None, count: int) -> list[pl.Series]:
     columns = []
     if context is not None:
-        values = np.asarray(context, np.float64).reshape(count, -1)
+        values = context.reshape(count, -1)
         columns = [pl.Series(f"c{k}", values[:, k]) for k in range(values.shape[1])]
     if position is not None and len(np.unique(position)) > 1:
         columns.append(texts(pl.Series("position", position)).alias("position"))

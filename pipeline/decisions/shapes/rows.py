@@ -1,10 +1,11 @@
 """Reader of long tables: a row is a candidate, the rows of a decision share its id.
 
-Rows of one decision need not be adjacent. A first pass over the ids finds those whose rows are
-apart; the second groups the others as they come, so that memory holds a decision once.
+Rows of one decision need not be adjacent. If an id comes again, a pass over the ids finds those
+whose rows are apart; the next groups the others as they come, so that memory holds a decision once.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from hindcast.pipeline.decisions.batch import (
     sums,
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
-from hindcast.pipeline.decisions.shapes.tables import Tables
+from hindcast.pipeline.decisions.shapes.tables import Piece, Tables
 from hindcast.pipeline.decisions.values import (
     Array,
     Flags,
@@ -39,11 +40,12 @@ from hindcast.pipeline.decisions.values import (
 _LINE: Final = "\x00line"
 _FILE: Final = "\x00file"
 _PLACE: Final = "\x00place"
+_TEXTS: Final = ("session", "unit", "slot", "logger")
 DIFFERS: Final = "the same id with other content"
 
 
-def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Iterator[Batch]:
-    """Yield the decisions of long tables."""
+def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Iterable[Batch]:
+    """Return the decisions of long tables."""
     columns, candidates = mapping.columns, mapping.candidates
     feasible = columns.feasible or candidates.feasible
     of_decision = columns_of_decisions(mapping)
@@ -52,22 +54,60 @@ def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Ite
         columns.sampled, columns.propensity, columns.probability, *columns.terms,
         *candidates.numbers.values(), *candidates.categories.values(),
     ])  # fmt: skip
-    apart = _apart(tables, columns.decision)
-    group = _Grouping(mapping, reading, of_decision, feasible)
+    texts_of = {
+        columns.decision, columns.candidate, columns.chosen, feasible, columns.sampled,
+        *candidates.categories.values(), *mapping.context.categories.values(),
+        *(getattr(columns, name) for name in ("overridden", "time", *_TEXTS)),
+    }  # fmt: skip
+    figures = [name for name in wanted if name not in texts_of]
+
+    def decisions(apart: pl.Series) -> Iterator[Batch]:
+        group = _Grouping(mapping, reading, of_decision, feasible)
+        return _grouped(tables.pieces(wanted, figures), columns.decision, group, apart)
+
+    batches = _without_returns(decisions(pl.Series([], dtype=pl.UInt64)))
+    if batches is not None:
+        return batches
+    reading.clear()
+    return decisions(_apart(tables, columns.decision))
+
+
+def _without_returns(found: Iterator[Batch]) -> list[Batch] | None:
+    """Return batches; None as soon as an id is seen that came before, apart from its other rows."""
+    batches: list[Batch] = []
+    ids: list[pl.Series] = []
+    seen = checked = 0
+    for batch in chain(found, [None]):
+        if batch is not None:
+            batches.append(batch)
+            ids.append(batch.decisions["id"].hash(seed=1))
+            seen += len(batch)
+        if ids and (batch is None or seen >= 2 * checked):
+            checked = seen
+            if pl.concat(ids).is_duplicated().any():
+                return None
+    return batches
+
+
+def _grouped(
+    pieces: Iterator[Piece], decision: str, group: "_Grouping", apart: pl.Series
+) -> Iterator[Batch]:
+    """Yield the decisions of pieces; those of `apart`, the hashes of ids, in the last batch."""
+    reading = group.reading
     held: list[pl.DataFrame] = []
     rest: pl.DataFrame | None = None
-    for piece in tables.pieces(wanted):
+    for piece in pieces:
         rows = piece.rows.with_columns(
             pl.Series(_LINE, np.arange(piece.line, piece.line + piece.rows.height)),
             pl.lit(piece.file, pl.Int32).alias(_FILE),
         )
-        named = rows[columns.decision].is_not_null()
+        named = rows[decision].is_not_null()
         if not named.all():
             for line in rows.filter(~named)[_LINE].to_list():
                 reading.rejected.append((piece.file, line, None, "no id of the decision"))
             rows = rows.filter(named)
         if len(apart):
-            away = rows[columns.decision].cast(pl.String).hash(seed=1).is_in(apart.implode())
+            away = rows[decision].cast(pl.String).hash(seed=1).is_in(apart.implode())
             held.append(rows.filter(away))
             rows = rows.filter(~away)
         if rest is not None:
@@ -75,7 +115,7 @@ def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Ite
         if not rows.height:
             rest = None
             continue
-        ids = rows[columns.decision]
+        ids = rows[decision]
         others = (ids != ids[-1]).arg_true()  # the last decision may go on in the next piece
         cut = int(others[-1]) + 1 if len(others) else 0
         rest = rows[cut:]
@@ -87,7 +127,7 @@ def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Ite
         rows = pl.concat(held, how="vertical_relaxed")
         if rows.height:
             place = pl.Series(_PLACE, np.arange(rows.height))
-            first = pl.col(_PLACE).min().over(columns.decision)
+            first = pl.col(_PLACE).min().over(decision)
             yield group(rows.with_columns(place).sort(first, maintain_order=True).drop(_PLACE))
 
 
@@ -124,7 +164,7 @@ class _Grouping:
 
     def __call__(self, rows: pl.DataFrame) -> Batch:
         columns = self.mapping.columns
-        rows, offsets, candidate = self._distinct(rows)
+        rows, offsets, candidate, alike = self._distinct(rows)
         starts, lengths = offsets[:-1], np.diff(offsets)
         count = len(lengths)
         reasons = Reasons([None] * count)
@@ -133,8 +173,7 @@ class _Grouping:
             reasons.mark_rows(where, offsets, text)
 
         firsts = self._first_values(rows, offsets, reasons)
-        if candidate is not None:
-            mark_rows(_alike(candidate, offsets), always(DIFFERS))
+        mark_rows(alike, always(DIFFERS))
         chosen = self._choice(columns.chosen, rows, candidate, offsets, reasons)
         meta: dict[str, object] = {
             "id": rows[columns.decision].cast(pl.String)[starts],
@@ -185,16 +224,16 @@ class _Grouping:
             frame_of(frame, CANDIDATE_COLUMNS, rows.height), pl.DataFrame(features), lengths,
         )  # fmt: skip
 
-    def _distinct(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints, pl.Series | None]:
+    def _distinct(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints, pl.Series | None, Flags]:
         """Return the rows without those that repeat another one of their decision.
 
-        With them come their offsets, and the ids of the candidates.
+        With them come their offsets, the ids of the candidates, and which ids a decision has twice.
         """
         columns = self.mapping.columns
         offsets = _offsets(rows[columns.decision])
         candidate = texts(rows[columns.candidate]) if columns.candidate else None
-        if candidate is not None and not _alike(candidate, offsets).any():
-            return rows, offsets, candidate
+        if candidate is not None and not (alike := _alike(candidate, offsets)).any():
+            return rows, offsets, candidate, alike
         content = [c for c in rows.columns if c not in (_LINE, _FILE)]
         again = rows.select(content).is_duplicated()
         if again.any():
@@ -219,18 +258,26 @@ class _Grouping:
             stays[there.arg_true().to_numpy()] = keep.to_numpy()
             rows = rows.filter(pl.Series(stays))
             candidate = None if candidate is None else candidate.filter(pl.Series(stays))
-        return rows, _offsets(rows[columns.decision]), candidate
+            offsets = _offsets(rows[columns.decision])
+        alike = np.zeros(rows.height, bool) if candidate is None else _alike(candidate, offsets)
+        return rows, offsets, candidate, alike
 
     def _first_values(
         self, rows: pl.DataFrame, offsets: Ints, reasons: Reasons
     ) -> dict[str, pl.Series]:
         """Return the columns that belong to decisions: the first value of each decision."""
-        lengths = np.diff(offsets)
+        starts, lengths = offsets[:-1], np.diff(offsets)
         result = {}
         for name in self.of_decision:
             values = rows[name]
+            if not values.null_count():
+                changed = (values[1:] != values[:-1]).to_numpy().copy()
+                changed[starts[1:] - 1] = False
+                if not changed.any():
+                    result[name] = values[starts]
+                    continue
             there = values.is_not_null().to_numpy()
-            first = offsets[:-1] + np.maximum(first_true(there, offsets), 0)
+            first = starts + np.maximum(first_true(there, offsets), 0)
             result[name] = values[first]
             other = (values != values[np.repeat(first, lengths)]).fill_null(value=False).to_numpy()
             if other.any():
@@ -278,20 +325,22 @@ def _alike(candidate: pl.Series, offsets: Ints) -> Flags:
     """Return which rows have a candidate that their decision has twice."""
     codes = candidate.to_physical()
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    alike = np.zeros(len(owner), bool)
     key = (owner << 32) | codes.fill_null(0).cast(pl.Int64).to_numpy()
     if codes.null_count():
         key = np.where(codes.is_null().to_numpy(), -1 - np.arange(len(key)), key)
+    elif (key[1:] > key[:-1]).all():
+        return alike
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
-    alike = np.zeros(len(key), bool)
     alike[order[1:][same]] = alike[order[:-1][same]] = True
     return alike
 
 
 def _offsets(ids: pl.Series) -> Ints:
     """Return where each run of equal ids begins, and the number of ids."""
-    starts = np.flatnonzero((ids != ids.shift(1)).fill_null(value=True).to_numpy())
-    return np.concatenate([starts, [len(ids)]]).astype(np.int64)
+    starts = np.flatnonzero((ids[1:] != ids[:-1]).to_numpy()) + 1
+    return np.concatenate([[0], starts, [len(ids)]]).astype(np.int64)
 
 
 def columns_of_decisions(mapping: DecisionMapping) -> list[str]:
@@ -323,7 +372,7 @@ def decision_columns(
         reasons.mark(bad, not_as(name, firsts[name], "a finite number"))
         return values
 
-    for name in ("session", "unit", "slot", "logger"):
+    for name in _TEXTS:
         if column := getattr(columns, name):
             meta[name] = strings(firsts[column])
     if columns.time:

@@ -1,6 +1,7 @@
 """Tables as frames of bounded size: CSV, TSV and Parquet files, and frames at hand."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,40 +41,48 @@ class Tables:
 
     def header(self) -> list[str]:
         """Return the columns of the first table."""
-        return self._scan(self.parts[0]).collect_schema().names()
+        return list(self.schema())
 
     def schema(self) -> dict[str, pl.DataType]:
         """Return the columns of the first table with their types."""
-        return dict(self._scan(self.parts[0]).collect_schema())
+        return self._schema(self.parts[0])
 
     def require(self, columns: Iterable[str]) -> list[str]:
         """Return `columns` without repetitions; raise TraceError if a table lacks one."""
         wanted = list(dict.fromkeys(c for c in columns if c))
         for part in self.parts:
-            header = self._scan(part).collect_schema().names()
+            header = self._schema(part)
             for name in wanted:
                 if name not in header:
-                    raise no_column(name_of(part), name, header)
+                    raise no_column(name_of(part), name, list(header))
         return wanted
 
-    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
-        """Yield the rows of all tables in order; `columns` None are all."""
+    def pieces(
+        self, columns: Sequence[str] | None = None, numbers: Sequence[str] = ()
+    ) -> Iterator[Piece]:
+        """Yield the rows of all tables in order.
+
+        Args:
+            columns: The columns; None are all.
+            numbers: Columns of texts that are read as float64, up to the first that is no number.
+        """
         for number, part in enumerate(self.parts):
             line = 2
-            scan = self._scan(part)
-            chosen = scan if columns is None else scan.select(columns)
-            try:
-                for rows in chosen.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
-                    if rows.height:
-                        yield Piece(rows, number, line)
-                    line += rows.height
-            except pl.exceptions.PolarsError as error:
-                raise TraceError(
-                    f"{name_of(part)}: this table cannot be read ({str(error).splitlines()[0]}), "
-                    f"expected {_EXPECTED}"
-                ) from error
+            for typed in (numbers, ()):
+                scan = self._scan(part, typed).slice(line - 2)
+                chosen = scan if columns is None else scan.select(columns)
+                with suppress(pl.exceptions.PolarsError) if typed else _readable(part):
+                    for rows in chosen.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
+                        if rows.height:
+                            yield Piece(rows, number, line)
+                        line += rows.height
+                    break
 
-    def _scan(self, part: Path | pl.DataFrame) -> pl.LazyFrame:
+    def _schema(self, part: Path | pl.DataFrame) -> dict[str, pl.DataType]:
+        with _readable(part):
+            return dict(self._scan(part).collect_schema())
+
+    def _scan(self, part: Path | pl.DataFrame, numbers: Sequence[str] = ()) -> pl.LazyFrame:
         if isinstance(part, pl.DataFrame):
             return part.lazy()
         if is_parquet(part):
@@ -83,7 +92,20 @@ class Tables:
         return pl.scan_csv(
             part, separator=separator, infer_schema=False, truncate_ragged_lines=True,
             encoding="utf8-lossy", empty_string_is_null=True,
+            schema_overrides=dict.fromkeys(numbers, pl.Float64),
         )  # fmt: skip
+
+
+@contextmanager
+def _readable(part: Path | pl.DataFrame) -> Iterator[None]:
+    """Replace the errors of a damaged table by a TraceError that names it."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        raise TraceError(
+            f"{name_of(part)}: this table cannot be read ({str(error).splitlines()[0]}), "
+            f"expected {_EXPECTED}"
+        ) from error
 
 
 def is_parquet(path: Path) -> bool:

@@ -183,7 +183,8 @@ class _Sums:
             (np.add.reduceat(positive, starts, dtype=np.int64) / np.maximum(n, 1)).sum()
         )
         self.spread -= float((p[positive] * np.log(p[positive])).sum(dtype=np.float64))
-        self._note_first(_numbers(table, "episode"), np.flatnonzero(n > 1), starts, p)
+        if self.episodes:
+            self._note_first(_numbers(table, "episode"), np.flatnonzero(n > 1), starts, p)
 
     def _note_first(
         self, episode: Array, open_rows: NDArray[np.int64], starts: NDArray[np.int64], p: Array

@@ -132,7 +132,8 @@ def _levels(codes: Codes, usable: Flags) -> Iterator[tuple[int, Ints]]:
     if not len(rows):
         return
     counts = np.bincount(codes[rows])
-    order = rows[np.argsort(codes[rows], kind="stable")]
+    narrow = np.int16 if len(counts) < 1 << 15 else np.int64  # a radix sort
+    order = rows[np.argsort(codes[rows].astype(narrow), kind="stable")]
     ends = np.cumsum(counts)
     for code in np.argsort(-counts, kind="stable")[:MOST_LEVELS]:
         if counts[code]:
@@ -177,14 +178,17 @@ class Tally:
         for name, rows in sets:
             if not len(rows):
                 continue
-            members, size = _runs(e.owner[rows])
+            starts = np.flatnonzero(beginnings(e.owner[rows]))
+            members, size = e.owner[rows[starts]], np.diff(starts, append=len(rows))
             inside_of[rows] = True
             inside = inside_of[e.taken[members]]
             inside_of[rows] = False
             w = np.where(inside, e.inverse[members] / size, 0.0)
             s = e.weight[members]
+            p = np.add.reduceat(e.probability[rows], starts)
+            there = complete[members]
             sums = np.concatenate([
-                [len(members), (s * w).sum(), s.sum()], _surplus(e, rows, complete),
+                [len(members), (s * w).sum(), s.sum()], _surplus(inside, p, s, there),
                 _logs(w, s / self.scale),
             ])  # fmt: skip
             self.sets[name] = self.sets[name] + sums if name in self.sets else sums
@@ -217,20 +221,18 @@ class Tally:
         )  # fmt: skip
 
 
-def _runs(owners: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values of a sorted array, and how often each is there."""
-    starts = np.flatnonzero(beginnings(owners))
-    return owners[starts], np.diff(np.concatenate([starts, [len(owners)]]))
-
-
 def _logs(w: Array, s: Array) -> Array:
     """Return the logarithm of the product of one set, by bet."""
     taken = w > 0
     logs = np.zeros(len(_BETS))
     x = s[taken] * (w[taken] - 1.0)
-    weights, counts = np.unique(s[~taken], return_counts=True)
+    rest = s[~taken]
+    alike = len(rest) > 0 and rest.min() == rest.max()
+    weights, counts = (
+        (rest[:1], np.array([len(rest)])) if alike else np.unique(rest, return_counts=True)
+    )
     if len(weights) > _FEW_WEIGHTS:
-        weights, counts = s[~taken], np.ones(int((~taken).sum()), np.int64)
+        weights, counts = rest, np.ones(len(rest), np.int64)
     for k, bet in enumerate(_BETS):
         logs[k] = np.log1p(bet * x).sum() + (counts * np.log1p(-bet * weights)).sum()
     return logs
@@ -243,16 +245,11 @@ def _exploration(w: Array, s: Array, epsilon: float) -> Array:
     return np.array([np.log1p(bet * most * x).sum() for bet in _BETS])
 
 
-def _surplus(e: LoggedDecisions, rows: Ints, complete: Flags) -> Array:
+def _surplus(inside: Flags, p: Array, s: Array, complete: Flags) -> Array:
     """Return t and V of test B, and in how many decisions all probabilities are known."""
-    rows = rows[complete[e.owner[rows]]]
-    p = np.bincount(e.owner[rows], e.probability[rows], len(e))
-    hit = np.zeros(len(e.owner), bool)
-    hit[rows] = True
-    inside = hit[e.taken] & complete
-    t = float((e.weight * (inside - p)).sum())
-    variance = float((e.weight**2 * np.clip(p * (1.0 - p), 0.0, None)).sum())
-    return np.array([t, variance, float(len(rows))])
+    inside, p, s = inside[complete], p[complete], s[complete]
+    t, variance = (s * (inside - p)).sum(), (s**2 * np.clip(p * (1.0 - p), 0.0, None)).sum()
+    return np.array([t, variance, float(len(p))])
 
 
 def _bernstein(t: float, variance: float, scale: float) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hindcast.pipeline.estimators.decisions.logged import Array, Flags, Ints, LoggedDecisions
 
@@ -16,14 +17,17 @@ FOLDS: Final = 5
 PENALTY: Final = 1.0
 
 
-def hashed(text: str) -> int:
-    """Return the first 16 hex digits of a text's SHA-256 as a number."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+def hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """Return the first 16 hex digits of the SHA-256 of each text as a number."""
+    sha256, found = hashlib.sha256, bytearray()
+    for text in texts:
+        found += sha256(text.encode()).digest()[:8]
+    return np.frombuffer(found, ">u8").astype(np.uint64)
 
 
 def folds_of(units: Iterable[str]) -> Ints:
     """Return the folds of units: the first 16 hex digits of SHA-256 of "fold|" + id, modulo 5."""
-    return np.array([hashed(f"fold|{u}") % FOLDS for u in units], np.int64)
+    return (hashes(f"fold|{u}" for u in units) % FOLDS).astype(np.int64)
 
 
 def ridge(x: Array, y: Array, weight: Array, penalty: float = PENALTY) -> tuple[Array, float]:

@@ -136,6 +136,20 @@ def arrive(several, ints, floats, job):  # type: ignore[no-untyped-def]
     _count_waiting(ints, floats, job, 1)
 
 
+@compiled(types.void(INTS, types.int64, types.int64))
+def enter_by_end(ints, job, at):  # type: ignore[no-untyped-def]
+    """Enter a job that runs among the places before `at` of `by_end`: the last end is first."""
+    by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
+    end = ints[ends + job]
+    while at > 0:
+        other = ints[by_end + at - 1]
+        if ints[ends + other] > end or (ints[ends + other] == end and other > job):
+            break
+        ints[by_end + at] = other
+        at -= 1
+    ints[by_end + at] = job
+
+
 @compiled_for_both(types.void, INTS, types.int64, types.int64)
 def run(several, ints, job, start):  # type: ignore[no-untyped-def]
     """Start a job at a time: give it its processors and enter it in both orders."""
@@ -152,15 +166,7 @@ def run(several, ints, job, start):  # type: ignore[no-untyped-def]
         ints[ints[m.HELD_AT] + user] += cpu
     i = ints[m.RUNNING]
     ints[m.RUNNING] += 1
-    by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
-    at = i
-    while at > 0:
-        other = ints[by_end + at - 1]
-        if ints[ends + other] > end or (ints[ends + other] == end and other > job):
-            break
-        ints[by_end + at] = other
-        at -= 1
-    ints[by_end + at] = job
+    enter_by_end(ints, job, i)
     by_request, starts, requests = ints[m.BY_REQUEST_AT], ints[m.START_AT], ints[m.REQUESTED_AT]
     at = i
     while at > 0:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import types
 
 from hindcast.pipeline.scenarios.queue import layout as m
-from hindcast.pipeline.scenarios.queue.dynamics import next_event
+from hindcast.pipeline.scenarios.queue.dynamics import enter_by_end, next_event
 from hindcast.pipeline.simulation.kernel import FLOATS, FORGET, INTS, compiled
 
 
@@ -64,19 +64,10 @@ def hide_arrivals(ints):  # type: ignore[no-untyped-def]
 @compiled(types.void(INTS, FLOATS, types.int64, types.int64))
 def run_until(ints, floats, i, seconds):  # type: ignore[no-untyped-def]
     """Set the run time of the running job at place i of `by_end`, and sort it in before there."""
-    by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
-    job = ints[by_end + i]
+    job = ints[ints[m.BY_END_AT] + i]
     set_run(ints, floats, job, seconds)
-    end = ints[ints[m.START_AT] + job] + seconds
-    ints[ends + job] = end
-    at = i
-    while at > 0:  # last end first, as `dynamics.run` orders them
-        other = ints[by_end + at - 1]
-        if ints[ends + other] > end or (ints[ends + other] == end and other > job):
-            break
-        ints[by_end + at] = other
-        at -= 1
-    ints[by_end + at] = job
+    ints[ints[m.END_AT] + job] = ints[ints[m.START_AT] + job] + seconds
+    enter_by_end(ints, job, i)
 
 
 @compiled(FORGET)

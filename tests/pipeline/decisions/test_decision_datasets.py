@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 import hindcast
@@ -187,3 +188,26 @@ def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp
     record = read_record(tmp_path / "d", ds.open(tmp_path / "d").manifest.provenance)
     assert same_log(record, whole) == ""
     assert checks(tmp_path / "d")
+
+
+def test_parts_are_filled_with_row_groups_and_hold_one_split(tmp_path, monkeypatch):
+    """A row group has about eight candidates; a part is full after its second group."""
+    monkeypatch.setattr("hindcast.pipeline.decisions.conversion._GROUP", 8)
+    monkeypatch.setattr("hindcast.pipeline.decisions.conversion._PART", 3000)
+    log = read_log(long_table(60, np.random.default_rng(6)), ROWS)
+    dataset = ds.open(convert(log, tmp_path / "d", "log").folder)
+    assert len(dataset.manifest.parts) > 3
+    groups = [
+        pq.ParquetFile(dataset.part(p)).num_row_groups for p in range(len(dataset.manifest.parts))
+    ]
+    assert max(groups) > 1
+    splits = dataset.episodes().group_by("first_part").agg(pl.col("split").n_unique())
+    assert (splits["split"] == 1).all()
+    assert checks(tmp_path / "d")
+    met = [int(e) for b in dataset.batches(7, np.random.default_rng(0)) for e in b.episode]
+    assert sorted(met) == list(range(dataset.episodes("train").height))
+    # the same rows in fewer row groups
+    path = dataset.part(0)
+    pq.write_table(pq.read_table(path), path)
+    with pytest.raises(VerificationFailed):
+        verify(tmp_path / "d")

@@ -12,6 +12,8 @@ from hindcast.flows.cli import main
 from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
 from hindcast.pipeline.decisions.proposal import propose
 from hindcast.pipeline.decisions.reading import read_log
+from hindcast.pipeline.decisions.shapes.tables import Tables
+from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.loading import traces_folder
 from tests.pipeline.decisions.decision_cases import dsjson_lines, long_table, nested_records
 
@@ -71,6 +73,15 @@ def test_what_is_proposed_for_records_reads_them(tmp_path):
     (tmp_path / "log.toml").write_text(found.toml)
     assert read_log(tmp_path / "log.toml").counts["decisions"] == 30
     assert found.table["candidates"]["list"] == "arms"
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path):
+    path = tmp_path / "log.parquet"
+    long_table(40, np.random.default_rng(2)).write_parquet(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert propose(path) is None
+    with pytest.raises(TraceError, match=r"log\.parquet: this table cannot be read"):
+        Tables([path]).schema()
 
 
 def test_what_is_no_log_of_decisions_is_left_to_others(tmp_path):

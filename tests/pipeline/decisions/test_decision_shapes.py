@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -194,6 +195,41 @@ def test_pickled_objects_are_refused(tmp_path):
     np.savez(path, action=np.array([{}], object), reward=np.ones(1), pscore=np.ones(1))
     with pytest.raises(TraceError, match="pickled objects"):
         read_log(path)
+
+
+def test_a_damaged_npz_file_is_named(tmp_path):
+    """Zeros are written over sixteen bytes, at each of the places in turn."""
+    path = tmp_path / "log.npz"
+    rounds = {"action": np.arange(400) % 3, "reward": np.ones(400), "pscore": np.full(400, 1 / 3)}
+    np.savez_compressed(path, **rounds, n_actions=3)
+    whole, refused = path.read_bytes(), 0
+    for start in range(0, len(whole), 16):
+        path.write_bytes(whole[:start] + bytes(16) + whole[start + 16 :])
+        try:
+            read_log(path)
+        except TraceError:
+            refused += 1
+    assert refused > 10
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(TraceError, match=r"log\.npz: this is no \.npz file"):
+        read_log(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"action": np.array(["a"] * 6)}, "action is no array of numbers"),
+        ({"reward": np.ones((6, 1))}, "reward has 2 dimensions, expected 1"),
+        ({"pi_b": np.full((6, 2), 0.5)}, "pi_b has 2 arms, expected 3"),
+        ({"pi_b": np.full((5, 3), 1 / 3)}, "pi_b has 5 rounds, action has 6"),
+        ({"n_actions": 1e9}, "1e+09 arms, expected 1 to 100,000"),
+        ({"pi_b": np.full((6, 3, 2), 1 / 3), "position": np.full(6, 2)}, "position is 2 to 2"),
+    ],
+)
+def test_arrays_of_another_form_are_refused(change, reason):
+    rounds = {"action": np.arange(6) % 3, "reward": np.ones(6), "pscore": np.full(6, 1 / 3)}
+    with pytest.raises(TraceError, match=re.escape(reason)):
+        read_log(rounds | {"n_actions": 3} | change)
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def ingest(path: Path, out: Path) -> BuildResult:
         episodes=write_episodes(out, mf.EPISODES, table),
         workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
         provenance={**asdict(provenance), "recorded": ELSEWHERE},
-        counts=counts_of(parts, table),
+        counts=counts_of(parts, table, spec),
         versions=mf.versions(),
     )
     describe(out, manifest, table)
