@@ -14,6 +14,8 @@ from typing import Final
 from numba import types
 
 from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT as GRID_MOMENT
+from hindcast.pipeline.scenarios.deferrable.grid.features import ROW as HOUR
 from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from hindcast.pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
@@ -92,6 +94,43 @@ def _knapsack_patient(context, candidates, feasible, parameters, scores):  # typ
     choose_set(max(0, int(context[MOMENT.free_cores])), candidates, jobs, scores)
 
 
+@compiled(SCORE)
+def _now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        scores[i] = candidates[i, ROW.is_startable]
+
+
+@compiled(SCORE)
+def _latest(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        due = candidates[i, ROW.until_latest] <= 0.0
+        scores[i] = candidates[i, ROW.is_startable] * (1.0 if due else -1.0)
+
+
+@compiled(SCORE)
+def _lowest_window(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    grid = candidates.shape[1] > len(ROW)
+    for i in range(len(scores)):
+        best = not grid or candidates[i, HOUR.cost_now] <= candidates[i, HOUR.cost_least]
+        scores[i] = candidates[i, ROW.is_startable] * (1.0 if best else -1.0)
+
+
+@compiled(SCORE)
+def _lowest_slot(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    grid = candidates.shape[1] > len(ROW)
+    for i in range(len(scores)):
+        best = not grid or candidates[i, HOUR.hour_rank] == 0.0
+        scores[i] = candidates[i, ROW.is_startable] * (1.0 if best else -1.0)
+
+
+@compiled(SCORE)
+def _threshold(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    grid = candidates.shape[1] > len(ROW)
+    low = not grid or context[GRID_MOMENT.cost] <= context[GRID_MOMENT.cost_low_24]
+    for i in range(len(scores)):
+        scores[i] = candidates[i, ROW.is_startable] * (1.0 if low else -1.0)
+
+
 _RULES: Final = (
     Heuristic(
         "fifo", _fifo,
@@ -130,6 +169,32 @@ _RULES: Final = (
             "can wait count less",
         formula=f"as knapsack with h = g - {1.0 - LATER_SLOT} * cores * (duration - 1), less "
             f"{WAITING} * max(0, h - delay_weight) if until_latest > 0",
+    ),
+    Heuristic(
+        "now", _now,
+        description="every job at once, if it fits",
+        formula="1 if is_startable, else 0",
+    ),
+    Heuristic(
+        "latest", _latest,
+        description="every job in the last slot of its wait",
+        formula="1 if until_latest <= 0, else -1; ending the slot 0",
+    ),
+    Heuristic(
+        "lowest_window", _lowest_window,
+        description="on a grid: a job whose best start by forecast is now; elsewhere as now",
+        formula="1 if cost_now <= cost_least, else -1; ending the slot 0",
+    ),
+    Heuristic(
+        "lowest_slot", _lowest_slot,
+        description="on a grid: a job if no hour of its wait is forecast cheaper; elsewhere as now",
+        formula="1 if hour_rank = 0, else -1; ending the slot 0",
+    ),
+    Heuristic(
+        "threshold_24", _threshold,
+        description="on a grid: all jobs in hours at or below the .2-quantile of the last 24 h; "
+            "elsewhere as now",
+        formula="1 if cost <= cost_low_24, else -1; ending the slot 0",
     ),
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {r.name: r for r in (*_RULES, RANDOM_PRICES)}

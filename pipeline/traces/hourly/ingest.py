@@ -78,7 +78,7 @@ def _refuse_foreign(out: Path) -> None:
     ):
         raise StorageError(f"{out}: expected a new or empty folder, or that of a series")
     if (out / _MANIFEST).exists():
-        files.read_manifest(out, KIND, VERSION, "ingest series")
+        files.read_manifest(out, KIND, (VERSION,), "ingest series")
 
 
 def open_series(given: str | os.PathLike[str], settings: SeriesSettings = DEFAULTS) -> Series:
@@ -94,7 +94,7 @@ def open_series(given: str | os.PathLike[str], settings: SeriesSettings = DEFAUL
         return Series(
             series.table, series.counts, series.gaps_h, (*series.remarks, *judged(series))
         )
-    manifest = files.read_manifest(path, KIND, VERSION, "ingest series")
+    manifest = files.read_manifest(path, KIND, (VERSION,), "ingest series")
     table = files.read_parquet(path / _TABLE)
     if not {"zone", "hour"} <= set(table.columns) or table.height != manifest["files"][0]["rows"]:
         raise DatasetError(f"{path / _TABLE}: this table is not the one of its manifest")

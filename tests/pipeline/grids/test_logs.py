@@ -26,7 +26,7 @@ def log(submit_h: list[float], run_h: list[float], requested_h: list[float] | No
     }  # fmt: skip
     if requested_h:
         columns["requested_s"] = [3600.0 * h for h in requested_h]
-    return Workload(pl.DataFrame(columns, strict=False), None, Provenance("table"))
+    return Workload(pl.DataFrame(columns, strict=False), Provenance("table"))
 
 
 def rows_of(laid: Laid, series: Series) -> dict[str, dict[str, object]]:
