@@ -46,8 +46,8 @@ COPIED_H: Final = 24  # longest gap that is filled by the day before
 _UNKNOWN: Final = ("", "na", "n/a", "n/e", "nan", "null", "none", "-")
 _TIME: Final = r"^(date ?time|time ?stamp|time|date|hour|interval ?start|start ?time|mtu)\b"
 _HEADERS: Final[Mapping[str, str]] = {
-    "carbon": r"carbon|co2|emission",
-    "price": r"price|tariff|\blmp\b|\bspot\b",
+    "carbon": r"carbon|co2|emission|\b(k?g|t|lbs?) ?/ ?[km]wh",
+    "price": r"price|tariff|\blmp\b|\bspot\b|(\b(eur|usd|gbp|aud|cad|ct)|[€$£]) ?/ ?[km]wh",
     "capacity": r"capacity|\bcores\b|\bcpus\b|power|solar|wind|generation",
 }
 _NEVER: Final = r"percent|%|share|renewable|low.carbon|forecast|estimat|method|source"
@@ -64,6 +64,7 @@ class SeriesSettings:
     Attributes:
         time: Column of the time.
         time_zone: Time zone of times without an offset: UTC, or a name such as Europe/Berlin.
+        time_format: Format of times that are not as in ISO 8601, as `strftime` writes it.
         stamp: Whether a time is the start or the end of what its row describes.
         start: Time of the first row of a file without times; its rows are hours.
         zone: Name of the zone of a file without such a column.
@@ -78,6 +79,7 @@ class SeriesSettings:
 
     time: str = ""
     time_zone: str = ""
+    time_format: str = ""
     stamp: Literal["start", "end"] = "start"
     start: str = ""
     zone: str = ""
@@ -183,6 +185,8 @@ def _rows(
         raise TraceError(f"{file}: line {bad[0]['line']}: {bad[0]['reason']}, expected {EXPECTED}")
     names = {f"column {n}": label for n, label in enumerate(dict.fromkeys(labels))}
     texts = texts.rename(names).with_columns(pl.col(*labels).str.strip_chars())
+    if source.separator == ";":
+        texts = texts.with_columns(pl.col(*labels).str.replace(r"^(-?\d+),(\d+)$", "$1.$2"))
     if texts.is_empty():
         raise TraceError(f"{file}: there is no row, expected {EXPECTED}")
     counts["rows"] += texts.height
@@ -284,9 +288,10 @@ def _with_seconds(
         nth = pl.int_range(pl.len()).over("zone")
         return texts.with_columns(second=(first + nth * HOUR_S).cast(pl.Int64))
     scale = HOUR_S if time == "hour" else 1
-    text = _iso(pl.col(time))
+    form = settings.time_format or None
+    text = pl.col(time) if form else _iso(pl.col(time))
     zone = settings.time_zone or UTC
-    local = texts.filter(is_local(text))
+    local = texts.filter(is_local(text, form))
     if local.height and not settings.time_zone and "utc" not in time.lower():
         raise TraceError(
             f"{file}: {local['place'][0].partition(': ')[2]}: the time {local[time][0]!r} has no "
@@ -297,9 +302,9 @@ def _with_seconds(
         texts.select(time)
         .unique()
         .with_columns(
-            early=_seconds(text, zone) * scale,
-            late=_seconds(text, zone, later=True) * scale,
-            anywhere=_seconds(text, UTC),
+            early=_seconds(text, zone, form) * scale,
+            late=_seconds(text, zone, form, later=True) * scale,
+            anywhere=_seconds(text, UTC, form),
         )
     )
     texts = texts.join(times, on=time, how="left", nulls_equal=True, maintain_order="left")
@@ -316,14 +321,15 @@ def _with_seconds(
 
 
 def _iso(text: pl.Expr) -> pl.Expr:
-    """Return times with seconds: a date is its midnight."""
+    """Return times with seconds: a date is its midnight, of a span the beginning counts."""
+    text = text.str.replace(r"^(\d\d)\.(\d\d)\.(\d{4})", "$3-$2-$1").str.replace(r" - .*$", "")
     text = text.str.replace(r"^(\d{4}-\d\d-\d\d)$", "$1 00:00:00")
     return text.str.replace(r"^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(Z|[+-]\d.*)?$", "$1 $2:00$3")
 
 
-def _seconds(text: pl.Expr, zone: str, *, later: bool = False) -> pl.Expr:
+def _seconds(text: pl.Expr, zone: str, form: str | None = None, *, later: bool = False) -> pl.Expr:
     """Return seconds since 1970; a number beyond 10^11 counts milliseconds."""
-    second = moment(text, zone, later=later)
+    second = moment(text, zone, form, later=later)
     return pl.when(second > 1e11).then(second / 1e3).otherwise(second)
 
 

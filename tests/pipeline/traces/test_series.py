@@ -152,6 +152,20 @@ def test_wide_files_and_files_without_times(tmp_path: Path) -> None:
     assert found.first_hour == 473376
 
 
+def test_times_and_numbers_of_other_habits(tmp_path: Path) -> None:
+    text = "Datum von;Preis DE [€/MWh]\n02.01.2024 00:00 - 02.01.2024 01:00;1,5\n"
+    found = read(tmp_path, text, time="Datum von", time_zone="Europe/Berlin")
+    assert found.values(PRICE).tolist() == [1.5]
+    assert found.table["currency"][0] == "EUR"
+    assert found.first_hour == 473375
+    text = "Time Stamp,LBMP ($/MWHr)\n01/02/2024 00:00,20\n"
+    found = read(tmp_path, text, time_format="%m/%d/%Y %H:%M", time_zone="UTC")
+    assert found.first_hour == 473376
+    assert found.values(PRICE).tolist() == [20]
+    with pytest.raises(TraceError, match="has no offset from UTC"):
+        read(tmp_path, text, time_format="%m/%d/%Y %H:%M")
+
+
 def test_implausible_units_name_the_unit_that_would_fit(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="is it kg/kWh"):
         judged(read(tmp_path, hours(0.3, 0.4, unit="g/kWh")))
