@@ -54,6 +54,7 @@ class DeferrableConfig:
         carbon_price: Money per t of carbon in the objective `both`, at least 0.
         watts_per_core: Power of a running core in W, above 0.
         pue: Power usage effectiveness, at least 1.
+        decide: Whether jobs are started slot by slot, or choose a "start" at their submission.
         align: Whether jobs keep their dates ("calendar"), or windows draw a first day ("draw").
     """
 
@@ -97,6 +98,7 @@ class DeferrableConfig:
     carbon_price: float = number(100.0, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
     watts_per_core: float = number(10.0, "above 0", "W", metadata=LEFT_OUT_WHEN_DEFAULT)
     pue: float = number(1.0, "at least 1", metadata=LEFT_OUT_WHEN_DEFAULT)
+    decide: Literal["slot", "start"] = field(default="slot", metadata=LEFT_OUT_WHEN_DEFAULT)
     align: Literal["draw", "calendar"] = field(default="draw", metadata=LEFT_OUT_WHEN_DEFAULT)
 
 

@@ -18,6 +18,9 @@ Columns say what starting now costs per kW, and what the best start within the r
 does, by the forecast and the length as known. Rewards and outcomes use the truth. The bound is the
 best start of each job, as if cores were unlimited.
 
+With decide = "start", each job chooses its start once, at its submission
+(hindcast.pipeline.scenarios.deferrable.grid.commitment).
+
 With jobs = "log", the jobs of a window are those of any log that are submitted in its slots; they
 can start from the next slot on. Without `align = "calendar"`, a window draws the day of the series
 on which it begins, so that a log meets all seasons.

@@ -2,11 +2,18 @@
 
 import numpy as np
 
-from hindcast.pipeline.grids.forecasts import forecast
 from hindcast.pipeline.scenarios.deferrable import dynamics as base
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.scenarios.deferrable.grid.books import (
+    at_block,
+    book,
+    foresee,
+    until,
+    write_moment,
+)
+from hindcast.pipeline.scenarios.deferrable.grid.commitment import commit, observe_job
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, OUT, ROW, TERM
 from hindcast.pipeline.scenarios.deferrable.layout import U
 from hindcast.pipeline.scenarios.deferrable.observation import observe as observe_base
@@ -22,49 +29,6 @@ from hindcast.pipeline.simulation.kernel import (
 )
 
 _CARBON, _PRICE, _BOTH = range(m.GRID, m.GRID + 3)
-_LOW = 0.2  # quantile of the last day
-
-
-@compiled(forceinline=True)
-def _block(ints: Ints, floats: Floats, which: int) -> int:
-    """Return where a block begins: run, known, submitted, objective, carbon, price, seen."""
-    jobs, hours = ints[m.JOBS], int(floats[f.HOURS])
-    return int(f.FLOAT_HEADER + min(which, 3) * jobs + max(which - 3, 0) * hours)
-
-
-@compiled(forceinline=True)
-def _until(floats: Floats, at: int, paid: int, time: float) -> float:
-    """Return the integral of the forecast at `at` to `time`; that to every hour is at `paid`."""
-    hour = int(time)
-    rest = time - hour
-    return float(floats[paid + hour] + (floats[at + hour] * rest if rest > 0.0 else 0.0))
-
-
-@compiled()
-def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
-    """Return the integral of the hours at `at` from `begin` to `end`."""
-    total = 0.0
-    for hour in range(int(begin), int(np.ceil(end))):
-        total += floats[at + hour] * (min(hour + 1.0, end) - max(float(hour), begin))
-    return total
-
-
-@compiled()
-def _foresee(ints: Ints, floats: Floats) -> None:
-    """Make the forecast of this slot, once."""
-    if floats[f.FORECAST_AT_SLOT] == ints[m.SLOT]:
-        return
-    floats[f.FORECAST_AT_SLOT] = ints[m.SLOT]
-    y, hours = _block(ints, floats, 3), int(floats[f.HOURS])
-    seen, ahead = _block(ints, floats, 6), int(floats[f.LOOKED_AHEAD])
-    now = int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
-    forecast(
-        floats[y : y + hours], now, int(floats[f.FORESIGHT]), 0, floats[f.SIGMA],
-        int(floats[f.SEED]), min(ahead, hours - now), floats[seen : seen + ahead],
-    )  # fmt: skip
-    floats[seen + ahead] = 0.0
-    for h in range(min(ahead, hours - now)):
-        floats[seen + ahead + h + 1] = floats[seen + ahead + h] + floats[seen + h]
 
 
 @compiled()
@@ -72,19 +36,19 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     """Write the columns of the grid of a job that can start."""
     slot_h, ahead = floats[f.SLOT_H], int(floats[f.LOOKED_AHEAD])
     now_h = ints[m.SLOT] * slot_h
-    known = floats[_block(ints, floats, 1) + job]
-    candidates[row, ROW.wait_h] = now_h - floats[_block(ints, floats, 2) + job]
+    known = floats[at_block(ints, floats, 1) + job]
+    candidates[row, ROW.wait_h] = now_h - floats[at_block(ints, floats, 2) + job]
     left = max(ints[ints[m.LATEST_AT] + job] - ints[m.SLOT], 0)
     candidates[row, ROW.left_h] = (ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]) * slot_h
     candidates[row, ROW.run_h] = known
-    seen = _block(ints, floats, 6)
+    seen = at_block(ints, floats, 6)
     begin = now_h - int(now_h)
     per_hour = max(known, 1e-9)
     now, least, cheaper, lower = 0.0, np.inf, 0, 0
     for later in range(left + 1):
         after = begin + later * slot_h
-        cost = _until(floats, seen, seen + ahead, after + known)
-        cost = (cost - _until(floats, seen, seen + ahead, after)) / per_hour
+        cost = until(floats, seen, seen + ahead, after + known)
+        cost = (cost - until(floats, seen, seen + ahead, after)) / per_hour
         if later == 0:
             now = cost
         least = min(least, cost)
@@ -96,36 +60,19 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     candidates[row, ROW.hour_rank] = lower / (left + 1)
 
 
-@compiled()
-def _write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
-    """Write the features of the hour."""
-    hour = int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
-    y = _block(ints, floats, 3)
-    here = y + hour
-    context[MOMENT.carbon] = floats[_block(ints, floats, 4) + hour]
-    context[MOMENT.price] = floats[_block(ints, floats, 5) + hour]
-    context[MOMENT.cost] = floats[here]
-    context[MOMENT.cost_1_ago] = floats[here - 1]
-    context[MOMENT.cost_24_ago] = floats[here - 24]
-    context[MOMENT.cost_mean_24] = floats[here - 23 : here + 1].mean()
-    context[MOMENT.cost_low_24] = np.quantile(floats[here - 23 : here + 1], _LOW)
-    context[MOMENT.cost_mean_168] = floats[here - 167 : here + 1].mean()
-    angle = 2.0 * np.pi * ((hour + floats[f.HOUR_OF_DAY]) % 24) / 24.0
-    context[MOMENT.hour_sin] = np.sin(angle)
-    context[MOMENT.hour_cos] = np.cos(angle)
-
-
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
     """Write the observation of `deferrable`, and on a grid its further columns."""
+    if ints[m.OBJECTIVE] >= m.GRID and floats[f.COMMITS] == 1.0:
+        return observe_job(ints, floats, context, candidates, feasible)
     rows = observe_base(ints, floats, context, image, candidates, feasible)
     if ints[m.OBJECTIVE] < m.GRID:
         return rows
     if rows == 0:
         context[MOMENT.carbon :] = 0.0
         return rows
-    _foresee(ints, floats)
-    _write_moment(ints, floats, context)
+    foresee(ints, floats)
+    write_moment(ints, floats, context)
     first = ints[m.RUNNING_JOBS]
     for row in range(rows):
         for column in range(len(BASE_ROW), len(ROW)):
@@ -139,19 +86,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
 @compiled()
 def _start(ints: Ints, floats: Floats, place: int) -> None:
     """Start a startable job and book it."""
-    job = ints[ints[m.STARTABLE_AT] + place]
-    cores = float(ints[ints[m.CORES_AT] + job])
-    slot_h = floats[f.SLOT_H]
-    begin = f.HISTORY + ints[m.SLOT] * slot_h
-    end = begin + floats[_block(ints, floats, 0) + job]
-    end = min(end, floats[f.HOURS])
-    power = cores * floats[f.POWER_KW]
-    wait = ints[m.SLOT] * slot_h - floats[_block(ints, floats, 2) + job]
-    floats[f.CARBON_G] += power * _integral(floats, _block(ints, floats, 4), begin, end)
-    floats[f.MONEY] += power / 1e3 * _integral(floats, _block(ints, floats, 5), begin, end)
-    floats[f.WAIT_H] += wait
-    floats[f.CORE_WAIT_H] += wait * cores
-    floats[f.LATE] += ints[m.SLOT] > ints[ints[m.LATEST_AT] + job]
+    book(ints, floats, ints[ints[m.STARTABLE_AT] + place], ints[m.SLOT])
     base.start_job(ints, U(place))
 
 
@@ -170,11 +105,11 @@ def _force(ints: Ints, floats: Floats) -> None:
             place += 1
 
 
-@compiled(STEP)
-def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
-    """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
-    if ints[m.OBJECTIVE] < m.GRID:
-        return base.step(ints, floats, choice, step_outputs)
+@compiled()
+def _apply(ints: Ints, floats: Floats, choice: int) -> int:
+    """Apply a choice and return the status."""
+    if floats[f.COMMITS] == 1.0:
+        return int(commit(ints, floats, choice))
     place = choice - ints[m.RUNNING_JOBS]
     close = place == ints[m.STARTABLE_JOBS] + ints[m.FUTURE_JOBS]
     if (
@@ -187,16 +122,25 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
         cores = ints[ints[m.CORES_AT] + ints[ints[m.STARTABLE_AT] + place]]
         if cores > ints[ints[m.CAPACITY_AT] + ints[m.SLOT]] - ints[m.RUNNING_CORES]:
             return k.INFEASIBLE
-    grams, money, waited = floats[f.CARBON_G], floats[f.MONEY], floats[f.CORE_WAIT_H]
-    status = k.RUNNING
-    step_outputs[k.ELAPSED] = 0.0
-    if close:
-        _force(ints, floats)
-        floats[f.PEAK] = max(floats[f.PEAK], float(ints[m.RUNNING_CORES]))
-        status = base.close_slot(ints, floats)
-        step_outputs[k.ELAPSED] = floats[m.SLOT_S]
-    else:
+    if not close:
         _start(ints, floats, place)
+        return k.RUNNING
+    _force(ints, floats)
+    floats[f.PEAK] = max(floats[f.PEAK], float(ints[m.RUNNING_CORES]))
+    return int(base.close_slot(ints, floats))
+
+
+@compiled(STEP)
+def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
+    """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
+    if ints[m.OBJECTIVE] < m.GRID:
+        return base.step(ints, floats, choice, step_outputs)
+    grams, money, waited = floats[f.CARBON_G], floats[f.MONEY], floats[f.CORE_WAIT_H]
+    time = floats[k.TIME]
+    status = _apply(ints, floats, choice)
+    if status == k.INFEASIBLE:
+        return status
+    step_outputs[k.ELAPSED] = floats[k.TIME] - time
     kg = (floats[f.CARBON_G] - grams) / 1e3
     paid = floats[f.MONEY] - money
     wait = floats[f.WAITING_WEIGHT] * (floats[f.CORE_WAIT_H] - waited)

@@ -78,6 +78,8 @@ def instance(
         submit = (jobs.earliest * slot_h).astype(np.float64)
     else:
         jobs, run, known, submit = _of_log(config, workload, window)
+    if not len(run):
+        raise InputError(f"window {window}: no job is submitted in it")
     series = series_of(config)
     slots = f.slots_of(config)
     longest = float(np.maximum(run, known).max(initial=1.0))
@@ -109,11 +111,15 @@ def instance(
         (f.NOW_COST, integral(y, begin, begin + run) @ energy / 1e3),
         (f.BOUND, bound(work, y) @ energy / 1e3 + config.waiting_weight * waited.sum()),
         (f.ENERGY_KWH, run @ energy), (f.HOUR_OF_DAY, (series.first_hour + first) % _DAY),
+        (f.COMMITS, float(config.decide == "start")),
     ):  # fmt: skip
         header[place - m.FLOAT_HEADER] = value
     blocks = (run, known, submit, y, carbon, price, np.zeros(2 * ahead + 1))
     floats = np.concatenate([made.floats, header, *blocks])
-    return Instance(made.ints, floats, capacity=len(run) + 1)
+    starts = int((jobs.latest - jobs.earliest).max(initial=0)) + 1
+    if config.decide == "start":
+        made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
+    return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
 
 
 def _of_log(

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.grids.starts import Rule, Work, starts
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
@@ -60,14 +61,18 @@ def starts_of(environment: CompiledEnvironment, jobs: int) -> np.ndarray:
 
 @pytest.mark.parametrize("objective", ["carbon", "price", "both"])
 @pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("decide", ["slot", "start"])
 @pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
 def test_books_are_sums_over_minutes(
-    config: DeferrableConfig, limited: bool, objective: str
+    config: DeferrableConfig,
+    limited: bool,
+    objective: str,
+    decide: str,
 ) -> None:  # fmt: skip
     """Random play: rewards, outcomes and starts agree with a plain count of minutes."""
     if limited:
         config = dataclasses.replace(config, grid_capacity="constant", capacity=24.0)
-    config = dataclasses.replace(config, waiting_weight=1e-4)
+    config = dataclasses.replace(config, waiting_weight=1e-4, decide=decide)
     rng = np.random.default_rng(1)
     instance = instance_of(config, objective)
     workload = log() if config.jobs == "log" else NOTHING
@@ -76,7 +81,8 @@ def test_books_are_sums_over_minutes(
     total, over = 0.0, False
     while not over:
         close = len(observation.feasible) - 1
-        choice = close if rng.random() < 0.6 else uniform(observation, rng)
+        waits = decide == "slot" and rng.random() < 0.6
+        choice = close if waits else uniform(observation, rng)
         step = environment.step(choice)
         total += step.reward
         observation, over = step.observation, step.terminated
@@ -108,6 +114,32 @@ def test_books_are_sums_over_minutes(
         load[start[job] : start[job] + duration[job]] += cores[job]
     assert outcomes["peak_cores"] == load.max()
     assert not limited or load[:-1].max() <= 24
+
+
+@pytest.mark.parametrize("capacity", [None, 30])
+@pytest.mark.parametrize("rule", ["now", "latest", "lowest_window", "carbon_time"])
+def test_a_chosen_start_is_that_of_the_rule_without_a_simulator(
+    rule: str, capacity: int | None
+) -> None:
+    """On whole hours, rules at the submission are those of hindcast.pipeline.grids.starts."""
+    config = dataclasses.replace(GENERATED, decide="start", capacity=float(capacity or 0))
+    config = dataclasses.replace(config, grid_capacity="constant" if capacity else "unlimited")
+    instance = instance_of(config)
+    n = int(instance.ints[m.JOBS])
+    environment = CompiledEnvironment(SCENARIO, config, "carbon", NOTHING, 0)
+    observation, over = environment.begin(instance), False
+    while not over:
+        scores = HEURISTICS[rule].scores(observation)
+        choice = int(np.argmax(np.where(observation.feasible, scores, -np.inf)))
+        step = environment.step(choice)
+        observation, over = step.observation, step.terminated
+    run, known, _, y, *_ = blocks_of(instance)
+    names = (m.EARLIEST_AT, m.LATEST_AT, m.CORES_AT)
+    earliest, latest, cores = (m.block(instance.ints, at, n) for at in names)
+    wait = (latest - earliest).astype(float)
+    work = Work(f.HISTORY + earliest.astype(float), run.copy(), known.copy(), wait, cores.copy())
+    expected = starts(work, y, Rule(rule, capacity=capacity)) - f.HISTORY
+    assert starts_of(environment, n).tolist() == expected.tolist()
 
 
 def follow(instance: Instance, config: DeferrableConfig, slots: int) -> list[np.ndarray]:
@@ -180,8 +212,9 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
 
 
 @pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
-def test_the_scenario_keeps_the_contract(config: DeferrableConfig) -> None:
-    config = dataclasses.replace(config, horizon=24)
+@pytest.mark.parametrize("decide", ["slot", "start"])
+def test_the_scenario_keeps_the_contract(config: DeferrableConfig, decide: str) -> None:
+    config = dataclasses.replace(config, horizon=24, decide=decide)
     rules = {name: HEURISTICS[name] for name in ("lowest_window", "threshold_24", "random_prices")}
     check_scenario(
         SCENARIO, config, "both", lambda seed: instance_of(config, "both", seed), rules, episodes=2
