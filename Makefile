@@ -6,10 +6,11 @@ BIN := .venv/bin
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 NEWER := .venv/gymnasium-$(GYMNASIUM)
+LIBRARIES := .venv/libraries
 # Tests are imported by several processes and by every command, so compiled modules are kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-engines check lint types kernels unit quick night gymnasium docs bench size \
+.PHONY: demo test test-engines test-libraries check lint types kernels unit quick night gymnasium docs bench size \
   same-bytes clean release-check nightly newest pythons mutants
 
 # What the demonstration needs, and what the tests need. Whichever is second adds to the first.
@@ -57,6 +58,17 @@ test-engines: .venv/ray
 .venv/ray: .venv/installed
 	@$(call install,ray,70 MB)
 	@touch $@
+
+# Pages and tests of libraries that the other tests do without. They have a folder of their own, of
+# 430 MB, which has none of the packages of .venv.
+test-libraries: $(LIBRARIES)/installed
+	PYTHONPATH=$(LIBRARIES) $(BIN)/python -m pytest -q -n 0 \
+	  -k "torchrl or jax or tianshou or torchdata" tests/test_documentation.py tests/pipeline/dataset
+
+$(LIBRARIES)/installed: .venv/installed tests/libraries.txt
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(LIBRARIES) \
+	  -r tests/libraries.txt
+	touch $@
 
 # The same without the tests that are marked slow; for between two edits.
 check: lint
@@ -136,7 +148,7 @@ release-check:
 # Everything, and what other people's machines have: the newest packages, and other Pythons.
 nightly: lint
 	$(MAKE) --jobs=2 types night
-	$(MAKE) gymnasium docs test-engines mutants
+	$(MAKE) gymnasium docs test-engines test-libraries mutants
 	$(MAKE) newest
 	$(MAKE) pythons
 

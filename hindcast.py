@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from hindcast.pipeline.traces import TraceFormat
     from hindcast.pipeline.verification.verify import VerifyResult
     from hindcast.policies.deciding import Decider
+    from hindcast.policies.deciding_logs import LogDecider
     from hindcast.policies.networks.policy import LearnedPolicy
     from hindcast.policies.offline import Agent
     from hindcast.policies.online import OnlineAgent
@@ -356,7 +357,12 @@ def evaluate(
 
 
 def export(
-    dataset: "Dataset | Place", to: str, out: Place, *, candidates: int | None = None
+    dataset: "Dataset | Place",
+    to: str,
+    out: Place,
+    *,
+    candidates: int | None = None,
+    split: str | None = None,
 ) -> "ExportResult":
     """Write a dataset in the format of another tool.
 
@@ -366,6 +372,8 @@ def export(
         out: The folder to create, or the file to create if the format is a single file.
         candidates: K, for a format that pads every decision to K candidates. By default K is the
             size of the largest decision, so that no candidate is cut.
+        split: "train", "validation", "test" or "all". By default "train" for minari, d3rlpy and
+            d4rl, whose readers take everything, and "all" for the other formats.
 
     Returns:
         The number of files and of bytes written.
@@ -375,7 +383,7 @@ def export(
     """
     from hindcast.pipeline.exports import export as write
 
-    return write(_folder(dataset), to, out, candidates=candidates)
+    return write(_folder(dataset), to, out, candidates=candidates, split=split)
 
 
 def load_policy(folder: Place) -> "LearnedPolicy":
@@ -403,21 +411,33 @@ def load_decider(
     recipe: "Recipe | Place | None" = None,
     guard: Mapping[str, Any] | None = None,
     rows: int = 3,
-) -> "Decider":
-    """Return a policy that decides for states of a real machine.
+    dataset: "Dataset | Place | None" = None,
+    epsilon: float = 0.0,
+    seed: int = 0,
+    log: Place | None = None,
+) -> "Decider | LogDecider":
+    """Return a policy that decides for states of a real machine, or in the schema of a log.
 
     `decide(state)` of the result takes the state of the machine at a moment, which
-    docs/how-to/decide.md describes, and returns the jobs to start, with the reasons.
+    docs/how-to/decide.md describes, and returns the jobs to start, with the reasons. That of a
+    policy of a log of decisions takes a record with the names of the log, and returns the choice,
+    its propensity and the reasons.
 
     Args:
         policy: Name of a rule, folder of a checkpoint, or object with `name` and `scores`, such as
-            `load_policy` returns.
+            `load_policy` returns. Of a log: folder of a checkpoint that was trained on it.
         scenario: The scenario of the states. Only "queue" has states of a real machine.
         recipe: Recipe whose settings the policy acts under. None stands for the scenario's
             defaults.
         guard: Limits beyond which the policy does not decide: `longest_wait` (h), `range`,
             `margin`, `probability`, and the `rule` that decides instead. None for no limits.
-        rows: Number of candidates whose features are returned with each decision.
+        rows: Number of candidates whose features are returned with each decision; of a log, most
+            features that are returned as reasons.
+        dataset: Of a log: its dataset, for a rule such as "lowest:price". Checkpoints know theirs.
+        epsilon: Of a log: share of the decisions that is drawn uniformly. With 0 every choice is
+            certain, and a log of certain choices answers nothing about other policies.
+        seed: Of a log: seed of the draws, with the id of each decision.
+        log: Of a log: file to which the decisions are appended, for `ingest("decisions", ...)`.
 
     Returns:
         The decider, with the method `decide`.
@@ -429,7 +449,16 @@ def load_decider(
     from hindcast.pipeline.recipes.loading import as_recipe
     from hindcast.policies.deciding import Guard
     from hindcast.policies.deciding import load_decider as load
+    from hindcast.policies.deciding_logs import decides_for_log, load_log_decider
 
+    if dataset is not None or (isinstance(policy, str | Path) and decides_for_log(policy)):
+        from hindcast.pipeline.storage.location import location
+
+        folder = None if dataset is None else location(getattr(dataset, "folder", dataset))
+        return load_log_decider(
+            policy, folder, epsilon=epsilon, seed=seed, reasons=rows,  # type: ignore[arg-type]
+            log=None if log is None else location(log),
+        )  # fmt: skip
     given, known = dict(guard or {}), Guard.__dataclass_fields__
     for name in given:
         if name not in known:

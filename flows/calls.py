@@ -230,11 +230,11 @@ def ingest(
 def init(
     source: Place, out: Place | None = None, *, scenario: str = "", time_zone: str = ""
 ) -> InitResult:
-    """Look at a table of jobs or a workload, and propose a mapping or a recipe.
+    """Look at a table of jobs or of decisions, or at a workload, and propose a mapping or a recipe.
 
     Args:
-        source: Table of jobs (CSV or Parquet), for a mapping; or folder of a workload, for a
-            recipe.
+        source: Table of jobs or of decisions (CSV or Parquet), for a mapping; or folder of a
+            workload, for a recipe.
         out: File for the mapping or recipe, which is never overwritten. None is a file beside
             `source`, ending in .toml.
         scenario: Scenario of the recipe; empty for the first that suits.

@@ -17,6 +17,7 @@ from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.location import is_remote, location
 from hindcast.pipeline.storage.provenance import sessions_of_training
 from hindcast.policies.heuristics import find_rule
+from hindcast.policies.own_policy import training_of
 from hindcast.policies.registry import (
     ROLLOUT,
     behaviours,
@@ -44,7 +45,8 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
 
     A policy of the user's own, FILE.py:NAME or MODULE:NAME, is called NAME. If another entrant has
     that name, it is FILE:NAME or MODULE:NAME. If two names are still equal, the beginning of the
-    digest of their weights or of their source is added. `behaviour` stands for the recipe's
+    digest of their weights or of their source is added. A policy of one's own that says of which
+    agent it is a training counts as a seed of it. `behaviour` stands for the recipe's
     behaviours, which form one group, weighted by their episodes.
     """
     specs = _specs(recipe)
@@ -183,8 +185,9 @@ def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
     scenario = recipe.scenario
     if is_reference(name) and not location(name).exists():
         own, source = resolve_own(name, spec, recipe.base)
-        kind = "random" if own.stochastic else "heuristic"
-        return Entrant(own, kind, own.name, digest=source.sha256, code=source.label)
+        agent, digest = training_of(own.policy, source)
+        kind = "learned" if agent else "random" if own.stochastic else "heuristic"
+        return Entrant(own, kind, agent or own.name, digest=digest, code=source.label)
     behaviour = resolve(name, scenario, spec)
     if isinstance(behaviour.policy, MemoryRule):
         return Entrant(behaviour, behaviour.policy.kind, behaviour.name)
@@ -234,7 +237,8 @@ def _with_file(entrant: Entrant) -> Entrant:
 
 
 def _called(entrant: Entrant, name: str) -> Entrant:
-    group = entrant.group if entrant.code is None else name
+    rule = entrant.code is not None and entrant.kind != "learned"  # seeds keep their agent
+    group = name if rule else entrant.group
     return replace(entrant, behaviour=replace(entrant.behaviour, name=name), group=group)
 
 

@@ -13,10 +13,17 @@ candidates among them, and the rows beyond a decision's own are zeros that are n
 function with a parameter `spec` also gets the Spec, whose `column` finds columns by name. The
 feasible candidate with the highest score is chosen, the first of them if there are several.
 
+    seed0.agent = "ppo"                                         one training of an agent
+    seed0.weights = "ppo-seed0.zip"                             its files, beside the code
+
+A function with these attributes is learned: functions with one `agent` are its training seeds, and
+the digest of each covers its weights.
+
 A compiled function with the signature `hindcast.pipeline.simulation.kernel.SCORE`, or a Heuristic,
 plays in compiled code like the rules that come with Hindcast.
 """
 
+import hashlib
 import inspect
 import traceback
 from collections.abc import Callable
@@ -34,6 +41,7 @@ from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.kernel import SCORE
 from hindcast.pipeline.simulation.policy import Heuristic, Reading
 from hindcast.pipeline.simulation.spec import Spec
+from hindcast.pipeline.storage.files import sha256_file
 
 _TOGETHER: Final = 512  # decisions of one call of a batched function
 _SCORE_ARGUMENTS: Final = 5
@@ -208,6 +216,31 @@ def policy_of(thing: Any, source: Source, spec: Spec) -> OwnPolicy | Heuristic:
         raise InputError(f"{label}: takes ({', '.join(parameters)}); {_EXPECTED}") from error
     batched = bool(getattr(thing, "batched", False))
     return OwnPolicy(name, thing, given, batched, label, description)
+
+
+def training_of(policy: Any, source: Source) -> tuple[str, str]:
+    """Return the agent that a policy of the user's own is a training of, and the policy's digest.
+
+    The agent is "" for a rule. The digest is that of the source, with that of the weights if the
+    function names some. Raises InputError for an attribute `agent` or `weights` that is no name or
+    file.
+    """
+    function = policy.function if isinstance(policy, OwnPolicy) else None
+    agent, named = getattr(function, "agent", ""), getattr(function, "weights", ())
+    named = [named] if isinstance(named, str | Path) else named
+    if not isinstance(agent, str) or not all(isinstance(n, str | Path) for n in named):
+        raise InputError(
+            f"{source.label}: its attributes agent and weights are {agent!r} and {named!r}, "
+            "expected the name of an agent and the names of files"
+        )
+    files = [source.path.parent / name for name in named]
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{source.label}: its weights {file} are no file")
+    if not files:
+        return agent, source.sha256
+    parts = " ".join([source.sha256, *map(sha256_file, files)])
+    return agent or source.name, hashlib.sha256(parts.encode()).hexdigest()
 
 
 def _compiled(thing: Any, label: str) -> Any:

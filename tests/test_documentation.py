@@ -76,6 +76,8 @@ DIRECT: Final = (
     "ingest", "build", "train", "train-online", "evaluate", "report", "study", "run", "nightly",
 )  # fmt: skip
 NOT_RUN: Final = ("make", "pip", "source", "git")  # commands about the installation
+# Libraries that a page needs beside those of the tests; `make test-libraries` installs them.
+FURTHER: Final = {"torchrl.md": "torchrl", "jax.md": "jax", "tianshou.md": "tianshou"}
 TRACES: Final = "/data/traces"  # in pages: the reader's folder of real traces
 
 
@@ -233,6 +235,9 @@ LONG = {page for page in RUN if page.parent.name == "tutorials" or "researcher" 
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_commands_and_snippets_of_a_page_run(page, shell):
+    if library := FURTHER.get(page.name):
+        reason = f"{library} is not installed; make test-libraries installs it"
+        pytest.importorskip(library, reason=reason)
     namespace = {"__name__": "page"}
     for line, language, text in blocks(page):
         if language == "bash":

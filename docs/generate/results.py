@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from docs.generate.decision_coverage import TABLE as COVERAGE
+from docs.generate.decision_coverage import coverage_markdown
 from docs.generate.gate import TABLE as GATE
 from docs.generate.gate import gate_markdown
 from docs.generate.text import contents
@@ -27,6 +29,7 @@ RANKING: Final = "ope_ranking.csv"  # parts of these are tables of pages written
 STARTS: Final = "start_times.csv"
 ORDERS: Final = "queue_orders.csv"
 RULES: Final = "queue_rules.csv"
+_OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 
 
 def result_pages() -> Mapping[str, str]:
@@ -36,8 +39,8 @@ def result_pages() -> Mapping[str, str]:
         if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES}:
             continue
         content = path.read_bytes()
-        if path.name == GATE:
-            pages["results/gate.md"] = gate_markdown(content)
+        if path.name in _OWN:
+            pages[f"results/{path.stem}.md"] = _OWN[path.name](content)
             continue
         head = tuple(next(csv.reader([content.split(b"\n", 1)[0].decode()])))
         if head == COLUMNS:

@@ -20,9 +20,11 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "your log": {
         "whatif": "one page: a log's own scheduler beside other policies, and what can be "
         "concluded",
-        "ingest": "convert a raw trace to a workload, and count the rows that were left out",
+        "ingest": "convert a raw trace to a workload, or a log of decisions to a dataset, and "
+        "count the rows that were left out",
         "grid": "print what anybody could save at most by waiting, on hours of an electric grid",
-        "init": "look at a table of jobs or a workload, and propose a mapping or a recipe",
+        "init": "look at a table of jobs, a log of decisions or a workload, and propose a mapping "
+        "or a recipe",
         "behaviour": "model the choices of a log's scheduler, and estimate propensities",
         "traces": "list the known trace formats with their sources, terms of use and citations",
     },
@@ -41,7 +43,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "evaluate": "score policies and checkpoints on windows of a recipe",
         "report": "write one HTML page about evaluations",
         "train-online": "train an online agent, which plays the train windows of a recipe",
-        "ope": "estimate the returns of policies from a dataset, and compare with the simulator",
+        "ope": "estimate the returns of policies from a dataset or a log of decisions; say where "
+        "it cannot answer",
         "study": "train agents on several logs of one problem, to compare the effect of their "
         "quality",
         "reproduce": "run the protocol of a paper, and put its numbers beside what was measured",

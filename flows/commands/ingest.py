@@ -22,10 +22,12 @@ class Request:
     """Raw trace, its format, and the folder for the workload or dataset."""
 
     trace_format: p.Name = p.argument(
-        "name of a format that `hindcast traces` lists", metavar="FORMAT"
+        "name of a format that `hindcast traces` lists, such as decisions", metavar="FORMAT"
     )
-    path: p.Folder = p.argument("file or folder of the raw trace", metavar="PATH")
-    out: p.Folder = p.option("folder for the workload (Parquet and manifest.json)")
+    path: p.Folder = p.argument(
+        "file or folder of the raw trace, or the mapping that `init` wrote", metavar="PATH"
+    )
+    out: p.Folder = p.option("folder for the workload or dataset (Parquet and manifest.json)")
     settings: tuple[p.Override, ...] = p.option(
         "setting of the format's reader (TOML), such as processors=1024; may be repeated",
         default=(), flag="--set", action="append", metavar="KEY=VALUE",

@@ -1,4 +1,4 @@
-"""`hindcast init`: look at a table of jobs or a workload, and propose a mapping or a recipe."""
+"""`hindcast init`: look at a table or a workload, and propose a mapping or a recipe."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,7 +20,8 @@ class Request:
     """Table of jobs or workload, and the file for its mapping or recipe."""
 
     source: p.Folder = p.argument(
-        "table of jobs, CSV or Parquet, or a folder of such; or a workload that `ingest` wrote",
+        "table of jobs, CSV or Parquet, or a folder of such; a log of decisions; or a workload "
+        "that `ingest` wrote",
         metavar="TABLE|WORKLOAD",
     )
     out: p.Folder = p.option(
@@ -104,13 +105,19 @@ def run(request: Request) -> dict[str, Any]:
     """Write the mapping of a table or the recipe of a workload; return its open questions too."""
     if _is_workload(request):
         return _recipe(request)
+    from hindcast.pipeline.errors import TraceError
     from hindcast.pipeline.storage.files import write_text
     from hindcast.pipeline.traces.tables.toml import toml_of
 
     source, out = location(request.source), _out(request)
     if decided := _decisions(source, out):
         return decided
-    proposal = _mapping(source)
+    try:
+        proposal = _mapping(source)
+    except TraceError:  # no table of jobs by its names
+        if decided := _decisions(source, out, by_values=True):
+            return decided
+        raise
     same_folder = source.resolve().parent == out.resolve().parent
     write_text(out, toml_of(proposal, source.name if same_folder else str(source.resolve())))
     return {
@@ -126,16 +133,18 @@ def run(request: Request) -> dict[str, Any]:
     }
 
 
-def _decisions(source: Path, out: Path) -> dict[str, Any] | None:
+def _decisions(source: Path, out: Path, *, by_values: bool = False) -> dict[str, Any] | None:
     """Write the mapping of a log of decisions; return None for a table that is none."""
-    from hindcast.pipeline.decisions.proposal import propose
+    from hindcast.pipeline.decisions.proposals.proposal import propose
     from hindcast.pipeline.storage.files import write_text
 
-    proposal = propose(source)
+    proposal = propose(source, by_values=by_values)
     if proposal is None:
         return None
     if source.resolve().parent != out.resolve().parent:
         proposal.table["file"] = str(source.resolve())
+        if outcomes := proposal.table.get("outcomes"):
+            outcomes["file"] = str(source.resolve().with_name(outcomes["file"]))
     write_text(out, proposal.toml)
     return {
         "decisions": str(out),
@@ -194,7 +203,8 @@ def _mapping(source: Path) -> "Proposal":
     kind = "this is JSON, expected a table of jobs; " if proposal.is_json else ""
     raise TraceError(
         f"{source}: {kind}no column was found for submit, duration (or start and end) or cores, "
-        f"which are needed; the columns are {listed}"
+        f"which are needed; the columns are {listed}. A log of decisions needs the id of the "
+        "decision, its candidates and the taken one"
     )
 
 

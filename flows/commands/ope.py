@@ -21,7 +21,8 @@ class Request:
     dataset: p.Folder = p.argument("folder of a dataset")
     out: p.Folder | None = p.option("folder for estimates.parquet and ope.json", default=None)
     policies: tuple[p.Name, ...] = p.option(
-        "names of policies or folders of checkpoints (default: the recipe's policies)", default=(),
+        "names of policies or folders of checkpoints (default: the recipe's policies; of a log of "
+        "decisions uniform)", default=(),
         flag="--policy", action="extend", metavar="POLICY")  # fmt: skip
     split: p.Name | None = p.option(
         "split whose episodes are weighted (default: validation; of a log of decisions all)",
@@ -60,7 +61,12 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise InputError if seeds are given for a simulation that is left out."""
+    """Raise InputError for a file, and for seeds of a simulation that is left out."""
+    if location(request.dataset).is_file():
+        raise InputError(
+            f"{request.dataset}: this is a file, expected a dataset; `hindcast init` and `hindcast "
+            "ingest decisions` make one of a log of decisions"
+        )
     if not request.truth and request.truth_seeds != _TRUTH_SEEDS:
         raise InputError("ope: --truth-seeds is for the simulation, which --no-truth leaves out")
 
@@ -69,6 +75,7 @@ def run(request: Request) -> dict[str, Any]:
     """Estimate the returns of policies from a dataset, beside those in the simulator."""
     from hindcast.policies.ope import logs
     from hindcast.policies.ope.ope import OPESettings, evaluate_offline
+    from hindcast.policies.ope.results import trials_of
 
     if logs.is_log(location(request.dataset)):
         return _of_log(request)
@@ -90,7 +97,10 @@ def run(request: Request) -> dict[str, Any]:
             out=None if request.out is None else location(request.out),
             command=request.command, progress=tell,
         )  # fmt: skip
-    return {"about": {**result.description, "out": request.out}, "rows": result.rows.to_dicts()}
+    return {
+        "about": {**result.description, "out": request.out}, "rows": result.rows.to_dicts(),
+        "trials": trials_of(result.rows).to_dicts(),
+    }  # fmt: skip
 
 
 def _of_log(request: Request) -> dict[str, Any]:
@@ -106,6 +116,7 @@ def _of_log(request: Request) -> dict[str, Any]:
     return {
         "log": logs.described(found, location(request.dataset)), "out": request.out,
         "support": found.support.to_dicts(), "rows": found.estimates.to_dicts(),
+        "trials": found.trials.to_dicts(),
     }  # fmt: skip
 
 
@@ -113,12 +124,15 @@ def _show_log(result: Mapping[str, Any]) -> Shown:
     log, logged = result["log"], result["log"]["logged"]
     mean = _interval(logged, "value", "low", "high")
     lines = [f"{log['dataset']}: mean of the log {mean}, {logged['decisions']:,} decisions"]
+    if (asked := len(result["support"])) > 1:
+        lines.append(f"intervals of 95%, below simultaneous over the {asked} policies")
     for of_policy in result["support"]:
         policy = of_policy["policy"]
         lines.append(log["sentences"][policy])
         if of_policy["ess"] is not None:
+            split = "" if of_policy["split"] == "all" else f" of split {of_policy['split']}"
             lines.append(
-                f"  ess {of_policy['ess']:,.1f} of {of_policy['decisions']:,}, mean weight "
+                f"  ess {of_policy['ess']:,.1f} of {of_policy['decisions']:,}{split}, mean weight "
                 f"{_number(of_policy['mean_weight'])} (se {_number(of_policy['mean_weight_se'])}), "
                 f"largest weight {_number(of_policy['largest_weight'])}, "
                 f"{of_policy['largest_share']:.0%} of the sum"
@@ -132,10 +146,24 @@ def _show_log(result: Mapping[str, Any]) -> Shown:
                     f"  {row['estimator']:<15} {_interval(row, 'value', 'low', 'high'):<32} "
                     f"to the log {paired:<28} {marks}".rstrip()
                 )
+    lines += _trials(result["trials"])
     if result["out"]:
         lines.append(result["out"])
     warnings = [caution["text"] for caution in log["cautions"]]
     return Shown(lines, [log, *result["rows"]], warnings=warnings)
+
+
+def _trials(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Return what the best of the first k policies is worth, if k of them are tried online."""
+    if not rows:
+        return
+    yield (
+        "best of the first k, in the order of one half of the units, by the values of the other "
+        "half (of several the highest is too high on average; the intervals hold for all at once):"
+    )
+    for row in rows:
+        value = _interval(row, "value", "low", "high")
+        yield f"  {row['trials']}: with {row['policy']}, the best is {row['best']}, {value}"
 
 
 def show(result: Mapping[str, Any]) -> Shown:
@@ -151,6 +179,13 @@ def show(result: Mapping[str, Any]) -> Shown:
     for policy, of_policy in groupby(rows, key=lambda row: row["policy"]):
         lines += _policy(policy, list(of_policy))
     lines += _selection(about)
+    by = (about.get("order") or {}).get("by")
+    if tried := [row for row in result.get("trials", ()) if row["estimator"] == by]:
+        found = (
+            f"{row['trials']} {row['best']} {_interval(row, 'value', 'low', 'high')}"
+            for row in tried
+        )
+        lines.append(f"true return of the best of the first k by {by}: {', '.join(found)}")
     lines += [f"note: {note}" for note in about["notes"]]
     if about["out"]:
         lines.append(about["out"])
@@ -165,9 +200,12 @@ def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
         truth = _interval(first, "truth", "truth_low", "truth_high")
     covered = "" if first["coverage"] is None else f", coverage {first['coverage']:.1%}"
     yield f"{policy}: true return {truth}{covered}{origin}"
+    from hindcast.pipeline.estimators import ESTIMATORS
+
     warnings: dict[str, list[str]] = {}
     for row in rows:
-        mark = "!" if row["warnings"] else " "
+        biased = ESTIMATORS[row["estimator"]].bias and row["low"] is not None
+        mark = ("!" if row["warnings"] else " ") + ("~" if biased else " ")
         size = "" if row["ess"] is None else f"  ess {row['ess']:,.1f} of {row['episodes']:,}"
         value = f"{_interval(row, 'value', 'low', 'high'):<32}"
         paired = _interval(row, "difference", "difference_low", "difference_high")
@@ -226,6 +264,6 @@ COMMANDS: Final = {"ope": Command(
     "A log of decisions has no simulator: policies are uniform, first, logged, lowest:FEATURE,\n"
     "highest:FEATURE, candidate:ID, column:NAME, a checkpoint or FILE.py:NAME, and what it cannot\n"
     "answer it says, with exit code 0.\n"
-    "Estimates marked with ! have warnings. With --out, a repeated command continues where the\n"
-    "interrupted one stopped.",
+    "Estimates marked with ! have warnings, intervals marked with ~ leave out a bias. With --out,\n"
+    "a repeated command continues where the interrupted one stopped.",
 )}  # fmt: skip

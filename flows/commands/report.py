@@ -101,7 +101,17 @@ def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
 
     If there are no others, the simulator's evaluations inside the folders take their place.
     """
+    from hindcast.pipeline.storage.files import read_json
+
     ours = [f for f in folders if (f / "ope.json").exists()]
+    for folder in ours:
+        about = read_json(folder / "ope.json")
+        if isinstance(about, dict) and about.get("kind") == "log":
+            raise InputError(
+                f"{folder}: these are answers of a log of decisions, and a report compares in a "
+                "simulator; `hindcast ope` says the answers, and estimates.parquet, "
+                "support.parquet and trials.parquet hold them"
+            )
     others = [f for f in folders if f not in ours]
     in_runs = [f / "ope" for f in others if (f / "ope" / "ope.json").exists()]
     truths = [f / "truth" for f in ours if (f / "truth" / "evaluation.json").exists()]

@@ -211,7 +211,7 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
     if verdict is None:
         return ["nothing is delivered: no rule, or no validation window, to compare the agent with"]
     if "why" in verdict:
-        return [f"{result['delivered'] or 'nothing is written'}: {verdict['why']}"]
+        return [f"{result['delivered'] or 'nothing is delivered'}: {verdict['why']}"]
     rule, difference = verdict["rule"], verdict["difference"]
     if difference is None:
         return [f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"]

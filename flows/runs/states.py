@@ -39,9 +39,9 @@ def _is_one(line: str, text: str) -> bool:
     return False
 
 
-def parsed(text: str | bytes, where: str) -> Any:
-    """Return a state from JSON."""
+def parsed(text: str | bytes, where: str, what: str = "a state") -> Any:
+    """Return a state, or `what` else a line has, from JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error}), expected a state as an object") from error
+        raise InputError(f"{where}: not JSON ({error}), expected {what} as an object") from error

@@ -1,5 +1,6 @@
 """Writing a part: each log becomes a row group of one Parquet file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,15 +38,18 @@ def _few_valued(spec: Spec) -> list[str]:
     ]
 
 
-def part_file(path: Path, spec: Spec) -> pq.ParquetWriter:
-    """Open a Parquet file for writing, with the columns and the compression of a part."""
+def part_file(path: Path, spec: Spec, labels: Sequence[pa.Field] = ()) -> pq.ParquetWriter:
+    """Open a Parquet file for writing, with the columns and the compression of a part.
+
+    Columns of `labels`, whose values repeat from row to row, stand behind those of a part.
+    """
     return pq.ParquetWriter(
         path,
-        part_schema(spec),
+        pa.schema([*part_schema(spec), *labels]),
         compression=COMPRESSION,
         compression_level=COMPRESSION_LEVEL,
         data_page_size=_PAGE,
-        use_dictionary=_few_valued(spec),
+        use_dictionary=[*_few_valued(spec), *(field.name for field in labels)],
         column_encoding={"step": "DELTA_BINARY_PACKED"},
     )
 

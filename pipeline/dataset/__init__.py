@@ -7,6 +7,7 @@
     dataset.episodes("train")                            # a polars DataFrame
     dataset.transitions("train")                         # a polars LazyFrame
     for batch in dataset.batches(256, rng, k=32): ...    # shuffled, for training
+    dataset.torch(256, seed=1)                           # the same for PyTorch's DataLoader
     for episode in dataset.iter_episodes(): ...          # one after the other, whole
 
 All of these work on folders larger than memory.
@@ -15,7 +16,7 @@ All of these work on folders larger than memory.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,9 @@ from hindcast.pipeline.dataset.folder import DatasetFolder
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.storage.files import read_parquet
 from hindcast.pipeline.storage.location import location
+
+if TYPE_CHECKING:  # importing PyTorch takes seconds
+    from hindcast.pipeline.dataset.torch_batches import TorchBatches
 
 _LONGEST_NAME: Final = 1000  # bytes of a behaviour's name
 
@@ -157,6 +161,73 @@ class Dataset(DatasetFolder):
             per_second,
         )  # fmt: skip
         return batches(self, rng, options)
+
+    def torch(
+        self,
+        batch: int,
+        *,
+        shard: tuple[int, int] = (0, 1),
+        seed: int = 0,
+        split: str = "train",
+        k: int | None = None,
+        transitions: bool = True,
+        images: bool = False,
+        buffer: int = 64 << 20,
+        columns: Collection[str] = (),
+        discount: float | None = None,
+        per_second: bool = False,
+        drop_last: bool = False,
+    ) -> "TorchBatches":
+        """Return shuffled minibatches as an IterableDataset for PyTorch's DataLoader.
+
+            data = dataset.torch(256, seed=1, shard=(rank, ranks))
+            loader = DataLoader(data, batch_size=None, num_workers=4)
+            for epoch in range(10):
+                data.set_epoch(epoch)
+                for batch in loader: ...        # batch["candidates"], batch["choice"], ...
+
+        A minibatch is a dictionary of tensors under the names of Decisions and of `columns`;
+        `episode` is the number of the episode in the dataset. In an epoch, every decision of the
+        split is in one minibatch of one worker of one shard, for any number of workers and shards
+        and both start methods. Workers read their own row groups, in an order that the seed and the
+        epoch give, and shuffle as many at once as `buffer` holds.
+
+        A StatefulDataLoader of torchdata resumes by itself. With a plain DataLoader, call
+        `load_state_dict({"epoch": e, "position": n})` after n minibatches of epoch e, before a pass
+        of as many workers.
+
+        Args:
+            batch: Number of decisions in a minibatch, at least 1; the last one of an epoch is
+                smaller.
+            shard: Shard (i, n), one of n that are disjoint: rank and number of processes.
+            seed: Seed of the orders, the same in all shards.
+            split: Name of the split.
+            k: Number of candidates K, as in `batches`. None pads each minibatch to its largest set.
+            transitions: Whether to add the next observations.
+            images: Whether to add the images, if the scenario has them.
+            buffer: Bytes that a worker shuffles at once; it holds about twice as many.
+            columns: Names of columns to add, as in `batches`.
+            discount: Discount factor of discounted_return, 0 to 1; the spec's by default.
+            per_second: Whether that is the discount of a simulated second.
+            drop_last: Whether to leave out the last decisions of each epoch, fewer than n
+                minibatches, so that all shards have equally many minibatches of `batch` decisions,
+                as training on several devices at once needs.
+
+        Raises:
+            DatasetError: The split is unknown, or a part is damaged.
+            InputError: PyTorch is not installed, or a setting is out of range.
+        """
+        from hindcast.pipeline.dataset.batches import BatchOptions
+        from hindcast.pipeline.storage.extras import require
+
+        require("Dataset.torch", "torch")
+        from hindcast.pipeline.dataset.torch_batches import TorchBatches
+
+        options = BatchOptions(
+            batch, split, k, transitions, images, buffer, 2, repeat=False, columns=columns,
+            discount=discount, per_second=per_second,
+        )  # fmt: skip
+        return TorchBatches(self, options, shard, seed, drop_last=drop_last)
 
 
 def open(path: str | Path) -> Dataset:  # noqa: A001 - it is called through the module

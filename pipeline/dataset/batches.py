@@ -6,6 +6,7 @@ All random draws are made in the caller's thread, in one order, so the number of
 nothing.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -62,14 +63,10 @@ def batches(
     dataset: DatasetFolder, rng: np.random.Generator, options: BatchOptions
 ) -> Iterator[Decisions]:
     """Check the options, and return the minibatches of `Dataset.batches`."""
-    more = frozenset(_field(name, dataset.spec) for name in _listed(options.columns)) - {""}
-    discounts = _discounts(more, dataset.spec, options)
-    episodes = dataset.episodes(options.split)
+    _refuse_worker()
+    groups, episodes = row_groups(dataset, options), dataset.episodes(options.split)
     own = np.random.default_rng(rng.integers(2**63, size=4))
-    number = np.full(dataset.episodes().height, -1, np.int64)
-    number[episodes["episode"].to_numpy()] = np.arange(episodes.height)
-    columns = Columns(options.k, options.transitions, options.images, more)
-    passes = _Passes(dataset, number, own, options, columns, discounts)
+    passes = _Passes(groups, own, options)
 
     def generate() -> Iterator[Decisions]:
         while True:
@@ -79,6 +76,34 @@ def batches(
                 return
 
     return generate()
+
+
+def _refuse_worker() -> None:
+    """Raise InputError in a worker of a DataLoader.
+
+    Every worker would yield all decisions, and one that was forked would hang in polars.
+    """
+    loaders = sys.modules.get("torch.utils.data")
+    if loaders is not None and loaders.get_worker_info() is not None:
+        raise InputError(
+            "Dataset.batches was called in a worker of a DataLoader, which would repeat all "
+            "decisions in every worker; expected DataLoader(dataset.torch(...), batch_size=None, "
+            "num_workers=...)"
+        )
+
+
+def row_groups(dataset: DatasetFolder, options: BatchOptions) -> "RowGroups":
+    """Return the row groups with decisions of the split, numbered by the split's episodes.
+
+    Raises InputError for a column or a discount that cannot be used, DatasetError for the split.
+    """
+    more = frozenset(_field(name, dataset.spec) for name in _listed(options.columns)) - {""}
+    discounts = _discounts(more, dataset.spec, options)
+    episodes = dataset.episodes(options.split)
+    number = np.full(dataset.episodes().height, -1, np.int64)
+    number[episodes["episode"].to_numpy()] = np.arange(episodes.height)
+    columns = Columns(options.k, options.transitions, options.images, more)
+    return RowGroups(dataset, number, columns, discounts)
 
 
 def _listed(columns: Collection[str]) -> Collection[str]:
@@ -115,27 +140,18 @@ def _discounts(more: Collection[str], spec: Spec, options: BatchOptions) -> dict
 
 @dataclass
 class _Passes:
-    """Passes over the decisions of the episodes of a split.
+    """Passes over the decisions of the episodes of a split."""
 
-    `number` maps the number of an episode in the dataset to its number in the split; -1 for an
-    episode of another split.
-    """
-
-    dataset: DatasetFolder
-    number: NDArray[np.int64]
+    groups: "RowGroups"
     rng: np.random.Generator
     options: BatchOptions
-    columns: Columns
-    discounts: Mapping[str, Discount]
-    footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
-    carried: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)  # by part
 
     def run(self, decisions: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the columns of Decisions of one pass over all decisions, by minibatch."""
         with ThreadPoolExecutor(self.options.readers) as pool:
             groups, held = self._plan(pool)
             order = deque(groups[i] for i in self.rng.permutation(len(groups)))
-            coming = _Coming(pool, self.options.readers, self._read, order)
+            coming = _Coming(pool, self.options.readers, self.groups.read, order)
             refill_at = 0
             try:
                 while decisions:
@@ -148,47 +164,108 @@ class _Passes:
                             refill_at = int(len(held) * _REFILL)
                             continue
                         if len(held) == 0:
-                            raise self._unlike("fewer")
+                            raise self.groups.unlike("fewer")
                         room = len(held) - (refill_at if coming else 0)
                         pieces.append(self._take(held, min(wanted, room)))
                         wanted -= len(pieces[-1]["choice"])
-                    yield _join(pieces)
+                    yield joined(pieces)
                 while coming:
                     self._refill(held, coming)
                 if len(held):
-                    raise self._unlike("more")
+                    raise self.groups.unlike("more")
             finally:
                 coming.cancel()
 
     def _plan(self, pool: ThreadPoolExecutor) -> tuple[list[tuple[int, int]], ShuffleBuffer]:
         """Return the (part, row group) pairs with episodes of the split, and a buffer for them."""
-        episodes = self.dataset.episodes()[np.flatnonzero(self.number >= 0)]
-        parts = np.unique([episodes["first_part"], episodes["last_part"]])
-        found = [group for groups in pool.map(self._groups_of, parts) for group in groups]
-        if not found:
-            raise self._unlike("fewer")
-        sizes = np.array([size for _part, _group, *size in found])
+        found = self.groups.listed(pool)
+        sizes = np.array([size for _part, _group, _first, *size in found])
         total, largest = sizes.sum(axis=0), sizes.max(axis=0)
-        each = row_bytes(self.columns, self.dataset.spec)
+        each = self.groups.row_bytes
         share = min(1.0, self.options.buffer / float(total @ each))
         # a group may bring the row after it, which is no larger than the group that it begins
         room = largest if share < 1.0 else total
-        least = room * (1 + self.columns.transitions)
+        least = room * (1 + self.groups.columns.transitions)
         rows, candidates = np.maximum(share * total, least).astype(np.int64)
-        held = ShuffleBuffer(self.columns, self.dataset.spec, int(rows) + 1, int(candidates))
-        return [(part, group) for part, group, *_size in found], held
+        held = self.groups.buffer(int(rows) + 1, int(candidates))
+        return [(part, group) for part, group, *_ in found], held
 
-    def _groups_of(self, part: int) -> list[tuple[int, int, int, int]]:
-        """Return (part, group, rows, candidates) of its row groups with episodes of the split."""
+    def _refill(self, held: ShuffleBuffer, coming: "_Coming") -> None:
+        """Pour row groups into the buffer, in order, as long as they fit."""
+        held.squeeze()
+        begun = len(held)
+        while coming:
+            pieces = coming.first()
+            rows = sum(len(block) for block, _ in pieces)
+            candidates = sum(int(block.offsets[-1]) for block, _ in pieces)
+            if not held.fits(rows, candidates):
+                if begun == len(held) == 0 and not held.used:
+                    raise self.groups.unlike("more")
+                break
+            coming.pop()
+            for at, (block, sums) in enumerate(pieces):
+                numbers = self.groups.numbers(block) if at == 0 else np.full(len(block), -1)
+                held.pour(block, numbers, sums)
+        held.shuffle(self.rng)
+
+    def _take(self, held: ShuffleBuffer, count: int) -> dict[str, NDArray[Any]]:
+        return held.gather(held.draw(count), self.rng)
+
+
+@dataclass
+class RowGroups:
+    """The row groups of a dataset that have decisions of a split.
+
+    `number` maps the number of an episode in the dataset to the one that its decisions get; it is
+    -1 for an episode of another split.
+    """
+
+    dataset: DatasetFolder
+    number: NDArray[np.int64]
+    columns: Columns
+    discounts: Mapping[str, Discount]
+    threads: bool = True  # whether Arrow decodes the columns of a row group in threads
+    footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
+    carried: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)  # by part
+
+    @property
+    def row_bytes(self) -> tuple[int, int]:
+        """Bytes in a buffer of a row without its candidates, and of a candidate."""
+        return row_bytes(self.columns, self.dataset.spec)
+
+    def buffer(self, rows: int, candidates: int) -> ShuffleBuffer:
+        """Return an empty buffer for so many rows and candidates."""
+        return ShuffleBuffer(self.columns, self.dataset.spec, rows, candidates)
+
+    def listed(self, pool: ThreadPoolExecutor) -> list[tuple[int, int, int, int, int]]:
+        """Return (part, group, its first row in the part, rows, candidates) of each of them."""
+        table, wanted = self.dataset.episodes(), self.number >= 0
+        ends = [table[name].to_numpy()[wanted] for name in ("first_part", "last_part")]
+        parts = np.unique(np.concatenate(ends))
+        found = [group for groups in pool.map(self._groups_of, parts) for group in groups]
+        if not found:
+            raise self.unlike("fewer")
+        return found
+
+    def numbers(self, block: Block) -> NDArray[np.int64]:
+        """Return `number` for each row of a block (R,)."""
+        episode = block.episode
+        if len(episode) and not 0 <= episode.min() <= episode.max() < len(self.number):
+            raise self.unlike("more")
+        return self.number[episode]
+
+    def _groups_of(self, part: int) -> list[tuple[int, int, int, int, int]]:
+        """Return the row groups of a part with episodes of the split, as `listed` does."""
         footer = self._footer(part)
         first = footer.row_group(0) if footer.num_row_groups else None
         names = [first.column(c).path_in_schema for c in range(first.num_columns)] if first else []
-        found = []
+        found, before = [], 0
         for index in range(footer.num_row_groups):
             group = footer.row_group(index)
             if self._has_any(group.column(names.index("episode")).statistics):
                 candidates = group.column(names.index("feasible.list.element")).num_values
-                found.append((part, index, group.num_rows, candidates))
+                found.append((part, index, before, group.num_rows, candidates))
+            before += group.num_rows
         if found and self.discounts and part not in self.carried:
             path = self.dataset.part(part)
             with closing(open_part(path, self.dataset.spec, footer)) as file:
@@ -211,13 +288,13 @@ class _Passes:
             self.footers[part] = footer
         return self.footers[part]
 
-    def _read(self, part: int, group: int) -> list[Piece]:
+    def read(self, part: int, group: int) -> list[Piece]:
         """Read a row group, and the next row if its last decision is not the episode's last."""
         path, spec = self.dataset.part(part), self.dataset.spec
         needed = {name for name, of in ON_REQUEST.items() if of in self.columns.more}
         without = SKIPPABLE - needed - ({"image"} if self.columns.images else set())
         with closing(open_part(path, spec, self._footer(part))) as file:
-            blocks = [read_block(file, group, path, spec, without)]
+            blocks = [read_block(file, group, path, spec, without, threads=self.threads)]
             end = blocks[0].choice == NO_CHOICE
             end |= ends_alone(blocks[0].step, blocks[0].terminated, spec)
             goes_on = len(end) > 0 and not end[-1]
@@ -226,7 +303,8 @@ class _Passes:
                     raise DatasetError(
                         f"{path}: this part ends in the middle of an episode; see `hindcast verify`"
                     )
-                blocks.append(read_first_row(file, group + 1, path, spec, without))
+                row = read_first_row(file, group + 1, path, spec, without, threads=self.threads)
+                blocks.append(row)
         carried = {
             name: float(values[group]) for name, values in self.carried.get(part, {}).items()
         }
@@ -234,31 +312,8 @@ class _Passes:
         # the row after a row group is only an observation here
         return list(zip(blocks, [*sums, {}], strict=False))
 
-    def _refill(self, held: ShuffleBuffer, coming: "_Coming") -> None:
-        """Pour row groups into the buffer, in order, as long as they fit."""
-        held.squeeze()
-        begun = len(held)
-        while coming:
-            pieces = coming.first()
-            rows = sum(len(block) for block, _ in pieces)
-            candidates = sum(int(block.offsets[-1]) for block, _ in pieces)
-            if not held.fits(rows, candidates):
-                if begun == len(held) == 0 and not held.used:
-                    raise self._unlike("more")
-                break
-            coming.pop()
-            for at, (block, sums) in enumerate(pieces):
-                episode = block.episode
-                if len(episode) and not 0 <= episode.min() <= episode.max() < len(self.number):
-                    raise self._unlike("more")
-                number = self.number[episode] if at == 0 else np.full(len(block), -1)
-                held.pour(block, number, sums)
-        held.shuffle(self.rng)
-
-    def _take(self, held: ShuffleBuffer, count: int) -> dict[str, NDArray[Any]]:
-        return held.gather(held.draw(count), self.rng)
-
-    def _unlike(self, which: str) -> DatasetError:
+    def unlike(self, which: str) -> DatasetError:
+        """Return the error for parts with more or fewer decisions than episodes.parquet says."""
         return DatasetError(
             f"{self.dataset.folder}: the parts hold {which} decisions of the split than the table "
             "of episodes says; see `hindcast verify`"
@@ -302,7 +357,7 @@ class _Coming:
             future.cancel()
 
 
-def _join(pieces: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def joined(pieces: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Concatenate pieces of a minibatch, padded to the largest K among them."""
     if len(pieces) == 1:
         return pieces[0]

@@ -60,10 +60,15 @@ def part_schema(spec: Spec) -> pa.Schema:
     return pa.schema(fields)
 
 
-def row_count(episodes: pl.DataFrame, spec: Spec) -> int:
-    """Return the number of rows of episodes in their parts: decisions and closing rows."""
+def rows_by_episode(episodes: pl.DataFrame, spec: Spec) -> pl.Series:
+    """Return the number of rows of each episode in its part: decisions and a closing row."""
     closed = pl.lit(spec.closing_rows) | (pl.col("steps") != 1) | pl.col("truncated")
-    return int(episodes.select((pl.col("steps") + closed).sum()).item())
+    return episodes.select(pl.col("steps") + closed).to_series()
+
+
+def row_count(episodes: pl.DataFrame, spec: Spec) -> int:
+    """Return the number of rows of episodes in their parts."""
+    return int(rows_by_episode(episodes, spec).sum())
 
 
 NO_CHOICE: Final = -1  # the choice of a closing row

@@ -77,7 +77,13 @@ def read_blocks(path: Path, spec: Spec, without: frozenset[str] = frozenset()) -
 
 
 def read_block(
-    file: pq.ParquetFile, group: int, path: Path, spec: Spec, without: frozenset[str] = frozenset()
+    file: pq.ParquetFile,
+    group: int,
+    path: Path,
+    spec: Spec,
+    without: frozenset[str] = frozenset(),
+    *,
+    threads: bool = True,
 ) -> Block:
     """Return one row group of a part that was opened with `open_part`, with the rows of the file.
 
@@ -85,16 +91,22 @@ def read_block(
     """
     columns = [name for name in part_schema(spec).names if name not in without]
     with part_errors(path):
-        return _to_block(file.read_row_group(group, columns), spec, path)
+        return _to_block(file.read_row_group(group, columns, use_threads=threads), spec, path)
 
 
 def read_first_row(
-    file: pq.ParquetFile, group: int, path: Path, spec: Spec, without: frozenset[str] = frozenset()
+    file: pq.ParquetFile,
+    group: int,
+    path: Path,
+    spec: Spec,
+    without: frozenset[str] = frozenset(),
+    *,
+    threads: bool = True,
 ) -> Block:
     """Return the first row of a row group without decoding the others; see `read_block`."""
     columns = [name for name in part_schema(spec).names if name not in without]
     with part_errors(path):
-        [*row] = islice(file.iter_batches(1, [group], columns), 1)
+        [*row] = islice(file.iter_batches(1, [group], columns, use_threads=threads), 1)
         return _to_block(pa.Table.from_batches(row), spec, path)
 
 

@@ -5,86 +5,29 @@ sentence. A log that cannot answer says what it knows, why it cannot, and what w
 logged.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.arrays import (
-    estimated_propensities,
-    logged_decisions,
-    reference_q,
-    session_episodes,
-)
-from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
-from hindcast.pipeline.decisions.targets import LOGGED
+from hindcast.pipeline.decisions.asked_policy import AskedPolicy
+from hindcast.pipeline.decisions.asking import CONTRADICTIONS, Asking, Options, decisions_of
+from hindcast.pipeline.decisions.log import Array, Caution, DecisionLog
 from hindcast.pipeline.errors import InputError, unknown_name
-from hindcast.pipeline.estimators import estimate as estimate_sessions
 from hindcast.pipeline.estimators.decisions import (
     EstimatedPropensities,
-    Support,
-    Value,
-    interval_of,
-    sensitivity,
-    support,
-    values,
-    weights,
 )
-from hindcast.pipeline.estimators.decisions.estimated import FACTORS, with_propensities
-from hindcast.pipeline.estimators.decisions.intervals import (
-    FEW_REWARDS,
-    NONE,
-    Interval,
-    carrying,
-    t_interval,
-)
-from hindcast.pipeline.estimators.decisions.logged import units_of
 from hindcast.pipeline.estimators.decisions.support import (
     ANSWERS,
     CANNOT,
-    COVERED,
-    FEWEST,
-    LARGEST,
-    bounds,
-    decisions_needed,
 )
-from hindcast.pipeline.estimators.decisions.values import (
-    logged_mean,
-    standard_error,
-    weighted_mean,
-)
+from hindcast.pipeline.estimators.decisions.trials import Weighed, trials_of
 
-ORDER: Final = ("dr", "snis", "is", "sndr", "dm", "clipped", "switch")
-SESSIONS: Final = ("is", "snis", "pdis", "snpdis")
-CONTRADICTIONS: Final = ("propensities_contradicted", "override_depends")
-ALL: Final = "all"
-_LEVEL: Final = 0.95
-_EXPLORE: Final = 0.1
-_DIFFER: Final = 2.0  # standard errors between dr and snis that are told
-_MOST_LEVELS: Final = 20
-_NAN: Final = float("nan")
-_SAME: Final = 1e-12
-
-
-@dataclass(frozen=True)
-class Options:
-    """Settings of a question to a log.
-
-    Attributes:
-        split: "all", or a split.
-        accept: Codes of contradictions that are accepted, so that weighted numbers are given.
-        estimate: True to estimate propensities where none were logged.
-        seed: Seed of the bootstrap.
-    """
-
-    split: str = ALL
-    accept: tuple[str, ...] = ()
-    estimate: bool = False
-    seed: int = 0
+_GROUPS: Final = {
+    "policy": pl.String, "by": pl.String, "level": pl.String, "decisions": pl.Int64,
+    "ess": pl.Float64, "weight_share": pl.Float64, "changed": pl.Float64,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,6 +45,8 @@ class Answers:
         logged: Mean reward of the log with its interval.
         propensities: "logged", "estimated" or "none".
         estimated: The estimated propensities; None if none were estimated.
+        trials: A row per number of policies that are tried online, see
+            hindcast.pipeline.estimators.decisions.trials.
         options: Settings of the question.
     """
 
@@ -114,19 +59,8 @@ class Answers:
     logged: Mapping[str, float]
     propensities: str
     estimated: EstimatedPropensities | None
+    trials: pl.DataFrame
     options: Options
-
-
-def decisions_of(log: DecisionLog, split: str) -> Flags:
-    """Return which decisions of a log are of a split; raise UnknownName for another one."""
-    if split == ALL:
-        return np.ones(len(log), bool)
-    if split not in SPLITS:
-        raise unknown_name("split", split, [*SPLITS, ALL])
-    found = (log.decisions["split"] == split).to_numpy()
-    if not found.any():
-        raise InputError(f"the split {split!r} has no decisions, expected one that has some")
-    return found
 
 
 def answer(
@@ -147,414 +81,47 @@ def answer(
     for code in options.accept:
         if code not in CONTRADICTIONS:
             raise unknown_name("contradiction", code, CONTRADICTIONS)
-    return _Asking(log, options, len(targets)).answers(targets, splits)
-
-
-def refusal_of(log: DecisionLog, accept: Sequence[str] = (), kind: str = "") -> str:
-    """Return why weights of a log cannot be trusted, "" if they can.
-
-    `kind` is that of the propensities; by default of those that the log has.
-    """
-    if (kind or log.mapping.propensity.kind) == "none":
-        return (
-            "the log has no propensities; `--estimate-propensities` estimates them, marked as "
-            "such everywhere"
-        )
-    for caution in log.cautions:
-        if caution.code == "deterministic":
-            return caution.text
-        if caution.code in CONTRADICTIONS and caution.code not in accept:
-            return f"{caution.text} (`--accept {caution.code}` gives numbers all the same)"
-    return ""
-
-
-class _Asking:
-    """A log with its propensities and its reward model, for questions about several policies."""
-
-    def __init__(self, log: DecisionLog, options: Options, policies: int) -> None:
-        self.log, self.options = log, options
-        self.level = 1.0 - (1.0 - _LEVEL) / max(policies, 1)
-        self.every = logged_decisions(log)
-        self.has = log.mapping.propensity.kind in ("exact", "monte_carlo", "estimated")
-        self.kind = "logged" if self.has else "none"
-        self.estimated: EstimatedPropensities | None = None
-        if log.mapping.propensity.kind == "estimated":
-            self.kind = "estimated"
-        if options.estimate and not self.has:
-            self.kind = "estimated"
-            self.estimated = estimated_propensities(log, self.every)
-            self.every = with_propensities(self.every, self.estimated.probability)
-            log = replace(log, cautions=_with_estimates(log.cautions, self.estimated))
-            self.log = log
-        height = len(self.every.owner)
-        self.q = (
-            reference_q(log, self.every, log.weighted) if log.weighted.any() else np.zeros(height)
-        )
-        self.cautions: list[Caution] = list(log.cautions)
-        self.refusal = self._refusal()
-        self.accepted = ", ".join(
-            c.code for c in log.cautions if c.code in set(CONTRADICTIONS) & {*options.accept}
-        )
-
-    def _refusal(self) -> str:
-        """Return why no weight can be trusted, "" if they can."""
-        if self.estimated is not None and self.estimated.deterministic:
-            return (
-                f"the choices are predicted with p > .99 in {self.estimated.certain:.0%} of the "
-                "decisions: the logger is deterministic"
-            )
-        return refusal_of(self.log, self.options.accept, self.kind)
-
-    def answers(self, targets: Mapping[str, Array], splits: Mapping[str, str]) -> Answers:
-        rows: list[dict[str, Any]] = []
-        supports: list[dict[str, Any]] = []
-        groups: list[dict[str, Any]] = []
-        sentences, answerable = {}, {}
-        for name, target in targets.items():
-            split = splits.get(name, self.options.split)
-            used = self.log.weighted & decisions_of(self.log, split)
-            if not used.any():
-                raise InputError(f"{name}: no decision of {split} has a reward and its own choice")
-            asked = _Policy(self, name, target, used, split)
-            rows += asked.rows
-            supports.append(asked.support_row())
-            groups += asked.groups()
-            sentences[name] = asked.sentence()
-            answerable[name] = asked.support.verdict == ANSWERS
-            self.cautions += asked.cautions()
-        return Answers(
-            pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
-            pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
-            pl.DataFrame(groups, schema=_GROUPS), tuple(self.cautions), sentences, answerable,
-            self.logged(), self.kind, self.estimated, self.options,
-        )  # fmt: skip
-
-    def logged(self) -> dict[str, float]:
-        """Return the mean reward of the log, over all decisions with one."""
-        there = self.log.decisions["reward"].is_not_null().to_numpy()
-        e = self.every.take(there & decisions_of(self.log, self.options.split))
-        mean = logged_mean(e)
-        interval = interval_of(e, mean, np.ones(len(e)), _LEVEL, self.options.seed)
-        return {"value": mean.value, "se": mean.se, "low": interval.low, "high": interval.high,
-                "decisions": len(e)}  # fmt: skip
-
-
-def _with_estimates(
-    cautions: Sequence[Caution], found: EstimatedPropensities
-) -> tuple[Caution, ...]:
-    """Return the cautions with what is known about estimated propensities."""
-    told = Caution(
-        "estimated",
-        f"the propensities are estimated: held-out log-likelihood {found.log_likelihood:.3f} a "
-        f"decision, {found.uniform:.3f} for uniform; the most likely candidate was taken in "
-        f"{found.most_likely:.0%}, p is below .01 in {found.rare:.1%}; they are right only if "
-        "everything that the logger looked at is in the log, which no test can show",
-        {"log_likelihood": found.log_likelihood, "uniform": found.uniform,
-         "most_likely": found.most_likely, "rare": found.rare},
+    asking = Asking(log, options, len(targets))
+    cautions = list(asking.log.cautions)
+    rows: list[dict[str, Any]] = []
+    supports: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
+    sentences, answerable = {}, {}
+    weighed: dict[str, Weighed] = {}
+    for name, target in targets.items():
+        split = splits.get(name, options.split)
+        used = log.weighted & decisions_of(log, split)
+        if not used.any():
+            raise InputError(f"{name}: no decision of {split} has a reward and its own choice")
+        asked = AskedPolicy(asking, name, target, used, split)
+        rows += asked.rows
+        supports.append(asked.support_row())
+        groups += asked.groups()
+        sentences[name] = asked.sentence()
+        answerable[name] = asked.support.verdict == ANSWERS
+        if asked.support.verdict != CANNOT and not asked.uncovered:
+            weighed[name] = asked.e, asked.target, asked.q
+        cautions += asked.cautions()
+    cautions += _several_splits({row["policy"]: row["split"] for row in supports})
+    return Answers(
+        pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
+        pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
+        pl.DataFrame(groups, schema=_GROUPS), tuple(cautions), sentences, answerable,
+        asking.logged(), asking.kind, asking.estimated,
+        trials_of(weighed, asking.level, options.seed), options,
     )  # fmt: skip
-    return (*(c for c in cautions if c.code != "no_propensities"), told)
 
 
-_GROUPS: Final = {
-    "policy": pl.String, "by": pl.String, "level": pl.String, "decisions": pl.Int64,
-    "ess": pl.Float64, "weight_share": pl.Float64, "changed": pl.Float64,
-}  # fmt: skip
-
-
-class _Policy:
-    """A policy with its weights and its support in the log."""
-
-    def __init__(self, asking: _Asking, name: str, target: Array, used: Flags, split: str) -> None:
-        self.asking, self.name, self.used, self.split = asking, name, used, split
-        every = asking.every
-        rows = used[every.owner]
-        self.e, self.target, self.q = every.take(used), target[rows], asking.q[rows]
-        self.is_log = name == LOGGED or bool(
-            (self.target[self.e.taken][self.e.several] >= 1.0 - _SAME).all()
-        )
-        refusal = "" if self.is_log else asking.refusal
-        if self.is_log:  # what the log did has the weight 1, whatever its propensities
-            self.e = replace(
-                self.e, propensity=np.ones(len(self.e)), draws=np.full(len(self.e), _NAN),
-                probability=np.full(len(self.e.owner), _NAN),
-            )  # fmt: skip
-            self.target = np.zeros(len(self.e.owner))
-            self.target[self.e.taken] = 1.0
-        self.weighable = not refusal
-        self.w = weights(self.e, self.target)
-        self.support = self._support(refusal)
-
-    def _support(self, refusal: str) -> Support:
-        if not self.weighable:
-            nan, e = _NAN, self.e
-            disagrees = 1.0 - weighted_mean(e, self.target[e.taken])
-            return Support(
-                len(e), units_of(e.unit), nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
-                disagrees, CANNOT, (refusal,),
-            )  # fmt: skip
-        return support(self.e, self.target)
-
-    @property
-    def uncovered(self) -> bool:
-        """True if too much of the policy lies where the log never goes."""
-        return self.support.covered < COVERED
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows of the table of estimates."""
-        if not self.weighable:
-            return [self._row("none", _NAN, _NAN, None, None)]
-        if self.uncovered:
-            found = values(self.e, self.target)
-            low, high = bounds(self.e, self.target)
-            return [
-                self._row("covered_part", found["snis"].value, found["snis"].se, None, None),
-                self._row("bounds", _NAN, _NAN, Interval(low, high, "bounds"), None),
-            ]
-        found = dict(values(self.e, self.target, self.q))
-        raw = values(self.e.raw(), self.target, self.q) if not np.isnan(self.e.draws).all() else {}
-        rows = []
-        for name in ORDER:
-            value, level = found[name], self.asking.level
-            interval = self._interval(value, level)
-            row = self._row(name, value.value, value.se, interval, value)
-            alone = self._interval(value, _LEVEL)
-            row["low_alone"], row["high_alone"] = alone.low, alone.high
-            row["raw_value"] = raw[name].value if name in raw else _NAN
-            if self.asking.kind == "estimated" and name == "snis":
-                for factor in FACTORS:
-                    ends = sensitivity(self.e, self.target, factor)
-                    row[f"low_odds_{factor:g}"], row[f"high_odds_{factor:g}"] = ends
-            rows.append(row)
-        return rows + self._sessions()
-
-    @cached_property
-    def by_name(self) -> dict[str, dict[str, Any]]:
-        """Rows of the table of estimates by the estimator."""
-        return {row["estimator"]: row for row in self.rows}
-
-    def _interval(self, value: Value, level: float) -> Interval:
-        if self.support.ess < FEWEST:
-            return NONE
-        return interval_of(self.e, value, self.w, level, self.asking.options.seed)
-
-    def _row(
-        self, estimator: str, value: float, se: float, interval: Interval | None,
-        made: Value | None,
-    ) -> dict[str, Any]:  # fmt: skip
-        s = self.support
-        shown = interval or NONE
-        difference, low, high = self._difference(made)
-        return {
-            "policy": self.name, "estimator": estimator, "value": value, "se": se,
-            "low": shown.low, "high": shown.high, "interval": shown.kind,
-            "low_alone": _NAN, "high_alone": _NAN, "raw_value": _NAN,
-            "difference": difference, "difference_low": low, "difference_high": high,
-            "ess": s.ess, "mean_weight": s.mean_weight, "largest_weight": s.largest_weight,
-            "decisions": s.decisions, "units": s.units, "split": self.split,
-            "verdict": s.verdict, "propensities": self.asking.kind,
-            "accepted": self.asking.accepted,
-            **{f"{end}_odds_{f:g}": _NAN for f in FACTORS for end in ("low", "high")},
-        }  # fmt: skip
-
-    def _difference(self, made: Value | None) -> tuple[float, float, float]:
-        """Return the difference to the log's mean on the same decisions, with its interval."""
-        if made is None or made.name in ("dm", "clipped", "switch"):
-            return _NAN, _NAN, _NAN
-        mean = logged_mean(self.e)
-        se = standard_error(self.e, made.z - mean.z)
-        value = made.value - mean.value
-        if self.support.ess < FEWEST:
-            return value, _NAN, _NAN
-        interval = t_interval(value, se, units_of(self.e.unit), self.asking.level)
-        return value, interval.low, interval.high
-
-    def _sessions(self) -> list[dict[str, Any]]:
-        """Return estimates by session, if sessions have several decisions."""
-        episodes = session_episodes(self.asking.log, self.e, self.used, self.target)
-        if episodes is None:
-            return []
-        rows = []
-        for name in SESSIONS:
-            found = estimate_sessions(name, episodes)
-            n = len(episodes)
-            z = found.contributions - found.value
-            se = float(np.sqrt((z**2).sum() / max(n * (n - 1), 1)))
-            few = not found.ess >= FEWEST
-            shown = NONE if few else t_interval(
-                found.value, se, n, self.asking.level)  # fmt: skip
-            row = self._row(f"sessions_{name}", found.value, se, shown, None)
-            row |= {"ess": found.ess, "mean_weight": found.mean_weight, "units": n,
-                    "largest_weight": found.max_weight,
-                    "verdict": CANNOT if few else self.support.verdict}  # fmt: skip
-            rows.append(row)
-        return rows
-
-    def support_row(self) -> dict[str, Any]:
-        """Return the row of the table of support."""
-        s = self.support
-        at = int(np.flatnonzero(self.used)[s.largest_at]) if s.largest_at >= 0 else -1
-        d = self.asking.log.decisions
-        dr = self.by_name.get("dr", {})
-        visible = dr.get("high_alone", _NAN) - dr.get("low_alone", _NAN)
-        return {
-            "policy": self.name, "verdict": s.verdict, "why": "; ".join(s.why),
-            "decisions": s.decisions, "units": s.units, "ess": s.ess, "ess_units": s.ess_units,
-            "mean_weight": s.mean_weight, "mean_weight_se": s.mean_weight_se,
-            "largest_weight": s.largest_weight, "largest_share": s.largest_share,
-            "largest_decision": d["id"][at] if at >= 0 else None,
-            "largest_line": d["line"][at] if at >= 0 else None,
-            "covered": s.covered, "well_covered": s.well_covered, "changed": s.changed,
-            "disagrees": s.disagrees, "smallest_visible_difference": visible / 2,
-            "is_the_log": self.is_log, "split": self.split, "propensities": self.asking.kind,
-            "accepted": self.asking.accepted,
-        }  # fmt: skip
-
-    def groups(self) -> list[dict[str, Any]]:
-        """Return the support by candidate, category, logger and tenth of the time."""
-        if not self.weighable:
-            return []
-        log, e = self.asking.log, self.e
-        at = np.flatnonzero(self.used)
-        taken = log.offsets[:-1][at] + e.chosen
-        columns = {"candidate": log.candidates["id"][taken].cast(pl.String)}
-        for name, dtype in log.features.schema.items():
-            if dtype == pl.Categorical:
-                columns[name] = log.features[name][taken].cast(pl.String)
-        if log.decisions["logger"].drop_nulls().n_unique() > 1:
-            columns["logger"] = log.decisions["logger"][at]
-        tenth = (np.arange(len(e)) * 10 // max(len(e), 1)).astype(str)
-        columns["tenth"] = pl.Series(tenth)
-        s = e.weight * self.w
-        frame = pl.DataFrame({"s": s, "c": 1.0 - self.target[e.taken]})
-        found = []
-        for by, column in columns.items():
-            table = (
-                frame.with_columns(column.alias("level")).group_by("level")
-                .agg(pl.len().alias("decisions"), pl.col("s").sum(),
-                     (pl.col("s") ** 2).sum().alias("s2"), pl.col("c").mean().alias("changed"))
-                .sort(["decisions", "level"], descending=[True, False]).head(_MOST_LEVELS)
-            )  # fmt: skip
-            found += [{
-                "policy": self.name, "by": by, "level": row["level"],
-                "decisions": row["decisions"], "changed": row["changed"],
-                "ess": row["s"] ** 2 / row["s2"] if row["s2"] else 0.0,
-                "weight_share": row["s"] / s.sum() if s.sum() else 0.0,
-            } for row in table.iter_rows(named=True)]  # fmt: skip
-        return found
-
-    def cautions(self) -> list[Caution]:
-        """Return the cautions of this policy."""
-        if not self.weighable or self.is_log:
-            return []
-        s, found = self.support, []
-        if s.ess < 50 or s.largest_share > LARGEST:
-            row = self.support_row()
-            found.append(Caution(
-                "few_effective",
-                f"{self.name}: {s.ess:.1f} effective decisions of {s.decisions:,}; decision "
-                f"{row['largest_decision']!r} (line {row['largest_line']}) carries "
-                f"{s.largest_share:.0%} of the weight",
-                {"ess": s.ess, "largest_share": s.largest_share, "line": row["largest_line"]},
-            ))  # fmt: skip
-        if self.uncovered:
-            found.append(Caution(
-                "no_support",
-                f"{self.name}: {1 - s.covered:.1%} of its probability is on candidates that the "
-                "log never takes", {"covered": s.covered},
-            ))  # fmt: skip
-        sessions = self.by_name.get("sessions_is")
-        if sessions is not None and sessions["ess"] < 50:
-            found.append(Caution(
-                "few_effective",
-                f"{self.name}: {sessions['ess']:.1f} effective sessions of {sessions['units']:,}",
-                {"ess": sessions["ess"]},
-            ))  # fmt: skip
-        rewards = carrying(self.e, self.w)
-        if rewards < FEW_REWARDS:
-            found.append(Caution(
-                "few_rewards", f"{self.name}: {rewards} non-zero rewards carry weight",
-                {"rewards": rewards},
-            ))  # fmt: skip
-        found += self._disagreement()
-        return found
-
-    def _disagreement(self) -> list[Caution]:
-        if "dr" not in self.by_name:
-            return []
-        dr, snis = self.by_name["dr"], self.by_name["snis"]
-        if not abs(dr["value"] - snis["value"]) > _DIFFER * max(dr["se"], snis["se"]):
-            return []
-        return [Caution(
-            "estimators_differ",
-            f"{self.name}: dr is {dr['value']:.4g} and snis {snis['value']:.4g}, more than two "
-            "standard errors apart", {"dr": dr["value"], "snis": snis["value"]},
-        )]  # fmt: skip
-
-    def sentence(self) -> str:
-        """Return what the log says about the policy, in words."""
-        mark = " (with estimated propensities)" if self.asking.kind == "estimated" else ""
-        if self.asking.accepted and not self.is_log:
-            mark += f" (accepted: {self.asking.accepted})"
-        if self.is_log:
-            mean = self.asking.logged() if self.split == self.asking.options.split else None
-            own = logged_mean(self.e)
-            shown = interval_of(self.e, own, self.w)
-            value, low, high = own.value, shown.low, shown.high
-            if mean is not None and self.name == LOGGED:
-                value, low, high = mean["value"], mean["low"], mean["high"]
-            return f"{self.name} is what the log did: {_with_interval(value, low, high)}."
-        if self.support.verdict == CANNOT:
-            why = "; ".join([*self.support.why, *self._heaviest()])
-            return f"Cannot answer for {self.name}{mark}: {why}. {self._known()}"
-        row = self.by_name["dr"]
-        text = (
-            f"{self.name}: {self.support.verdict}{mark}: dr "
-            f"{_with_interval(row['value'], row['low'], row['high'])}, to the log "
-            f"{_with_interval(row['difference'], row['difference_low'], row['difference_high'])}"
-        )
-        why = f"; {'; '.join(self.support.why)}" if self.support.why else ""
-        return f"{text}{why}."
-
-    def _heaviest(self) -> list[str]:
-        """Return which decision carries too much of the weight."""
-        if not self.weighable or not self.support.largest_share > LARGEST:
-            return []
-        row = self.support_row()
-        share = f"{row['largest_share']:.0%} of the weight"
-        return [
-            f"decision {row['largest_decision']!r} (line {row['largest_line']}) carries {share}"
-        ]
-
-    def _known(self) -> str:
-        """Return what the log knows all the same, and what would have to be logged."""
-        logged = self.asking.logged()
-        mean = _with_interval(logged["value"], logged["low"], logged["high"])
-        known = f"The mean of the log is {mean}."
-        if self.weighable and self.uncovered:
-            low, high = bounds(self.e, self.target)
-            part = values(self.e, self.target)["snis"].value
-            known += (
-                f" On the covered part the value is {part:.3g}; with the rewards seen it lies "
-                f"between {low:.3g} and {high:.3g}."
-            )
-        return f"{known} {self._needed()}"
-
-    def _needed(self) -> str:
-        e = self.e
-        spread = math.sqrt(weighted_mean(e, (e.reward - self.q[e.taken]) ** 2))
-        choices = float(e.size[e.several].mean()) if e.several.any() else 1.0
-        if not spread > 0.0:
-            return ""
-        half = float(f"{spread / 4:.1g}")
-        needed = decisions_needed(spread, choices, half, _EXPLORE)
-        return (
-            f"To compare others, draw uniformly in {_EXPLORE:.0%} of the decisions: about "
-            f"{float(f'{needed:.2g}'):,.0f} of them give +- {half:g}."
-        )
-
-
-def _with_interval(value: float, low: float, high: float) -> str:
-    if math.isnan(low):
-        return f"{value:.4g} (no interval)"
-    return f"{value:.4g} ({low:.4g} .. {high:.4g})"
+def _several_splits(found: Mapping[str, str]) -> list[Caution]:
+    """Return the caution that policies are weighted on decisions of several splits, if so."""
+    if len({*found.values()}) < 2:
+        return []
+    told = "; ".join(
+        f"{', '.join(p for p in found if found[p] == split)} on {split}"
+        for split in sorted({*found.values()})
+    )
+    return [Caution(
+        "several_splits",
+        f"values of different decisions cannot be compared ({told}): give one split, such "
+        "as `--split test`, or compare the differences to the log", dict(found),
+    )]  # fmt: skip

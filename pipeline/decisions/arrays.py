@@ -1,15 +1,23 @@
 """A log of decisions as the arrays of the estimators, and the features of the reference model."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
+from hindcast.pipeline.decisions.batch import ragged_rows
+from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, DecisionLog, Flags
 from hindcast.pipeline.estimators import LoggedEpisodes
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
-from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions, beginnings
-from hindcast.pipeline.estimators.decisions.reward_model import cross_fitted_ridge, folds_of
+from hindcast.pipeline.estimators.decisions.logged import (
+    Ints,
+    LoggedDecisions,
+    beginnings,
+    offsets_of,
+)
+from hindcast.pipeline.estimators.decisions.reward_model import fold_models, folds_of, predicted
+from hindcast.pipeline.estimators.decisions.session_values import cross_fitted_fqe
 
 _MOST_PRODUCTS: Final = 200  # of features with the context, in a model of propensities
 
@@ -32,25 +40,47 @@ def _floats(column: pl.Series) -> Array:
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def design(frame: pl.DataFrame, height: int) -> Array:
-    """Return features as a matrix: numbers with NaN as 0, one column per level of a category."""
+def design(frame: pl.DataFrame, height: int, levels: Mapping[str, Ints] | None = None) -> Array:
+    """Return features as a matrix: numbers with NaN as 0, one column per level of a category.
+
+    `levels` are codes of categories, by default those of the frame.
+    """
+    levels = levels_of(frame) if levels is None else levels
     blocks = []
     for name, dtype in frame.schema.items():
         if dtype == pl.Float64:
             blocks.append(np.nan_to_num(frame[name].to_numpy())[:, None])
             continue
         codes = frame[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        levels = np.unique(codes[codes >= 0])
-        blocks.append((codes[:, None] == levels).astype(np.float64))
+        blocks.append((codes[:, None] == levels[name]).astype(np.float64))
     return np.hstack(blocks) if blocks else np.zeros((height, 0))
+
+
+def levels_of(frame: pl.DataFrame) -> dict[str, Ints]:
+    """Return the codes of the levels of categories, in their order."""
+    return {
+        name: frame[name].unique().drop_nulls().to_physical().cast(pl.Int64).sort().to_numpy()
+        for name, dtype in frame.schema.items()
+        if dtype != pl.Float64
+    }
 
 
 def reference_q(log: DecisionLog, e: LoggedDecisions, used: Flags) -> Array:
     """Return the cross-fitted values of all candidates by the reference model."""
-    return cross_fitted_ridge(
-        e, design(log.context, len(log)), design(log.features, len(e.owner)),
-        folds_of(log.decisions["unit_id"]), used,
-    )  # fmt: skip
+    folds, known = folds_of(log.decisions["unit_id"]), levels_of(log.features)
+    context, taken = design(log.context, len(log)), log.features
+    if taken.width:
+        taken = taken[e.taken]
+    x = np.hstack([context, design(taken, len(log), known)])
+    models = fold_models(x, e.reward, e.weight, folds, used)
+    found, begin = [], 0
+    for piece in log.pieces(SMALL_PIECE):
+        rows = slice(begin, begin + len(piece))
+        begin = rows.stop
+        owner = np.repeat(np.arange(len(piece)), piece.lengths)
+        features = design(piece.features, len(owner), known)
+        found.append(predicted(models, context[rows], features, folds[rows], owner))
+    return np.concatenate(found)
 
 
 def estimated_propensities(log: DecisionLog, e: LoggedDecisions) -> EstimatedPropensities:
@@ -69,13 +99,13 @@ def estimated_propensities(log: DecisionLog, e: LoggedDecisions) -> EstimatedPro
 def session_episodes(
     log: DecisionLog, e: LoggedDecisions, used: Flags, target: Array
 ) -> LoggedEpisodes | None:
-    """Return the sessions of decisions as episodes, with the weights of a policy.
+    """Return the sessions of decisions as episodes, with weights and fitted values of a policy.
 
-    None if no session has several decisions. A session ends before its first decision that is not
-    used.
+    None if no session has several decisions, or if the records were kept with different
+    probabilities. A session ends before its first decision that is not used.
     """
     session = log.decisions["session"]
-    if session.null_count() or session.n_unique() == len(session):
+    if session.null_count() or session.n_unique() == len(session) or np.ptp(e.weight) > 0.0:
         return None
     number = session.rank("dense").to_numpy().astype(np.int64)
     at = np.arange(len(log))
@@ -87,11 +117,28 @@ def session_episodes(
     kept = order[used[order] & (lost == lost[starts][run])]
     place = np.full(len(log), -1)
     place[np.flatnonzero(used)] = np.arange(int(used.sum()))
-    rows = place[kept]
     heads = np.flatnonzero(beginnings(number[kept]))
     if len(heads) == len(kept):
         return None
-    chance = np.where(e.several, target[e.taken], 1.0)[rows]
-    behaviour = np.minimum(1.0 / e.inverse[rows], 1.0)
+    of_candidates = ragged_rows(e.offsets, place[kept])
+    e, target = _in_order(e, place[kept], of_candidates), target[of_candidates]
+    features = log.features[ragged_rows(log.offsets, kept)] if log.features.width else log.features
+    q, v = cross_fitted_fqe(
+        e, target, heads, design(log.context[kept] if log.context.width else log.context, len(e)),
+        design(features, len(target)), folds_of(log.decisions["unit_id"][kept]),
+    )  # fmt: skip
     offsets = np.concatenate([heads, [len(kept)]]).astype(np.int64)
-    return LoggedEpisodes(offsets, behaviour, np.minimum(chance, 1.0), e.reward[rows])
+    return LoggedEpisodes(
+        offsets, np.minimum(1.0 / e.inverse, 1.0),
+        np.minimum(np.where(e.several, target[e.taken], 1.0), 1.0), e.reward,
+        q=q, v=v, group=e.unit[heads],
+    )  # fmt: skip
+
+
+def _in_order(e: LoggedDecisions, rows: Ints, of_candidates: Ints) -> LoggedDecisions:
+    """Return the decisions `rows`, in that order, with the rows of their candidates."""
+    return LoggedDecisions(
+        offsets_of(np.diff(e.offsets)[rows]), e.chosen[rows], e.propensity[rows], e.reward[rows],
+        e.feasible[of_candidates], e.weight[rows], e.unit[rows], e.draws[rows],
+        e.probability[of_candidates],
+    )  # fmt: skip

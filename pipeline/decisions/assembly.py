@@ -1,12 +1,13 @@
 """Assembly of checked decisions: rewards, kinds of propensities, order, units, splits, counts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, ragged_rows, sums
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums
 from hindcast.pipeline.decisions.checks import overridden
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
@@ -33,19 +34,15 @@ def assemble(
     `terms` are the columns of the reward with their factors. `quarantined` is the number of
     decisions in quarantine.
     """
-    decisions, candidates = _with_kinds(batch, mapping, reading), batch.candidates
+    decisions = _with_kinds(batch, mapping, reading)
     decisions = _with_reward(decisions, mapping, terms, reading)
     decisions = decisions.with_columns(overridden(decisions))
     order = _order(decisions)
-    features, context = batch.features, batch.context
-    lengths = batch.lengths
     if order is not None:
-        rows = ragged_rows(batch.offsets, order)
-        decisions, candidates, lengths = decisions[order], candidates[rows], lengths[order]
-        context = context[order] if context.width else context
-        features = features[rows] if features.width else features
-    context = _readable(context, reading)
-    features = _readable(features, reading)
+        batch = replace(batch, decisions=decisions).take(order)
+        decisions = batch.decisions
+    candidates, lengths = batch.candidates, batch.lengths
+    context, features = _readable(batch.context, reading), _readable(batch.features, reading)
     first = decisions["time"].min()
     decisions = decisions.with_columns((pl.col("time") - (first or 0.0)).alias("time_s"))
     units, texts = units_of(decisions)
@@ -230,9 +227,11 @@ def vocabulary(
     for frame, rows, side in ((context, train, "context"), (features, of_rows, "candidates")):
         for name, dtype in frame.schema.items():
             if dtype == pl.Categorical:
-                levels = frame[name].filter(pl.Series(rows)).drop_nulls().cast(pl.String)
-                counted = levels.value_counts().sort(
-                    ["count", name], descending=[True, False], maintain_order=True
+                levels = frame[name].filter(pl.Series(rows)).drop_nulls()
+                counted = (
+                    levels.value_counts()
+                    .cast({name: pl.String})
+                    .sort(["count", name], descending=[True, False], maintain_order=True)
                 )
                 found[f"{side}.{name!s}"] = dict(counted.iter_rows())
     return found

@@ -6,7 +6,7 @@
 A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,12 +64,11 @@ class Batch:
         return offsets_of(self.lengths)
 
     def take(self, rows: Ints) -> "Batch":
-        """Return the decisions `rows`, in that order."""
+        """Return the decisions `rows`, in that order; this batch gives up its columns."""
         at = ragged_rows(self.offsets, rows)
         return Batch(
-            self.decisions[rows], self.context[rows] if self.context.width else self.context,
-            self.candidates[at], self.features[at] if self.features.width else self.features,
-            self.lengths[rows],
+            _taken(self.decisions, rows), _taken(self.context, rows), _taken(self.candidates, at),
+            _taken(self.features, at), self.lengths[rows],
         )  # fmt: skip
 
 
@@ -103,6 +102,11 @@ class Reading:
             self.notes.append(text)
 
 
+def _taken(frame: pl.DataFrame, rows: Ints) -> pl.DataFrame:
+    """Return rows of a frame, which loses its columns one by one: none is in memory twice."""
+    return pl.DataFrame([frame.drop_in_place(name)[rows] for name in frame.columns])
+
+
 def ragged_rows(offsets: Ints, decisions: Ints) -> Ints:
     """Return the rows of the candidates of some decisions, in the order of the decisions."""
     starts, lengths = offsets[:-1][decisions], np.diff(offsets)[decisions]
@@ -110,6 +114,16 @@ def ragged_rows(offsets: Ints, decisions: Ints) -> Ints:
     total = int(ends[-1]) if len(ends) else 0
     rows: Ints = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
     return rows
+
+
+def slices(offsets: Ints, size: int) -> Iterator[tuple[slice, slice]]:
+    """Yield ranges of whole decisions and of their candidates, about `size` of these at a time."""
+    begin, count = 0, len(offsets) - 1
+    while begin < count:
+        end = int(np.searchsorted(offsets, offsets[begin] + size, side="right")) - 1
+        end = min(max(end, begin + 1), count)
+        yield slice(begin, end), slice(int(offsets[begin]), int(offsets[end]))
+        begin = end
 
 
 def frame_of(
@@ -239,6 +253,8 @@ def sums(values: Array | Flags, offsets: Ints) -> Array:
     """Return the sum of the values of each decision; 0 for one without candidates."""
     if not values.any():
         return np.zeros(len(offsets) - 1)
+    if values.dtype == bool and values.all():
+        return np.diff(offsets).astype(np.float64)
     total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     if np.isfinite(total[-1]) and values.dtype == bool:
         return np.asarray(total[offsets[1:]] - total[offsets[:-1]])

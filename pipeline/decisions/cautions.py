@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.arrays import logged_decisions
-from hindcast.pipeline.decisions.log import SPLITS, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import SMALL_PIECE, SPLITS, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
@@ -28,6 +28,7 @@ _BY_CHOICE: Final = 0.001  # chance of so unequal losses of rewards
 _CUT: Final = 0.05
 _LAST: Final = 0.1  # share of the decisions that is the end of a log
 _DRIFT: Final = 3.0  # standard errors
+_TREND: Final = 2.0  # standard errors
 _LEAK: Final = 0.95
 _LEAST: Final = 10
 
@@ -41,6 +42,7 @@ def cautions_of(log: DecisionLog) -> tuple[Caution, ...]:
     _propensities(log, found)
     _floor(log, e, found)
     _censored(log, found)
+    _trend(log, e, found)
     _leaks(log, found)
     _rest(log, e, found)
     return tuple(found)
@@ -77,7 +79,7 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
     categories = {n: _Levels(log.features[n]) for n, t in log.features.schema.items()
                   if t == pl.Categorical}  # fmt: skip
     begin = 0
-    for piece in log.pieces():
+    for piece in log.pieces(SMALL_PIECE):
         rows = slice(begin, begin + len(piece))
         begin = rows.stop
         e = logged_decisions(piece, None if chosen is None else chosen[rows])
@@ -236,6 +238,58 @@ def _censored(log: DecisionLog, found: list[Caution]) -> None:
             f"{table['level'][worst]!r} {missing[worst]} of {n[worst]} are missing",
             {"chi_square": chi, "degrees": degrees},
         ))  # fmt: skip
+    else:
+        _censored_by_number(log, taken, found)
+
+
+def _censored_by_number(log: DecisionLog, taken: Ints, found: list[Caution]) -> None:
+    """Tell if the taken candidates whose reward is lost differ in a numeric feature."""
+    lost = log.decisions["reward"].is_null().to_numpy()
+    names = [n for n, t in log.features.schema.items() if t == pl.Float64]
+    for name in names:
+        x = log.feature(name)[taken]
+        sides = [side[~np.isnan(side)] for side in (x[lost], x[~lost])]
+        if min(map(len, sides)) < _LEAST:
+            continue
+        error = math.sqrt(sum(side.var() / len(side) for side in sides))
+        away = float(sides[0].mean() - sides[1].mean())
+        if error > 0.0 and chi_square_tail((away / error) ** 2, 1) < _BY_CHOICE / len(names):
+            found.append(Caution(
+                "censored_by_choice",
+                f"rewards are lost by what was taken: the mean {name} of the taken is "
+                f"{sides[0].mean():.4g} where the reward is missing, {sides[1].mean():.4g} "
+                f"elsewhere ({abs(away) / error:.1f} standard errors)",
+                {"feature": name, "errors": away / error},
+            ))  # fmt: skip
+            return
+
+
+def _trend(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+    """Tell rewards that are lost by time and change with it: their mean is not that of all."""
+    there = log.weighted
+    lost = log.decisions["reward"].is_null().to_numpy()
+    if log.decisions["time"].null_count() or not lost.any() or int(there.sum()) < _LEAST:
+        return
+    t = log.decisions["time_s"].to_numpy()
+    s, r = e.weight[there], e.reward[there]
+    total, mean = s.sum(), float((s * r).sum() / s.sum())
+    middle, every = float((s * t[there]).sum() / total), t[there | lost]
+    x, share = t[there] - middle, float(lost[there | lost].mean())
+    spread = float((s * x**2).sum() / total)
+    later = float(np.average(every, weights=e.weight[there | lost])) - middle
+    chance = math.sqrt(spread * share / len(x))  # error of that distance, if the loss were random
+    if not abs(later) > _TREND * chance > 0.0:
+        return
+    slope = float((s * x * r).sum() / total) / spread
+    error = clustered_error(s, x * (r - mean - slope * x) / spread, e.unit[there])
+    if abs(slope) > _TREND * error:
+        found.append(Caution(
+            "censored_by_time",
+            f"rewards are lost by time and change with it: the mean over those that are there is "
+            f"{mean:.4g}; if the others lie on the same line, that of all is "
+            f"{mean + slope * later:.4g}",
+            {"mean": mean, "mean_of_all": mean + slope * later, "errors": abs(slope) / error},
+        ))  # fmt: skip
 
 
 def _leaks(log: DecisionLog, found: list[Caution]) -> None:
@@ -249,7 +303,7 @@ def _leaks(log: DecisionLog, found: list[Caution]) -> None:
     of_context = [n for n, t in log.context.schema.items() if t == pl.Float64]
     same, alone = Counter[str](), Counter[str]()
     decisions = three = 0
-    for piece in log.pieces():
+    for piece in log.pieces(SMALL_PIECE):
         e = logged_decisions(piece)
         several = e.several & piece.weighted
         # 0 = 0 in sparse columns tells nothing

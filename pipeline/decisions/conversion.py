@@ -32,7 +32,7 @@ from hindcast.pipeline.decisions.encoding import Encoded, encode
 from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
-from hindcast.pipeline.errors import StorageError
+from hindcast.pipeline.errors import StorageError, TraceError
 from hindcast.pipeline.estimators.decisions.logged import beginnings
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
@@ -80,7 +80,15 @@ def ingest(path: Path, out: Path) -> BuildResult:
 def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     """Write the dataset of a log; raise StorageError if `out` holds something else."""
     _refuse_foreign(out)
+    _refuse_without_rewards(log)
     encoded, episodes = encode(log), episodes_of(log)
+    if not len(episodes.decisions):
+        outcomes = log.mapping.outcomes
+        where = "" if outcomes is None else f" in {outcomes.file}"
+        raise TraceError(
+            f"{name}: none of the {len(log):,} decisions has a reward and its own choice; expected "
+            f"at least one reward{where}"
+        )
     recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)
@@ -123,6 +131,17 @@ def _refuse_foreign(out: Path) -> None:
         source = files.read_json(out / mf.NAME).get("provenance", {}).get("format")
         if source != DECISIONS:
             raise StorageError(f"{out}: this folder holds another dataset; choose another --out")
+
+
+def _refuse_without_rewards(log: DecisionLog) -> None:
+    if log.weighted.any():
+        return
+    missing, overridden = log.counts["censored"], log.counts["overridden"]
+    raise TraceError(
+        f"none of the {len(log):,} decisions can be used: {missing:,} have no reward, "
+        f"{overridden:,} were overridden; expected a reward in columns.reward or columns.cost, or "
+        "a file of outcomes in [outcomes]"
+    )
 
 
 def caveats_of(cautions: Sequence[Caution]) -> tuple[Caveat, ...]:

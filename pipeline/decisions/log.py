@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hindcast.pipeline.decisions.batch import Ints, ragged_rows
+from hindcast.pipeline.decisions.batch import Ints, ragged_rows, slices
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.workloads.schema import SourceFile
 
@@ -21,6 +21,7 @@ MOST_LEVELS: Final = 32  # columns of a category, by count in the train split
 NOT_READ: Final = 1000  # levels from which on a text is no category
 LONGEST_TEXT: Final = 200
 _PIECE: Final = 1_000_000  # candidates
+SMALL_PIECE: Final = 1 << 18  # of what is computed and not stored
 
 
 @dataclass(frozen=True)
@@ -103,19 +104,14 @@ class DecisionLog:
             candidates=self.candidates[:0], features=self.features[:0], offsets=self.offsets[:1],
         )  # fmt: skip
 
-    def pieces(self) -> Iterator["DecisionLog"]:
-        """Yield the log in pieces of bounded size, each with whole decisions."""
-        begin = 0
-        while begin < len(self):
-            end = int(np.searchsorted(self.offsets, self.offsets[begin] + _PIECE, side="right")) - 1
-            end = min(max(end, begin + 1), len(self))
-            rows = slice(int(self.offsets[begin]), int(self.offsets[end]))
+    def pieces(self, size: int | None = None) -> Iterator["DecisionLog"]:
+        """Yield the log in pieces of about `size` candidates, each with whole decisions."""
+        for of, rows in slices(self.offsets, size or _PIECE):
             yield replace(
-                self, decisions=self.decisions[begin:end], context=self.context[begin:end],
+                self, decisions=self.decisions[of], context=self.context[of],
                 candidates=self.candidates[rows], features=self.features[rows],
-                offsets=self.offsets[begin : end + 1] - self.offsets[begin],
+                offsets=self.offsets[of.start : of.stop + 1] - rows.start,
             )  # fmt: skip
-            begin = end
 
     def rows_of(self, decisions: Ints) -> Ints:
         """Return the rows of the candidates of some decisions."""

@@ -37,6 +37,7 @@ from hindcast.pipeline.decisions.shapes.rows import read_rows
 from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, name_of
 from hindcast.pipeline.decisions.shapes.wide import read_wide
 from hindcast.pipeline.errors import InputError, TraceError
+from hindcast.pipeline.traces.files.compression import first_bytes
 from hindcast.pipeline.traces.first_look import source_file
 
 Source = Path | pl.DataFrame | list[dict[str, Any]] | dict[str, Any]
@@ -85,7 +86,7 @@ def read_log(
             gc.enable()
     if not batches:
         if not reading.rejected:
-            raise TraceError(f"{where}: no decisions, expected at least one")
+            raise TraceError(f"{where}: no decisions, expected at least one{_hint(sources[0])}")
         _, line, _, reason = reading.rejected[0]
         raise TraceError(f"{where}: no decisions; line {line}: {reason}")
     scales.refuse(where)
@@ -113,8 +114,21 @@ def read_log(
         batch = dataclasses.replace(
             batch, decisions=join(batch.decisions, found, mapping.outcomes, reading)
         )
+    c = mapping.columns
+    stated = c.propensity or c.probability or c.probabilities
+    if stated and mapping.propensity.kind == "none":
+        reading.notes.append(f'{stated} is not used, since propensity.kind is "none"')
     log = assemble(batch, mapping, terms, reading, quarantine, counted.height, tuple(files))
     return with_cautions(log)
+
+
+def _hint(source: Any) -> str:
+    """Return what to do with a file that is one JSON list; "" for another one."""
+    if not isinstance(source, Path) or not source.is_file():
+        return ""
+    if not first_bytes(source).lstrip().startswith(b"["):
+        return ""
+    return " (the file is one JSON list: `jq -c '.[]'` writes a record per line)"
 
 
 def _terms(mapping: DecisionMapping) -> dict[str, float]:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.checks import SUM
-from hindcast.pipeline.decisions.log import Array, DecisionLog
+from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, best, first, uniform
 from hindcast.pipeline.estimators.decisions.logged import normalised
@@ -49,15 +49,25 @@ def target_of(name: str, log: DecisionLog, e: LoggedDecisions) -> Array:
         values = _feature(of, log)
         return best(e, np.negative(values) if kind == "lowest" else values)
     if kind == "candidate":
-        ids = log.candidates["id"].cast(pl.String)
-        if of not in ids:
-            raise unknown_name("candidate", of, ids.unique().drop_nulls().to_list())
-        there = (ids == of).fill_null(value=False).to_numpy() & e.feasible
-        has = np.bincount(e.owner, there, len(e)) > 0
-        return np.where(has[e.owner], best(e, there.astype(np.float64)), uniform(e))
+        is_it = _is(of, log)
+        there = best(e, is_it.astype(np.float64))
+        return np.where(offered(of, log, e)[e.owner], there, uniform(e))
     if kind == "column":
         return _column(of, log, e)
     raise unknown_name("policy of a log", name, SHOWN)
+
+
+def offered(candidate: str, log: DecisionLog, e: LoggedDecisions) -> Flags:
+    """Return in which decisions (D,) a candidate can be taken."""
+    return np.bincount(e.owner, _is(candidate, log) & e.feasible, len(e)) > 0
+
+
+def _is(candidate: str, log: DecisionLog) -> Flags:
+    """Return which rows (C,) of candidates are that one; raise UnknownName if none is."""
+    ids = log.candidates["id"].cast(pl.String)
+    if candidate not in ids:
+        raise unknown_name("candidate", candidate, ids.unique().drop_nulls().to_list())
+    return (ids == candidate).fill_null(value=False).to_numpy()
 
 
 def numeric(log: DecisionLog) -> list[str]:

@@ -146,7 +146,7 @@ def as_series(values: Sequence[Any]) -> pl.Series:
     """Return Python values of a nested record as a column: of one type, else of texts."""
     try:
         return pl.Series(values, strict=True)
-    except (TypeError, pl.exceptions.PolarsError):
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
         return pl.Series([text_of(v) for v in values], dtype=pl.String)
 
 

@@ -11,8 +11,10 @@ import pyarrow as pa
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import part_schema
 from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.recipes.workload_source import ELSEWHERE
 from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.pipeline.storage.files import write_json
+from hindcast.pipeline.traces import FORMATS
 
 NAME: Final = "croissant.json"
 _PARQUET: Final = "application/x-parquet"
@@ -99,7 +101,7 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
         "@type": "sc:Dataset",
         "name": manifest.name,
         "description": recipe.description or f"Logged decisions of the scenario {spec.scenario}.",
-        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "license": of.licence,
         "citeAs": of.citation,
         "url": of.url,
@@ -107,6 +109,7 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
         "identifier": manifest.digest,
         "creator": {"@type": "sc:Organization", "name": "Hindcast"},
         "keywords": ["offline reinforcement learning", "scheduling", spec.scenario],
+        **_responsible(manifest),
         "distribution": [
             *(_file(entry) for entry in (*manifest.parts, manifest.episodes)),
             {
@@ -135,6 +138,44 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
             ),
         ],
     }  # fmt: skip
+
+
+def _responsible(manifest: mf.Manifest) -> dict[str, Any]:
+    """Return the fields of Croissant RAI 1.0 that the manifest can answer."""
+    origin, counts, spec = manifest.provenance, manifest.counts, manifest.spec
+    recorded = origin.get("recorded") == ELSEWHERE
+    traced = str(origin["format"]) in FORMATS
+    of = f"{counts['decisions']:,} decisions in {counts['episodes']:,} episodes"
+    if recorded:
+        collection = f"{of}, recorded by a service in operation and read from its log."
+        limits = ["The decisions were not simulated again: what the log says cannot be checked."]
+    else:
+        jobs = f"jobs of a trace in the format {origin['format']}" if traced else "random jobs"
+        collection = (
+            f"{of}, taken by scheduling policies in a simulator of {spec.scenario}: {jobs}."
+        )
+        limits = [
+            "Returns and outcomes are those of a simulator, no measurements of a real system.",
+            "Results hold for this workload, this objective and these settings.",
+        ]
+    numbers = [f.name for f in (*spec.context, *spec.candidates) if f.identifier]
+    private = "No person or machine is named in the decisions."
+    if recorded:
+        private = "Ids of decisions, sessions and candidates, and all features, are as in the log."
+    elif numbers:
+        private = f"No names; numbers stand for machines or jobs in {', '.join(numbers)}."
+    told = {
+        "dataCollection": collection,
+        "dataCollectionType": ["Software Collection"],
+        "dataCollectionMissingData": [
+            f"{name}: {count:,}" for name, count in origin["left_out"].items()
+        ],
+        "dataPreprocessingProtocol": list(origin["notes"]),
+        "dataLimitations": [*limits, *(caveat.text for caveat in manifest.caveats)],
+        "dataUseCases": ["offline reinforcement learning", "off-policy evaluation"],
+        "personalSensitiveInformation": [private],
+    }
+    return {f"rai:{name}": value for name, value in told.items() if value}
 
 
 def _version(manifest: mf.Manifest) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hindcast.pipeline.dataset.manifest import Manifest
-from hindcast.pipeline.documents.card.header import licence_of
+from hindcast.pipeline.documents.card.header import address_of, licence_of
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.traces import FORMATS
 
@@ -43,9 +43,7 @@ def terms(manifest: Manifest) -> Terms:
     source = str(manifest.provenance["format"])
     identifier, words = licence_of(manifest.provenance)
     form = FORMATS.get(source)
-    url = f"urn:hindcast:{manifest.name}:{manifest.digest}"
-    if form is not None:
-        url = next((f"https://{a}" for a in _addresses(form.source)), url)
+    url = address_of(manifest.provenance) or f"urn:hindcast:{manifest.name}:{manifest.digest}"
     scenario = load_scenario(manifest.recipe.scenario)
     cited = [scenario.source, form.citation if form else "workload drawn at random"]
     citation = (
@@ -54,9 +52,3 @@ def terms(manifest: Manifest) -> Terms:
         f"{manifest.digest}}}, note = {{{'; '.join(filter(None, cited))}}}}}"
     )
     return Terms(identifier, _URLS.get(identifier, words), url, citation)
-
-
-def _addresses(text: str) -> list[str]:
-    """Return the words that are addresses of pages."""
-    words = (word.strip(",;()") for word in text.split())
-    return [word for word in words if "." in word and "/" in word]

@@ -53,6 +53,8 @@ class Estimator:
         values: True if the estimator needs q and v.
         features: True if the estimator needs features, next_features and initial_features.
         policies: True if the estimator needs policies and to_policies.
+        bias: Error that its intervals leave out, whatever the number of windows; "" if there is
+            none.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Estimator:
     values: bool = False
     features: bool = False
     policies: bool = False
+    bias: str = ""
 
 
 _ALL: Final = (
@@ -73,7 +76,7 @@ _ALL: Final = (
     Estimator("snpdis", self_normalised_per_decision,
               "self-normalised per-decision importance sampling: weights sum to one at each step"),
     Estimator("dm", direct_method, "direct method: mean fitted value of the first states",
-              values=True),
+              values=True, bias="the error of the fitted values"),
     Estimator("dr", doubly_robust, "doubly robust: fitted values, corrected by weighted errors",
               values=True),
     Estimator("wdr", weighted_doubly_robust,
@@ -81,16 +84,17 @@ _ALL: Final = (
               values=True),
     Estimator("mwl", minimax_weights,
               "minimax weight learning: one weight per state and choice, linear in features",
-              features=True),
+              features=True, bias="the error of linear weights"),
     Estimator("paired_is", paired_importance_sampling,
               "paired importance sampling: weights differences from the window's other episodes"),
     Estimator("paired_snis", paired_self_normalised,
               "paired self-normalised importance sampling: as paired_is, weights sum to one"),
     Estimator("tempered", tempered,
-              "tempered importance sampling: weights to a power by window, to rank long episodes"),
+              "tempered importance sampling: weights to a power by window, to rank long episodes",
+              bias="the pull to the log's mean"),
     Estimator("gp", policy_regression,
               "Gaussian process over policies: similar policies of the log earn similar returns",
-              policies=True),
+              policies=True, bias="the error of the similarity"),
 )  # fmt: skip
 ESTIMATORS: Final[Mapping[str, Estimator]] = {e.name: e for e in _ALL}
 

@@ -218,10 +218,16 @@ def _weight_warnings(
         )
     if largest > 0.5:
         warnings.append(f"one episode carries {largest:.0%} of the weight")
-    if not 0.5 <= mean_weight <= 2.0:
+    if mean_weight < 0.5:
         warnings.append(
             f"the mean weight is {mean_weight:.2g}, expected 1: the log misses most of what the "
             "policy would do"
+        )
+    if mean_weight > 2.0:
+        warnings.append(
+            f"the mean weight is {mean_weight:.2g}, expected 1: propensities are too small for "
+            f"how often their choices were taken, or a few rare choices decide (the largest weight "
+            f"has a share of {largest:.0%})"
         )
     if log_weights.max() > LARGEST_LOG:
         warnings.append("a weight exceeds the range of a double and was cut")

@@ -6,7 +6,7 @@ sample size, but only if all units lie in a range that was known beforehand. A r
 data is an assumption, and `Concentration.source` says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -51,15 +51,19 @@ def bootstrap(
 
 def resampled(replicate: Replicate, units: int, rng: np.random.Generator, resamples: int) -> Array:
     """Return the finite values of an estimator over units drawn with replacement."""
-    values = []
+    drawn = [replicate(counts) for counts in drawn_counts(units, rng, resamples)]
+    replicates = np.concatenate(drawn)
+    return replicates[np.isfinite(replicates)]
+
+
+def drawn_counts(units: int, rng: np.random.Generator, resamples: int) -> Iterator[Array]:
+    """Yield how often each unit is drawn in some resamples, (R, G)."""
     block = max(1, _BLOCK // units)
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
         drawn = rng.integers(units, size=(size, units)) + np.arange(size)[:, None] * units
         counts = np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
-        values.append(replicate(counts.astype(np.float64)))
-    replicates = np.concatenate(values)
-    return replicates[np.isfinite(replicates)]
+        yield counts.astype(np.float64)
 
 
 def hoeffding(values: Array, low: float, high: float, level: float) -> tuple[float, float]:

@@ -96,6 +96,21 @@ def top(estimated: ArrayLike, k: int) -> NDArray[np.int64]:
     return np.argsort(-array, kind="stable")[:k]
 
 
+def best_of_first(
+    estimated: ArrayLike, true: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the policies in the order of their estimates, and the best of the first k of them.
+
+    The second (P,) has the policy of the highest true value among the first 1, 2, ..., P: what is
+    known after as many trials.
+    """
+    estimates, truth = _pair(estimated, true)
+    order = top(estimates, len(truth))
+    reached = np.maximum.accumulate(truth[order])
+    leads = np.concatenate([[True], reached[1:] > reached[:-1]])
+    return order, order[np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))]
+
+
 def regret_at(estimated: ArrayLike, true: ArrayLike, k: int) -> float:
     """Return the best true value of all, minus the best among the k highest estimates."""
     estimates, truth = _pair(estimated, true)

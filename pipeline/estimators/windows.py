@@ -97,7 +97,9 @@ def _tempered(log_weights: Array, least: float) -> Array:
     shifted = log_weights - log_weights.max()
 
     def weights(power: float) -> Array:
-        raw = np.exp(np.where(np.isneginf(shifted), -np.inf, power * shifted))
+        powers = np.full(len(shifted), -np.inf)  # 0 times minus infinity is not a number
+        np.multiply(power, shifted, out=powers, where=~np.isneginf(shifted))
+        raw = np.exp(powers)
         return np.asarray(raw / raw.sum(), np.float64)
 
     def enough(power: float) -> bool:

@@ -4,8 +4,10 @@ A format is one file of this package with a function
 
     export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult
 
-and one entry in EXPORTS. A folder or file appears under its name only when it is complete. Memory
-is bounded by a row group of a part, whatever the size of the dataset.
+and one entry in EXPORTS. The function of a format that can hold one split, whose entry names its
+usual `split`, takes the name of a split, or "all", as a last argument. A folder or file appears
+under its name only when it is complete. Memory is bounded by a row group of a part, whatever the
+size of the dataset.
 """
 
 import importlib
@@ -31,6 +33,8 @@ class Export:
         lost: Parts of a dataset that the format cannot hold.
         folder: Whether the export is a folder; a single file otherwise.
         pads: Whether every decision gets the same number K of candidates, set by `candidates`.
+        split: Split that is written unless another is asked for: a name, or "all". Empty for a
+            format that always holds the whole dataset.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Export:
     lost: str
     folder: bool = True
     pads: bool = False
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ EXPORTS: Final = Registry("exports", {
         "hindcast.pipeline.exports.huggingface",
         "folder for Hugging Face datasets, with configs decisions and episodes",
         "the manifest with its checksums, and the workload: `verify` needs the dataset itself",
+        split="all",
     ),
     "croissant": Export(
         "croissant",
@@ -79,6 +85,7 @@ EXPORTS: Final = Registry("exports", {
         "HDF5 in the layout of Minari; MINARI_DATASETS_PATH is set to PATH",
         f"{_PADDED_LOSS}, columns by name, licence, citation, checksums, recipe",
         pads=True,
+        split="train",
     ),
     "d3rlpy": Export(
         "d3rlpy",
@@ -87,6 +94,7 @@ EXPORTS: Final = Registry("exports", {
         "hindcast.policies.offline.d3rlpy_replay_buffer reads it",
         f"{_PADDED_LOSS}, columns by name, outcomes, reward terms; rewards are float32",
         pads=True,
+        split="train",
     ),
     "d4rl": Export(
         "d4rl",
@@ -95,21 +103,33 @@ EXPORTS: Final = Registry("exports", {
         f"{_PADDED_LOSS}, outcomes of episodes",
         folder=False,
         pads=True,
+        split="train",
     ),
     "csv": Export(
         "csv",
         "hindcast.pipeline.exports.csv",
         "episodes.csv, decisions.csv, candidates.csv (one row per candidate)",
         "images, column types, NaN apart from null in some readers",
+        split="all",
     ),
     "dsjson": Export(
         "dsjson",
-        "hindcast.pipeline.decisions.to_dsjson",
+        "hindcast.pipeline.decisions.exports.dsjson",
         "one file of VowpalWabbit's dsjson, which `hindcast ingest decisions` reads",
         "images, identifiers, infeasible candidates, splits, simulated times, "
         "which numbers were missing, decisions without reward, draws of propensities, single terms "
         "of a reward",
         folder=False,
+        split="all",
+    ),
+    "obp": Export(
+        "obp",
+        "hindcast.pipeline.decisions.exports.obp",
+        "one .npz of Open Bandit Pipeline, of a log of decisions with at most 1,000 arms",
+        "infeasible candidates, splits, decisions without reward, draws of propensities, single "
+        "terms of a reward, which columns were one category",
+        folder=False,
+        split="all",
     ),
 })  # fmt: skip
 
@@ -120,6 +140,7 @@ def export(
     out: Path | str,
     *,
     candidates: int | None = None,
+    split: str | None = None,
     progress: Progress | None = None,
 ) -> ExportResult:
     """Write a dataset in the format `to` under the name `out`.
@@ -130,6 +151,7 @@ def export(
         out: Folder or file to write; it must not exist, or be an empty folder.
         candidates: Number K of candidates per decision, for a format that pads; by default the
             largest number in the dataset, so that none is cut.
+        split: Name of the split to write, or "all"; by default the format's, see EXPORTS.
         progress: Called with the finished and the total number of parts.
 
     Returns:
@@ -137,7 +159,8 @@ def export(
 
     Raises:
         UnknownName: There is no such format.
-        InputError: The format cannot hold the dataset, or a library is missing.
+        InputError: The format cannot hold the dataset or a part of it, or a library is missing.
+        DatasetError: The dataset has no episode of the split.
         StorageError: `out` exists already.
     """
     form = known_export(to)
@@ -148,6 +171,11 @@ def export(
         )
     if candidates is not None and candidates < 1:
         raise InputError(f"--candidates {candidates}: expected at least 1")
+    if split is not None and not form.split:
+        raise InputError(
+            f"--split {split}: {to} holds the whole dataset; the option is for "
+            + ", ".join(e.name for e in EXPORTS.values() if e.split)
+        )
 
     import hindcast.pipeline.dataset as ds
     from hindcast.pipeline.storage.location import location
@@ -157,7 +185,8 @@ def export(
     _refuse_inside(opened.folder, out)
     write = importlib.import_module(form.module).export
     with writing(out, beside=True):
-        result = write(opened, out, candidates, progress or _silent)
+        of_split = (split or form.split,) if form.split else ()
+        result = write(opened, out, candidates, progress or _silent, *of_split)
     assert isinstance(result, ExportResult)
     return result
 

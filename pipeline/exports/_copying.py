@@ -1,6 +1,7 @@
-"""Files of a dataset that are copied byte for byte, and its card."""
+"""Files of a dataset that are compared with its manifest and copied, and its card."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +15,21 @@ _LARGEST_CARD: Final = 16 << 20
 
 def copy_checked(folder: Path, entry: FileEntry, target: Path) -> None:
     """Copy a file of the manifest; DatasetError if its SHA-256 is not the manifest's."""
+    with target.open("wb") as writer:
+        check_digest(folder, entry, writer.write)
+
+
+def check_digest(
+    folder: Path, entry: FileEntry, take: Callable[[bytes], object] = lambda _: None
+) -> None:
+    """Raise DatasetError unless a file has the SHA-256 of the manifest; `take` gets its bytes."""
     source = folder / entry.path
     require_file(source)
     digest = hashlib.sha256()
-    with source.open("rb") as reader, target.open("wb") as writer:
+    with source.open("rb") as reader:
         while chunk := reader.read(_CHUNK):
             digest.update(chunk)
-            writer.write(chunk)
+            take(chunk)
     if digest.hexdigest() != entry.sha256:
         raise DatasetError(
             f"{source}: the SHA-256 differs from the manifest's; see `hindcast verify`"

@@ -22,6 +22,7 @@ from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.documents.card.coverage import row_groups
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports import Progress
+from hindcast.pipeline.exports._labels import Labels
 from hindcast.pipeline.simulation.seeds import generator
 
 _BYTES: Final = 32 << 20  # bytes of padded candidates at once
@@ -33,10 +34,11 @@ class Padding:
 
     Attributes:
         k: Number of candidates of every padded row.
-        largest: Largest number of candidates of a decision or a closing row.
-        decisions: Number of decisions of the dataset.
-        cut: Decisions that had more than K candidates.
-        left_out: Share of the candidates of all decisions that are left out.
+        largest: Largest number of candidates of a decision or a closing row of the dataset, so that
+            exports of its splits have the same K.
+        decisions: Number of decisions that are written.
+        cut: Decisions that had more than K candidates, of those that are written.
+        left_out: Share of their candidates that are left out.
     """
 
     k: int
@@ -60,7 +62,7 @@ class Padding:
         return (padded, cut)
 
 
-def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
+def described(dataset: Dataset, padding: Padding, labels: Labels) -> dict[str, Any]:
     """Return facts about a padded dataset for which its format has no columns."""
     spec, trace_terms = dataset.spec, terms(dataset.manifest)
     return {
@@ -69,30 +71,31 @@ def described(dataset: Dataset, padding: Padding) -> dict[str, Any]:
         "scenario": spec.scenario,
         "objective": spec.objective,
         "discount": spec.discount,
+        "split": labels.split,
         "candidates": padding.k,
         "cut_decisions": padding.cut,
-        "notes": list(padding.notes),
+        "notes": [*padding.notes, *labels.notes],
         "licence": trace_terms.licence,
         "citation": trace_terms.citation,
     }
 
 
-def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
+def choose_padding(dataset: Dataset, candidates: int | None, labels: Labels) -> Padding:
     """Return the padding with K = `candidates`, or the largest number in the dataset."""
     largest = 1  # a lower bound, so that arrays have a K
-    decisions = cut = n_candidates = n_kept = 0
+    cut = n_candidates = n_kept = 0
     for part in dataset.manifest.parts:
         path = dataset.folder / part.path
-        for table in row_groups(path, dataset.spec, ("feasible", "choice")):
+        for table in row_groups(path, dataset.spec, ("episode", "feasible", "choice")):
             lists = table.column("feasible").combine_chunks()
             offsets = lists.offsets.to_numpy().astype(np.int64)
             lengths = np.diff(offsets)
             largest = max(largest, int(lengths.max(initial=0)))
-            decided = np.array(table.column("choice").is_valid())
-            decisions += int(decided.sum())
-            n_candidates += int(lengths[decided].sum())
             if candidates is None:
                 continue
+            episode = table.column("episode").to_numpy()
+            decided = np.array(table.column("choice").is_valid()) & labels.writes(episode)
+            n_candidates += int(lengths[decided].sum())
             more = decided & (lengths > candidates)
             cut += int(more.sum())
             total = np.append(0, np.cumsum(lists.values.to_numpy(zero_copy_only=False)))
@@ -100,7 +103,8 @@ def choose_padding(dataset: Dataset, candidates: int | None) -> Padding:
             n_kept += int(lengths[decided & ~more].sum())
             n_kept += int(np.minimum(feasible[more], candidates).sum())
     share = 1.0 - n_kept / n_candidates if cut else 0.0
-    return Padding(largest if candidates is None else candidates, largest, decisions, cut, share)
+    k = largest if candidates is None else candidates
+    return Padding(k, largest, labels.decisions, cut, share)
 
 
 @dataclass(frozen=True)
@@ -143,15 +147,19 @@ class Rows:
             yield self.between(int(start), int(stop))
 
 
-def padded(dataset: Dataset, k: int, tell: Progress) -> Iterator[Rows]:
-    """Yield all rows of a dataset with `k` candidates each; draws depend on the recipe's seed."""
+def padded(dataset: Dataset, k: int, labels: Labels, tell: Progress) -> Iterator[Rows]:
+    """Yield the rows of all written episodes with `k` candidates each.
+
+    Draws depend on the recipe's seed.
+    """
     parts = len(dataset.manifest.parts)
     step = max(1, _BYTES // (4 * k * max(1, len(dataset.spec.candidates))))
     for part in range(parts):
         rng = generator(dataset.recipe.seed, "export", part)
         for block in dataset.blocks(part):
-            for start in range(0, len(block), step):
-                yield _cut(block, slice(start, min(start + step, len(block))), k, rng)
+            for begin, end in labels.ranges(block.episode):
+                for start in range(begin, end, step):
+                    yield _cut(block, slice(start, min(start + step, end)), k, rng)
         tell(part + 1, parts)
 
 

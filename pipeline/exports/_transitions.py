@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.exports import Progress
+from hindcast.pipeline.exports._labels import Labels
 from hindcast.pipeline.exports._padding import Rows, padded
 from hindcast.pipeline.simulation.spec import Spec
 
@@ -26,8 +27,10 @@ _PLAIN: Final = (
 )  # fmt: skip
 
 
-def transitions(dataset: Dataset, k: int, tell: Progress) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield all decisions of a dataset, in order, some at a time.
+def transitions(
+    dataset: Dataset, k: int, labels: Labels, tell: Progress
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield the decisions of all written episodes, in order, some at a time.
 
     Columns are observation (D, C + K * F) float32, mask (D, K) bool, probabilities (D, K) float32,
     choice (D,) int64, `next_observation`, `next_mask` (all False once terminated), the columns
@@ -35,7 +38,7 @@ def transitions(dataset: Dataset, k: int, tell: Progress) -> Iterator[dict[str, 
     value, image and next_image if the dataset has them.
     """
     pending: dict[str, NDArray[Any]] | None = None  # a last row that waits for the next one
-    for rows in padded(dataset, k, tell):
+    for rows in padded(dataset, k, labels, tell):
         columns = _flat(rows, dataset.spec)
         if pending is not None:
             columns = {n: np.concatenate([pending[n], values]) for n, values in columns.items()}

@@ -2,7 +2,8 @@
 
     episodes.csv     one row per episode, as episodes.parquet
     decisions.csv    one row per decision and closing row: times, choice, propensity, reward, ends,
-                     number of candidates, context.NAME, reward_terms.NAME
+                     number of candidates, split, window, behaviour, discount (0 where the episode
+                     ended, otherwise the spec's), reward_terms.NAME, context.NAME
     candidates.csv   one row per candidate: episode, step, candidate (0, 1, ...), feasible, chosen,
                      probability, candidates.NAME
 
@@ -24,16 +25,19 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._labels import Labels, labels_of
 from hindcast.pipeline.exports._target import new_folder, result
 from hindcast.pipeline.simulation.spec import Spec
 
 
-def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+def export(
+    dataset: Dataset, out: Path, candidates: int | None, tell: Progress, split: str
+) -> ExportResult:
     """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
     del candidates
-    spec, parts = dataset.spec, len(dataset.manifest.parts)
+    spec, parts, labels = dataset.spec, len(dataset.manifest.parts), labels_of(dataset, split)
     with new_folder(out) as temporary:
-        episodes = dataset.episodes().with_columns(
+        episodes = labels.episodes.with_columns(
             pl.col("behaviour_parameters").list.eval(pl.element().cast(pl.String)).list.join(" ")
         )
         episodes.write_csv(temporary / "episodes.csv")
@@ -43,18 +47,23 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
         ):
             for part in range(parts):
                 for block in dataset.blocks(part):
-                    _append(decisions, decision_table(block, spec))
-                    _append(rows, candidate_table(block, spec))
+                    written = pl.Series(labels.writes(block.episode))
+                    listed = pl.Series(np.repeat(written, np.diff(block.offsets)))
+                    _append(decisions, decision_table(block, spec, labels).filter(written))
+                    _append(rows, candidate_table(block, spec).filter(listed))
                 tell(part + 1, parts)
-    return result(out, ("the tables hold no images",) if spec.image_shape else ())
+    images = ("the tables hold no images",) if spec.image_shape else ()
+    return result(out, (*images, *labels.notes))
 
 
 def _append(handle: IO[bytes], table: pl.DataFrame) -> None:
     table.write_csv(handle, include_header=handle.tell() == 0)
 
 
-def decision_table(block: Block, spec: Spec) -> pl.DataFrame:
+def decision_table(block: Block, spec: Spec, labels: Labels) -> pl.DataFrame:
     """Return rows of decisions.csv."""
+    of_rows = labels.of(block.episode, block.terminated)
+    texts = {name: np.array(known)[of_rows[name]] for name, known in labels.names.items()}
     closing = pl.Series(block.choice == NO_CHOICE)
     names = [("context", f.name, i) for i, f in enumerate(spec.context)]
     columns = {f"{kind}.{name}": block.context[:, i] for kind, name, i in names}
@@ -68,6 +77,7 @@ def decision_table(block: Block, spec: Spec) -> pl.DataFrame:
         "elapsed_s": block.elapsed_s,
         "terminated": block.terminated,
         "truncated": block.truncated,
+        "discount": of_rows.pop("discount"),
         **terms,
     }
     table = pl.DataFrame(
@@ -76,6 +86,8 @@ def decision_table(block: Block, spec: Spec) -> pl.DataFrame:
             "step": block.step,
             "time_s": block.time_s,
             "candidates": np.diff(block.offsets),
+            **of_rows,
+            **texts,
             **decided,
             **columns,
         }

@@ -8,7 +8,10 @@
     propensity.npy          (N,) float32
     probabilities.npy       (N, K) float32, of the behaviour
     elapsed_s.npy           (N,) float64
-    episode.npy             (N,) int64
+    episode.npy             (N,) int64, number of the episode in the dataset
+    split.npy, behaviour.npy  (N,) text
+    window.npy              (N,) int64
+    discount.npy            (N,) float32, 0 where the episode ended, otherwise the spec's
     last_observations.npy   (E, C + K * F + K) float32, after each episode's last decision
     images.npy, last_images.npy   uint8, if the scenario has images
     shape.json              C, K, F, the columns of an observation, cut candidates, terms
@@ -21,8 +24,10 @@ row t + 1, or the episode's last observation. MDPDataset has no place for last o
 buffers drop the last decision of an episode that was cut off; mini-batches of
 `hindcast.policies.offline.d3rlpy_replay_buffer` keep it.
 
-What is lost: lists of different lengths (padded to K), outcomes, reward terms, behaviours and
-splits as columns; rewards are float32, as d3rlpy's networks have them.
+d3rlpy takes all rows of an array, so the arrays hold the train split unless another is asked for.
+
+What is lost: lists of different lengths (padded to K), columns by name, outcomes, reward terms;
+rewards are float32, as d3rlpy's networks have them.
 """
 
 from contextlib import ExitStack
@@ -37,6 +42,7 @@ from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._labels import Labels, labels_of
 from hindcast.pipeline.exports._padding import Padding, Rows, choose_padding, described, padded
 from hindcast.pipeline.exports._target import new_folder, result
 from hindcast.pipeline.storage.files import json_text
@@ -44,16 +50,20 @@ from hindcast.pipeline.storage.files import json_text
 SHAPE: Final = "shape.json"
 
 
-def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+def export(
+    dataset: Dataset, out: Path, candidates: int | None, tell: Progress, split: str
+) -> ExportResult:
     """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
+    labels = labels_of(dataset, split)
     with new_folder(out) as temporary:
-        padding = choose_padding(dataset, candidates)
-        counts, arrays = dataset.manifest.counts, dict[str, _Array]()
+        padding = choose_padding(dataset, candidates, labels)
+        arrays = dict[str, _Array]()
         with ExitStack() as stack:
-            for rows in padded(dataset, padding.k, tell):
-                for name, values in _columns(rows, dataset).items():
+            for rows in padded(dataset, padding.k, labels, tell):
+                for name, values in _columns(rows, dataset, labels).items():
                     if name not in arrays:
-                        count = counts["episodes" if name.startswith("last_") else "decisions"]
+                        last = name.startswith("last_")
+                        count = labels.episodes.height if last else labels.decisions
                         shape = (count, *values.shape[1:])
                         arrays[name] = _Array(temporary / f"{name}.npy", shape, values.dtype)
                         stack.callback(arrays[name].close)
@@ -62,12 +72,14 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
             raise DatasetError(
                 f"{dataset.folder}: the parts and the manifest have different row counts"
             )
-        (temporary / SHAPE).write_text(json_text(_shape(dataset, padding)), encoding="utf-8")
-        (temporary / "README.md").write_text(_readme(dataset, padding), encoding="utf-8")
-    return result(out, padding.notes)
+        shape_text = json_text(_shape(dataset, padding, labels))
+        (temporary / SHAPE).write_text(shape_text, encoding="utf-8")
+        readme = _readme(dataset, padding, labels)
+        (temporary / "README.md").write_text(readme, encoding="utf-8")
+    return result(out, (*padding.notes, *labels.notes))
 
 
-def _columns(rows: Rows, dataset: Dataset) -> dict[str, NDArray[Any]]:
+def _columns(rows: Rows, dataset: Dataset, labels: Labels) -> dict[str, NDArray[Any]]:
     count = len(rows.choice)
     closing = rows.choice == NO_CHOICE
     decided = ~closing
@@ -85,6 +97,8 @@ def _columns(rows: Rows, dataset: Dataset) -> dict[str, NDArray[Any]]:
         "elapsed_s": rows.of("elapsed_s")[decided],
         "episode": rows.of("episode")[decided],
     }
+    for name, values in labels.of(columns["episode"], rows.of("terminated")[decided]).items():
+        columns[name] = np.array(labels.names[name])[values] if name in labels.names else values
     if dataset.spec.image_shape:
         image = rows.of("image").reshape(count, *dataset.spec.image_shape)
         columns |= {"images": image[decided], "last_images": image[closing]}
@@ -113,24 +127,24 @@ class _Array:
         return self._rows == 0
 
 
-def _shape(dataset: Dataset, padding: Padding) -> dict[str, Any]:
+def _shape(dataset: Dataset, padding: Padding, labels: Labels) -> dict[str, Any]:
     spec = dataset.spec
     return {
-        **described(dataset, padding),
+        **described(dataset, padding, labels),
         "context_features": [f.name for f in spec.context],
         "candidate_features": [f.name for f in spec.candidates],
         "image_shape": list(spec.image_shape),
     }
 
 
-def _readme(dataset: Dataset, padding: Padding) -> str:
-    notes = "\n".join(f"- {note}" for note in padding.notes)
-    counts, digest = dataset.manifest.counts, dataset.manifest.digest
+def _readme(dataset: Dataset, padding: Padding, labels: Labels) -> str:
+    notes = "\n".join(f"- {note}" for note in (*padding.notes, *labels.notes))
+    digest = dataset.manifest.digest
     return f"""# {dataset.manifest.name} for d3rlpy
 
 Logged decisions of cluster job schedulers, for offline reinforcement learning with d3rlpy:
-{counts["decisions"]:,} decisions in {counts["episodes"]:,} episodes of the Hindcast scenario
-`{dataset.spec.scenario}`. {dataset.recipe.description.rstrip(".")}.
+{labels.decisions:,} decisions in {labels.episodes.height:,} episodes of the Hindcast scenario
+`{dataset.spec.scenario}`, of the split {labels.split}. {dataset.recipe.description.rstrip(".")}.
 
 Written by `hindcast export --to d3rlpy` from the dataset with the recipe digest `{digest}`.
 The card of that dataset states its origin and its limits; returns hold for its workload only.

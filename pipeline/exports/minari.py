@@ -5,21 +5,31 @@
       episode_0
         observations/context      (T + 1, C) float32
         observations/candidates   (T + 1, K, F) float32
-        observations/mask         (T + 1, K) int8
+        observations/mask         (T + 1, K) uint8, in a Box of 0 and 1
         observations/image        (T + 1, *shape) uint8, if the scenario has images
         actions                   (T,) int64
         rewards                   (T,) float64
         terminations, truncations (T,) bool
         infos/NAME                (T + 1, ...), of the observation in that row: propensity,
                                   behaviour_probabilities (K,), elapsed_s, time_s,
-                                  reward_terms/NAME, monte_carlo_value; NaN in the last row
+                                  reward_terms/NAME, monte_carlo_value, discount (0 after the end
+                                  of an episode); NaN in the last row
+        infos/split, behaviour    (T + 1,) int64, index in the lists `splits` and `behaviours` of
+                                  metadata.json; the first splits are train, validation, test
+        infos/window              (T + 1,) int64
 
-The last observation is the closing row. Attributes of a group describe its episode: split,
-behaviour, seed (the repetition), window, return, outcomes. Arrays are compressed with gzip, which
-every HDF5 library reads: most of a padded list is zeros. Minari's Parquet storage is not used, as
-version 0.5.4 cuts long episodes there.
+The last observation is the closing row. Readers of Minari take every episode, so the train split is
+written unless another is asked for. With `--split all`, `filter_episodes` chooses:
 
-The environment of a recipe that comes with Hindcast can be recovered where Hindcast is installed.
+    train = dataset.filter_episodes(lambda episode: episode.infos["split"][0] == 0)
+
+Attributes of a group describe its episode: split, behaviour, seed (the repetition), window, return,
+outcomes, and its number in the dataset (`episode`). Arrays are compressed with gzip, which every
+HDF5 library reads: most of a padded list is zeros. Minari's Parquet storage is not used, as version
+0.5.4 cuts long episodes there.
+
+The environment of a recipe that comes with Hindcast, also of one with changed settings (`--set`),
+can be recovered where Hindcast is installed.
 If the dataset has episodes of `random`, `ref_min_score` is their mean return and `ref_max_score`
 the highest mean return of a behaviour, for `minari.get_normalized_score`.
 
@@ -32,6 +42,7 @@ the description), licence, citation and checksums, for which Minari has no field
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,38 +54,46 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._hdf5 import append, load_h5py, new_hdf5
+from hindcast.pipeline.exports._labels import Labels, labels_of
 from hindcast.pipeline.exports._padding import Padding, Rows, choose_padding, padded
 from hindcast.pipeline.exports._target import new_folder, result
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.shipped import known_recipes
+from hindcast.pipeline.recipes.toml import value_toml
 from hindcast.pipeline.simulation.spec import Feature, Spec
 
 LAYOUT: Final = "0.5.4"  # the version of Minari whose layout this is
 _COMPRESSION: Final = {"compression": "gzip", "compression_opts": 1}  # a 30th of the size; quicker
 _FLOATS: Final = ("propensity", "elapsed_s", "time_s")
+_OF_ALL_ROWS: Final = ("infos/time_s", "infos/split", "infos/window", "infos/behaviour")
+_PLAYED: Final = ("objective", "config", "trace", "split", "seed")  # keys of an environment
 
 
-def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+def export(
+    dataset: Dataset, out: Path, candidates: int | None, tell: Progress, split: str
+) -> ExportResult:
     """Write the folder `out`; raise as `hindcast.pipeline.exports.export`."""
     load_h5py()  # before a folder is made
+    labels = labels_of(dataset, split)
     with new_folder(out) as temporary:
         data = temporary / dataset_id(dataset.manifest.name) / "data"
         data.mkdir(parents=True)
-        padding = choose_padding(dataset, candidates)
+        padding = choose_padding(dataset, candidates, labels)
         file_path = data / "main_data.hdf5"
         with new_hdf5(file_path, track_order=True) as (file, check):
-            for rows in padded(dataset, padding.k, tell):
+            for rows in padded(dataset, padding.k, labels, tell):
                 for episode in rows.by_episode():
-                    group = file.require_group(f"episode_{episode.of('episode')[0]}")
-                    _write(group, episode, dataset.spec)
+                    number = labels.number[episode.of("episode")[0]]
+                    group = file.require_group(f"episode_{number}")
+                    _write(group, episode, dataset.spec, labels)
                     check()
-            _label(file, dataset)
+            _label(file, labels)
         size = round(file_path.stat().st_size / 1e6, 1)
-        text = json.dumps(_metadata(dataset, padding, size), indent=2)
+        text = json.dumps(_metadata(dataset, padding, labels, size), indent=2)
         (data / "metadata.json").write_text(text + "\n", encoding="utf-8")
     note = f"MINARI_DATASETS_PATH={out}; minari.load_dataset({dataset_id(dataset.manifest.name)!r})"
-    return result(out, (*padding.notes, note))
+    return result(out, (*padding.notes, *labels.notes, note))
 
 
 def dataset_id(name: str) -> str:
@@ -88,12 +107,12 @@ def dataset_id(name: str) -> str:
     return re.sub(r"[^-\w]", "-", base + mark) + (version or "-v1")
 
 
-def _write(group: Any, rows: Rows, spec: Spec) -> None:
+def _write(group: Any, rows: Rows, spec: Spec, labels: Labels) -> None:
     """Append some rows of one episode to its group."""
     observations = {
         "context": rows.of("context"),
         "candidates": rows.candidates,
-        "mask": rows.mask.astype(np.int8),
+        "mask": rows.mask.astype(np.uint8),
     }
     if spec.image_shape:
         observations["image"] = rows.of("image").reshape(-1, *spec.image_shape)
@@ -106,9 +125,11 @@ def _write(group: Any, rows: Rows, spec: Spec) -> None:
         infos[f"infos/reward_terms/{term}"] = rows.of("terms")[:, column]
     if spec.valued:
         infos["infos/monte_carlo_value"] = rows.of("value")
+    of_rows = labels.of(rows.of("episode"), rows.of("terminated"))
+    infos |= {f"infos/{name}": values for name, values in of_rows.items()}
     for name, values in infos.items():
         known_values = values.copy()
-        if name != "infos/time_s":  # a closing row has no value except its time
+        if name not in _OF_ALL_ROWS:
             known_values[closing] = np.nan
         append(group, name, known_values, **_COMPRESSION)
     decided = ~closing
@@ -122,55 +143,62 @@ def _write(group: Any, rows: Rows, spec: Spec) -> None:
         append(group, name, values[decided], **_COMPRESSION)
 
 
-def _label(file: Any, dataset: Dataset) -> None:
+def _label(file: Any, labels: Labels) -> None:
     """Set the attributes of every episode: id, steps, and its columns in the episode table."""
-    left_out = {"episode", "steps", "first_part", "last_part", "behaviour_parameters"}
-    for row in dataset.episodes().iter_rows(named=True):
+    left_out = {"steps", "first_part", "last_part", "behaviour_parameters"}
+    for number, row in enumerate(labels.episodes.iter_rows(named=True)):
         values = {name: value for name, value in row.items() if name not in left_out}
-        group = file[f"episode_{row['episode']}"]
-        group.attrs.update({"id": row["episode"], "total_steps": row["steps"], **values})
+        group = file[f"episode_{number}"]
+        group.attrs.update({"id": number, "total_steps": row["steps"], **values})
 
 
-def _metadata(dataset: Dataset, padding: Padding, size: float) -> dict[str, Any]:
-    spec, counts = dataset.spec, dataset.manifest.counts
+def _metadata(dataset: Dataset, padding: Padding, labels: Labels, size: float) -> dict[str, Any]:
+    spec, episodes = dataset.spec, labels.episodes
     spaces: dict[str, Any] = {
         "context": _box(spec.context, ()),
         "candidates": _box(spec.candidates, (padding.k,)),
-        "mask": {"type": "MultiBinary", "n": padding.k},
+        # TorchRL's loader knows no MultiBinary
+        "mask": _bytes_box((padding.k,), 1),
     }
     if spec.image_shape:
-        black = np.zeros(spec.image_shape, np.uint8)
-        spaces["image"] = {
-            "type": "Box", "dtype": "uint8", "shape": list(spec.image_shape),
-            "low": black.tolist(), "high": (black + 255).tolist(),
-        }  # fmt: skip
+        spaces["image"] = _bytes_box(spec.image_shape, 255)
     actions = {"type": "Discrete", "dtype": "int64", "start": 0, "n": padding.k}
     return {
-        "total_episodes": counts["episodes"],
-        "total_steps": counts["decisions"],
+        "total_episodes": episodes.height,
+        "total_steps": labels.decisions,
         "data_format": "hdf5",
         "jpeg_encoding": False,
         "observation_space": json.dumps({"type": "Dict", "subspaces": spaces}),
         "action_space": json.dumps(actions),
         "dataset_id": dataset_id(dataset.manifest.name),
-        "algorithm_name": ", ".join(dataset.episodes()["behaviour"].unique(maintain_order=True)),
-        "description": _description(dataset, padding),
+        "algorithm_name": ", ".join(episodes["behaviour"].unique(maintain_order=True)),
+        "description": _description(dataset, (*padding.notes, *labels.notes)),
         "minari_version": LAYOUT,
         "dataset_size": size,
         "cut_decisions": padding.cut,
+        "split": labels.split,
+        "splits": labels.splits,
+        "behaviours": labels.behaviours,
+        "discount": labels.discount,
         **_environment(dataset.recipe, padding.k),
-        **_reference_scores(dataset),
+        **_reference_scores(episodes),
     }
 
 
 def _environment(recipe: Recipe, candidates: int) -> dict[str, str]:
     """Return the specification of the environment, for `recover_environment`.
 
-    The dictionary is empty for a recipe that does not come with Hindcast: its settings or its trace
-    may not be at hand where the export is read.
+    The dictionary is empty for a recipe that does not come with Hindcast, or with another trace:
+    its settings or its trace may not be at hand where the export is read.
     """
-    if recipe.id not in known_recipes() or load_recipe(recipe.id).digest != recipe.digest:
+    table = recipe.to_dict()
+    if table["id"] not in known_recipes():
         return {}
+    shipped = load_recipe(table["id"])
+    if recipe.trace.path != shipped.trace.path:
+        return {}
+    before = shipped.to_dict()
+    changed = [f"{k}={value_toml(table[k])}" for k in _PLAYED if table[k] != before[k]]
     spec: dict[str, Any] = {
         "id": "hindcast/Recipe-v0",
         "entry_point": "hindcast.pipeline.gymnasium_env.single:SchedulingEnv",
@@ -179,19 +207,19 @@ def _environment(recipe: Recipe, candidates: int) -> dict[str, str]:
         "max_episode_steps": None,
         "order_enforce": True,
         "disable_env_checker": False,
-        "kwargs": {"recipe": recipe.id, "candidates": candidates},
+        "kwargs": {"recipe": table["id"], "overrides": changed, "candidates": candidates},
         "additional_wrappers": [],
         "vector_entry_point": None,
     }
     return {"env_spec": json.dumps(spec)}
 
 
-def _reference_scores(dataset: Dataset) -> dict[str, float | int]:
+def _reference_scores(episodes: pl.DataFrame) -> dict[str, float | int]:
     """Return the mean returns of `random` and of the best behaviour, in Minari's keys.
 
     The dictionary is empty if there is no episode of `random`, or no behaviour is better.
     """
-    means = dataset.episodes().group_by("behaviour").agg(pl.col("return").mean(), pl.len())
+    means = episodes.group_by("behaviour").agg(pl.col("return").mean(), pl.len())
     of_behaviour = {name: (value, count) for name, value, count in means.iter_rows()}
     if "random" not in of_behaviour:
         return {}
@@ -206,17 +234,26 @@ def _reference_scores(dataset: Dataset) -> dict[str, float | int]:
     }
 
 
-def _description(dataset: Dataset, padding: Padding) -> str:
+def _description(dataset: Dataset, notes: Sequence[str]) -> str:
     spec = dataset.spec
     about = dataset.recipe.description or "A Hindcast dataset"
     digest = dataset.manifest.digest
     lines = [
         f"{about}. Hindcast scenario {spec.scenario}, objective {spec.objective}, recipe {digest}.",
-        *(f"{note[0].upper()}{note[1:]}." for note in padding.notes),
+        *(f"{note[0].upper()}{note[1:]}." for note in notes),
     ]
     for kind, features in (("context", spec.context), ("candidates", spec.candidates)):
         lines.append(f"{kind}: " + ", ".join(f"{f.name} ({f.unit})" for f in features) + ".")
     return " ".join(lines)
+
+
+def _bytes_box(shape: Sequence[int], high: int) -> dict[str, Any]:
+    """Return a Box of bytes from 0 to `high`."""
+    low = np.zeros(shape, np.uint8)
+    return {
+        "type": "Box", "dtype": "uint8", "shape": list(shape), "low": low.tolist(),
+        "high": (low + high).tolist(),
+    }  # fmt: skip
 
 
 def _box(features: tuple[Feature, ...], leading: tuple[int, ...]) -> dict[str, Any]:

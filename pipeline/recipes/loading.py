@@ -101,7 +101,8 @@ def _error_for_log(path: Path) -> RecipeError | None:
         if {".csv", ".tsv", ".parquet"} & {*path.suffixes}:
             return RecipeError(
                 f"{path}: this is a table, expected a recipe; `hindcast init {path}` proposes a "
-                "mapping, which `hindcast whatif` reads"
+                "mapping, which `hindcast whatif` reads if the table is of jobs, and `hindcast "
+                "ingest decisions` if it is of decisions"
             )
         return None
     return RecipeError(

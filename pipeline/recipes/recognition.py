@@ -63,4 +63,7 @@ def recognise(path: Path) -> str:
 
 
 def _mapped(path: Path) -> str:
-    return f"`hindcast init {path}` proposes a mapping of its columns, to be given in its place"
+    return (
+        f"`hindcast init {path}` proposes a mapping of its columns, to be given in its place, or "
+        "to `hindcast ingest decisions` if the table is of decisions"
+    )

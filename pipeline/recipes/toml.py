@@ -30,7 +30,7 @@ def table_toml(table: Mapping[str, Any]) -> str:
 
 
 def _pairs(table: Mapping[str, Any]) -> list[str]:
-    return [f"{_key(k)} = {_value(v)}" for k, v in table.items() if v is not None]
+    return [f"{_key(k)} = {value_toml(v)}" for k, v in table.items() if v is not None]
 
 
 def _key(name: str) -> str:
@@ -43,7 +43,8 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _value(value: Any) -> str:
+def value_toml(value: Any) -> str:
+    """Return a value as it stands after the `=` of a line; a table is inline."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -52,4 +53,4 @@ def _value(value: Any) -> str:
         return repr(value)
     if isinstance(value, Mapping):
         return "{ " + ", ".join(_pairs(value)) + " }" if value else "{}"
-    return "[" + ", ".join(_value(v) for v in value) + "]"
+    return "[" + ", ".join(value_toml(v) for v in value) + "]"

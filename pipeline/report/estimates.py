@@ -1,11 +1,13 @@
 """Values of a report about off-policy estimates: values, truth, ranking, warnings."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.estimators import ESTIMATORS
+from hindcast.pipeline.estimators.selection import best_of_first
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
 from hindcast.pipeline.pages.numbers import (
     decimals_for,
@@ -20,6 +22,7 @@ _NEEDED: Final = (
     "policy", "estimator", "value", "low", "high", "ess", "episodes", "truth", "warnings",
 )  # fmt: skip
 _COLUMNS: Final = 3
+_TRIALS: Final = 8  # rows of the table of trials
 _SHOWN: Final = 9  # estimators with a panel, best rank correlation first
 
 
@@ -38,6 +41,7 @@ def estimates_part(folder: Path) -> dict[str, Any]:
     return {
         "about": about,
         "selection": _selection(about) if known else None,
+        "trials": _trials(rows, [str(e["name"]) for e in about["estimators"]]) if known else None,
         "plot": _scatter(about, known, folder) if known else None,
         "estimates": _values(rows, [str(e.get("name")) for e in about["estimators"]]),
         "warnings": _warnings(rows),
@@ -84,6 +88,25 @@ def _selection(about: Mapping[str, Any]) -> Table:
     return Table("How well estimators pick", text, head, body)
 
 
+def _trials(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """Return what the best of the first k policies is worth, by estimator."""
+    decimals, columns = decimals_for(row["truth"] for row in rows), []
+    for name in names:
+        own = [row for row in rows if row["estimator"] == name and row["truth"] is not None]
+        truth = [row["truth"] for row in own]
+        best = best_of_first([_or(row["value"], float("-inf")) for row in own], truth)[1]
+        columns.append([truth[at] for at in best])
+    body = [
+        Row([Cell(str(k)), *(_cell(value, decimals) for value in line)])
+        for k, line in enumerate(islice(zip(*columns, strict=True), _TRIALS), start=1)
+    ]
+    text = (
+        " True return of the best of the first k policies, in the order of each estimator: what is "
+        "found if k of them are tried online, long enough to know which is best."
+    )
+    return Table("Trials", text, ["k", *names], body)
+
+
 def _values(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
     policies = dict.fromkeys(row["policy"] for row in rows)
     by = {(row["policy"], row["estimator"]): row for row in rows}
@@ -95,15 +118,17 @@ def _values(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
         cells = [Cell(policy), _cell(own[0]["truth"], decimals)]
         for row in own:
             text = write_estimate(row["value"], row["low"], row["high"], decimals)
+            known = ESTIMATORS.get(row["estimator"])
+            text += " ~" if known is not None and known.bias and row["low"] is not None else ""
             cells.append(Cell(text + (" !" if row["warnings"] else ""), row["value"]))
         cells.append(_cell(min((r["ess"] for r in own if r["ess"] is not None), default=None), 1))
         body.append(Row(cells))
     head = ["policy", "true return", *names, "smallest ess"]
     episodes = rows[0]["episodes"]
     text = (
-        " Estimates have bootstrap intervals over windows; the best true return comes first. The "
-        f"last column is the smallest effective sample size of any estimator, of {episodes:,} "
-        "episodes."
+        " Estimates have bootstrap intervals over windows; those marked ~ leave out a bias of the "
+        "estimator. The best true return comes first. The last column is the smallest effective "
+        f"sample size of any estimator, of {episodes:,} episodes."
     )
     return Table("Estimates beside the truth", text, head, body)
 

@@ -5,8 +5,9 @@
     rules     first, lowest:F and highest:F of every numeric feature F; the best of those that the
               train split answers for, by its value there, so that it is not picked by luck on the
               decisions that judge it
-    verdict   the agent is delivered if validation answers for it, and the 95 % intervals of its
-              value less that of the log, of uniform choices and of the rule are above 0;
+    verdict   the agent is delivered if validation answers for it, ten non-zero rewards carry
+              weight, and the 95 % intervals of its value less that of the log, of uniform choices
+              and of the rule are above 0;
               else the rule, if it is better than the log in the same way;
               else the log's own policy, which no checkpoint plays
 
@@ -14,22 +15,22 @@ In a log of sessions every decision is weighed for itself.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.answers import refusal_of
 from hindcast.pipeline.decisions.arrays import logged_decisions, reference_q
+from hindcast.pipeline.decisions.asking import refusal_of, unfair_loss
 from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.scoring import scored
 from hindcast.pipeline.decisions.targets import LOGGED, numeric, target_of
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, Support, Value, support
-from hindcast.pipeline.estimators.decisions.intervals import t_interval
-from hindcast.pipeline.estimators.decisions.logged import units_of
+from hindcast.pipeline.estimators.decisions.intervals import FEW_REWARDS, carrying, t_interval
+from hindcast.pipeline.estimators.decisions.logged import units_of, weights
 from hindcast.pipeline.estimators.decisions.support import ANSWERS
 from hindcast.pipeline.estimators.decisions.values import (
     doubly_robust,
@@ -79,6 +80,10 @@ class _Part:
 
     def support(self, target: Array) -> Support:
         return support(self.e, target[self.rows])
+
+    def rewards(self, target: Array) -> int:
+        """Return how many non-zero rewards carry weight."""
+        return carrying(self.e, weights(self.e, target[self.rows]))
 
     def compare(self, one: Value, other: Value, name: str) -> Compared:
         difference = one.value - other.value
@@ -147,6 +152,10 @@ class Judge:
         found = part.support(target)
         if found.verdict != ANSWERS:
             return hardest, f"validation {found.verdict} ({'; '.join(found.why)})"
+        if (rewards := part.rewards(target)) < FEW_REWARDS:
+            hardest = replace(hardest, low=float("nan"), high=float("nan"))
+            few = f"{rewards} non-zero rewards carry weight, fewer than {FEW_REWARDS}"
+            return hardest, f"it is not clearly better: {hardest}; {few}"
         return hardest, "" if hardest.low > 0.0 else f"it is not clearly better: {hardest}"
 
 
@@ -157,7 +166,7 @@ def judge_of(dataset: Dataset) -> Judge | None:
     train, validation = (log.weighted & (split == name) for name in ("train", "validation"))
     if not validation.any():
         return None
-    e, refusal = logged_decisions(log), refusal_of(log)
+    e, refusal = logged_decisions(log), refusal_of(log) or unfair_loss(log.cautions)
     q = reference_q(log, e, log.weighted & (split != "test"))
     rule = "" if refusal or not train.any() else best_rule(log, e, _Part(e, q, train))
     return Judge(log, dataset.spec, e, _Part(e, q, validation), rule, refusal)

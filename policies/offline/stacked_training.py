@@ -195,7 +195,7 @@ def _train(
             trained = fit_together(learners, [one.begun for one in parts], callbacks)
         for one, result in zip(stack, trained, strict=True):
             identity = one.identity
-            described = {**about(identity, one.task), "key": identity.key}
+            described = {**about(opened, identity, one.task), "key": identity.key}
             try:
                 decide = decide_once(opened, identity.seed, identity.gate)
                 write_training(one.out, {**described, "of_steps": identity.steps}, result, decide)

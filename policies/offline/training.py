@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.decisions.live.description import LOG, description_of
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
@@ -110,7 +111,7 @@ def _job(opened: ds.Dataset, agent: Agent, identity: Identity) -> TrainingJob:
 
     def begin(_out: Path, _resume_s: float) -> Prepared:
         task = task_of(opened, agent, identity)
-        return replace(prepare(agent, identity.config, task), about=about(identity, task))
+        return replace(prepare(agent, identity.config, task), about=about(opened, identity, task))
 
     return TrainingJob(identity, opened.spec, begin, without)
 
@@ -129,9 +130,15 @@ def task_of(opened: ds.Dataset, agent: Agent, identity: Identity) -> Task:
     return Task(decisions, opened.spec, identity.steps, seed, validation, device, logs)
 
 
-def about(identity: Identity, task: Task) -> dict[str, Any]:
-    """Return the description of the data in checkpoint.json."""
-    return {"dataset": {**identity.data, "decisions": len(task.decisions)}}
+def about(opened: ds.Dataset, identity: Identity, task: Task) -> dict[str, Any]:
+    """Return the description of the data in checkpoint.json.
+
+    That of a log of decisions has its names, so that the checkpoint decides without the dataset.
+    """
+    found: dict[str, Any] = {"dataset": {**identity.data, "decisions": len(task.decisions)}}
+    if opened.spec.scenario == DECISIONS:
+        found[LOG] = description_of(opened.manifest).as_table()
+    return found
 
 
 def data_of(opened: ds.Dataset) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from hindcast.pipeline.recipes.workload_source import RECORDED
 from hindcast.policies.networks.limits import LogLimits, limits_of_log
 
 LARGEST: Final = 1 << 28  # numbers of candidates held at once: 1 GB as float32
+_EQUAL: Final = 1e-6  # largest difference of probabilities that are the same, in float32
 _OF_DECISIONS: Final = ("episode", "context", "choice", "propensity", "reward", "elapsed_s")
 _OF_CANDIDATES: Final = ("candidates", "feasible", "probabilities")
 
@@ -107,7 +108,8 @@ def read_episodes(
     """Return all episodes of evenly spaced windows of a split, about `limit` decisions at most.
 
     Raises InputError if the split does not exist or its decisions need too much memory, and
-    DatasetError if the dataset cannot be read or has other features than its scenario.
+    DatasetError if the dataset cannot be read, has other features than its scenario, or has
+    propensities that are not the stored probabilities of the choices.
     """
     table = dataset.episodes(split)
     if table.is_empty():
@@ -131,11 +133,25 @@ def read_episodes(
                 )
             pieces.append(piece)
     log = _join(pieces, table, dataset)
+    _check_propensities(log, dataset)
     # A history has unknown values, NaN. It is of `thermal`, whose rules use no value as an index.
     if (dataset.recipe.trace.format, dataset.recipe.scenario) == (RECORDED, "thermal"):
         return log
     limits = limits_of_log(dataset.recipe, dataset.spec, str(dataset.folder))
     return replace(log, limits=limits)
+
+
+def _check_propensities(log: WholeEpisodes, dataset: Dataset) -> None:
+    """Raise DatasetError if a propensity is not the stored probability of its choice."""
+    stored = log.probabilities[log.chosen].astype(np.float64)
+    wrong = np.abs(stored - log.propensity) > _EQUAL  # False where one of them is not known
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise DatasetError(
+            f"{dataset.folder}: {int(wrong.sum()):,} of {log.decisions:,} propensities are not the "
+            f"behaviour_probabilities of their choices, first {log.propensity[first]:.4g} where "
+            f"{stored[first]:.4g} is stored; see `hindcast verify`"
+        )
 
 
 def pick(log: WholeEpisodes, decisions: NDArray[np.int64]) -> WholeEpisodes:

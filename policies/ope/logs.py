@@ -4,6 +4,7 @@ OUT/
 estimates.parquet               a row per policy and estimator
 support.parquet                 a row per policy: can the log answer?
 support_by.parquet              the same by candidate, category, logger and time
+trials.parquet                  a row per number of policies that are tried online
 estimated_propensities.parquet  reliability by tenths, if propensities were estimated
 ope.json                        sentences, cautions, settings; written last
 """
@@ -19,8 +20,9 @@ import polars as pl
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.answers import ALL, Answers, Options, answer
+from hindcast.pipeline.decisions.answers import Answers, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.asking import ALL, Options
 from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
@@ -33,7 +35,7 @@ from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
-from hindcast.policies.ope.results import finite
+from hindcast.policies.ope.results import TRIALS, finite
 from hindcast.policies.own_policy import OwnPolicy
 from hindcast.policies.registry import resolve_own, split_checkpoint_name
 
@@ -160,6 +162,7 @@ def write(found: Answers, out: Path, dataset: Dataset, command: str = "") -> Non
     files.write_parquet(out / ESTIMATES, found.estimates)
     files.write_parquet(out / SUPPORT, found.support)
     files.write_parquet(out / SUPPORT_BY, found.support_by)
+    files.write_parquet(out / TRIALS, found.trials)
     if found.estimated is not None:
         table = pl.DataFrame(
             found.estimated.reliability, orient="row",

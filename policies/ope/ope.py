@@ -59,7 +59,7 @@ Progress = Callable[[int, int], None]
 
 ESTIMATED: Final = "estimated"
 RECORDED_LEVEL: Final = "recorded"
-_FEW: Final = 5  # windows
+_FEW: Final = 20  # windows, see hindcast.pipeline.statistics.intervals
 _EPSILON: Final = 0.1  # if no behaviour of the log explores
 
 
@@ -209,8 +209,8 @@ def _evaluate(
         if not targets:
             raise InputError(f"{opened.folder}: no estimate: {'; '.join(job.notes)}")
     scores, notes = _truth(job, targets, folder, command)
-    notes = [note for note in (_few(opened, log, settings), propensities.note, *job.notes, *notes)
-             if note]  # fmt: skip
+    told = _few(opened, log, settings), _biased(settings), propensities.note
+    notes = [note for note in (*told, *job.notes, *notes) if note]
     progress(1, work)
     frames = []
     for step, candidate in enumerate(targets, start=2):
@@ -325,6 +325,18 @@ def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
     text = f"intervals are over windows, and {windows} of {in_split} of this split were read: "
     more = "give a higher --limit" if in_split > windows else "build the dataset with more"
     return text + f"they are too narrow; {more}"
+
+
+def _biased(settings: OPESettings) -> str:
+    """Return a note about the estimators whose intervals miss a bias, else ""."""
+    found = [f"{name} ({ESTIMATORS[name].bias})" for name in settings.estimators
+             if ESTIMATORS[name].bias]  # fmt: skip
+    if not found:
+        return ""
+    return (
+        "intervals marked ~ do not hold the true return as often as they say, since they leave "
+        f"out a bias: {', '.join(found)}"
+    )
 
 
 def _refuse_unknown(targets: Sequence[Entrant]) -> None:

@@ -14,12 +14,14 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.estimators import Estimate
+from hindcast.pipeline.estimators.selection import best_of_first
 from hindcast.pipeline.evaluation.evaluate import Entrant
 from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.locks import writing
 
 ESTIMATES: Final = "estimates.parquet"
+TRIALS: Final = "trials.parquet"
 DESCRIPTION: Final = "ope.json"
 WORKING: Final = ".estimating"
 TRUTH: Final = "truth"
@@ -36,6 +38,11 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "mean_weight": pl.Float64, "max_weight": pl.Float64, "largest_share": pl.Float64,
     "truth": pl.Float64, "truth_low": pl.Float64, "truth_high": pl.Float64,
     "warnings": pl.List(pl.String),
+}  # fmt: skip
+
+TRIALS_SCHEMA: Final[Mapping[str, Any]] = {
+    "estimator": pl.String, "trials": pl.Int64, "policy": pl.String, "best": pl.String,
+    **dict.fromkeys(("value", "low", "high", "regret"), pl.Float64),
 }  # fmt: skip
 
 
@@ -112,7 +119,7 @@ class Folder:
 
         Raises as `open` does.
         """
-        names = {ESTIMATES, DESCRIPTION, WORKING, TRUTH}
+        names = {ESTIMATES, TRIALS, DESCRIPTION, WORKING, TRUTH}
         if self.path.exists() and not self.path.is_dir():
             raise StorageError(f"{self.path} is a file, expected a folder")
         present = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
@@ -154,8 +161,29 @@ class Folder:
     def finish(self, rows: pl.DataFrame, description: Mapping[str, Any]) -> None:
         """Write all rows and the description, and remove the rows of single policies."""
         files.write_atomically(self.path / ESTIMATES, files.table_writer(rows))
+        files.write_atomically(self.path / TRIALS, files.table_writer(trials_of(rows)))
         files.write_json(self.path / DESCRIPTION, dict(description))
         files.remove_folder(self.path / WORKING)
+
+
+def trials_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return what is found by trying the first k policies of each estimator in the simulator.
+
+    A row per estimator and k: the k-th policy, the best of the first k by its true return, that
+    return with its interval, and the gap to the best of all. No row without truths.
+    """
+    found: list[dict[str, Any]] = []
+    known = rows.filter(pl.col("truth").is_not_null())
+    for (name,), table in known.group_by("estimator", maintain_order=True):
+        truth, policies = table["truth"].to_numpy(), table["policy"].to_list()
+        order, best = best_of_first(table["value"].fill_null(-math.inf).to_numpy(), truth)
+        pairs = zip(order.tolist(), best.tolist(), strict=True)
+        found += [{
+            "estimator": name, "trials": k, "policy": policies[tried], "best": policies[at],
+            "value": truth[at], "low": table["truth_low"][at], "high": table["truth_high"][at],
+            "regret": truth.max() - truth[at],
+        } for k, (tried, at) in enumerate(pairs, start=1)]  # fmt: skip
+    return pl.DataFrame(found, schema=TRIALS_SCHEMA)
 
 
 def finite(value: Any) -> Any:

@@ -17,6 +17,7 @@ NAMES = (
     "multicluster",
     "queue",
     "deciding",
+    "decisions",
     "online",
     "scaling",
 )

@@ -101,7 +101,7 @@ def measure() -> list[tuple[str, float, str, str]]:
 def _measure(scratch: Path) -> list[tuple[str, float, str, str]]:
     recipe = workload()
     build(recipe, behaviours(recipe), scratch / "ours", workers=2)
-    export(scratch / "ours", "minari", scratch / "minari")
+    export(scratch / "ours", "minari", scratch / "minari", split="all")
     os.environ["MINARI_DATASETS_PATH"] = str(scratch / "minari")
     import minari
 

@@ -14,6 +14,8 @@ from hindcast.pipeline.building import shared_plan
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError, PolicyFault, RecipeError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.evaluation.summary.results import results
+from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.plugins import is_reference, source_of
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance
@@ -457,3 +459,57 @@ def test_the_command_line_says_it_on_one_line(file, tmp_path, capsys):
     assert "did you mean 'longest'" in told
     assert "\n" not in told
     assert not (tmp_path / "e").exists()
+
+
+TRAINED = """
+def trained(seed):
+    def play(context, candidates, feasible):
+        return (candidates[:, 0] + seed) % 7.0
+    play.agent, play.weights = "ppo", f"ppo-{seed}.bin"
+    return play
+
+first, second = trained(0), trained(1)
+lost = trained(2)
+
+def odd(context, candidates, feasible):
+    return candidates[:, 0]
+
+odd.agent = 7
+"""
+
+
+@pytest.fixture
+def agent_file(tmp_path):
+    (tmp_path / "own_trained.py").write_text(TRAINED)
+    for seed in (0, 1):
+        (tmp_path / f"ppo-{seed}.bin").write_bytes(b"weights" * (seed + 1))
+    return tmp_path / "own_trained.py"
+
+
+def test_trainings_of_an_outside_agent_are_its_seeds(agent_file, tiny_recipe, tmp_path):
+    """They are one learned group in a summary, whose baselines are rules alone."""
+    names = [f"{agent_file}:first", f"{agent_file}:second", "tetris"]
+    found = entrants(tiny_recipe, names)
+    assert [(e.kind, e.group) for e in found[:2]] == [("learned", "ppo")] * 2
+    evaluate(tiny_recipe, found, split="test", out=tmp_path / "e")
+    rows = results(summarise([tmp_path / "e"], resamples=20), resamples=20).to_dicts()
+    assert {(r["policy"], r["seeds"], r["baseline"]) for r in rows} == {
+        ("ppo", 2, "tetris"), ("tetris", 1, None)
+    }  # fmt: skip
+
+
+def test_the_digest_of_an_outside_agent_covers_its_weights(agent_file, tiny_recipe):
+    one = entrants(tiny_recipe, [f"{agent_file}:first", f"{agent_file}:second"])
+    (agent_file.parent / "ppo-0.bin").write_bytes(b"trained again")
+    other = entrants(tiny_recipe, [f"{agent_file}:first", f"{agent_file}:second"])
+    assert one[0].digest != one[1].digest
+    assert one[0].digest != other[0].digest
+    assert one[1].digest == other[1].digest
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("lost", r"ppo-2\.bin are no file"), ("odd", "agent and weights are 7")]
+)
+def test_what_is_no_outside_agent(name, message, agent_file, tiny_recipe):
+    with pytest.raises(InputError, match=message):
+        entrants(tiny_recipe, [f"{agent_file}:{name}"])

@@ -1,9 +1,13 @@
-"""`hindcast decide`: choose the jobs that a real machine should start, with reasons."""
+"""`hindcast decide`: choose the jobs that a real machine should start, with reasons.
+
+A policy that was trained on a log of decisions chooses in the schema of that log.
+"""
 
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -11,19 +15,22 @@ from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown
 from hindcast.flows.runs.states import STDIN, parsed, texts_of
 from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.notes import tell
 from hindcast.pipeline.storage.location import location
 
 _WIDE: Final = 7  # digits of a number in a table
+_OF_LOGS: Final = ("dataset", "log", "epsilon", "seed")
+_OF_BOTH: Final = ("policy", "states", "serve", "rows")
 
 
 @dataclass(frozen=True)
 class Request:
-    """Policy, states of a machine, and the limits of its guard."""
+    """Policy, states of a machine with the limits of its guard, or records of a log's schema."""
 
     policy: p.Name = p.argument("rule, or folder of a checkpoint", metavar="POLICY")
     states: p.Folder = p.argument(
-        "file of a state as JSON, or of many as JSON lines (default: stdin)", default=STDIN,
-        nargs="?", metavar="STATES",
+        "file of a state as JSON, or of many as JSON lines (default: stdin); of records for a "
+        "policy of a log of decisions", default=STDIN, nargs="?", metavar="STATES",
     )  # fmt: skip
     scenario: p.Name = p.option("scenario of the states", default="queue")
     recipe: str = p.option(
@@ -42,8 +49,9 @@ class Request:
     )
     first: bool = p.option("make the first decision of a moment alone", default=False)
     rows: Annotated[int, p.Bounds("N", ge=0, le=1_000_000)] = p.option(
-        "candidates that are shown with their features, the best ones", default=3
-    )
+        "candidates that are shown with their features, the best ones; of a linear policy of a "
+        "log, the features that speak for its choice", default=3,
+    )  # fmt: skip
     longest_wait: float = p.option(
         "hours after which a waiting job goes first; 0 for no limit", default=0.0, metavar="HOURS"
     )
@@ -67,6 +75,22 @@ class Request:
         "the policy, or under --rule if it is an agent",
         default="", metavar="LOG",
     )  # fmt: skip
+    epsilon: float = p.option(
+        "log of decisions: share that is drawn uniformly; with 0 every choice is certain, and a "
+        "log of certain choices answers nothing about other policies", default=0.0, metavar="E",
+    )  # fmt: skip
+    seed: p.Seed = p.option(
+        "log of decisions: seed of the draws, with the id of each decision", default=0
+    )
+    log: p.Folder = p.option(
+        "log of decisions: file to which records with their choices are appended; beside it are "
+        "its mapping, for `hindcast ingest decisions`, and a file for the rewards",
+        default="", metavar="FILE",
+    )  # fmt: skip
+    dataset: p.Folder = p.option(
+        "log of decisions: its dataset, for a rule such as lowest:price; checkpoints know theirs",
+        default="",
+    )  # fmt: skip
 
 
 def check(request: Request) -> None:
@@ -82,7 +106,26 @@ def check(request: Request) -> None:
         raise InputError(f"{source}: no such file, expected states as JSON or JSON lines")
     if request.starts and not location(request.starts).exists():
         raise InputError(f"{request.starts}: no such file, expected a log of jobs")
-    _decider(request)
+    of_log = _is_of_log(request)
+    for name, field in Request.__dataclass_fields__.items():
+        other = name not in (*_OF_LOGS, *_OF_BOTH) if of_log else name in _OF_LOGS
+        if other and getattr(request, name) != field.default:
+            which = "states of a machine" if of_log else "logs of decisions"
+            raise InputError(
+                f"decide: --{name.replace('_', '-')} is for {which}, for which {request.policy} "
+                "does not decide"
+            )
+    if not of_log:
+        _decider(request)
+
+
+def _is_of_log(request: Request) -> bool:
+    """Return whether a request is for records of a log of decisions."""
+    if request.dataset or request.policy.startswith(("lowest:", "highest:")):
+        return True
+    from hindcast.policies.deciding_logs import decides_for_log
+
+    return decides_for_log(request.policy)
 
 
 def _forecaster(request: Request) -> Any:
@@ -121,7 +164,12 @@ def _decider(request: Request) -> Any:
 
 
 def run(request: Request) -> dict[str, Any]:
-    """Decide for all states; print the answers at once with --serve, and return them otherwise."""
+    """Decide for all states; print the answers at once with --serve, and return them otherwise.
+
+    Records of a log of decisions are answered at once in any case.
+    """
+    if _is_of_log(request):
+        return _decide_records(request)
     decider, answers, forecaster = _decider(request), list[dict[str, Any]](), _forecaster(request)
     counts = Counter[str](states=0, starts=0)
     for where, text in _lines(request):
@@ -144,6 +192,31 @@ def run(request: Request) -> dict[str, Any]:
     decisions = {name: number for name, number in made if number or name == "policy"}
     policy = {"policy": decider.name, **({"formula": decider.formula} if decider.formula else {})}
     return {"answers": answers, "summary": {**policy, **counts, "decisions": decisions}}
+
+
+def _decide_records(request: Request) -> dict[str, Any]:
+    """Answer each record of a log's schema with a line, or with its error."""
+    from hindcast.policies.deciding_logs import CERTAIN, load_log_decider
+
+    decider = load_log_decider(
+        request.policy, location(request.dataset) if request.dataset else None,
+        epsilon=request.epsilon, seed=request.seed, reasons=request.rows,
+        log=location(request.log) if request.log else None,
+    )  # fmt: skip
+    if decider.certain:
+        tell(f"warning: {CERTAIN}")
+    errors = 0
+    for where, line in _raw_lines(request.states):
+        try:
+            answer = decider.decide(parsed(line, where, "a record"), where)
+        except HindcastError as error:
+            errors += 1
+            answer = {"error": " ".join(str(error).split())}
+        _print(answer)
+    summary = {"policy": decider.name, "decisions": decider.made, "epsilon": decider.epsilon,
+               **({"log": request.log} if request.log else {}),
+               **({"errors": errors} if errors else {})}  # fmt: skip
+    return {"answers": [], "summary": summary}
 
 
 def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> dict[str, Any]:
@@ -176,12 +249,19 @@ def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
 def _lines(request: Request) -> Iterator[tuple[str, str | bytes]]:
     """Return each state as JSON, behind the name of its file and line."""
     if request.serve:
-        # Bytes: a line that is not UTF-8 is refused without ending the process.
-        for number, line in enumerate(getattr(sys.stdin, "buffer", sys.stdin), 1):
-            if line.strip():
-                yield f"stdin, line {number}", line
+        yield from _raw_lines(STDIN)
         return
     yield from texts_of(request.shadow or request.states)
+
+
+def _raw_lines(source: str) -> Iterator[tuple[str, str | bytes]]:
+    """Yield each line at once, as bytes: one that is not UTF-8 does not end the process."""
+    name = "stdin" if source == STDIN else source
+    stdin = nullcontext(getattr(sys.stdin, "buffer", sys.stdin))
+    with stdin if source == STDIN else location(source).open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield f"{name}, line {number}", line
 
 
 def _print(answer: Mapping[str, Any]) -> None:
@@ -275,5 +355,7 @@ COMMANDS: Final = {"decide": Command(
     Request,
     "A state is what the batch system knows at a moment: the machine, the jobs that run and\n"
     "wait, and runs that have ended. The page 'Decide for a real machine' of the documentation\n"
-    "has every key. The decisions of the moment follow each other as in the simulator.",
+    "has every key. The decisions of the moment follow each other as in the simulator.\n"
+    "A policy of a log of decisions answers a record a line, in the names of that log:\n\n"
+    "  hindcast decide agents/mine records.jsonl --epsilon 0.1 --log served.jsonl",
 )}  # fmt: skip

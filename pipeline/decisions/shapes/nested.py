@@ -183,7 +183,7 @@ class _Reader:
                 return True
             ids = [self._id(c, k) for k, c in enumerate(listed)]
             matches += text_of(value) in ids
-            positions += 0 <= int(float(value)) < len(ids)
+            positions += 0 <= _place(value) < len(ids)
         return matches > 0 and matches >= positions
 
     def _id(self, candidate: Any, position: int) -> str | None:
@@ -328,6 +328,8 @@ def number(value: Any, what: str) -> float:
         if isinstance(value, str) and value.strip().lower() in MISSING:
             return _NAN
         raise Bad(f"{what} is {value!r:.60}, expected a number") from None
+    except OverflowError:  # a whole number may have hundreds of digits
+        result = math.inf
     if math.isinf(result):
         raise Bad(f"{what} is {value!r:.60}, expected a finite number")
     return result
@@ -354,13 +356,19 @@ def position(value: Any, ids: list[str | None], by_id: bool, what: str) -> int:
         if text in ids:
             return ids.index(text)
     else:
-        try:
-            at = int(float(value))
-        except (TypeError, ValueError):
-            at = -1
-        if 0 <= at < len(ids) and at == float(value):
+        at = _place(value)
+        if 0 <= at < len(ids):
             return at
     raise Bad(f"{what} {value!r:.60} is not among the candidates")
+
+
+def _place(value: Any) -> int:
+    """Return the whole number that a value of JSON is, -1 if it is none."""
+    try:
+        at = float(value)
+        return int(at) if at.is_integer() else -1
+    except (TypeError, ValueError, OverflowError):
+        return -1
 
 
 def _has(record: Mapping[str, Any], path: str) -> bool:

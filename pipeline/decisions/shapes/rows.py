@@ -62,7 +62,7 @@ def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Ite
     figures = [name for name in wanted if name not in texts_of]
 
     def decisions(apart: pl.Series) -> Iterator[Batch]:
-        group = _Grouping(mapping, reading, of_decision, feasible)
+        group = _Grouping(mapping, reading, of_decision, feasible, figures)
         return _grouped(tables.pieces(wanted, figures), columns.decision, group, apart)
 
     batches = _without_returns(decisions(pl.Series([], dtype=pl.UInt64)))
@@ -156,15 +156,16 @@ class _Grouping:
     """The making of decisions from rows whose ids are contiguous."""
 
     def __init__(
-        self, mapping: DecisionMapping, reading: Reading, of_decision: Sequence[str], feasible: str
-    ) -> None:
-        self.mapping, self.reading = mapping, reading
+        self, mapping: DecisionMapping, reading: Reading, of_decision: Sequence[str],
+        feasible: str, figures: Sequence[str],
+    ) -> None:  # fmt: skip
+        self.mapping, self.reading, self.figures = mapping, reading, figures
         self.of_decision, self.feasible = of_decision, feasible
         self.by_flag: bool | None = None  # does `chosen` hold flags, or ids?
 
     def __call__(self, rows: pl.DataFrame) -> Batch:
         columns = self.mapping.columns
-        rows, offsets, candidate, alike = self._distinct(rows)
+        rows, offsets, candidate, alike = self._distinct(self._with_numbers(rows))
         starts, lengths = offsets[:-1], np.diff(offsets)
         count = len(lengths)
         reasons = Reasons([None] * count)
@@ -223,6 +224,15 @@ class _Grouping:
             frame_of(meta, DECISION_COLUMNS, count), pl.DataFrame(context),
             frame_of(frame, CANDIDATE_COLUMNS, rows.height), pl.DataFrame(features), lengths,
         )  # fmt: skip
+
+    def _with_numbers(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows whose texts are numbers, column by column, where all of them are some."""
+        found = [
+            column.cast(pl.Float64, strict=False)
+            for column in rows.select(self.figures)
+            if column.dtype == pl.String
+        ]
+        return rows.with_columns(c for c in found if c.null_count() == rows[c.name].null_count())
 
     def _distinct(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints, pl.Series | None, Flags]:
         """Return the rows without those that repeat another one of their decision.

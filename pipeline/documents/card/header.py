@@ -66,6 +66,23 @@ def licence_of(provenance: Mapping[str, Any]) -> tuple[str, str]:
     return (OWN_LICENCE, "Apache-2.0") if form is None else (form.licence, form.terms)
 
 
+def address_of(provenance: Mapping[str, Any]) -> str | None:
+    """Return the address of the page of a trace, or None if its source names none."""
+    form = FORMATS.get(str(provenance["format"]))
+    words = () if form is None else (word.strip(",;()") for word in form.source.split())
+    return next((f"https://{word}" for word in words if "." in word and "/" in word), None)
+
+
+def licence_lines(provenance: Mapping[str, Any]) -> list[str]:
+    """Return the lines about the licence: one that hubs do not know has a name and a link."""
+    identifier, _words = licence_of(provenance)
+    if identifier != "other":
+        return [f"license: {identifier}"]
+    link = address_of(provenance) or "#licence-and-citation"  # a section of the card
+    name = f"{provenance['format']}-trace-terms"
+    return ["license: other", f"license_name: {name}", f"license_link: {quoted(link)}"]
+
+
 def size_category(rows: int) -> str:
     """Return the size class of Hugging Face."""
     return next((name for limit, name in _SIZES if rows < limit), "n>10B")

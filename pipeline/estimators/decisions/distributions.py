@@ -6,6 +6,7 @@ Lentz).
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 _TINY: Final = 1e-300
@@ -48,11 +49,13 @@ def _apart(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
+@cache
 def beta_quantile(p: float, a: float, b: float) -> float:
     """Return the p-quantile of a beta variable."""
     return _solve(lambda x: beta_cdf(x, a, b), p, 0.0, 1.0)
 
 
+@cache
 def t_quantile(p: float, degrees: float) -> float:
     """Return the p-quantile of Student's t with `degrees` of freedom."""
     if p == 0.5:

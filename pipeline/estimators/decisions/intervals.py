@@ -12,6 +12,7 @@ as in vw-estimators.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
@@ -19,9 +20,9 @@ from typing import Final
 import numpy as np
 
 from hindcast.pipeline.estimators.decisions.distributions import beta_quantile, t_quantile
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, units_of
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.values import Value
-from hindcast.pipeline.estimators.intervals import resampled
+from hindcast.pipeline.estimators.intervals import drawn_counts
 
 FEW_REWARDS: Final = 10
 _DRAWS: Final = 2000
@@ -71,17 +72,34 @@ def interval_of(
     e: LoggedDecisions, value: Value, w: Array, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """Return the interval of an estimate with weights w (D,), see the table of this module."""
-    if value.name not in _WEIGHTED or math.isnan(value.value):
-        return NONE
+    [[found]] = intervals_of(e, [value], w, [level], seed)
+    return found
+
+
+def intervals_of(
+    e: LoggedDecisions, values: Sequence[Value], w: Array, levels: Sequence[float], seed: int = 0
+) -> list[list[Interval]]:
+    """Return the intervals of estimates with the same weights w (D,): a list of levels for each.
+
+    All estimates and levels share the bootstrap's draws.
+    """
     binary = bool(np.isin(e.reward, (0.0, 1.0)).all())
-    if carrying(e, w) < FEW_REWARDS:
-        if binary and value.name == "is":
-            return clopper_pearson(e, w, level)
-        return NONE
-    plain = t_interval(value.value, value.se, units_of(e.unit), level)
-    if binary and plain.shown and units_of(e.unit) <= _MOST_UNITS:
-        return bca(e, value, level, np.random.default_rng(seed))
-    return plain
+    few, units = carrying(e, w) < FEW_REWARDS, e.units
+    found: list[list[Interval]] = []
+    drawn = []
+    for k, value in enumerate(values):
+        plain = [t_interval(value.value, value.se, units, level) for level in levels]
+        if value.name not in _WEIGHTED or math.isnan(value.value) or few:
+            exact = binary and few and value.name == "is"
+            plain = [clopper_pearson(e, w, level) if exact else NONE for level in levels]
+        elif binary and plain[0].shown and units <= _MOST_UNITS:
+            drawn.append(k)
+        found.append(plain)
+    if drawn:
+        made = bca(e, [values[k] for k in drawn], levels, np.random.default_rng(seed))
+        for k, intervals in zip(drawn, made, strict=True):
+            found[k] = intervals
+    return found
 
 
 def clopper_pearson(e: LoggedDecisions, w: Array, level: float = 0.95) -> Interval:
@@ -97,23 +115,36 @@ def clopper_pearson(e: LoggedDecisions, w: Array, level: float = 0.95) -> Interv
     return Interval(low, high, "clopper_pearson")
 
 
-def bca(e: LoggedDecisions, value: Value, level: float, rng: np.random.Generator) -> Interval:
-    """Return the bias-corrected and accelerated bootstrap interval over units."""
-    sums = [(np.bincount(e.unit, top), np.bincount(e.unit, bottom)) for top, bottom in value.parts]
+def bca(
+    e: LoggedDecisions, values: Sequence[Value], levels: Sequence[float], rng: np.random.Generator
+) -> list[list[Interval]]:
+    """Return the bias-corrected and accelerated bootstrap intervals over units."""
     there = np.bincount(e.unit) > 0
-    sums = [(top[there], bottom[there]) for top, bottom in sums]
     units = int(there.sum())
+    parts = [part for value in values for part in value.parts]
+    tops, bottoms = (
+        np.stack([np.bincount(e.unit, side)[there] for side in sides], axis=1)
+        for sides in zip(*parts, strict=True)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drawn = drawn_counts(units, rng, _DRAWS)
+        of_parts = np.concatenate([(counts @ tops) / (counts @ bottoms) for counts in drawn])
+    at, found = 0, []
+    for value in values:
+        replicates = of_parts[:, at : at + len(value.parts)].sum(axis=1)
+        at += len(value.parts)
+        z = np.asarray(np.bincount(e.unit, e.weight * value.z), np.float64)
+        replicates = replicates[np.isfinite(replicates)]
+        found.append([_corrected(value.value, z, replicates, level) for level in levels])
+    return found
 
-    def replicate(counts: Array) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(sum((counts @ top) / (counts @ bottom) for top, bottom in sums))
 
-    replicates = resampled(replicate, units, rng, _DRAWS)
-    below = float((replicates < value.value).mean() + 0.5 * (replicates == value.value).mean())
+def _corrected(value: float, z: Array, replicates: Array, level: float) -> Interval:
+    """Return the interval of a value with contributions z of the units, by its replicates."""
+    below = float((replicates < value).mean() + 0.5 * (replicates == value).mean())
     if not 0.0 < below < 1.0:
         return NONE
     normal = NormalDist()
-    z = np.bincount(e.unit, e.weight * value.z)
     bias = normal.inv_cdf(below)
     acceleration = float((z**3).sum() / (6.0 * (z**2).sum() ** 1.5))
     ends = []

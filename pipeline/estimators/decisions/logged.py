@@ -109,12 +109,31 @@ class LoggedDecisions:
     @cached_property
     def size(self) -> Ints:
         """(D,) number of feasible candidates."""
+        if self.feasible.all():
+            return np.diff(self.offsets)
         return np.bincount(self.owner, self.feasible, len(self)).astype(np.int64)
 
     @cached_property
     def several(self) -> Flags:
         """(D,) flags of the decisions with a choice: two or more feasible candidates."""
         return self.size >= 2
+
+    @cached_property
+    def units(self) -> int:
+        """Number of units."""
+        return units_of(self.unit)
+
+    @cached_property
+    def complete(self) -> Flags:
+        """(D,) flags of the decisions whose feasible candidates all have a probability."""
+        lacking = np.isnan(self.probability) & self.feasible
+        return np.asarray(np.bincount(self.owner, lacking, len(self)) == 0)
+
+    @cached_property
+    def likely(self) -> Flags:
+        """(C,) flags of the candidates with the highest probability of their decision."""
+        most = highest(self, np.nan_to_num(self.probability))
+        return np.asarray(self.probability == most[self.owner])
 
     @cached_property
     def inverse(self) -> Array:
@@ -136,6 +155,8 @@ class LoggedDecisions:
 
     def take(self, rows: Flags) -> "LoggedDecisions":
         """Return the decisions for which `rows` (D,) is true."""
+        if rows.all():
+            return self
         of_candidates = rows[self.owner]
         return LoggedDecisions(
             offsets_of(np.diff(self.offsets)[rows]),

@@ -172,8 +172,7 @@ class Tally:
         self, e: LoggedDecisions, sets: Iterator[tuple[str, Ints]], unit: Ints | None = None
     ) -> None:
         """Add a part; `unit` (D,) numbers the units of the whole log, else they are those of e."""
-        known = ~np.isnan(e.probability) | ~e.feasible
-        complete = e.several & (np.bincount(e.owner, ~known, len(e)) == 0)
+        complete = e.several & e.complete
         inside_of = np.zeros(len(e.owner), bool)
         for name, rows in sets:
             if not len(rows):

@@ -2,11 +2,15 @@
 
     answers           ESS of at least 50, mean weight within 3 standard errors of 1 and in
                       .8 .. 1.25, at least 95 % of the policy's probability covered, propensities
-                      not contradicted
-    answers roughly   ESS of at least 10, or the mean weight outside
+                      not contradicted, no decision with over a tenth of the weight, and an ESS of
+                      at most twice the expected one
+    answers roughly   ESS of at least 10, or one of the others not so
     cannot answer     else
 
-ESS is the effective number of decisions, (sum s w)^2 / sum (s w)^2.
+ESS is the effective number of decisions, (sum s w)^2 / sum (s w)^2. Where all probabilities are
+logged, the mean of w^2 is known before anything is drawn: an ESS far above the one that follows
+from it says that the rare decisions of large weight were not drawn, so that the errors are too
+small.
 """
 
 import math
@@ -18,8 +22,6 @@ import numpy as np
 from hindcast.pipeline.estimators.decisions.logged import (
     Array,
     LoggedDecisions,
-    highest,
-    units_of,
     weights,
 )
 from hindcast.pipeline.estimators.decisions.values import (
@@ -37,6 +39,7 @@ LARGEST: Final = 0.1  # share of one weight that is told
 SMALL: Final = 0.05  # probability from which a candidate is well supported
 _MEAN: Final = (0.8, 1.25)
 _ERRORS: Final = 3.0
+_UNSEEN: Final = 2.0  # ESS over the expected one
 _QUANTILE: Final = 3.84  # of chi-square with 1 degree of freedom, 95 %
 
 
@@ -61,6 +64,7 @@ class Support:
         disagrees: Share of the policy's probability that is not on the taken candidate.
         verdict: ANSWERS, ROUGHLY or CANNOT.
         why: Reasons of the verdict, one clause each.
+        expected_ess: The ESS that follows from the logged probabilities; NaN without all of them.
     """
 
     decisions: int
@@ -78,6 +82,7 @@ class Support:
     disagrees: float
     verdict: str
     why: tuple[str, ...]
+    expected_ess: float = float("nan")
 
 
 def effective(s: Array) -> float:
@@ -94,22 +99,31 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
     w = weights(e, target)
     s = e.weight * w
     mean = float(s.sum() / e.weight.sum())
-    known = np.bincount(e.owner, np.isnan(e.probability) & e.feasible, len(e)) == 0
-    known |= ~e.several
-    logged = bool(known.all())
+    logged = bool((e.complete | ~e.several).all())
     per_unit = np.asarray(np.bincount(e.unit, s), np.float64)
     at = int(np.argmax(w)) if len(w) else -1
     se = standard_error(e, w - mean)
     ess = effective(s)
     covered = _covered(e, target, 0.0) if logged else float("nan")
+    share = float(s.max(initial=0.0) / s.sum()) if s.any() else 0.0
+    expected = _expected_ess(e, target) if logged else float("nan")
     verdict, why = _verdict(e, ess, mean, se, covered, contradicted)
-    likely = e.probability == highest(e, np.nan_to_num(e.probability))[e.owner]
+    unseen = []
+    if share > LARGEST:
+        unseen.append(f"one decision carries {share:.0%} of the weight")
+    if ess > _UNSEEN * expected:
+        unseen.append(
+            f"{ess:.1f} effective decisions where {expected:.1f} are expected by the probabilities "
+            "of the log: rare ones of large weight were not drawn"
+        )
+    if verdict == ANSWERS and unseen:
+        verdict, why = ROUGHLY, tuple(unseen)
     return Support(
-        len(e), units_of(e.unit), ess, effective(per_unit), mean, se,
-        float(w.max(initial=0.0)), float(s.max(initial=0.0) / s.sum()) if s.any() else 0.0, at,
+        len(e), e.units, ess, effective(per_unit), mean, se,
+        float(w.max(initial=0.0)), share, at,
         covered, _covered(e, target, SMALL) if logged else float("nan"),
-        weighted_mean(e, 1.0 - _total(e, target * likely)) if logged else float("nan"),
-        weighted_mean(e, 1.0 - target[e.taken]), verdict, why,
+        weighted_mean(e, 1.0 - _total(e, target * e.likely)) if logged else float("nan"),
+        weighted_mean(e, 1.0 - target[e.taken]), verdict, why, expected,
     )  # fmt: skip
 
 
@@ -149,6 +163,13 @@ def _covered(e: LoggedDecisions, target: Array, above: float) -> float:
     alone = ~e.several[e.owner]
     taken = e.probability >= above if above > 0.0 else e.probability > 0.0
     return weighted_mean(e, _total(e, target * (taken | alone)))
+
+
+def _expected_ess(e: LoggedDecisions, target: Array) -> float:
+    """Return the ESS by the mean of w^2, which is the sum over candidates of target^2 / p."""
+    p = np.where(e.probability > 0.0, e.probability, np.inf)
+    squares = np.where(e.several, _total(e, target**2 / p), 1.0)
+    return float(e.weight.sum() ** 2 / (e.weight**2 * squares).sum())
 
 
 def bounds(e: LoggedDecisions, target: Array) -> tuple[float, float]:

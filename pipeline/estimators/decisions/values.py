@@ -15,6 +15,7 @@ one with the least variance plus squared bound of the bias (Wang, Agarwal & Dudi
 2020).
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -53,13 +54,16 @@ class Value:
 
 def standard_error(e: LoggedDecisions, z: Array) -> float:
     """Return the standard error of a weighted mean with contributions z, by unit."""
-    return clustered_error(e.weight, z, e.unit)
+    return _error(e.weight, z, e.unit, e.units)
 
 
 def clustered_error(weight: Array, z: Array, unit: Ints) -> float:
     """Return the standard error of a mean with weights and contributions z, by unit."""
+    return _error(weight, z, unit, units_of(unit))
+
+
+def _error(weight: Array, z: Array, unit: Ints, units: int) -> float:
     sums = np.bincount(unit, weight * z)
-    units = units_of(unit)
     if units < 2:
         return float("nan")
     return float(np.sqrt(units / (units - 1) * (sums**2).sum()) / weight.sum())
@@ -124,26 +128,28 @@ def self_normalised_doubly_robust(e: LoggedDecisions, target: Array, q: Array) -
 
 def clipped(e: LoggedDecisions, target: Array, q: Array | None = None) -> Value:
     """Return `clipped`: weights of at most the threshold, in `is` or around a model q."""
-    w = weights(e, target)
+    w, around = weights(e, target), _around(e, target, q)
     return _least(
-        e, w, lambda t: _around(e, target, np.minimum(w, t), q),
+        e, w, lambda t: around(np.minimum(w, t)),
         lambda t: np.maximum(w - t, 0.0), "clipped",
     )  # fmt: skip
 
 
 def switch(e: LoggedDecisions, target: Array, q: Array) -> Value:
     """Return `switch`: the model q alone where the weight is above the threshold."""
-    w = weights(e, target)
+    w, around = weights(e, target), _around(e, target, q)
     return _least(
-        e, w, lambda t: _around(e, target, np.where(w > t, 0.0, w), q),
+        e, w, lambda t: around(np.where(w > t, 0.0, w)),
         lambda t: np.where(w > t, w, 0.0), "switch",
     )  # fmt: skip
 
 
-def _around(e: LoggedDecisions, target: Array, w: Array, q: Array | None) -> Array:
+def _around(e: LoggedDecisions, target: Array, q: Array | None) -> Callable[[Array], Array]:
+    """Return the terms of `is` or `dr` as a function of the weights."""
     if q is None:
-        return w * e.reward
-    return _expected(e, target, q) + w * (e.reward - q[e.taken])
+        return lambda w: w * e.reward
+    expected, error = _expected(e, target, q), e.reward - q[e.taken]
+    return lambda w: expected + w * error
 
 
 def _least(
@@ -155,14 +161,14 @@ def _least(
 ) -> Value:
     """Return the estimate of the threshold with the least variance and squared bound of bias."""
     span = float(np.abs(e.reward).max())
-    found: list[tuple[float, Array]] = []
+    least, best = math.inf, w
     quantiles = np.quantile(w[w > 0], np.linspace(0.5, 1.0, _THRESHOLDS)) if w.any() else [0.0]
     for t in np.unique(quantiles):
         x = terms(float(t))
         error = standard_error(e, x - weighted_mean(e, x))
         bias = span * weighted_mean(e, lost(float(t)))
-        found.append((float(np.nan_to_num(error**2)) + bias**2, x))
-    best = min(found, key=lambda item: item[0])[1]
+        if (loss := float(np.nan_to_num(error**2)) + bias**2) < least:
+            least, best = loss, x
     return _mean_of(name, e, best)
 
 

@@ -47,7 +47,7 @@ def make(folder: Path, recipe: str, settings: tuple[str, ...]) -> dict[str, floa
     dataset_folder = folder / "own" / "dataset"
     build(loaded, behaviours(loaded), dataset_folder)
     for name in FORMATS:
-        export(dataset_folder, name, folder / name / "dataset", candidates=None)
+        export(dataset_folder, name, folder / name / "dataset", split="all")
     dataset = open_dataset(dataset_folder)
     rows = pl.concat(
         pl.read_parquet(dataset_folder / part.path, columns=["choice", "reward"])

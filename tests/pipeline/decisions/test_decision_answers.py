@@ -8,8 +8,9 @@ import pytest
 
 import hindcast
 from hindcast.flows.cli import main
-from hindcast.pipeline.decisions.answers import Options, answer
+from hindcast.pipeline.decisions.answers import answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.asking import Options
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.targets import target_of
 from hindcast.pipeline.errors import InputError, UnknownName
@@ -90,6 +91,7 @@ def test_estimated_propensities_are_marked_with_a_range():
     assert found.estimates["propensities"].unique().to_list() == ["estimated"]
     assert "estimated" in found.sentences["lowest:x"]
     assert row(found, "lowest:x", "dr")["value"] == pytest.approx(0.627, abs=0.03)
+    assert row(found, "lowest:x", "is")["low"] is None  # the noise of 1 / p biases it
     snis = row(found, "lowest:x", "snis")
     assert snis["low_odds_1.5"] == pytest.approx(0.553, abs=0.01)
     assert snis["high_odds_1.5"] == pytest.approx(0.674, abs=0.01)
@@ -174,6 +176,36 @@ def test_a_log_without_clicks_in_its_weights_has_no_interval_of_width_0():
     assert "cannot answer" in value["verdict"]
 
 
+@pytest.mark.slow
+def test_few_rewards_give_the_difference_to_the_log_no_interval_either():
+    """Weights without a click would say that the policy is clearly worse than the log."""
+    found = asked(read_log(real() / "obd_men/random"), "lowest:item_feature_0")
+    value = row(found, "lowest:item_feature_0", "dr")
+    assert (value["ess"], value["difference_low"]) == (pytest.approx(62.0), None)
+    assert value["difference"] == pytest.approx(0.030044 - 0.0035, abs=1e-5)
+
+
+def test_decisions_without_the_candidate_are_told():
+    """Every other decision has no fir."""
+    found = asked(case_of(30), "candidate:fir", "candidate:elm")
+    [told] = [c for c in found.cautions if c.code == "candidate_absent"]
+    assert told.text.startswith("candidate:fir: fir cannot be taken in 50.0% of the decisions")
+
+
+def case_of(decisions):
+    return read_log(long_table(decisions, np.random.default_rng(6)), ROWS)
+
+
+def test_policies_on_several_splits_are_not_compared():
+    log = case("01-long.toml")
+    e = logged_decisions(log)
+    targets = {p: target_of(p, log, e) for p in ("uniform", "first")}
+    found = answer(log, targets, Options(), {"first": "test"})
+    [told] = [c for c in found.cautions if c.code == "several_splits"]
+    assert "(uniform on all; first on test)" in told.text
+    assert not [c for c in answer(log, targets).cautions if c.code == "several_splits"]
+
+
 @pytest.fixture
 def dataset(tmp_path):
     table = long_table(240, np.random.default_rng(1))
@@ -212,6 +244,7 @@ def test_ope_of_a_log_on_the_command_line(dataset, tmp_path, capsys):
     code = main(["ope", str(dataset), "--policy", "uniform", f"{tmp_path}/mine.py:first"])
     out = capsys.readouterr().out
     assert code == 0
+    assert "simultaneous over the 2 policies" in out
     assert out.index("uniform: ") < out.index("dr  ")
     assert main(["ope", str(dataset), "--policy", "lowest:z"]) == 2
     assert "numeric feature" in capsys.readouterr().err

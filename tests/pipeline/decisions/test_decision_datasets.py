@@ -177,6 +177,7 @@ def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp
     whole = read_log(table, ROWS)
     tests = checked_propensities_of(whole)
     monkeypatch.setattr("hindcast.pipeline.decisions.log._PIECE", 20)
+    monkeypatch.setattr("hindcast.pipeline.decisions.cautions.SMALL_PIECE", 20)
     pieces = read_log(table, ROWS)
     assert len(list(pieces.pieces())) > 5
     again = checked_propensities_of(pieces)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hindcast.pipeline import dataset as ds
@@ -14,12 +15,14 @@ from hindcast.pipeline.decisions.targets import numeric, target_of
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.decisions.values import importance_sampling
 from hindcast.pipeline.exports import export
+from hindcast.pipeline.testing import check_export
 from tests.pipeline.decisions.decision_cases import ROWS, case, long_table
 
 
-def written(log, tmp_path):
+def written(log, tmp_path, form="dsjson"):
     folder = convert(log, tmp_path / "d", "log").folder
-    return export(folder, "dsjson", tmp_path / "again.dsjson")
+    suffix = {"dsjson": "dsjson", "obp": "npz"}[form]
+    return export(folder, form, tmp_path / f"again.{suffix}")
 
 
 def estimates(log):
@@ -50,6 +53,7 @@ def test_a_record_is_as_vowpalwabbit_reads_it(tmp_path):
     assert second["c"]["_multi"][1]["size"] == "large"
 
 
+@pytest.mark.parametrize("form", ["dsjson", "obp"])
 @pytest.mark.parametrize(
     "name",
     ["01-long.toml", "05-log.dsjson",
@@ -58,13 +62,13 @@ def test_a_record_is_as_vowpalwabbit_reads_it(tmp_path):
          "09-router.toml", "10-sessions.toml", "11-ccb.dsjson", "12-pdrop.dsjson", "14-cost.toml",
          "15-keep-prob.toml", "16-override-flag.toml", "20-many-single-candidates.toml"))],
 )  # fmt: skip
-def test_what_is_read_again_gives_the_same_estimates(name, tmp_path):
+def test_what_is_read_again_gives_the_same_estimates(name, form, tmp_path):
     log = case(name)
-    path = written(log, tmp_path).path
+    path = written(log, tmp_path, form).path
     propensity = {"kind": log.mapping.propensity.kind}
     if propensity["kind"] == "monte_carlo":
         propensity["draws"] = int(log.decisions["draws"].drop_nulls()[0])
-    again = read_log(path, {"kind": "decisions", "shape": "dsjson", "file": str(path),
+    again = read_log(path, {"kind": "decisions", "shape": form, "file": str(path),
                             "propensity": propensity})  # fmt: skip
     assert again.counts["in_weights"] == log.counts["in_weights"]
     assert again.counts["units"] == log.decisions.filter(log.weighted)["unit_id"].n_unique()
@@ -110,3 +114,63 @@ def test_a_dataset_that_was_built_is_read_as_sessions(tiny_dataset, tmp_path):
     e = logged_decisions(log)
     found = importance_sampling(e, target_of("uniform", log, e)).value
     assert found == pytest.approx((weight * rows["reward"].to_numpy()).mean(), rel=1e-6)
+
+
+def arrays_of(path):
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def test_obp_pads_with_probability_0(tmp_path):
+    """Decisions of two and three candidates; the third arm is none in every other round."""
+    arrays = arrays_of(written(read_log(long_table(), ROWS), tmp_path, "obp").path)
+    assert arrays["hindcast_arm"].tolist() == ["ash", "elm", "fir"]
+    assert (arrays["n_rounds"], arrays["n_actions"]) == (12, 3)
+    assert arrays["pi_b"][:2, :, 0].tolist() == [[0.25, 0.75, 0.0], [0.5, 0.3, 0.2]]
+    assert arrays["hindcast_place"][:2].tolist() == [[0, 1, -1], [0, 1, 2]]
+    assert arrays["action"][:2].tolist() == [0, 1]
+    assert arrays["pscore"][:2].tolist() == [0.25, 0.3]
+    assert arrays["action_context"].shape == (12, 3, 3)  # x changes; size has two levels
+    assert arrays["hindcast_action_context"].tolist() == ["x", "size=large", "size=small"]
+    assert (arrays["action_context"][0, 2] == 0).all()
+    chosen = arrays["action_context"][np.arange(12), arrays["action"]]
+    assert chosen[1].tolist() == pytest.approx([(3 + 5) % 7 / 7, 1, 0])
+
+
+def test_arms_whose_features_never_change_are_described_once(tmp_path):
+    mapping = {**ROWS, "candidates": {"categories": ["size"]}}
+    arrays = arrays_of(written(read_log(long_table(), mapping), tmp_path, "obp").path)
+    assert arrays["action_context"].tolist() == [[0, 1], [1, 0], [0, 1]]
+
+
+def test_the_order_of_candidates_survives_obp(tmp_path):
+    """The second decision lists its arms from behind, so that its first one is another arm."""
+    table = long_table()
+    place = np.arange(table.height)
+    turned = table.with_columns(order=np.where(table["id"] == "d1", -place, place))
+    turned = turned.sort(["t", "order"]).drop("order")
+    log = read_log(turned, ROWS)
+    again = read_log(written(log, tmp_path, "obp").path)
+    for one in (log, again):
+        start = int(one.offsets[1])
+        assert one.candidates["id"].cast(str)[start : start + 3].to_list() == ["fir", "elm", "ash"]
+    assert again.decisions["chosen"].to_list() == log.decisions["chosen"].to_list()
+    assert again.feature("x").tolist() == log.feature("x").tolist()
+
+
+def test_obp_refuses_more_than_1000_arms(tmp_path):
+    table = long_table(600).with_columns(arm=pl.col("id") + "/" + pl.col("arm"))
+    folder = convert(read_log(table, ROWS), tmp_path / "d", "log").folder
+    with pytest.raises(InputError, match=r"1,500 arms, expected at most 1,000"):
+        export(folder, "obp", tmp_path / "a.npz")
+    assert not (tmp_path / "a.npz").exists()
+
+
+@pytest.mark.parametrize("form", ["dsjson", "obp"])
+def test_an_export_is_whole_or_not_there_and_the_same_twice(form, tmp_path):
+    check_export(form, convert(read_log(long_table(), ROWS), tmp_path / "d", "log").folder)
+
+
+def test_obp_is_for_logs_of_decisions(tiny_dataset, tmp_path):
+    with pytest.raises(InputError, match="episodes of a simulator"):
+        export(tiny_dataset, "obp", tmp_path / "a.npz")

@@ -10,7 +10,7 @@ import pytest
 import hindcast
 from hindcast.flows.cli import main
 from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
-from hindcast.pipeline.decisions.proposal import propose
+from hindcast.pipeline.decisions.proposals.proposal import propose
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.shapes.tables import Tables
 from hindcast.pipeline.errors import TraceError
@@ -75,6 +75,76 @@ def test_what_is_proposed_for_records_reads_them(tmp_path):
     assert found.table["candidates"]["list"] == "arms"
 
 
+def foreign(decisions=60):
+    """Return a log in rows whose names say nothing."""
+    names = {"id": "auction", "t": "wann", "arm": "anzeige", "x": "gebot", "size": "art",
+             "chosen": "war_es", "p": "anteil", "r": "ertrag", "hour": "stunde",
+             "tier": "klasse"}  # fmt: skip
+    return long_table(decisions, np.random.default_rng(8)).drop("ok").rename(names)
+
+
+def test_a_table_whose_names_say_nothing_is_found_by_its_values(tmp_path):
+    text = foreign().with_columns(pl.col("anteil") * 100).write_csv()
+    assert proposal(tmp_path, text) is None
+    found = propose(tmp_path / "log.csv", by_values=True)
+    assert found.table["columns"] == {
+        "decision": "auction", "time": "wann", "candidate": "anzeige", "chosen": "war_es",
+        "probability": "anteil",
+    }  # fmt: skip
+    assert found.table["candidates"]["numbers"] == ["gebot", "ertrag"]
+    told = " ".join(found.unsure)
+    assert "anteil as probability" in told
+    assert "percent" in told
+    assert "no column is a reward" in told
+
+
+def test_init_looks_at_values_only_if_the_table_holds_no_jobs(tmp_path, capsys):
+    (tmp_path / "log.csv").write_text(foreign().write_csv())
+    assert main(["init", str(tmp_path / "log.csv")]) == 0
+    assert "auction as decision" in capsys.readouterr().out
+    jobs = "job,submit,start,end,cores,chance\n" + "".join(
+        f"{i // 2},{i},{i + 1},{i + 9},{i % 2},{(0.3, 0.7)[i % 2]}\n" for i in range(40)
+    )
+    (tmp_path / "jobs.csv").write_text(jobs)
+    assert propose(tmp_path / "jobs.csv", by_values=True) is not None
+    assert main(["init", str(tmp_path / "jobs.csv")]) == 0
+    assert "ingest table" in capsys.readouterr().out
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    assert main(["init", str(tmp_path / "other.csv")]) == 2
+    assert "A log of decisions needs" in capsys.readouterr().err
+
+
+def test_a_wide_table_whose_names_say_nothing_is_found_by_its_values(tmp_path):
+    rows = [f"V{i},{i % 7 / 7},{i % 5},{1 + i % 2},.5,{i % 3}" for i in range(30)]
+    text = "vorgang,preis_1,preis_2,wahl,anteil,ertrag\n" + "\n".join(rows)
+    assert proposal(tmp_path, text) is None
+    found = propose(tmp_path / "log.csv", by_values=True).table
+    assert found["columns"] == {"decision": "vorgang", "chosen": "wahl", "propensity": "anteil"}
+    assert found["candidates"] == {"numbers": {"preis": "preis_*"}}
+
+
+def test_records_whose_names_say_nothing_are_found_by_their_values(tmp_path):
+    """Outcomes are found beside them by the ids that they share."""
+    rng = np.random.default_rng(9)
+    records = [
+        {"req": f"r-{i}", "wege": ["kurz", "lang"], "weg": str(rng.choice(["kurz", "lang"])),
+         "anteil": 0.5} for i in range(20)
+    ]  # fmt: skip
+    (tmp_path / "danach.jsonl").write_text(
+        "\n".join(json.dumps({"req": r["req"], "gut": 1, "seen_at": 5.0}) for r in records)
+    )
+    text = "\n".join(map(json.dumps, records))
+    assert proposal(tmp_path, text, "log.jsonl") is None
+    found = propose(tmp_path / "log.jsonl", by_values=True)
+    assert found.table["columns"] == {"decision": "req", "chosen": "weg", "propensity": "anteil"}
+    assert found.table["outcomes"] == {
+        "file": "danach.jsonl", "decision": "req", "reward": "gut", "time": "seen_at",
+    }  # fmt: skip
+    (tmp_path / "x").mkdir()
+    assert main(["init", str(tmp_path / "log.jsonl"), "--out", str(tmp_path / "x" / "m.toml")]) == 0
+    assert read_log(tmp_path / "x" / "m.toml").counts["decisions"] == 20
+
+
 def test_a_damaged_parquet_file_is_named(tmp_path):
     path = tmp_path / "log.parquet"
     long_table(40, np.random.default_rng(2)).write_parquet(path)
@@ -82,6 +152,63 @@ def test_a_damaged_parquet_file_is_named(tmp_path):
     assert propose(path) is None
     with pytest.raises(TraceError, match=r"log\.parquet: this table cannot be read"):
         Tables([path]).schema()
+
+
+def listed(decisions=40):
+    """Return records whose candidates are objects without a known name."""
+    rng = np.random.default_rng(10)
+    places = rng.integers(0, 2, decisions)
+    return places, [
+        {"spur": f"t{i}", "anfang": f"2031-03-01T08:{i:02}:00Z", "ertrag": i % 3,
+         "knoten": [{"wer": f"k{k}", "last": k + i % 4, "anteil": (0.3, 0.7)[k]} for k in (0, 1)]}
+        for i in range(decisions)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["flag", "position"])
+def test_a_choice_inside_of_the_list_or_by_its_position_is_found(tmp_path, by):
+    places, records = listed()
+    for place, record in zip(places.tolist(), records, strict=True):
+        if by == "position":
+            record["stelle"] = place
+        for k, candidate in enumerate(record["knoten"] if by == "flag" else ()):
+            candidate["genommen"] = k == place
+    text = "\n".join(map(json.dumps, records))
+    assert proposal(tmp_path, text, "log.jsonl") is None
+    found = propose(tmp_path / "log.jsonl", by_values=True)
+    assert found.table["columns"] == {
+        "decision": "spur", "time": "anfang", "probabilities": "anteil",
+        "chosen": "genommen" if by == "flag" else "stelle",
+    }  # fmt: skip
+    assert found.table["candidates"] == {"list": "knoten", "id": "wer", "numbers": ["last"]}
+    (tmp_path / "log.toml").write_text(found.toml)
+    log = read_log(tmp_path / "log.toml")
+    assert log.decisions["chosen"].to_list() == places.tolist()
+    with pytest.raises(TraceError, match="none of the 40 decisions can be used: 40 have no reward"):
+        hindcast.ingest("decisions", tmp_path / "log.toml", tmp_path / "d")
+
+
+def test_probabilities_beside_the_kind_none_are_told(tmp_path):
+    """They are ignored, which a person who has just added the column would not expect."""
+    table = long_table(20)
+    columns = {"decision": "id", "candidate": "arm", "chosen": "chosen", "probability": "p",
+               "reward": "r"}  # fmt: skip
+    for kind, notes in (
+        ("none", ['p is not used, since propensity.kind is "none"']),
+        ("exact", []),
+    ):
+        log = read_log(table, {"columns": columns, "propensity": {"kind": kind}})
+        assert [*log.notes] == notes
+
+
+def test_a_list_of_records_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "log.json").write_text(json.dumps(listed()[1]))
+    (tmp_path / "log.toml").write_text(
+        'file = "log.json"\nshape = "nested"\ncandidates = {list = "knoten"}\n'
+        'columns = {chosen = "stelle", reward = "ertrag"}\n'
+    )
+    with pytest.raises(TraceError, match="the file is one JSON list"):
+        read_log(tmp_path / "log.toml")
 
 
 def test_what_is_no_log_of_decisions_is_left_to_others(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
 from hindcast.pipeline.decisions.reading import read_log
+from hindcast.pipeline.decisions.shapes.tables import Tables
 from hindcast.pipeline.errors import InputError, RecipeError, TraceError
 from hindcast.pipeline.recipes.toml import table_toml
 from tests.pipeline.decisions.decision_cases import (
@@ -458,3 +459,45 @@ def test_real_logs_have_their_counts():
     men = read_log(folder / "obd_men/bts")
     assert men.counts["candidates"] == 2000 * 34
     assert men.decisions["reward"].sum() == 15
+
+
+def test_numbers_of_hundreds_of_digits_are_quarantined():
+    """Integers of JSON have no bound. A time that cannot be read is unknown."""
+    records, huge = nested_records(long_table(80)), 10**400
+    changes = {
+        2: {"r": huge}, 3: {"ctx": {"hour": huge, "tier": "gold"}}, 4: {"p": [huge, 0.5]},
+        5: {"chosen": huge}, 6: {"chosen": {"of": "ash"}}, 7: {"t": huge},
+    }  # fmt: skip
+    for k, change in changes.items():
+        records[k] |= change
+    records[8]["arms"][0]["x"] = -huge
+    log = read_log(records, NESTED)
+    assert log.quarantine["line"].to_list() == [3, 4, 5, 6, 7, 9]
+    reasons = " ".join(log.quarantine["reason"])
+    assert reasons.count("expected a finite number") == 4
+    assert reasons.count("not among the candidates") == 2
+    assert log.counts["decisions"] == 74
+
+
+def test_a_text_among_numbers_far_down_a_table_changes_no_other_row(tmp_path, monkeypatch):
+    """Columns of numbers are read as such up to the first text; lines and values stay."""
+    monkeypatch.setattr("hindcast.pipeline.decisions.shapes.tables.CHUNK_ROWS", 500)
+    table = long_table(4000).with_columns(t=pl.lit(1930118400), x=pl.col("x").cast(pl.String))
+    table[-2, "x"], table[-1, "x"] = "n/a", "much"
+    path = tmp_path / "log.csv"
+    table.write_csv(path)
+    pieces = [*Tables([path]).pieces(["x"], ["x"])]
+    assert {piece.rows["x"].dtype for piece in pieces} == {pl.Float64(), pl.String()}
+    assert [p.line for p in pieces[1:]] == [p.line + p.rows.height for p in pieces[:-1]]
+    log, right = read_log(path, ROWS), read_log(table, ROWS)
+    same(log, right)
+    assert log.quarantine.equals(right.quarantine)
+    assert "much" in log.quarantine["reason"][0]
+    assert log.decisions["line"].equals(right.decisions["line"])
+
+
+def test_numbers_that_are_written_differently_repeat_a_row(table, rows):
+    """A row that repeats another one by its values counts once, however long its numbers are."""
+    again = table.head(2).with_columns(pl.col("x", "p").cast(pl.String) + "0")
+    doubled = pl.concat([table.with_columns(pl.col("x", "p").cast(pl.String)), again])
+    same(rows, read_log(doubled, ROWS))

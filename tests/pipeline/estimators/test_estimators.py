@@ -320,6 +320,25 @@ def test_warnings_name_what_is_wrong(five):
     assert estimate("is", logged(dict(five, evaluation=five["behaviour"])), QUICK).warnings == ()
 
 
+def test_a_mean_weight_is_explained_by_its_side(five):
+    """Propensities that are too small make weights too large; missing choices make them small."""
+    behaviour = np.array(five["behaviour"])
+    small = estimate("is", logged(dict(five, behaviour=behaviour / 2, evaluation=behaviour)), QUICK)
+    assert "propensities are too small" in " ".join(small.warnings)
+    few = estimate("is", logged(dict(five, evaluation=behaviour / 2)), QUICK)
+    assert "the log misses most" in " ".join(few.warnings)
+    assert "too small" not in " ".join(few.warnings)
+
+
+def test_tempered_weights_of_impossible_episodes_are_zero_without_a_warning(five):
+    """The power 0 is tried on the way; a warning of numpy would fail this test."""
+    evaluation = np.array(five["evaluation"], float)
+    evaluation[:2] = 0.0
+    found = estimate("tempered", logged(dict(five, evaluation=evaluation), group=np.zeros(5, int)),
+                     Settings(resamples=50, tempered=0.9))  # fmt: skip
+    assert np.isfinite(found.value)
+
+
 def test_an_impossible_policy_has_no_self_normalised_value(five):
     impossible = logged(dict(five, evaluation=[0.0] * 12))
     found = estimate("snis", impossible, QUICK)

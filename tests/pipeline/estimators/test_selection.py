@@ -27,6 +27,13 @@ def test_rank_correlation_with_ties():
     assert selection.rank_correlation([0, 0, 5], [1, 2, 3]) == pytest.approx(math.sqrt(0.75))
 
 
+def test_best_of_the_first_policies():
+    """Ties of the truth go to the policy that is tried first."""
+    order, best = selection.best_of_first([1, 4, 3, 2], [10.0, 4.0, 8.0, 8.0])
+    assert order.tolist() == [1, 2, 3, 0]
+    assert best.tolist() == [1, 2, 2, 0]
+
+
 def test_regret():
     """Picking the third and then the second best loses 4, then 2."""
     estimated = [1.0, 2.0, 3.0, 0.0]

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import hindcast.pipeline.dataset as ds
+from tests.pipeline.exports.padded import labelled
 from tests.sample_datasets import KINDS
 
 
@@ -25,8 +26,8 @@ class Source:
         return self.dataset.folder
 
     def of_split(self, split: str) -> pl.DataFrame:
-        own = self.episodes.filter(split=split).select("episode")
-        return self.rows.join(own, on="episode", how="semi", maintain_order="left")
+        """Return the rows of a split with their labels."""
+        return labelled(self.rows, self.dataset).filter(split=split)
 
 
 @pytest.fixture(scope="session")

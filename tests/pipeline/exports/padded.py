@@ -40,11 +40,25 @@ def expected_rows(dataset: Dataset, k: int) -> dict[str, NDArray[Any]]:
         found[name] = rows[name].fill_null(value=False).to_numpy()
     for name in ("episode", "step", "time_s", "propensity", "reward", "elapsed_s"):
         found[name] = rows[name].to_numpy()
+    labels = labelled(rows, dataset)
+    found |= {name: labels[name].to_numpy() for name in ("split", "window", "behaviour")}
+    found["discount"] = labels["discount"].fill_null(float("nan")).to_numpy()
     if spec.valued:
         found["value"] = rows["monte_carlo_value"].to_numpy()
     if spec.image_shape:
         found["image"] = rows["image"].to_numpy().reshape(-1, *spec.image_shape)
     return found
+
+
+def labelled(rows: pl.DataFrame, dataset: Dataset) -> pl.DataFrame:
+    """Return rows with the labels of their episodes behind their columns."""
+    episodes = pl.read_parquet(dataset.folder / dataset.manifest.episodes.path)
+    discount = pl.when("terminated").then(0.0).otherwise(dataset.spec.discount)
+    return rows.join(
+        episodes.select("episode", "split", "window", "behaviour"), "episode", maintain_order="left"
+    ).with_columns(
+        pl.when(pl.col("choice").is_not_null()).then(discount).cast(pl.Float32).alias("discount")
+    )
 
 
 def _matrix(structs: pl.Series, names: list[str]) -> NDArray[Any]:

@@ -7,14 +7,20 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 
 from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset import open as open_dataset
+from hindcast.pipeline.decisions.conversion import convert
+from hindcast.pipeline.decisions.reading import read_log
+from hindcast.pipeline.documents.card.header import licence_lines
 from hindcast.pipeline.documents.croissant import NAME, croissant
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
+from tests.pipeline.decisions.decision_cases import ROWS, long_table
 from tests.sample_datasets import KINDS, LONG_STEPS
 
 pytestmark = [  # warnings of rdflib, which mlcroissant uses for JSON-LD, and of pandas
@@ -136,6 +142,34 @@ def test_every_dataset_has_it(short, tmp_path):
     export(short.folder, "croissant", tmp_path / "x")
     assert (tmp_path / "x" / NAME).read_bytes() == inside
     assert not load(short.folder / NAME).metadata.ctx.issues.errors
+
+
+def test_responsible_fields_follow_from_the_manifest(thermal, tmp_path):
+    """The fields of Croissant RAI say that this is a simulation; a log says that it is none."""
+    found = croissant(thermal.dataset.manifest)
+    assert "http://mlcommons.org/croissant/RAI/1.0" in found["conformsTo"]
+    counts = thermal.dataset.manifest.counts
+    assert f"{counts['decisions']:,} decisions" in found["rai:dataCollection"]
+    assert "simulator of thermal" in found["rai:dataCollection"]
+    assert "rai:dataCollectionMissingData" not in found  # nothing is left out
+    log = read_log(long_table(), ROWS)
+    manifest = open_dataset(convert(log, tmp_path / "d", "log").folder).manifest
+    found = croissant(manifest)
+    assert "recorded by a service" in found["rai:dataCollection"]
+    assert "not simulated again" in found["rai:dataLimitations"][0]
+    assert "Ids of decisions" in found["rai:personalSensitiveInformation"][0]
+    path = tmp_path / "d" / NAME
+    assert not load(path).metadata.ctx.issues.errors
+
+
+def test_the_card_of_other_terms_has_their_link(thermal, tmp_path):
+    """A trace has the address of its page, a log of one's own the section of the card."""
+    log = read_log(long_table(), ROWS)
+    card = (convert(log, tmp_path / "d", "log").folder / "README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1])["license_link"] == "#licence-and-citation"
+    assert "\n## Licence and citation\n" in card
+    provenance = {**thermal.dataset.manifest.provenance, "format": "alibaba2017"}
+    assert 'license_link: "https://github.com/alibaba/clusterdata"' in licence_lines(provenance)
 
 
 @pytest.mark.slow

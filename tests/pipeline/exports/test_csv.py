@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.exports import export
+from tests.pipeline.exports.padded import labelled
 from tests.sample_datasets import LONG_STEPS
 
 
@@ -18,9 +19,10 @@ def decision_rows(source) -> pl.DataFrame:
              for t in spec.reward_terms]  # fmt: skip
     context = [pl.col("context").struct.field(f.name).alias(f"context.{f.name}")
                for f in spec.context]  # fmt: skip
-    return source.rows.select(
-        "episode", "step", "time_s", pl.col("feasible").list.len().alias("candidates"), "choice",
-        "propensity", *value, "reward", "elapsed_s", "terminated", "truncated", *terms, *context,
+    return labelled(source.rows, source.dataset).select(
+        "episode", "step", "time_s", pl.col("feasible").list.len().alias("candidates"), "split",
+        "window", "behaviour", "choice", "propensity", *value, "reward", "elapsed_s", "terminated",
+        "truncated", "discount", *terms, *context,
     )  # fmt: skip
 
 
@@ -67,6 +69,9 @@ def test_pandas_finds_the_values(source, tmp_path):
         found = pd.read_csv(tmp_path / "x" / f"{name}.csv", low_memory=False)
         assert list(found.columns) == expected.columns
         for column, kind in expected.schema.items():
+            if kind == pl.String:
+                assert found[column].tolist() == expected[column].to_list()
+                continue
             ours = expected[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
             theirs = found[column].astype("float64").to_numpy()
             if kind == pl.Float32:

@@ -20,7 +20,7 @@ def vectors(rows) -> np.ndarray:
 
 @pytest.mark.slow
 def test_every_transition_is_equal(source, tmp_path):
-    export(source.folder, "d4rl", tmp_path / "x.hdf5")
+    export(source.folder, "d4rl", tmp_path / "x.hdf5", split="all")
     spec = source.dataset.spec
     with h5py.File(tmp_path / "x.hdf5") as file:
         k = file.attrs["candidates"]
@@ -42,6 +42,10 @@ def test_every_transition_is_equal(source, tmp_path):
             "infos/step": rows["step"][here],
             "infos/time_s": rows["time_s"][here],
             "infos/elapsed_s": rows["elapsed_s"][here],
+            "infos/window": rows["window"][here],
+            "infos/discount": rows["discount"][here],
+            "infos/split": rows["split"][here].astype("S"),
+            "infos/behaviour": rows["behaviour"][here].astype("S"),
             **{f"infos/reward_terms/{term}": rows["terms"][here, column]
                for column, term in enumerate(spec.reward_terms)},
         }  # fmt: skip
@@ -66,7 +70,7 @@ def test_ends_are_marked_as_d4rl_marks_them(sources, tmp_path):
     """Ended episodes have one terminal, and episodes that were cut off have one timeout."""
     for kind in KINDS.keys() - {"long", "valued"}:
         source = sources(kind)
-        export(source.folder, "d4rl", tmp_path / kind)
+        export(source.folder, "d4rl", tmp_path / kind, split="all")
         with h5py.File(tmp_path / kind) as file:
             terminals, timeouts = file["terminals"][()], file["timeouts"][()]
         ends = np.flatnonzero(terminals | timeouts)
@@ -79,7 +83,7 @@ def test_ends_are_marked_as_d4rl_marks_them(sources, tmp_path):
 
 @pytest.mark.slow
 def test_a_long_episode_is_whole(long, tmp_path):
-    export(long.folder, "d4rl", tmp_path / "x.hdf5")
+    export(long.folder, "d4rl", tmp_path / "x.hdf5", split="all")
     with h5py.File(tmp_path / "x.hdf5") as file:
         assert np.flatnonzero(file["terminals"][()])[0] == LONG_STEPS - 1
         observations, after = file["observations"][()], file["next_observations"][()]
@@ -87,7 +91,7 @@ def test_a_long_episode_is_whole(long, tmp_path):
 
 
 def test_the_file_says_what_it_is(images, tmp_path):
-    export(images.folder, "d4rl", tmp_path / "x.hdf5")
+    export(images.folder, "d4rl", tmp_path / "x.hdf5", split="all")
     with h5py.File(tmp_path / "x.hdf5") as file:
         attributes = dict(file.attrs)
         columns = json.loads(file["metadata/observation"].asstr()[()])
@@ -106,7 +110,7 @@ def test_the_file_says_what_it_is(images, tmp_path):
 def test_cut_candidates_are_true_ones(kind, k, sources, tmp_path):
     """Kept candidates include the chosen one, are feasible and distinct, and keep their order."""
     source = sources(kind)
-    result = export(source.folder, "d4rl", tmp_path / "x.hdf5", candidates=k)
+    result = export(source.folder, "d4rl", tmp_path / "x.hdf5", candidates=k, split="all")
     spec = source.dataset.spec
     c, f = len(spec.context), len(spec.candidates)
     with h5py.File(tmp_path / "x.hdf5") as file:
@@ -134,7 +138,7 @@ def test_cut_candidates_are_true_ones(kind, k, sources, tmp_path):
 
 
 def test_the_share_that_is_left_out_is_right(images, tmp_path):
-    result = export(images.folder, "d4rl", tmp_path / "x.hdf5", candidates=3)
+    result = export(images.folder, "d4rl", tmp_path / "x.hdf5", candidates=3, split="all")
     lists = images.decisions.select(
         pl.col("feasible").list.len().alias("all"), pl.col("feasible").list.sum().alias("feasible")
     )

@@ -9,16 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hindcast.flows import cli
+from hindcast.pipeline import dataset as ds
 from hindcast.pipeline import exports
+from hindcast.pipeline.decisions.conversion import convert
+from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.errors import InputError, StorageError, UnknownName
 from hindcast.pipeline.exports import EXPORTS, export
+from hindcast.pipeline.exports._labels import labels_of
 from hindcast.pipeline.exports._target import new_folder
 from hindcast.pipeline.testing import check_export
+from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
-GENERAL = [name for name in EXPORTS if not name.startswith("history")]
+# `history` and `obp` hold datasets of one kind alone.
+GENERAL = [name for name in EXPORTS if not name.startswith(("history", "obp"))]
+SPLITTING = [name for name in GENERAL if EXPORTS[name].split]
 PADDING = [name for name in EXPORTS if EXPORTS[name].pads]
 
 
@@ -45,7 +53,7 @@ def test_the_module_says_what_is_lost(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("name", GENERAL)
 def test_it_is_whole_or_not_there_and_the_same_twice(name, thermal):
     check_export(name, thermal.folder)
 
@@ -83,7 +91,77 @@ def test_unknown_formats_and_candidates(thermal, tmp_path):
         export(thermal.folder, "d4rl", tmp_path / "x", candidates=0)
     with pytest.raises(InputError, match="no such folder"):
         export(tmp_path / "none", "csv", tmp_path / "x")
+    with pytest.raises(
+        InputError, match="croissant holds the whole dataset; the option is for huggingface, minari"
+    ):
+        export(thermal.folder, "croissant", tmp_path / "x", split="train")
+    for name in SPLITTING:
+        with pytest.raises(InputError, match="split 'tets' has no episodes; known: train, valid"):
+            export(thermal.folder, name, tmp_path / "x", split="tets")
     assert not listed(tmp_path)
+
+
+def decisions_of(name: str, path: Path) -> set[tuple[int, int]]:
+    """Return (episode, step) of the decisions of an export."""
+    if name == "huggingface":
+        rows = pl.read_parquet(path / "data" / "*.parquet").filter(pl.col("choice").is_not_null())
+    elif name == "csv":
+        rows = pl.read_csv(path / "decisions.csv").filter(pl.col("choice").is_not_null())
+        assert set(rows["episode"]) == set(pl.read_csv(path / "candidates.csv")["episode"])
+        assert set(rows["episode"]) == set(pl.read_csv(path / "episodes.csv")["episode"])
+    elif name == "dsjson":
+        lines = path.read_text().splitlines()
+        rows = pl.DataFrame(
+            [tuple(map(int, json.loads(line)["EventId"].split("/"))) for line in lines],
+            schema=["episode", "step"], orient="row",
+        )  # fmt: skip
+    elif name == "d3rlpy":
+        episode = np.load(path / "episode.npy")
+        assert len(np.load(path / "last_observations.npy")) == len(np.unique(episode))
+        rows = pl.DataFrame({"episode": episode}).with_columns(
+            step=pl.int_range(pl.len()).over("episode")
+        )
+    else:
+        h5py = pytest.importorskip("h5py")
+        [file_path] = [path] if path.is_file() else path.rglob("*.hdf5")
+        with h5py.File(file_path) as file:
+            if name == "d4rl":
+                assert set(file["episodes/episode"]) == set(file["infos/episode"])
+                return set(zip(file["infos/episode"], file["infos/step"], strict=True))
+            assert list(file) == [f"episode_{i}" for i in range(len(file))]
+            groups = [(group.attrs["episode"], len(group["actions"])) for group in file.values()]
+        return {(episode, step) for episode, steps in groups for step in range(steps)}
+    assert rows.select("episode", "step").is_unique().all()
+    return set(rows.select("episode", "step").rows())
+
+
+@pytest.mark.parametrize("name", SPLITTING)
+def test_a_split_is_written_alone(name, thermal, tmp_path):
+    """Formats whose readers take everything hold the train split unless all is asked for."""
+    rows = thermal.decisions.join(thermal.episodes.select("episode", "split"), "episode")
+    assert set(rows["split"]) == {"train", "validation"}
+    found = {}
+    for split in ("train", "validation", "all", None):
+        result = export(thermal.folder, name, tmp_path / f"{split}", split=split)
+        found[split] = decisions_of(name, tmp_path / f"{split}")
+        wanted = rows if split == "all" else rows.filter(split=split or EXPORTS[name].split)
+        if split is None and EXPORTS[name].split == "all":
+            wanted = rows
+        assert found[split] == set(wanted.select("episode", "step").rows())
+        partial = wanted.height < rows.height
+        assert any("--split all writes the others too" in note for note in result.notes) == partial
+    assert {n for n in SPLITTING if EXPORTS[n].split == "train"} == {"minari", "d3rlpy", "d4rl"}
+
+
+@pytest.mark.parametrize("name", [n for n in SPLITTING if n != "dsjson"])
+def test_single_decisions_of_a_log_are_written(name, tmp_path):
+    """They have no closing row in the dataset, and one in the formats that need it."""
+    folder = convert(read_log(long_table(60), ROWS), tmp_path / "log", "log").folder
+    episodes = ds.open(folder).episodes()
+    for split in ("train", "test"):
+        export(folder, name, tmp_path / split, split=split)
+        expected = {(episode, 0) for episode in episodes.filter(split=split)["episode"]}
+        assert decisions_of(name, tmp_path / split) == expected
 
 
 @pytest.mark.parametrize("name", ["minari", "d4rl"])
@@ -168,7 +246,7 @@ def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
     assert single.read_bytes() == (tmp_path / "x.hdf5").read_bytes()
 
 
-@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("name", GENERAL)
 def test_a_dataset_in_a_store_is_exported_alike(name, thermal, tmp_path):
     from hindcast.pipeline.storage.location import location
 
@@ -184,9 +262,10 @@ def test_a_dataset_in_a_store_is_exported_alike(name, thermal, tmp_path):
 @pytest.mark.parametrize("name", PADDING)
 def test_the_command_says_what_was_cut_and_what_is_lost(name, images, tmp_path, capsys):
     arguments = ["export", str(images.folder), "--to", name, "--out", str(tmp_path / "x")]
-    assert cli.main([*arguments, "--candidates", "4"]) == 0
+    assert cli.main([*arguments, "--candidates", "4", "--split", "train"]) == 0
     said = capsys.readouterr().out
-    total = images.decisions.height
+    total = images.episodes.filter(split="train")["steps"].sum()
+    assert f"{total:,} of {total:,} decisions" in said
     assert f"{total:,} of {total:,} decisions (100.00%) had more than K candidates" in said
     assert EXPORTS[name].lost in said
 
@@ -254,6 +333,7 @@ def test_draws_follow_from_the_recipe_s_seed(long):
     for seed in seeds:
         recipe = replace(manifest.recipe, seed=seed)
         dataset = replace(long.dataset, manifest=replace(manifest, recipe=recipe))
-        drawn.append([r.candidates for r in padding.padded(dataset, 2, exports._silent)])
+        labels = labels_of(dataset, "all")
+        drawn.append([r.candidates for r in padding.padded(dataset, 2, labels, exports._silent)])
     assert all((a == b).all() for a, b in zip(drawn[0], drawn[1], strict=True))
     assert any((a != b).any() for a, b in zip(drawn[0], drawn[2], strict=True))

@@ -30,7 +30,7 @@ def load(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_every_episode_is_equal(source, tmp_path, load):
-    export(source.folder, "minari", tmp_path / "x")
+    export(source.folder, "minari", tmp_path / "x", split="all")
     dataset, spec = load(), source.dataset.spec
     assert dataset.id == dataset_id(source.dataset.recipe.id)
     assert dataset.total_episodes == source.episodes.height
@@ -48,10 +48,15 @@ def test_every_episode_is_equal(source, tmp_path, load):
         np.testing.assert_array_equal(episode.truncations, own["truncated"][decided])
         infos = episode.infos
         for theirs, ours in (("propensity", "propensity"), ("elapsed_s", "elapsed_s"),
-                             ("behaviour_probabilities", "probabilities")):  # fmt: skip
+                             ("behaviour_probabilities", "probabilities"),
+                             ("discount", "discount")):  # fmt: skip
             np.testing.assert_array_equal(infos[theirs][:-1], own[ours][decided])
             assert np.isnan(infos[theirs][-1]).all()
-        np.testing.assert_array_equal(infos["time_s"], own["time_s"])
+        for name in ("time_s", "window"):
+            np.testing.assert_array_equal(infos[name], own[name])
+        for name in ("split", "behaviour"):
+            names = np.array(dataset.storage.metadata[f"{name}s"])
+            np.testing.assert_array_equal(names[infos[name]], own[name])
         for column, term in enumerate(spec.reward_terms):
             found = infos["reward_terms"][term]
             np.testing.assert_array_equal(found[:-1], own["terms"][decided, column])
@@ -64,7 +69,7 @@ def test_every_episode_is_equal(source, tmp_path, load):
 @pytest.mark.parametrize("kind", ["images", "valued", "thermal"])
 def test_observations_lie_in_the_spaces(kind, sources, tmp_path, load):
     """Ranges are those of the spec, widened to the zeros of padding."""
-    export(sources(kind).folder, "minari", tmp_path / "x")
+    export(sources(kind).folder, "minari", tmp_path / "x", split="all")
     dataset = load()
     episode = dataset[dataset.total_episodes - 1]
     for step in range(len(episode) + 1):
@@ -75,7 +80,7 @@ def test_observations_lie_in_the_spaces(kind, sources, tmp_path, load):
 
 @pytest.mark.slow
 def test_a_long_episode_is_one_episode(long, tmp_path, load):
-    export(long.folder, "minari", tmp_path / "x")
+    export(long.folder, "minari", tmp_path / "x", split="all")
     [first, *_rest] = load().sample_episodes(3)
     assert first is not None
     assert len(load()[0]) == LONG_STEPS
@@ -83,7 +88,7 @@ def test_a_long_episode_is_one_episode(long, tmp_path, load):
 
 
 def test_episodes_are_labelled(images, tmp_path, load):
-    export(images.folder, "minari", tmp_path / "x")
+    export(images.folder, "minari", tmp_path / "x", split="all")
     labels = list(load().storage.get_episode_metadata(range(images.episodes.height)))
     names = ("split", "behaviour", "window", "return", "elapsed_s", "seed")
     for label, row in zip(labels, images.episodes.iter_rows(named=True), strict=True):
@@ -92,7 +97,7 @@ def test_episodes_are_labelled(images, tmp_path, load):
 
 
 def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load):
-    result = export(images.folder, "minari", tmp_path / "x", candidates=4)
+    result = export(images.folder, "minari", tmp_path / "x", candidates=4, split="all")
     dataset = load()
     assert dataset.action_space.n == 4
     features = [f.name for f in images.dataset.spec.candidates]
@@ -115,15 +120,19 @@ def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load)
     assert "had more than K candidates" in metadata["description"]
 
 
-def test_the_environment_of_a_recipe_that_ships_is_recovered(images, tmp_path, load, monkeypatch):
-    """The recipe of this dataset counts as one that ships: nothing else differs."""
-    recipe = images.dataset.recipe
-    monkeypatch.setattr("hindcast.pipeline.exports.minari.known_recipes", lambda: [recipe.id])
-    monkeypatch.setattr("hindcast.pipeline.exports.minari.load_recipe", lambda _: recipe)
-    monkeypatch.setattr("hindcast.pipeline.gymnasium_env.problem.as_recipe", lambda *_: recipe)
-    export(images.folder, "minari", tmp_path / "x")
+def test_the_environment_of_a_recipe_with_changed_settings_is_recovered(
+    tiny_dataset, tiny_recipe, tmp_path, load
+):
+    """The environment has the config, the windows and the seed of the dataset's recipe."""
+    recipe = tiny_recipe
+    assert "+" in recipe.id
+    export(tiny_dataset, "minari", tmp_path / "x")
     dataset = load()
     env = dataset.recover_environment()
+    played = env.unwrapped._problem.recipe
+    assert (played.config, played.split, played.trace, played.seed, played.objective) == (
+        recipe.config, recipe.split, recipe.trace, recipe.seed, recipe.objective
+    )  # fmt: skip
     assert env.spec.id == "hindcast/Recipe-v0"
     assert env.action_space == dataset.action_space
     mine, theirs = env.observation_space, dataset.observation_space
@@ -132,15 +141,27 @@ def test_the_environment_of_a_recipe_that_ships_is_recovered(images, tmp_path, l
     env.close()
 
 
-def test_the_environment_of_a_changed_recipe_is_left_out(long, tmp_path):
-    export(long.folder, "minari", tmp_path / "x")
+def test_the_environment_of_another_trace_is_left_out(long, tmp_path):
+    """The folder of a workload of one's own may not be at hand where the export is read."""
+    export(long.folder, "minari", tmp_path / "x", split="all")
     [path] = tmp_path.rglob("metadata.json")
     assert "env_spec" not in path.read_text()
 
 
+def test_filter_episodes_sees_the_split(images, tmp_path, load):
+    export(images.folder, "minari", tmp_path / "x", split="all")
+    dataset = load()
+    splits = dataset.storage.metadata["splits"]
+    for code, split in enumerate(splits):
+        chosen = dataset.filter_episodes(lambda e, code=code: e.infos["split"][0] == code)
+        expected = images.episodes.filter(split=split)["episode"].to_list()
+        assert [int(i) for i in chosen.episode_indices] == expected
+    assert splits[:3] == ["train", "validation", "test"]
+
+
 def test_arrays_are_compressed(images, tmp_path):
     h5py = pytest.importorskip("h5py")
-    export(images.folder, "minari", tmp_path / "x")
+    export(images.folder, "minari", tmp_path / "x", split="all")
     [path] = tmp_path.rglob("*.hdf5")
     with h5py.File(path) as file:
         arrays: list[str | None] = []
@@ -151,7 +172,7 @@ def test_arrays_are_compressed(images, tmp_path):
 def test_scores_are_normalized_between_random_and_the_best_behaviour(images, tmp_path, load):
     import minari
 
-    export(images.folder, "minari", tmp_path / "x")
+    export(images.folder, "minari", tmp_path / "x", split="all")
     means = dict(images.episodes.group_by("behaviour").agg(pl.col("return").mean()).iter_rows())
     low, high = means["random"], max(means.values())
     assert low < high
@@ -161,7 +182,7 @@ def test_scores_are_normalized_between_random_and_the_best_behaviour(images, tmp
 
 def test_there_are_no_reference_scores_of_one_behaviour(long, tmp_path):
     assert set(long.episodes["behaviour"]) == {"random"}
-    export(long.folder, "minari", tmp_path / "x")
+    export(long.folder, "minari", tmp_path / "x", split="all")
     [path] = tmp_path.rglob("metadata.json")
     assert "ref_m" not in path.read_text()
 

@@ -49,11 +49,13 @@ def test_estimates_stand_beside_the_truth(tmp_path):
     assert rule[:3] == ["rule", "-10.00", "-11.00 (-13.00 .. -9.00)"]
     assert part["warnings"] == {("agent", "one episode carries 80% of the weight"): ["snis"]}
     assert texts(part["selection"])[0][:2] == ["snis", "1.00"]
+    assert texts(part["trials"]) == [["1", "-8.00", "-10.00"], ["2", "-8.00", "-8.00"]]
 
 
 def test_without_truth_there_is_no_ranking(tmp_path):
     part = estimates_part(write(tmp_path / "a", truth=False))
     assert part["selection"] is None
+    assert part["trials"] is None
     assert texts(part["estimates"])[0][1] == "n/a"
 
 

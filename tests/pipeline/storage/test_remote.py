@@ -186,6 +186,22 @@ def test_a_dataset_in_a_store_reads_as_the_local_one(server, built, tiny_dataset
 
 
 @pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_pytorch_read_a_dataset_of_a_store(method, server, built):
+    """The process has connections to the store, which no worker can use."""
+    from torch.utils.data import DataLoader
+
+    dataset = ds.open(str(built))
+    loader = DataLoader(
+        dataset.torch(512), batch_size=None, num_workers=2, multiprocessing_context=method,
+        timeout=200,
+    )  # fmt: skip
+    found = sum(len(batch["choice"]) for batch in loader)
+    assert found == dataset.episodes("train")["steps"].sum()
+
+
+@pytest.mark.nightly
 def test_every_command_takes_urls(server, built, tiny_dataset, tmp_path, capsys):
     """Training, evaluation and report in the store give the same results as on disk."""
 

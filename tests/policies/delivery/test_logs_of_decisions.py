@@ -108,6 +108,23 @@ def test_a_rule_that_is_better_than_the_log_stands_in_for_an_agent_that_is_not(t
     assert one["value"][0] == pytest.approx(two["value"][0], abs=1e-9)
 
 
+def test_a_policy_whose_weights_saw_no_failure_is_not_better_for_that(tmp_path):
+    """No decision that took the lowest y failed, so its failures are not known."""
+    table = simulated(1200, lambda x, y: x)
+    lowest = pl.col("y") == pl.col("y").min().over("id")
+    spared = (lowest & (pl.col("chosen") == 1)).any().over("id")
+    fails = ~spared & (pl.col("id").str.slice(1).cast(pl.Int64) % 40 < 2)
+    log = made(tmp_path, table.with_columns(r=-fails.cast(pl.Float64)))
+    judge = judge_of(ds.open(log))
+    others = {"logged": judge._others("")["logged"]}
+    target = target_of("lowest:y", judge.log, judge.e)
+    part = judge.validation
+    assert part.compare(part.value(target), others["logged"], "logged").low > 0.0
+    hardest, why = judge._against(target, others)
+    assert "0 non-zero rewards carry weight, fewer than 10" in why
+    assert np.isnan(hardest.low)
+
+
 def test_the_log_itself_stays_where_validation_cannot_answer(tmp_path, capsys):
     folder = made(tmp_path, simulated(40, lambda x, y: x + y))
     command = f"train {folder} --agent cql --steps 20 --device cpu --out {tmp_path / 'a'}"
@@ -133,6 +150,16 @@ def test_propensities_that_cannot_be_right_judge_no_agent(tmp_path):
     assert "no propensities" in verdict.why
     with pytest.raises(DatasetError, match="advantage_regression reads the probabilities"):
         train(folder, "advantage_regression", tmp_path / "a", QUICK)
+
+
+def test_rewards_that_are_lost_by_what_was_taken_judge_no_agent(tmp_path):
+    table = simulated(600, lambda x, y: x + y)
+    lost = (pl.col("arm") == "a") & (pl.col("id").str.slice(1).cast(int) % 2 == 0)
+    taken = pl.col("id").is_in(table.filter((pl.col("chosen") == 1) & lost)["id"].implode())
+    folder = made(tmp_path, table.with_columns(r=pl.when(~taken).then("r")))
+    verdict = judge_of(ds.open(folder)).judge(rule_policy(ds.open(folder).spec, "highest:x"))
+    assert verdict.delivered == "log"
+    assert "cannot be compared with the log: rewards are lost by what was taken" in verdict.why
 
 
 def test_a_rule_as_a_network_takes_no_missing_number(folder):

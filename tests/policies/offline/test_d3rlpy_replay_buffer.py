@@ -27,7 +27,7 @@ def exported(tmp_path_factory):
         if kind not in made:
             place = tmp_path_factory.mktemp(kind)
             dataset = ds.open(KINDS[kind](place))
-            export(dataset.folder, "d3rlpy", place / "x")
+            export(dataset.folder, "d3rlpy", place / "x", split="all")
             made[kind] = place / "x", dataset
         return made[kind]
 
@@ -55,8 +55,9 @@ def test_arrays_are_those_of_the_dataset(kind, exported):
     np.testing.assert_array_equal(arrays.propensity, rows["propensity"][here])
     np.testing.assert_array_equal(arrays.probabilities, rows["probabilities"][here])
     np.testing.assert_array_equal(arrays.episode, rows["episode"][here])
-    elapsed = np.load(folder / "elapsed_s.npy", allow_pickle=False)
-    np.testing.assert_array_equal(elapsed, rows["elapsed_s"][here])
+    for name in ("elapsed_s", "split", "window", "behaviour", "discount"):
+        found = np.load(folder / f"{name}.npy", allow_pickle=False)
+        np.testing.assert_array_equal(found, rows[name][here])
     assert (arrays.images is None) == (not dataset.spec.image_shape)
     if arrays.images is not None:
         np.testing.assert_array_equal(arrays.images, rows["image"][here])

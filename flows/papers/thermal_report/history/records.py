@@ -33,6 +33,10 @@ JOB_KEYS: Final = ("SUBMIT_TIME", "DEADLINE", "PROCESS_TIME", "RESOURCES", "FINI
 RESOURCE, X, Y, USAGE, ENERGY, HEAT, IS_VALID = range(7)
 SUBMIT_TIME, DEADLINE, PROCESS_TIME, RESOURCES, FINISH_TIME = range(5)
 
+_ELSEWHERE: Final = (
+    "decisions in another layout are read by `hindcast ingest decisions`, with a mapping that "
+    "`hindcast init` writes"
+)
 _RECORD_KEYS: Final = ("TIME", "STATE", "ACTION", "REWARD", "NEXT_STATE")
 _STATE_KEYS: Final = ("SERVER_STATE", "JOB_STATE", "DC")
 _NAMES: Final = tuple(str(server) for server in range(SERVERS))
@@ -93,7 +97,8 @@ def read_history(path: Path) -> History:
         raise InputError(f"{path}: no such file, expected a history file (JSON)") from error
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, a number of 5,000 digits
         raise InputError(
-            f"{path}: this file is not valid JSON ({error}), expected a history file"
+            f"{path}: this file is not valid JSON ({error}), expected a history file of thermal; "
+            f"{_ELSEWHERE}"
         ) from error
     except OSError as error:
         raise InputError(f"{path}: this file cannot be read ({error.strerror})") from error
@@ -104,7 +109,8 @@ def parse_history(value: Any, where: str) -> History:
     """Return a history from parsed JSON; `where` is the file that errors name."""
     if not isinstance(value, list):
         raise InputError(
-            f"{where}: the file holds a JSON {_kind(value)}, expected a list of records"
+            f"{where}: the file holds a JSON {_kind(value)}, expected a list of records; "
+            f"{_ELSEWHERE}"
         )
     if not value:
         raise InputError(f"{where}: the file has no records, expected at least one")
@@ -162,7 +168,8 @@ class _Reader:
             if key not in value:
                 close = nearest(key, [k for k in value if k not in keys])
                 hint = f"; it has {close!r}" if close else ""
-                raise InputError(f"{self.where}: the key {path}{key} is missing{hint}")
+                other = f"; {_ELSEWHERE}" if not close and not path else ""
+                raise InputError(f"{self.where}: the key {path}{key} is missing{hint}{other}")
         if len(value) > len(keys):
             self.unknown.update(path + key for key in value if key not in keys)
 

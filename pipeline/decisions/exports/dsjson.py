@@ -12,13 +12,14 @@ without reward and overridden ones are left out: one unknown cost makes VowpalWa
 
 A dataset that was built becomes sessions, one per episode, whose units are the windows.
 
-Lost are: images and identifiers; splits and simulated times; infeasible candidates; which
+What is lost: images, identifiers, infeasible candidates, splits, simulated times; which
 numbers were missing (dsjson reads an absent number as 0); decisions without reward; the draws of
 Monte-Carlo propensities; the single terms of a reward.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +36,9 @@ from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.shapes.dsjson import OWN
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.exports import ExportResult, Progress
+from hindcast.pipeline.exports._labels import ALL, Labels, labels_of
 from hindcast.pipeline.exports._target import new_file, result
 from hindcast.pipeline.scenarios.decisions import NAME
 from hindcast.pipeline.simulation.spec import Spec
@@ -44,23 +47,41 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN: Final = ("session", "unit", "logger")
 
 
-def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
+def export(
+    dataset: Dataset, out: Path, candidates: int | None, tell: Progress, split: str
+) -> ExportResult:
     """Write the file `out`; raise as `hindcast.pipeline.exports.export`."""
     del candidates
+    labels = labels_of(dataset, split)
     if dataset.spec.scenario != NAME:
-        return _recorded_here(dataset, out, tell)
-    log = read_record(dataset.folder, dataset.manifest.provenance)
-    _require(log, str(dataset.folder))
+        return _recorded_here(dataset, out, labels, tell)
+    log = record_of(dataset, split)
+    require_propensities(log, str(dataset.folder), "dsjson")
+    _require_names(log, str(dataset.folder))
     with new_file(out) as temporary, temporary.open("w", encoding="utf-8") as file:
         done = 0
         for piece in log.pieces():
             file.writelines(json.dumps(record) + "\n" for record in records_of(piece))
             done += len(piece)
             tell(done, len(log))
-    return result(out, tuple(_notes(log)))
+    return result(out, (*left_out(log, "dsjson"), *_missing(log), *labels.notes))
 
 
-def _recorded_here(dataset: Dataset, out: Path, tell: Progress) -> ExportResult:
+def record_of(dataset: Dataset, split: str) -> DecisionLog:
+    """Return the recorded log of a dataset, or that of one split."""
+    log = read_record(dataset.folder, dataset.manifest.provenance)
+    if split == ALL:
+        return log
+    decisions = np.flatnonzero((log.decisions["split"] == split).to_numpy())
+    rows = log.rows_of(decisions)
+    return replace(
+        log, decisions=log.decisions[decisions], context=log.context[decisions],
+        candidates=log.candidates[rows], features=log.features[rows],
+        offsets=offsets_of(log.lengths[decisions]),
+    )  # fmt: skip
+
+
+def _recorded_here(dataset: Dataset, out: Path, labels: Labels, tell: Progress) -> ExportResult:
     """Write the decisions of a dataset that was built."""
     about = {row["episode"]: row for row in dataset.episodes().iter_rows(named=True)}
     parts = len(dataset.manifest.parts)
@@ -72,19 +93,25 @@ def _recorded_here(dataset: Dataset, out: Path, tell: Progress) -> ExportResult:
                         f"{dataset.folder}: it has decisions without propensity, which every "
                         "record of dsjson has; expected --to csv"
                     )
-                records = records_of_block(block, dataset.spec, about)
+                written = labels.writes(block.episode)
+                records = records_of_block(block, dataset.spec, about, written)
                 file.writelines(json.dumps(record) + "\n" for record in records)
             tell(part + 1, parts)
-    return result(out, ("sessions are episodes, units are windows; identifiers are not in it",))
+    note = "sessions are episodes, units are windows; identifiers are not in it"
+    return result(out, (note, *labels.notes))
 
 
-def _require(log: DecisionLog, where: str) -> None:
+def require_propensities(log: DecisionLog, where: str, form: str) -> None:
+    """Raise InputError if a decision that is exported has no propensity."""
     unknown = log.decisions["propensity"].is_null().to_numpy() & log.weighted
     if unknown.any():
         raise InputError(
             f"{where}: {int(unknown.sum()):,} decisions have no propensity, which every record of "
-            "dsjson has; expected a log with propensities, or --to csv"
+            f"{form} has; expected a log with propensities, or --to csv"
         )
+
+
+def _require_names(log: DecisionLog, where: str) -> None:
     for side, frame in (("context", log.context), ("candidates", log.features)):
         for name in frame.columns:
             if name.startswith("_") or "._" in name or (side == "context" and name == "c"):
@@ -94,11 +121,22 @@ def _require(log: DecisionLog, where: str) -> None:
                 )
 
 
-def _notes(log: DecisionLog) -> Iterator[str]:
+def left_out(log: DecisionLog, form: str) -> Iterator[str]:
+    """Yield what of a log is not in an export that has decisions with weights alone."""
     if left := int((~log.weighted).sum()):
         yield f"{left:,} decisions without reward, or overridden, are not in it"
     if lost := int((~log.candidates["feasible"]).sum()):
         yield f"{lost:,} infeasible candidates are not in it"
+    draws = log.decisions["draws"].drop_nulls().drop_nans().unique().sort().to_list()
+    if draws:
+        said = f"{draws[0]:,.0f}" + (f" to {draws[-1]:,.0f}" if len(draws) > 1 else "")
+        yield (
+            f"propensities were counted from {said} draws, which {form} cannot say: give "
+            "[propensity] draws in a mapping"
+        )
+
+
+def _missing(log: DecisionLog) -> Iterator[str]:
     missing = sum(
         int(frame[name].is_nan().sum())
         for frame in (log.context, log.features)
@@ -107,13 +145,6 @@ def _notes(log: DecisionLog) -> Iterator[str]:
     )
     if missing:
         yield f"{missing:,} missing numbers are absent, which readers of dsjson take as 0"
-    draws = log.decisions["draws"].drop_nulls().drop_nans().unique().sort().to_list()
-    if draws:
-        said = f"{draws[0]:,.0f}" + (f" to {draws[-1]:,.0f}" if len(draws) > 1 else "")
-        yield (
-            f"propensities were counted from {said} draws, which dsjson cannot say: give "
-            "[propensity] draws in a mapping"
-        )
 
 
 def records_of(log: DecisionLog) -> Iterator[dict[str, Any]]:
@@ -143,15 +174,16 @@ def records_of(log: DecisionLog) -> Iterator[dict[str, Any]]:
 
 
 def records_of_block(
-    block: Block, spec: Spec, about: Mapping[int, Mapping[str, Any]]
+    block: Block, spec: Spec, about: Mapping[int, Mapping[str, Any]], written: NDArray[np.bool_]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records of decisions that Hindcast recorded: a session is an episode.
+    """Yield the records of the decisions (R,) to be `written`, which Hindcast recorded.
 
-    `about` has the window and the behaviour of each episode. A unit is a window.
+    A session is an episode, a unit a window. `about` has the window and the behaviour of each
+    episode.
     """
     columns = list(spec.learned_candidates)
     names = [spec.candidates[i].name for i in columns]
-    for d in np.flatnonzero(block.choice != NO_CHOICE).tolist():
+    for d in np.flatnonzero((block.choice != NO_CHOICE) & written).tolist():
         at = np.arange(block.offsets[d], block.offsets[d + 1])
         at = at[block.feasible[at]]
         taken = int(np.searchsorted(at, block.offsets[d] + block.choice[d]))

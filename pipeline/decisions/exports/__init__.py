@@ -1,0 +1,1 @@
+"""Exports of logs of decisions, one format per file; pipeline/exports lists them."""
