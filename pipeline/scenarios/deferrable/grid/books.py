@@ -36,6 +36,13 @@ def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
 
 
 @compiled()
+def slots_known(ints: Ints, floats: Floats, job: int) -> int:
+    """Return the slots of a job's run as far as its length is known."""
+    known = floats[at_block(ints, floats, 1) + job]
+    return max(int(np.ceil(known / floats[f.SLOT_H] - 1e-9)), 1)
+
+
+@compiled()
 def foresee(ints: Ints, floats: Floats) -> None:
     """Make the forecast of this slot, once."""
     if floats[f.FORECAST_AT_SLOT] == ints[m.SLOT]:

@@ -18,6 +18,7 @@ from hindcast.pipeline.scenarios.deferrable.grid.books import (
     at_block,
     book,
     foresee,
+    slots_known,
     until,
     write_moment,
 )
@@ -93,10 +94,10 @@ def observe_job(
         cost = (cost - until(floats, seen, seen + ahead, after)) / max(known, 1e-9)
         least = min(least, cost)
         candidates[row, BASE_ROW.cores] = cores
-        candidates[row, BASE_ROW.duration] = duration
+        candidates[row, BASE_ROW.duration] = slots_known(ints, floats, job)
         candidates[row, BASE_ROW.until_earliest] = start - slot
         candidates[row, BASE_ROW.until_latest] = latest - start
-        candidates[row, BASE_ROW.remaining] = duration
+        candidates[row, BASE_ROW.remaining] = slots_known(ints, floats, job)
         candidates[row, BASE_ROW.is_startable] = 1.0
         candidates[row, BASE_ROW.job] = job
         candidates[row, ROW.wait_h] = start * slot_h - submitted

@@ -10,6 +10,7 @@ from hindcast.pipeline.scenarios.deferrable.grid.books import (
     at_block,
     book,
     foresee,
+    slots_known,
     until,
     write_moment,
 )
@@ -60,6 +61,30 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     candidates[row, ROW.hour_rank] = lower / (left + 1)
 
 
+@compiled()
+def _as_known(ints: Ints, floats: Floats, context: Floats, candidates: Rows, rows: int) -> None:
+    """Put lengths as known in place of the true ones that `deferrable` shows.
+
+    A job that runs for longer than known is expected to end in the next slot.
+    """
+    startable, future = 0.0, 0.0
+    context[MOMENT.freed_in_1 : MOMENT.freed_in_1 + m.LOOKAHEAD] = 0.0
+    for row in range(rows - 1):
+        job = int(candidates[row, BASE_ROW.job])
+        slots = slots_known(ints, floats, job)
+        left = slots
+        if candidates[row, BASE_ROW.is_running] == 1.0:
+            left = max(slots + ints[ints[m.START_AT] + job] - ints[m.SLOT], 1)
+            if left <= m.LOOKAHEAD:
+                context[MOMENT.freed_in_1 + left - 1] += candidates[row, BASE_ROW.cores]
+        startable += candidates[row, BASE_ROW.is_startable] * slots
+        future += candidates[row, BASE_ROW.is_future] * slots
+        candidates[row, BASE_ROW.duration] = slots
+        candidates[row, BASE_ROW.remaining] = left
+    context[MOMENT.startable_mean_duration] = startable / max(ints[m.STARTABLE_JOBS], 1)
+    context[MOMENT.future_mean_duration] = future / max(ints[m.FUTURE_JOBS], 1)
+
+
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
     """Write the observation of `deferrable`, and on a grid its further columns."""
@@ -73,6 +98,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         return rows
     foresee(ints, floats)
     write_moment(ints, floats, context)
+    _as_known(ints, floats, context, candidates, rows)
     first = ints[m.RUNNING_JOBS]
     for row in range(rows):
         for column in range(len(BASE_ROW), len(ROW)):

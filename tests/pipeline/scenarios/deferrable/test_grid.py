@@ -184,6 +184,31 @@ def test_with_all_known_the_rule_reaches_the_bound() -> None:
     assert outcomes["saved"] > 0.2
 
 
+@pytest.mark.parametrize("decide", ["slot", "start"])
+def test_lengths_that_are_not_known_are_not_shown(decide: str) -> None:
+    """True lengths of 20 h and of 24 h give the same observations until jobs of 20 h end."""
+    config = dataclasses.replace(LOG, decide=decide)
+    instance = instance_of(config)
+    n = int(instance.ints[m.JOBS])
+    shown = []
+    for hours in (20, 24):
+        made = dataclasses.replace(
+            instance, ints=instance.ints.copy(), floats=instance.floats.copy()
+        )
+        blocks_of(made)[0][:] = hours
+        m.block(made.ints, m.DURATION_AT, n)[:] = hours
+        environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
+        observation = environment.begin(made)
+        seen = []
+        while environment._ints[m.SLOT] < 20:
+            seen.append(np.concatenate([observation.context, observation.candidates.ravel()]))
+            choice = int(np.flatnonzero(observation.feasible)[0])
+            observation = environment.step(choice).observation
+        shown.append(seen)
+    assert len(shown[0]) == len(shown[1]) > 10
+    assert all(map(np.array_equal, *shown))
+
+
 @pytest.mark.parametrize("knows", ["request", "true", "queue_mean"])
 def test_lengths_as_known_decide_the_wait(knows: str) -> None:
     config = dataclasses.replace(LOG, knows_length=knows)
