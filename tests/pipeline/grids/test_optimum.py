@@ -89,5 +89,14 @@ def test_the_command_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
     ]  # fmt: skip
     assert table["rows"].to_list() == [8759, 8754]
     assert "synthetic: 6 h within 24 h" in capsys.readouterr().out
+    for zone in ("DE", "FR"):
+        rows = [f"2024-01-{1 + t // 24:02d}T{t % 24:02d}:00Z,{300 + t}\n" for t in range(60)]
+        (tmp_path / "zones").mkdir(exist_ok=True)
+        (tmp_path / "zones" / f"{zone}.csv").write_text(
+            f"datetime,carbon_intensity_avg\n{''.join(rows)}"
+        )
+    words = ["grid", str(tmp_path / "zones"), "--jobs", "6", "--slack", "24", "--out", str(out)]
+    assert cli.main(words) == 0
+    assert pl.read_csv(out)["zone"].to_list() == ["DE", "FR"]
     assert cli.main(["grid", "synthetic", "--jobs", "0", "--out", str(out)]) == 2
     assert cli.main(["grid", "synthetic", "--zone", "DE", "--out", str(out)]) == 2
