@@ -16,7 +16,7 @@ series, which run beside the slots, and what follows from them:
 
 Columns say what starting now costs per kW, and what the best start within the rest of the wait
 does, by the forecast and the length as known. Rewards and outcomes use the truth. The bound is the
-best start of each job, as if cores were unlimited.
+best start of each job; on limited cores it is Lagrangian, and jobs may be late.
 
 With decide = "start", each job chooses its start once, at its submission
 (hindcast.pipeline.scenarios.deferrable.grid.commitment).

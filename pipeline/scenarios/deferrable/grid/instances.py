@@ -24,6 +24,7 @@ from hindcast.pipeline.traces.hourly.series import CAPACITY, CARBON, HOUR_S, PRI
 from hindcast.pipeline.workloads.schema import Workload
 
 _DAY: Final = 24
+_BOUND_STEPS: Final = 80
 
 
 def series_of(config: DeferrableConfig) -> Series:
@@ -93,14 +94,21 @@ def instance(
     wait = (jobs.latest - jobs.earliest) * slot_h
     begin = (f.HISTORY + jobs.earliest * slot_h).astype(np.float64)
     power = config.watts_per_core * config.pue / 1e3
-    # Late jobs may wait until the end of the window, where the capacity is limited.
-    open_wait = (slots - 1 - jobs.earliest) * slot_h
-    bound_wait = wait if config.grid_capacity == "unlimited" else open_wait
-    work = Work(begin, run, run, bound_wait.astype(np.float64), jobs.cores)
+    work = Work(begin, run, run, wait.astype(np.float64), jobs.cores)
     ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
     header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
     energy = power * jobs.cores
-    waited = (jobs.earliest * slot_h - submit) * jobs.cores
+    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
+    if config.grid_capacity == "unlimited":
+        least = float(bound(work, y) @ energy / 1e3 + waited.sum())
+    else:
+        later = (slot_h * np.arange(slots)).astype(np.float64)
+        costs_of = np.array([integral(y, f.HISTORY + later, f.HISTORY + later + r) for r in run])
+        costs_of *= energy[:, None] / 1e3
+        delay = later - jobs.earliest[:, None] * slot_h
+        costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
+        costs_of[delay < 0] = np.inf
+        least = _limited_bound(jobs, capacity, costs_of)
     for place, value in (
         (f.SLOT_H, slot_h), (f.HOURS, hours), (f.LOOKED_AHEAD, ahead), (f.POWER_KW, power),
         (f.WAITING_WEIGHT, config.waiting_weight), (f.CARBON_PRICE, config.carbon_price),
@@ -109,7 +117,7 @@ def instance(
         (f.NOW_G, integral(carbon, begin, begin + run) @ energy),
         (f.NOW_MONEY, integral(price, begin, begin + run) @ energy / 1e3),
         (f.NOW_COST, integral(y, begin, begin + run) @ energy / 1e3),
-        (f.BOUND, bound(work, y) @ energy / 1e3 + config.waiting_weight * waited.sum()),
+        (f.BOUND, least),
         (f.ENERGY_KWH, run @ energy), (f.HOUR_OF_DAY, (series.first_hour + first) % _DAY),
         (f.COMMITS, float(config.decide == "start")),
     ):  # fmt: skip
@@ -120,6 +128,35 @@ def instance(
     if config.decide == "start":
         made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
     return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
+
+
+def _limited_bound(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.float64]) -> float:
+    """Return a cost that no plan on these cores is below, given that of each start, (J, T).
+
+    For prices u_t >= 0 of a core-slot, sum_i min_s (cost + cores sum of u) - sum_t u_t C_t. In the
+    last slot there is no limit, since all that wait are started then. Jobs may be late.
+    """
+    slots = len(capacity)
+    price, best = np.zeros(slots), -np.inf
+    number, start = np.arange(len(costs)), np.arange(slots)
+    ends = np.minimum(start + jobs.duration[:, None], slots)
+    scale = float(np.min(costs, axis=1).sum())
+    for step in range(_BOUND_STEPS):
+        paid = np.concatenate([[0.0], np.cumsum(price)])
+        priced = costs + jobs.cores[:, None] * (paid[ends] - paid[start])
+        chosen = priced.argmin(axis=1)
+        value = float(priced[number, chosen].sum() - price @ capacity)
+        best = max(best, value)
+        change = np.bincount(chosen, jobs.cores, slots + 1)
+        change -= np.bincount(ends[number, chosen], jobs.cores, slots + 1)
+        over = np.cumsum(change)[:slots] - capacity
+        over[-1] = 0.0
+        norm = float(over[(price > 0) | (over > 0)] @ over[(price > 0) | (over > 0)])
+        if norm == 0.0:
+            break
+        length = 0.2 * abs(scale) / norm / (1.0 + 0.1 * step)
+        price = np.maximum(price + length * over, 0.0)
+    return best
 
 
 def _of_log(

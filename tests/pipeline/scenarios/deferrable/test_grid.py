@@ -209,6 +209,25 @@ def test_lengths_that_are_not_known_are_not_shown(decide: str) -> None:
     assert all(map(np.array_equal, *shown))
 
 
+def test_the_bound_on_limited_cores_is_above_what_late_starts_alone_could_cost() -> None:
+    """With so many cores that none is short, prices add nothing to the best of all starts."""
+    bounds = []
+    for cores in (20.0, 40.0, 1e6):
+        config = dataclasses.replace(GENERATED, grid_capacity="constant", capacity=cores)
+        bounds.append(instance_of(config).floats[f.BOUND])
+    assert bounds[0] > bounds[1] > bounds[2] > 0
+    run, _, _, y, *_ = blocks_of(instance_of(config))
+    ints = instance_of(config).ints
+    n = int(ints[m.JOBS])
+    cores, earliest = m.block(ints, m.CORES_AT, n), m.block(ints, m.EARLIEST_AT, n)
+    free = sum(
+        min(y[f.HISTORY + s : f.HISTORY + s + int(run[job])].sum()
+            for s in range(earliest[job], int(ints[m.HORIZON]))) * cores[job] / 1e5
+        for job in range(n)
+    )  # fmt: skip
+    assert bounds[2] == pytest.approx(free)
+
+
 @pytest.mark.parametrize("knows", ["request", "true", "queue_mean"])
 def test_lengths_as_known_decide_the_wait(knows: str) -> None:
     config = dataclasses.replace(LOG, knows_length=knows)
