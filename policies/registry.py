@@ -34,12 +34,6 @@ ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see hindcast
 # the 64 of `queue` would take most of the time.
 _MOST_RULES: Final = 16
 
-# Default (epsilon, temperature) of rules that explore.
-_EXPLORING: Final[Mapping[str, tuple[float, float]]] = {
-    "random": (1.0, 0.0),
-    "random_reference": (0.0, 1.0),  # its scores are log-probabilities
-}
-
 
 def split_checkpoint_name(name: str) -> tuple[str, float | str]:
     """Split a checkpoint's name into its folder and the temperature or rule after the @.
@@ -86,10 +80,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     known, every = heuristics(scenario), rules(scenario)
     rule = find_rule(scenario, name)
     if rule is not None:
-        epsilon, temperature = _EXPLORING.get(name, (0.0, 0.0))
         if isinstance(rule, Heuristic):
             require_columns(name, rule.needs, spec)
-        return Behaviour(name, rule, epsilon, temperature)
+        return Behaviour(name, rule, *_exploration(rule))
     if name == ROLLOUT:
         if load_scenario(scenario).imagines:
             raise InputError(
@@ -161,7 +154,14 @@ def _led(
 
 def _still(known: Mapping[str, Heuristic]) -> list[str]:
     """Return the names of the deterministic rules."""
-    return [name for name, rule in known.items() if name not in _EXPLORING and rule.draw is None]
+    return [
+        name for name, rule in known.items() if rule.draw is None and rule.exploration == (0.0, 0.0)
+    ]
+
+
+def _exploration(rule: Heuristic | MemoryRule) -> tuple[float, float]:
+    """Return the epsilon and the temperature of a rule that is given by its name alone."""
+    return rule.exploration if isinstance(rule, Heuristic) else (0.0, 0.0)
 
 
 def _looking_ahead_with(known: Mapping[str, Heuristic], spec: Spec) -> list[Heuristic]:
@@ -288,7 +288,7 @@ def _behaviour(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
             f"{recipe.id}: policy {behaviour.policy!r} in [[behaviours]] cannot explore; leave out "
             "epsilon and temperature"
         )
-    epsilon, temperature = _EXPLORING.get(behaviour.policy, (0.0, 0.0))
+    epsilon, temperature = _exploration(rule)
     return Behaviour(
         behaviour.name,
         rule,

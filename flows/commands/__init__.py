@@ -25,6 +25,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "grid": "print what anybody could save at most by waiting, on hours of an electric grid",
         "init": "look at a table of jobs, a log of decisions or a workload, and propose a mapping "
         "or a recipe",
+        "pack": "how many nodes a list of pods needs, which rule refuses fewer, what nodes bring",
         "behaviour": "model the choices of a log's scheduler, and estimate propensities",
         "traces": "list the known trace formats with their sources, terms of use and citations",
     },
@@ -74,6 +75,7 @@ _MODULES: Final = {
     "behaviour": "logs.behaviour",
     "decide": "logs.decide",
     "grid": "logs.grid",
+    "pack": "logs.pack",
     "start": "logs.start",
     "whatif": "logs.whatif",
     "list": "inspect",

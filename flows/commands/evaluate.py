@@ -26,19 +26,26 @@ class Request:
     )  # fmt: skip
     split: p.Name = p.option("split to play: train, validation, test or all", default="test")
     overrides: tuple[p.Override, ...] = p.overrides()
+    trace: p.Folder | None = p.trace()
     workers: p.Workers = p.workers()
     command: str = p.hidden("command line that is kept in evaluation.json", "")
     runner: p.Runner = p.runner()
     address: str = p.address()
+
+    def settings(self) -> tuple[str, ...]:
+        """Return the overrides of the recipe, that of its trace included."""
+        return p.with_trace(self.overrides, self.trace)
 
 
 def check(request: Request) -> None:
     """Raise InputError if the recipe is not valid, or a policy, checkpoint or split is unknown."""
     runners.check(request)
     from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.pipeline.recipes.workload_source import check_trace
     from hindcast.policies.entrants import entrants, evaluated_policies
 
-    loaded = load_recipe(request.recipe, request.overrides)
+    loaded = load_recipe(request.recipe, request.settings())
+    check_trace(loaded, request.trace)
     loaded.windows(request.split)
     entrants(loaded, request.policies or evaluated_policies(loaded))
 
@@ -53,7 +60,7 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.workloads.caveats import to_json
     from hindcast.policies.entrants import entrants, evaluated_policies
 
-    loaded = load_recipe(request.recipe, request.overrides)
+    loaded = load_recipe(request.recipe, request.settings())
     names = request.policies or evaluated_policies(loaded)
     scored = entrants(loaded, names)
     with progress(f"evaluate on {request.split}") as tell:
@@ -96,7 +103,8 @@ def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequ
     from hindcast.policies import entrants
 
     absolute = with_whole_paths(request)
-    fields = {name: absolute[name] for name in ("recipe", "overrides", "split", "out")}
+    fields = {name: absolute[name] for name in ("recipe", "split", "out")}
+    fields["overrides"] = p.with_trace(absolute["overrides"], absolute["trace"])
     fields["policies"] = entrants.with_whole_paths(recipe, names)
     evaluation = json.dumps({**fields, "claim": claim_of(recipe, scored)})
 

@@ -39,6 +39,10 @@ class Request:
         default="",
         metavar="ZONE",
     )
+    nodes: tuple[p.Name, ...] = p.option(
+        "kinds of nodes for a list of pods, such as 40x64x96Gx8:A100, or published; proposes a "
+        "recipe of gpupack", default=(), nargs="+", metavar="COUNTxCPUSxMEMORYxGPUS:MODEL",
+    )  # fmt: skip
 
 
 def check(request: Request) -> None:
@@ -54,7 +58,7 @@ def check(request: Request) -> None:
         no_such_file(source, "a table of jobs, CSV or Parquet, or the folder of a workload")
     if _is_workload(request):
         _check_workload(source)
-    elif request.scenario or request.time_zone:
+    elif (request.scenario or request.time_zone) and not request.nodes:
         option = "--scenario" if request.scenario else "--time-zone"
         raise InputError(
             f"{option} is for a workload, but {source} is a table; ingest it first, and then give "
@@ -103,6 +107,8 @@ def _out(request: Request) -> Path:
 
 def run(request: Request) -> dict[str, Any]:
     """Write the mapping of a table or the recipe of a workload; return its open questions too."""
+    if request.nodes:
+        return _pods(request)
     if _is_workload(request):
         return _recipe(request)
     from hindcast.pipeline.errors import TraceError
@@ -152,6 +158,32 @@ def _decisions(source: Path, out: Path, *, by_values: bool = False) -> dict[str,
         "not_read": proposal.not_read,
         "unsure": proposal.unsure,
     }
+
+
+def _pods(request: Request) -> dict[str, Any]:
+    """Write the recipe of a list of pods."""
+    from hindcast.pipeline.recipes.proposals.gpupack import propose_pods
+    from hindcast.pipeline.storage.files import write_text
+
+    source, out = location(request.source), _out(request)
+    absolute = source.resolve()
+    path = absolute.name if absolute.parent == out.resolve().parent else str(absolute)
+    proposal = propose_pods(source, path, out.stem, request.nodes)
+    write_text(out, proposal.toml)
+    return {
+        "pods": str(out),
+        "columns": proposal.columns,
+        "facts": list(proposal.facts),
+        "not_read": [],
+        "unsure": list(proposal.unsure),
+    }
+
+
+def _show_pods(result: Mapping[str, Any]) -> Shown:
+    lines = [f"{result['pods']}: a recipe for scenario gpupack"]
+    lines += [f"  {name:<16} {label}" for name, label in result["columns"].items()]
+    lines += [*result["facts"], *_open_questions(result)]
+    return Shown([*lines, f"  hindcast evaluate {result['pods']} --out evaluation"])
 
 
 def _show_decisions(result: Mapping[str, Any]) -> Shown:
@@ -239,6 +271,8 @@ def _recipe(request: Request) -> dict[str, Any]:
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the proposal, its open questions, the parts left out, and the next command."""
+    if "pods" in result:
+        return _show_pods(result)
     if "decisions" in result:
         return _show_decisions(result)
     return _show_recipe(result) if "recipe" in result else _show_mapping(result)

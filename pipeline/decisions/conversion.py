@@ -41,6 +41,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.decisions import NAME
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.gathering import release
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -96,8 +97,10 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     provenance = _provenance(log, episodes)
     workload = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), provenance)
     save_workload(workload, out / mf.WORKLOAD)
-    tables = write_record(log, out)
+    lineage = lineage_of(log, provenance, write_record(log, out))
     parts, table = _write_parts(log, encoded, episodes, spec, out)
+    caveats = caveats_of(log.cautions)
+    del log, encoded, episodes  # the card takes memory of its own
     manifest = mf.Manifest(
         recipe=recipe,
         digest=recipe.digest,
@@ -105,10 +108,10 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
         parts=parts,
         episodes=write_table_of_episodes(out, mf.EPISODES, table),
         workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
-        provenance=lineage_of(log, provenance, tables),
+        provenance=lineage,
         counts=counts_of(parts, table, spec),
         versions=mf.versions(),
-        caveats=caveats_of(log.cautions),
+        caveats=caveats,
     )
     describe(out, manifest, table)
     files.write_json(out / mf.NAME, mf.to_json(manifest))
@@ -304,6 +307,7 @@ def _write_parts(
                         parts[-1].append(left.popleft())
                         rows = rows_of(log, encoded, episodes, spec, *parts[-1][-1])
                         file.write_table(rows, row_group_size=len(rows))
+                        release()
 
             stored = files.write_atomically(path, write)
             mine = episodes.table[parts[-1][0][0] : parts[-1][-1][1]]

@@ -16,6 +16,7 @@ VECTOR: Final = "hindcast.pipeline.gymnasium_env.vector:SchedulingVectorEnv"
 ENVIRONMENTS: Final = Registry[Mapping[str, Any]]("environments", {
     "hindcast/Binpack-v0": {"scenario": "binpack", "recipe": "binpack-synthetic-v1"},
     "hindcast/Deferrable-v0": {"scenario": "deferrable", "recipe": "deferrable-base-v1"},
+    "hindcast/Gpupack-v0": {"scenario": "gpupack", "recipe": "gpupack-typical-v1"},
     "hindcast/Multicluster-v0": {"scenario": "multicluster", "recipe": "multicluster-uniform-v1"},
     "hindcast/Queue-v0": {"scenario": "queue", "recipe": "queue-lublin1-v1"},
     "hindcast/Slots-v0": {"scenario": "slots", "recipe": "slots-deeprm-v1"},

@@ -157,6 +157,23 @@ def _deferrable(view: View, axes: Any) -> None:
     axes.set_title("capacity (left), jobs from earliest to latest start (right)", fontsize=9)
 
 
+def _gpupack(view: View, axes: Any) -> None:
+    """Draw how full the cluster is, and CPU and GPUs left on the places of the candidates."""
+    now = view.moment()
+    gpu, cpu = view.column("free_gpu") / 1000, view.column("free_cpu") / 1000
+    axes.scatter(gpu, cpu, s=20 + 4 * view.column("count"), c=view.column("fragments"),
+                 cmap="viridis", edgecolors="k")  # fmt: skip
+    axes.set_xlabel("GPUs left on the node")
+    axes.set_ylabel("CPUs left on the node")
+    axes.set_title(
+        f"allocated: {now['allocated_gpu']:.0%} of GPUs, {now['allocated_cpu']:.0%} of CPUs, "
+        f"fragments {now['fragment_ratio']:.0%} of idle GPUs\nthe pod asks for "
+        f"{now['pod_gpus'] * now['pod_milli'] / 1000:g} GPUs, {now['pod_cpu'] / 1000:g} CPUs; "
+        "size: nodes, colour: fragments",
+        fontsize=8,
+    )
+
+
 def _multicluster(view: View, axes: Any) -> None:
     """Draw the occupation of every cluster in the last steps."""
     clusters = sum(name.endswith("_index") for name in view.moment())
@@ -186,6 +203,7 @@ def _thermal(view: View, axes: Any) -> None:
 _CLUSTERS: Final[Mapping[str, Callable[[View, Any], None]]] = {
     "binpack": _binpack,
     "deferrable": _deferrable,
+    "gpupack": _gpupack,
     "multicluster": _multicluster,
     "slots": _slots,
     "thermal": _thermal,

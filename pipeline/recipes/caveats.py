@@ -7,6 +7,7 @@ from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.recipes.workload_source import RECORDED, SYNTHETIC
 from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS
 from hindcast.pipeline.workloads import caveats
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
@@ -33,7 +34,8 @@ def trace_caveats(
     scenario, config = load_scenario(recipe.scenario), recipe.config
     n_windows = scenario.windows(config, workload)
     windows_used = {w for w in windows or recipe.windows("all") if w < n_windows}
-    of_trace += caveats.trace_used(len(windows_used), n_windows)
+    if n_windows != DRAWN_WINDOWS:  # drawn windows have the whole trace to draw from
+        of_trace += caveats.trace_used(len(windows_used), n_windows)
     if scenario.caveats is not None:
         of_trace += scenario.caveats(config, workload)
     if scenario.demand is None or not windows_used:

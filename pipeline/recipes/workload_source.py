@@ -99,7 +99,8 @@ def check_trace(recipe: Recipe, given: str | None) -> None:
 def trace_path(recipe: Recipe) -> Path:
     """Return the file or folder of the recipe's trace; raise TraceError if there is none.
 
-    A relative path is below the folder of the recipe's file, else below the folder of traces.
+    A relative path is below the folder of the recipe's file, else below the folder of traces, else
+    below the present folder, unless the recipe came with a dataset.
     """
     path, folder = location(recipe.trace.path), None
     if not is_remote(path) and not path.is_absolute():
@@ -109,6 +110,9 @@ def trace_path(recipe: Recipe) -> Path:
         path = folder / path
     if path.exists():
         return path
+    here = location(recipe.trace.path)
+    if folder is not None and recipe.origin is None and here.exists():
+        return here.absolute()
     message = f"{recipe.id}: trace.path: {path}: no such file or folder"
     beside = [] if is_remote(path) or not path.parent.is_dir() else path.parent.iterdir()
     if close := nearest(path.name, [other.name for other in beside]):

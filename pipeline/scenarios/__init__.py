@@ -21,6 +21,7 @@ SCENARIOS: Final = Registry[Any](
     {
         "binpack": "hindcast.pipeline.scenarios.binpack",
         "deferrable": "hindcast.pipeline.scenarios.deferrable",
+        "gpupack": "hindcast.pipeline.scenarios.gpupack",
         "multicluster": "hindcast.pipeline.scenarios.multicluster",
         "queue": "hindcast.pipeline.scenarios.queue",
         "slots": "hindcast.pipeline.scenarios.slots",

@@ -93,6 +93,7 @@ class Heuristic:
         formula: One line with the score, in names of the spec's features.
         needs: Columns of the candidates that the rule cannot do without, for scenarios whose
             settings leave out columns.
+        exploration: Epsilon and temperature of the rule where only its name is given.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Heuristic:
     description: str = ""
     formula: str = ""
     needs: tuple[str, ...] = ()
+    exploration: tuple[float, float] = (0.0, 0.0)
 
     def parameters(self, spec: Spec, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return the parameters of one episode, (P,), drawn from `rng`."""

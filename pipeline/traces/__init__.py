@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.plugins import Registry
-from hindcast.pipeline.traces import alibaba2017, azure2020, slurm, swf, table
+from hindcast.pipeline.traces import alibaba2017, azure2020, pods, slurm, swf, table
 from hindcast.pipeline.traces.batch_systems import batsim, cobalt, condor, grid_engine, lsf, pbs
 from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
 from hindcast.pipeline.traces.hourly.series import SeriesSettings
@@ -148,6 +148,27 @@ FORMATS: Final = Registry("trace_formats", {
         read=azure2020.read,
         files=azure2020.raw_files,
         licence="cc-by-4.0",
+    ),
+    "pods": TraceFormat(
+        name="pods",
+        description="list of pods that ask for CPU, memory and GPUs: Alibaba GPU trace 2023, yours",
+        path=(
+            "a .csv file with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, "
+            "gpu_spec (openb_pod_list_*.csv), or cpu and memory as Kubernetes writes them; .csv.gz "
+            "is read too"
+        ),
+        source=(
+            "github.com/hkust-adsl/kubernetes-scheduler-simulator, folder data/csv; or your own "
+            "cluster"
+        ),
+        terms="Apache-2.0 (the published lists)",
+        citation=(
+            "Weng et al., Beware of Fragmentation: Scheduling GPU-Sharing Workloads with "
+            "Fragmentation Gradient Descent, USENIX ATC 2023"
+        ),
+        read=pods.read,
+        files=pods.raw_files,
+        licence="apache-2.0",
     ),
     "swf": _job_log(
         swf,

@@ -39,8 +39,9 @@ def find_rule(scenario: str, name: str) -> Heuristic | MemoryRule | None:
     if name in by_name or not name.startswith(PREFIX):
         return by_name.get(name)
     rule = by_name.get(name.removeprefix(PREFIX))
-    fixed = isinstance(rule, Heuristic) and rule.draw is None and not rule.name.startswith("random")
-    return around(rule) if fixed and isinstance(rule, Heuristic) else None
+    if not isinstance(rule, Heuristic) or rule.draw is not None or any(rule.exploration):
+        return None
+    return around(rule)
 
 
 def _module(scenario: str) -> Any:

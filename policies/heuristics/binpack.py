@@ -180,6 +180,7 @@ _RULES: Final = (
         description=f"random: each pair is taken with probability {REFERENCE_TAKE}, and of the "
             "machines the last with a taken pair wins",
         formula="log-probability of the pair, for temperature 1; uniform if no pair is taken",
+        exploration=(0.0, 1.0),
     ),
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}

@@ -17,4 +17,5 @@ INDIFFERENT: Final = Heuristic(
     _indifferent,
     description="any feasible candidate, all with the same probability",
     formula="0 for every candidate, for epsilon 1",
+    exploration=(1.0, 0.0),
 )

@@ -279,6 +279,7 @@ _RULES: Final = (
         description="the papers' random rule: uniform over all rows, where an infeasible one "
             "means moving on",
         formula="0; moving on: log(number of infeasible rows + 1), for temperature 1",
+        exploration=(0.0, 1.0),
     ),
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {rule.name: rule for rule in _RULES}

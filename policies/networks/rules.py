@@ -177,7 +177,7 @@ def rankable(scenario: str) -> dict[str, Heuristic]:
     return {
         name: rule
         for name, rule in heuristics(scenario).items()
-        if rule.draw is None and not name.startswith("random")
+        if rule.draw is None and not any(rule.exploration)
     }
 
 

@@ -15,6 +15,7 @@ NAMES = (
     "deferrable",
     "grids",
     "multicluster",
+    "gpupack",
     "queue",
     "deciding",
     "decisions",

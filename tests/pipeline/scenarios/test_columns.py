@@ -10,6 +10,7 @@ from numba.core.errors import TypingError
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.binpack import features as binpack_features
 from hindcast.pipeline.scenarios.deferrable import features as deferrable_features
+from hindcast.pipeline.scenarios.gpupack import features as gpupack_features
 from hindcast.pipeline.scenarios.multicluster import (
     features as multicluster_features,
 )
@@ -26,6 +27,7 @@ from hindcast.pipeline.simulation.spec import Feature, Outcome, added_outcomes, 
 FEATURES = {
     "binpack": binpack_features,
     "deferrable": deferrable_features,
+    "gpupack": gpupack_features,
     "multicluster": multicluster_features,
     "queue": queue_features,
     "slots": slots_features,
@@ -34,6 +36,7 @@ FEATURES = {
 SETTINGS = {
     "binpack": [{}, {"features": "extended"}, {"cluster": "trace", "allow_wait": True}],
     "deferrable": [{}, {"setting": "realtime", "capacity": 3.0, "horizon": 24}],
+    "gpupack": [{}, {"nodes": ("2x8x64Gx2",), "load": 1.35}],
     "multicluster": [{}, {"clusters": (7,)}, {"clusters": (7, 8, 9), "foresight": True}],
     "queue": [{}, {"allow_wait": True}],
     "slots": [

@@ -1,0 +1,153 @@
+"""`hindcast pack`: how many nodes a list of pods needs, by which rule, and what others bring."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Command, Shown
+from hindcast.flows.progress import progress
+from hindcast.pipeline.storage.location import location
+
+_RULES: Final = ("best_fit", "fgd", "fit_starved_scarce")
+_KIND: Final = "COUNTxCPUSxMEMORYxGPUS:MODEL"
+
+
+@dataclass(frozen=True)
+class Request:
+    """List of pods, nodes of the cluster, and rules that place the pods."""
+
+    pods: p.Folder = p.argument(
+        "list of pods (.csv): name, cpu or cpu_milli, memory or memory_mib, num_gpu, and where "
+        "pods have them gpu_milli, gpu_spec", metavar="PODS",
+    )  # fmt: skip
+    nodes: tuple[p.Name, ...] = p.option(
+        "kinds of nodes of the cluster, such as 40x64x96Gx8:A100; the number of nodes that is "
+        "needed is that of the first kind", nargs="+", metavar=_KIND,
+    )  # fmt: skip
+    more: tuple[p.Name, ...] = p.option(
+        "nodes to add, each alternative alone; may be repeated", default=(), flag="--add",
+        action="append", metavar=_KIND,
+    )  # fmt: skip
+    rules: tuple[p.Name, ...] = p.option(
+        f"rules of `gpupack` (default: {', '.join(_RULES)})", default=(), flag="--policy",
+        action="extend", metavar="RULE",
+    )  # fmt: skip
+    refuse: Annotated[float, p.Bounds("PERCENT", ge=0, le=100)] = p.option(
+        "percent of the pods that may be refused in any run if nodes are counted", default=0.0
+    )
+    runs: Annotated[int, p.Bounds("N", ge=1, le=1000)] = p.option(
+        "orders in which the pods arrive, drawn", default=5
+    )
+    seed: p.Seed = p.option("seed of the orders", default=0)
+
+
+def check(request: Request) -> None:
+    """Raise InputError if there is no such list, or nodes or a rule cannot be read."""
+    from hindcast.pipeline.errors import unknown_name
+    from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
+    from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of, read_kind
+    from hindcast.pipeline.traces.first_look import no_such_file
+    from hindcast.policies.heuristics import find_rule, rules
+
+    if not location(request.pods).exists():
+        no_such_file(location(request.pods), "a list of pods, .csv")
+    for text in (*request.nodes, *request.more):
+        read_kind(text)
+    nodes_of(GpupackConfig(nodes=request.nodes))
+    for rule in request.rules:
+        if find_rule("gpupack", rule) is None:
+            raise unknown_name("rule of gpupack", rule, rules("gpupack"))
+
+
+def run(request: Request) -> dict[str, Any]:
+    """Play the pods on the nodes by every rule; count the nodes that suffice."""
+    from hindcast.flows.runs.packing import Packing
+    from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
+    from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of
+    from hindcast.pipeline.traces import FORMATS
+
+    workload, bad = FORMATS["pods"].reading(location(request.pods))
+    packing = Packing(workload, request.runs, request.seed)
+    tasks, nodes = workload.tasks, nodes_of(GpupackConfig(nodes=request.nodes))
+    count, dot, rest = request.nodes[0].partition("x")
+    kind = rest if count.isdigit() and rest.count("x") >= 2 else f"{count}{dot}{rest}"
+    too_large = packing.too_large(request.nodes)
+    allowed = too_large + int(request.refuse / 100 * tasks.height)
+    rows: list[dict[str, Any]] = []
+    rules = request.rules or _RULES
+    with progress("pack") as tell:
+        for done, rule in enumerate(rules):
+            tell(done, len(rules), rule)
+            for added in ("", *request.more):
+                given = [*request.nodes, *([added] if added else [])]
+                found = packing.outcomes(rule, given)
+                refused = packing.refused(rule, given)
+                rows.append({
+                    "rule": rule,
+                    "added": added,
+                    "refused_pods": sum(refused) / len(refused),
+                    "most_refused_pods": max(refused),
+                    "refused_without_gpu": sum(found["refused_none"]) / request.runs,
+                    "refused_gpus_percent": sum(found["refused"]) / request.runs,
+                    "allocated_percent": sum(found["placed"]) / request.runs,
+                })  # fmt: skip
+            rows[-1 - len(request.more)]["nodes_needed"] = packing.nodes_needed(
+                rule, kind, request.nodes[1:], allowed, lambda _: None
+            )
+        tell(len(rules), len(rules), "done")
+    return {
+        "pods": request.pods,
+        "listed": tasks.height,
+        "bad_rows": bad.height,
+        "asked": {
+            "gpus": float((tasks["num_gpu"] * tasks["gpu_milli"]).sum()) / 1000,
+            "cpus": float(tasks["cpu_milli"].sum()) / 1000,
+        },
+        "nodes": list(request.nodes),
+        "there": {"gpus": sum(n.gpus for n in nodes), "cpus": sum(n.cpu for n in nodes) / 1000},
+        "kind": kind,
+        "too_large": too_large,
+        "allowed": allowed,
+        "runs": request.runs,
+        "rows": rows,
+    }
+
+
+def show(result: Mapping[str, Any]) -> Shown:
+    """Return what is asked for and there, a table by rule, and the nodes that are needed."""
+    asked, there = result["asked"], result["there"]
+    wants = f"{asked['gpus']:,.1f} GPUs and {asked['cpus']:,.0f} CPUs"
+    lines = [
+        f"{result['pods']}: {result['listed']:,} pods ask for {wants}",
+        f"{' '.join(result['nodes'])}: {there['gpus']:,} GPUs and {there['cpus']:,.0f} CPUs",
+    ]
+    if result["bad_rows"]:
+        lines.append(f"{result['bad_rows']:,} rows could not be read and are left out")
+    if result["too_large"]:
+        lines.append(f"{result['too_large']:,} pods do not fit on an empty node of these kinds")
+    titles = ("refused pods", "without GPU", "refused GPUs", "allocated")
+    lines += ["", f"{'rule':<22}" + "".join(f"{title:>14}" for title in titles) + "  nodes"]
+    for row in result["rows"]:
+        added = f"with {row['added']}" if row["added"] else "as given"
+        lines.append(
+            f"{row['rule']:<22}{row['refused_pods']:>14,.1f}{row['refused_without_gpu']:>14,.1f}"
+            f"{row['refused_gpus_percent']:>13.2f}%{row['allocated_percent']:>13.2f}%  {added}"
+        )
+    orders = f"{result['runs']} drawn orders of arrival"
+    lines += ["", f"means over {orders}; allocated: GPUs of the cluster in use at the end", ""]
+    few = f"at most {result['allowed']:,} refused pods in every run"
+    for row in result["rows"]:
+        if "nodes_needed" in row:
+            need = row["nodes_needed"]
+            count = "no number of nodes has" if need is None else f"{need:,} nodes have"
+            lines.append(f"{row['rule']}: {count} {few} (nodes of {result['kind']})")
+    return Shown(lines, result["rows"])
+
+
+COMMANDS: Final = {"pack": Command(
+    "hindcast pack pods.csv --nodes 40x64x96Gx8:A100 --add 5x96x512Gx8:H100",
+    Request,
+    "Every pod of the list arrives once and stays, in drawn orders. It is placed where the rule\n"
+    "says, with equal scores drawn, or refused if no node can take it. See the page of `gpupack`.",
+)}  # fmt: skip

@@ -1,0 +1,154 @@
+"""The pods of a workload by kind, and what a scheduler knows of the workload as a whole."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.scenarios.gpupack.nodes import Node
+from hindcast.pipeline.scenarios.gpupack.typical_pods import typical_pods
+from hindcast.pipeline.traces.pods import WHOLE
+from hindcast.pipeline.workloads.schema import Workload
+
+_TYPICAL: Final = 0.95  # share of the pods that the typical kinds cover
+ALL_MODELS: Final = -1  # every bit
+_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+
+Ints64 = NDArray[np.int64]
+Floats64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Kinds of requests (P), the pods that have them (W), and the workload's typical pods (T).
+
+    Attributes:
+        of_pod: Kind of every pod, in the order of names, (W,).
+        cpu, memory: Thousandths of a CPU, and MiB, (P,).
+        milli, gpus: Thousandths of each GPU, and number of GPUs, (P,).
+        models: Accepted models as bits of `bit_of`, ALL_MODELS for any, (P,).
+        bound: Whether the kind accepts only some models, (P,).
+        accepted: GPUs of the accepted models, by those of the cluster, (P,).
+        weight: Weight among the typical pods, (P,).
+        typical: cpu, milli, gpus and models of the typical pods, (4, T).
+        typical_weight: Their weights, (T,).
+        kappa: CPU per GPU over the pods with GPUs.
+        scarcity: GPUs that bound pods ask for by those there are, by model, at a load of 1.
+        bit_of: Bit of every model of the cluster.
+        submit, lasted: Arrival and duration of the pods in seconds, (W,); NaN if not known.
+    """
+
+    of_pod: Ints64
+    cpu: Ints64
+    memory: Ints64
+    milli: Ints64
+    gpus: Ints64
+    models: Ints64
+    bound: NDArray[np.bool_]
+    accepted: Floats64
+    weight: Floats64
+    typical: Ints64
+    typical_weight: Floats64
+    kappa: float
+    scarcity: dict[str, float]
+    bit_of: dict[str, int]
+    submit: Floats64
+    lasted: Floats64
+
+    @property
+    def asked(self) -> Ints64:
+        """Thousandths of GPUs that each kind asks for, (P,)."""
+        return self.milli * self.gpus
+
+
+def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
+    """Return the requests of a workload of pods, or of typical pods if it is generated.
+
+    Raises InputError for a workload of other jobs.
+    """
+    tasks = typical_pods() if workload.provenance.format == "generated" else workload.tasks
+    if missing := [name for name in (*_COLUMNS, "ends") if name not in tasks.columns]:
+        raise InputError(
+            f"the workload has no column {missing[0]}, expected pods, as the trace format `pods` "
+            "reads them"
+        )
+    tasks = tasks.sort("job_id")  # by bytes, as the published simulator sorts them
+    kinds = tasks.select(_COLUMNS).unique(maintain_order=True).with_row_index("kind")
+    of_pod = tasks.select(_COLUMNS).join(kinds, on=_COLUMNS, how="left", maintain_order="left")
+    cpu, memory, gpus, milli = (kinds[name].to_numpy() for name in _COLUMNS[:4])
+    specs = kinds["gpu_spec"].to_list()
+    pods = np.bincount(of_pod["kind"].to_numpy(), minlength=kinds.height)
+    asked = float(pods @ (gpus * milli))
+    if not asked:
+        raise InputError("no pod of the workload asks for a GPU, so nothing is decided about GPUs")
+    of_model: Counter[str] = Counter()
+    for node in nodes:
+        of_model[node.model] += node.gpus
+    bit_of = {model: i for i, model in enumerate(sorted(of_model)) if model}
+    known = [[one for one in bit_of if one in set(spec.split("|"))] for spec in specs]
+    masks = [
+        sum(1 << bit_of[one] for one in accepted) if spec else ALL_MODELS
+        for spec, accepted in zip(specs, known, strict=True)
+    ]
+    total = sum(of_model.values())
+    bound = Counter[str]()
+    accepted_gpus = []
+    for spec, accepted, count, wants in zip(specs, known, pods, gpus * milli, strict=True):
+        there = sum(of_model[one] for one in accepted)
+        accepted_gpus.append(there / total if spec else 1.0)
+        for one in accepted:
+            bound[one] += count * wants * of_model[one] / there
+    typical = _typical(kinds, pods)
+    weights = dict(typical)
+    mask_of = dict(zip(specs, masks, strict=True))
+    keys = list(zip(cpu.tolist(), milli.tolist(), gpus.tolist(), specs, strict=True))
+    lasted = tasks["duration_s"].to_numpy().copy()
+    lasted[~tasks["ends"].to_numpy()] = np.nan
+    return Requests(
+        of_pod=of_pod["kind"].to_numpy().astype(np.int64),
+        cpu=cpu,
+        memory=memory,
+        milli=milli,
+        gpus=gpus,
+        models=np.array(masks, np.int64),
+        bound=np.array([bool(spec) for spec in specs]),
+        accepted=np.array(accepted_gpus),
+        weight=np.array([weights.get(key, 0.0) for key in keys]),
+        typical=np.array([(c, m, n, mask_of[spec]) for (c, m, n, spec), _ in typical]).T.copy(),
+        typical_weight=np.array([weight for _, weight in typical]),
+        kappa=max(float(pods @ (cpu * (gpus > 0))) / asked, 1e-9),
+        scarcity={one: bound[one] * total / (of_model[one] * asked) for one in bit_of},
+        bit_of=bit_of,
+        submit=tasks["submit_s"].to_numpy(),
+        lasted=lasted,
+    )
+
+
+def _typical(kinds: pl.DataFrame, pods: Ints64) -> list[tuple[tuple[int, int, int, str], float]]:
+    """Return the typical kinds of pods and their weights: the most frequent, for _TYPICAL of all.
+
+    A kind is (CPU, thousandths, GPUs, accepted models as written). Of equally frequent kinds the
+    largest come first.
+    """
+    counts: Counter[tuple[int, int, int, str]] = Counter()
+    named = kinds.select("cpu_milli", "gpu_milli", "num_gpu", "gpu_spec").iter_rows()
+    for key, count in zip(named, pods.tolist(), strict=True):
+        counts[key] += count
+    ordered = sorted(((count, key) for key, count in counts.items()), reverse=True)
+    total, kept, n = int(pods.sum()), 0, 0
+    while kept < _TYPICAL * total:
+        kept += ordered[n][0]
+        n += 1
+    scale = kept / total if kept < total else 1.0
+    return [(key, count / total / scale) for count, key in ordered[:n]]
+
+
+def kind_of(milli: Ints64, gpus: Ints64) -> Ints64:
+    """Return the kind of a request: 0 no GPU, 1 a share, then 1, 2, up to 4, and more GPUs."""
+    whole = np.searchsorted([1, 2, 4], gpus) + 2
+    return np.where(gpus == 0, 0, np.where(milli < WHOLE, 1, whole))

@@ -1,0 +1,98 @@
+"""Tests of the reader of lists of pods."""
+
+import gzip
+
+import pytest
+
+from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.testing import check_trace_format
+from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.pods import is_pods, read
+
+PUBLISHED = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+    "deletion_time,scheduled_time\n"
+    "openb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0\n"
+    "openb-pod-0001,6000,12288,1,460,V100M16|V100M32,LS,Running,427061,12902960,427061\n"
+    "openb-pod-0002,8000,30517,0,0,,BE,Failed,427000,427000,\n"
+)
+
+
+def written(tmp_path, text, name="pods.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def rows_of(workload):
+    names = ("job_id", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "ends")
+    return workload.tasks.select(names).rows()
+
+
+def test_the_published_form_is_read(tmp_path):
+    path = written(tmp_path, PUBLISHED)
+    workload, bad = read(path)
+    assert bad.is_empty()
+    assert rows_of(workload) == [
+        ("openb-pod-0000", 12000, 16384, 1, 1000, "", True),
+        ("openb-pod-0002", 8000, 30517, 0, 0, "", False),
+        ("openb-pod-0001", 6000, 12288, 1, 460, "V100M16|V100M32", True),
+    ]
+    assert workload.tasks["submit_s"].to_list() == [0, 427000, 427061]
+    packed = tmp_path / "pods.csv.gz"
+    packed.write_bytes(gzip.compress(PUBLISHED.encode()))
+    assert read(packed)[0].tasks.equals(workload.tasks)
+    assert is_pods(path)
+
+
+def test_quantities_of_kubernetes_are_read(tmp_path):
+    text = (
+        "pod,cpu,memory,gpus,gpu_model\na,500m,16Gi,1,\nb,4,100Mi,0,\nc,2.5,1000,2,A100|H100\n"
+        "d,0.1,1G,1,H100\n"
+    )
+    workload, bad = read(written(tmp_path, text))
+    assert bad.is_empty()
+    assert rows_of(workload) == [
+        ("a", 500, 16384, 1, 1000, "", False),
+        ("b", 4000, 100, 0, 0, "", False),
+        ("c", 2500, 1, 2, 1000, "A100|H100", False),
+        ("d", 100, 954, 1, 1000, "H100", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("p,4000,1024,1,1001,", "gpu_milli is 1001, expected at most 1000"),
+        ("p,4000,1024,2,500,", "gpu_milli is 500, expected 1000 for several GPUs"),
+        ("p,4000,1024,1,0,", "expected above 0 for a pod with GPUs"),
+        ("p,4000,1024,1,0.5,", "expected a whole number"),
+        ("p,4000,1024,17,1000,", "num_gpu is 17, expected a whole number from 0 to 16"),
+        ("p,4000,1024,1.5,1000,", "num_gpu is 1.5"),
+        ("p,-1,1024,1,1000,", "cpu is -1"),
+        ("p,,1024,1,1000,", "cpu is missing"),
+        ("p,4000,x,1,1000,", "memory is x"),
+        (",4000,1024,1,1000,", "name is missing"),
+        ("good,4000,1024,1,1000,", "a repetition"),
+    ],
+)
+def test_bad_rows_are_set_aside(tmp_path, row, said):
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\ngood,4000,1024,1,1000,\n"
+    workload, bad = read(written(tmp_path, f"{header}{row}\n"))
+    assert workload.tasks.height == 1
+    assert bad.height == 1
+    assert said in bad["reason"][0]
+    assert bad["line"][0] == 3
+
+
+def test_a_table_without_its_columns_is_refused(tmp_path):
+    with pytest.raises(TraceError, match="no column num_gpu or gpus or gpu or num_gpus"):
+        read(written(tmp_path, "name,cpu_milli,memory_mib\na,1,1\n"))
+    with pytest.raises(TraceError, match="did you mean 'cpu_mili'"):
+        read(written(tmp_path, "name,cpu_mili,memory_mib,num_gpu\na,1,1,1\n"))
+    assert not is_pods(written(tmp_path, "name,cpu,memory,gpus\na,1,1Gi,1\n"))
+
+
+@pytest.mark.slow
+def test_it_is_a_trace_format(tmp_path):
+    check_trace_format(FORMATS["pods"], written(tmp_path, PUBLISHED))
