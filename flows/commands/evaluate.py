@@ -26,11 +26,11 @@ class Request:
     )  # fmt: skip
     split: p.Name = p.option("split to play: train, validation, test or all", default="test")
     overrides: tuple[p.Override, ...] = p.overrides()
-    trace: p.Folder | None = p.trace()
     workers: p.Workers = p.workers()
     command: str = p.hidden("command line that is kept in evaluation.json", "")
     runner: p.Runner = p.runner()
     address: str = p.address()
+    trace: p.Folder | None = p.trace()  # last: calls give the others by position
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, that of its trace included."""
