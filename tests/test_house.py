@@ -32,6 +32,7 @@ FLOORS = (
     ("pipeline.statistics", "pipeline.storage"),
     ("pipeline.workloads", "pipeline.pages"),
     ("pipeline.traces", "pipeline.simulation"),
+    ("pipeline.grids",),
     ("pipeline.scenarios",),
     ("pipeline.recipes",),
     ("pipeline.dataset",),

@@ -5,8 +5,10 @@
 simulates LOGS logs of every setting (simulated_decisions.World), asks each for three policies, and
 prints how often the intervals contain the true values, and what the tests of the propensities say.
 WORK is a file of finished blocks of logs; a run that was stopped goes on from it, and LOGS = 0
-prints what is there. A log is read by `read_log` and answered by `answer`, as by `hindcast.ingest`
-and `hindcast.ope`; of settings in which the estimators suffice, every tenth one.
+prints what is there. The column `provenance` is the key of the record of this process, which goes
+to stderr for docs/results/provenance.json. A log is read by `read_log` and answered by `answer`,
+as by `hindcast.ingest` and `hindcast.ope`; of settings in which the estimators suffice, every tenth
+one.
 """
 
 import csv
@@ -47,11 +49,12 @@ from hindcast.pipeline.estimators.decisions import (
 from hindcast.pipeline.estimators.decisions.estimated import FACTORS
 from hindcast.pipeline.estimators.decisions.intervals import intervals_of
 from hindcast.pipeline.estimators.decisions.support import ANSWERS, CANNOT
+from hindcast.pipeline.storage.provenance import key_of, provenance
 
 TABLE: Final = "decision_coverage.csv"
 COLUMNS: Final = (
     "setting", "decisions", "logs", "policy", "quantity", "answers", "shown", "contained",
-    "truth_below", "truth_above",
+    "truth_below", "truth_above", "provenance",
 )  # fmt: skip
 ESTIMATORS: Final = ("dr", "snis", "is")
 BLOCK: Final = 50
@@ -125,9 +128,12 @@ def main(work: str, logs: str = str(_LOGS)) -> None:
                     }
                     file.write(json.dumps(done[part, name, block]) + "\n")
                     file.flush()
+    record = provenance()
+    key = key_of(record)
+    sys.stderr.write(f'"{key}": {json.dumps(record, indent=2)}\n')
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(rows(list(done.values())))
+    writer.writerows([*row, key] for row in rows(list(done.values())))
 
 
 Run = Callable[[range], list[list[Any]]]  # seeds -> counts, see COLUMNS

@@ -2,9 +2,13 @@
 
 Rules play the recipe `gpupack-published` on every list, with the published ties and with drawn
 ones. A row is the difference of two of them, paired by run, in points of allocated GPUs.
+The column `provenance` is the key of the record of this process, which goes to stderr for
+docs/results/provenance.json.
 """
 
+import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +22,7 @@ from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.seeds import generator
+from hindcast.pipeline.storage.provenance import key_of, provenance
 from hindcast.policies.registry import resolve
 
 TABLE: Final = Path(__file__).parents[1] / "results" / "fgd.csv"
@@ -93,7 +98,10 @@ def main() -> None:
         for ties, rules in by_ties.items()
         for rule in rules
     }
-    pl.DataFrame(list(rows(outcomes))).write_csv(TABLE)
+    record = provenance()
+    key = key_of(record)
+    sys.stderr.write(f'"{key}": {json.dumps(record, indent=2)}\n')
+    pl.DataFrame(list(rows(outcomes))).with_columns(provenance=pl.lit(key)).write_csv(TABLE)
 
 
 if __name__ == "__main__":

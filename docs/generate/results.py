@@ -29,6 +29,7 @@ RANKING: Final = "ope_ranking.csv"  # parts of these are tables of pages written
 STARTS: Final = "start_times.csv"
 ORDERS: Final = "queue_orders.csv"
 RULES: Final = "queue_rules.csv"
+FGD: Final = "fgd.csv"
 _OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 
 
@@ -36,7 +37,7 @@ def result_pages() -> Mapping[str, str]:
     """Return the pages of all committed tables."""
     pages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES}:
+        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES, FGD}:
             continue
         content = path.read_bytes()
         if path.name in _OWN:

@@ -22,6 +22,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "concluded",
         "ingest": "convert a raw trace to a workload, or a log of decisions to a dataset, and "
         "count the rows that were left out",
+        "grid": "print what anybody could save at most by waiting, on hours of an electric grid",
         "init": "look at a table of jobs, a log of decisions or a workload, and propose a mapping "
         "or a recipe",
         "pack": "how many nodes a list of pods needs, which rule refuses fewer, what nodes bring",
@@ -73,6 +74,7 @@ FIRST: Final[Mapping[str, str]] = {
 _MODULES: Final = {
     "behaviour": "logs.behaviour",
     "decide": "logs.decide",
+    "grid": "logs.grid",
     "pack": "logs.pack",
     "start": "logs.start",
     "whatif": "logs.whatif",

@@ -30,7 +30,7 @@ class Request:
     command: str = p.hidden("command line that is kept in evaluation.json", "")
     runner: p.Runner = p.runner()
     address: str = p.address()
-    trace: p.Folder | None = p.trace()  # last: calls give the others by position
+    trace: p.Folder | None = p.trace()
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, that of its trace included."""

@@ -1,4 +1,4 @@
-"""`hindcast ingest`: convert a raw trace to a workload, or recorded decisions to a dataset."""
+"""`hindcast ingest`: convert a raw trace to a workload, a dataset of decisions, or a series."""
 
 import importlib
 import json
@@ -69,7 +69,7 @@ def _check_anonymise(request: Request) -> None:
         if request.keep:
             raise InputError("ingest: --keep is for --anonymise")
         return
-    if FORMATS[request.trace_format].recorded:
+    if FORMATS[request.trace_format].read is None:
         raise InputError(f"--anonymise is for logs of jobs, and {request.trace_format} is none")
     if is_remote(location(request.anonymise)):
         raise InputError(f"{request.anonymise}: expected a file on this machine for the key")
@@ -135,6 +135,11 @@ def run(request: Request) -> dict[str, Any]:
     if name in FORMATS and FORMATS[name].recorded:
         module = importlib.import_module(FORMATS[name].recorded)
         return {**build.result_of(module.ingest(path, out)), **_counted(out)}
+    if name in FORMATS and FORMATS[name].series:
+        made: dict[str, Any] = importlib.import_module(FORMATS[name].series).ingest(
+            path, out, settings_of(request)
+        )
+        return made
     key = None if request.anonymise is None else location(request.anonymise)
     with progress("ingest") as tell:
         result = ingestion.ingest(name, path, out, tell, settings_of(request), key, request.keep)
@@ -183,6 +188,18 @@ def show(result: Mapping[str, Any]) -> Shown:
         counts = [f"  {name}: {n:,}" for name, n in result["counts"].items() if n]
         notes = [f"  note: {note}" for note in result["notes"]]
         return replace(made, lines=[*made.lines, *counts, *notes])
+    if "series" in result:
+        hours, zones = result["counts"]["hours"], len(result["zones"])
+        first, last = result["first_hour"], result["last_hour"]
+        lines = [
+            f"{result['series']}: {hours:,} hours of {zones} zones, {first} to {last} since 1970"
+        ]
+        lines += [f"  {name}: {n:,}" for name, n in result["counts"].items() if n]
+        lines += [f"  gaps, in hours: {', '.join(map(str, result['gaps_h']))}"] * bool(
+            result["gaps_h"]
+        )
+        lines += [f"  {remark}" for remark in result["remarks"]]
+        return Shown(lines, warnings=result["warnings"])
     lines = [f"{result['workload']}: {result['tasks']:,} tasks"]
     lines += [f"  {name}: {count:,}" for name, count in result["counts"].items()]
     lines += [f"  left out, {name}: {count:,}" for name, count in result["left_out"].items()]

@@ -45,6 +45,8 @@ def paper_html(about: Mapping[str, Any], results: Results) -> str:
 
 def setting_of(about: Mapping[str, Any]) -> str:
     """Return the size of a reproduction as a sentence."""
+    if not about["stages"]:
+        return "Nothing is trained."
     seeds = about["setting"]["seeds"]
     told = f"{len(seeds)} training seed{'s' * (len(seeds) != 1)}: {', '.join(map(str, seeds))}."
     if about["setting"]["quick"]:

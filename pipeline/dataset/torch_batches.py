@@ -68,6 +68,8 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
         self._rank, self._ranks = shard
         if not 0 <= self._rank < self._ranks:
             raise InputError(f"shard is {shard}, expected (i, n) with 0 <= i < n")
+        if seed < 0:
+            raise InputError(f"seed is {seed}, expected 0 or more")
         groups = row_groups(dataset, options)
         self._wanted = groups.number >= 0
         with ThreadPoolExecutor(options.readers) as pool:
@@ -92,6 +94,11 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
         total = int(self._decisions.sum())
         whole, rest = divmod(total, self._size)
         self._batches = whole // self._ranks * self._ranks if drop_last else whole + bool(rest)
+        if not self._batches:
+            raise InputError(
+                f"drop_last leaves nothing of {total:,} decisions, since {self._ranks} shards with "
+                f"a minibatch of {self._size} need {self._ranks * self._size:,}"
+            )
         self._epoch = _shared(0)  # so that persistent workers see it
         self._start: tuple[int, int] | None = None  # epoch and minibatches of it to leave out
         self._resumed = _shared(-1)  # the seed of the pass that left them out
@@ -108,6 +115,8 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
             raise InputError(f"epoch is {epoch}, expected 0 or more")
         if self._start is not None and self._start[0] != epoch:
             self._start = None
+        if self._start is None:
+            self._at = (epoch, 0)
         self._epoch[0] = epoch
 
     def state_dict(self) -> dict[str, Any]:
@@ -130,7 +139,10 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
                     f"this state was taken with {name} {state[name]!r}, but it is {value!r} now; "
                     "the minibatches that were given cannot be found again"
                 )
-        epoch, position = int(state["epoch"]), int(state["position"])
+        try:
+            epoch, position = int(state["epoch"]), int(state["position"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"the state {state!r} lacks an epoch and a position") from error
         if epoch < 0 or not 0 <= position <= len(self):
             raise InputError(
                 f"epoch {epoch} and position {position}: expected an epoch from 0 and a position "
@@ -143,9 +155,13 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         info = get_worker_info()
-        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        epoch, position = self._next_start(info)
-        self._at = (epoch, position)
+        self._at = self._next_start(info)  # a state may be asked for before the first minibatch
+        return self._pass(*self._at, *((0, 1) if info is None else (info.id, info.num_workers)))
+
+    def _pass(
+        self, epoch: int, position: int, worker: int, workers: int
+    ) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield what one of the workers gives after the first `position` minibatches of all."""
         first, last = self._of_rank()
         counts = [(last - first - w + workers - 1) // workers for w in range(workers)]
         begin = first + sum(counts[:worker])

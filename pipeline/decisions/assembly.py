@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums, take
 from hindcast.pipeline.decisions.checks import overridden
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
@@ -39,7 +39,7 @@ def assemble(
     decisions = decisions.with_columns(overridden(decisions))
     order = _order(decisions)
     if order is not None:
-        batch = replace(batch, decisions=decisions).take(order)
+        batch = take(replace(batch, decisions=decisions), order)
         decisions = batch.decisions
     candidates, lengths = batch.candidates, batch.lengths
     context, features = _readable(batch.context, reading), _readable(batch.features, reading)

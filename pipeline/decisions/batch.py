@@ -6,7 +6,7 @@
 A reader yields batches. `reason` says why a decision cannot be used; it is then quarantined.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.values import Array, Flags
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
+from hindcast.pipeline.storage.gathering import Gathered, taken
 
 Ints = NDArray[np.int64]
 
@@ -63,14 +64,6 @@ class Batch:
         """(D + 1,) first candidate of each decision, and the number of all candidates."""
         return offsets_of(self.lengths)
 
-    def take(self, rows: Ints) -> "Batch":
-        """Return the decisions `rows`, in that order; this batch gives up its columns."""
-        at = ragged_rows(self.offsets, rows)
-        return Batch(
-            _taken(self.decisions, rows), _taken(self.context, rows), _taken(self.candidates, at),
-            _taken(self.features, at), self.lengths[rows],
-        )  # fmt: skip
-
 
 @dataclass
 class Reading:
@@ -100,11 +93,6 @@ class Reading:
         """Keep a note once."""
         if text not in self.notes:
             self.notes.append(text)
-
-
-def _taken(frame: pl.DataFrame, rows: Ints) -> pl.DataFrame:
-    """Return rows of a frame, which loses its columns one by one: none is in memory twice."""
-    return pl.DataFrame([frame.drop_in_place(name)[rows] for name in frame.columns])
 
 
 def ragged_rows(offsets: Ints, decisions: Ints) -> Ints:
@@ -147,62 +135,36 @@ def frame_of(
     return pl.DataFrame(series)
 
 
-def concat(batches: list[Batch], absent: float) -> Batch:
-    """Return all decisions of batches; a feature that a batch lacks is `absent` in it.
+def concat(batches: Iterable[Batch], absent: float) -> Batch | None:
+    """Return all decisions of batches, None if there are none.
 
-    A feature that is a number in one batch and a category in another is a category. The list is
-    emptied, so that no decision is in memory twice.
+    A feature that a batch lacks is `absent` in it. No decision is in memory twice.
     """
-    decisions = [b.decisions for b in batches]
-    context = [_apart(b.context, len(b)) for b in batches]
-    candidates = [_apart(b.candidates, int(b.lengths.sum())) for b in batches]
-    features = [_apart(b.features, int(b.lengths.sum())) for b in batches]
-    lengths = np.concatenate([b.lengths for b in batches]).astype(np.int64)
-    batches.clear()
+    decisions, lengths = [], []
+    context, candidates, features = Gathered(absent), Gathered(absent), Gathered(absent)
+    for batch in batches:
+        decisions.append(batch.decisions)
+        lengths.append(batch.lengths)
+        context.add(batch.context, len(batch))
+        count = int(batch.lengths.sum())
+        candidates.add(batch.candidates, count)
+        features.add(batch.features, count)
+        del batch
+    if not decisions:
+        return None
     whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
     decisions.clear()
+    sizes = np.concatenate(lengths).astype(np.int64)
+    return Batch(whole, context.frame(), candidates.frame(), features.frame(), sizes)
+
+
+def take(batch: Batch, rows: Ints) -> Batch:
+    """Return the decisions `rows` of a batch, in that order."""
+    at = ragged_rows(batch.offsets, rows)
     return Batch(
-        whole, _joined(context, absent), _joined(candidates, absent), _joined(features, absent),
-        lengths,
+        batch.decisions[rows], taken(batch.context, rows), taken(batch.candidates, at),
+        taken(batch.features, at), batch.lengths[rows],
     )  # fmt: skip
-
-
-def _apart(frame: pl.DataFrame, height: int) -> tuple[dict[str, pl.Series], int]:
-    return dict(zip(frame.columns, frame.get_columns(), strict=True)), height
-
-
-def _joined(frames: list[tuple[dict[str, pl.Series], int]], absent: float) -> pl.DataFrame:
-    """Return frames below each other; a column is taken out of them as soon as it is whole."""
-    names: dict[str, bool] = {}  # is it a category?
-    for frame, _ in frames:
-        for name, column in frame.items():
-            names[name] = names.get(name, False) or column.dtype == pl.Categorical
-    columns = []
-    for name, category in names.items():
-        pieces = []
-        for frame, height in frames:
-            piece = frame.pop(name, None)
-            if piece is not None:
-                if category and piece.dtype != pl.Categorical:
-                    there = piece.fill_nan(None) != absent
-                    text = pl.select(pl.when(there).then(piece)).to_series()
-                    piece = texts_of_numbers(text)
-            elif category:
-                piece = pl.Series(name, [None], dtype=pl.Categorical).new_from_index(0, height)
-            else:
-                piece = pl.Series(name, np.full(height, absent))
-            pieces.append(piece.alias(name))
-        columns.append(pl.concat(pieces, rechunk=True))
-    return pl.DataFrame(columns)
-
-
-def texts_of_numbers(values: pl.Series) -> pl.Series:
-    """Return numbers as categories: 3.0 is "3"."""
-    whole = values.cast(pl.Int64, strict=False)
-    return pl.select(
-        pl.when(whole == values).then(whole.cast(pl.String)).otherwise(values.cast(pl.String))
-        .cast(pl.Categorical)
-    ).to_series()  # fmt: skip
 
 
 class Reasons:

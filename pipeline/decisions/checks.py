@@ -19,6 +19,7 @@ from hindcast.pipeline.decisions.batch import (
     Reasons,
     always,
     sums,
+    take,
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.rows import DIFFERS
@@ -101,7 +102,7 @@ def without_repetitions(batch: Batch, reading: Reading) -> Batch:
         batch = replace(batch, decisions=decisions)
     keep = np.ones(len(batch), bool)
     keep[dropped] = False
-    return batch if keep.all() else batch.take(np.flatnonzero(keep))
+    return batch if keep.all() else take(batch, np.flatnonzero(keep))
 
 
 def checked(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> Batch:

@@ -41,6 +41,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.decisions import NAME
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.gathering import release
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -80,15 +81,9 @@ def ingest(path: Path, out: Path) -> BuildResult:
 def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     """Write the dataset of a log; raise StorageError if `out` holds something else."""
     _refuse_foreign(out)
-    _refuse_without_rewards(log)
-    encoded, episodes = encode(log), episodes_of(log)
-    if not len(episodes.decisions):
-        outcomes = log.mapping.outcomes
-        where = "" if outcomes is None else f" in {outcomes.file}"
-        raise TraceError(
-            f"{name}: none of the {len(log):,} decisions has a reward and its own choice; expected "
-            f"at least one reward{where}"
-        )
+    episodes = episodes_of(log)
+    _refuse_without_transitions(log, episodes)
+    encoded = encode(log)
     recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)
@@ -96,8 +91,10 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     provenance = _provenance(log, episodes)
     workload = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), provenance)
     save_workload(workload, out / mf.WORKLOAD)
-    tables = write_record(log, out)
+    lineage = lineage_of(log, provenance, write_record(log, out))
     parts, table = _write_parts(log, encoded, episodes, spec, out)
+    caveats = caveats_of(log.cautions)
+    del log, encoded, episodes  # the card takes memory of its own
     manifest = mf.Manifest(
         recipe=recipe,
         digest=recipe.digest,
@@ -105,10 +102,10 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
         parts=parts,
         episodes=write_table_of_episodes(out, mf.EPISODES, table),
         workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
-        provenance=lineage_of(log, provenance, tables),
+        provenance=lineage,
         counts=counts_of(parts, table, spec),
         versions=mf.versions(),
-        caveats=caveats_of(log.cautions),
+        caveats=caveats,
     )
     describe(out, manifest, table)
     files.write_json(out / mf.NAME, mf.to_json(manifest))
@@ -133,14 +130,17 @@ def _refuse_foreign(out: Path) -> None:
             raise StorageError(f"{out}: this folder holds another dataset; choose another --out")
 
 
-def _refuse_without_rewards(log: DecisionLog) -> None:
-    if log.weighted.any():
+def _refuse_without_transitions(log: DecisionLog, episodes: Episodes) -> None:
+    if len(episodes.decisions):
         return
     missing, overridden = log.counts["censored"], log.counts["overridden"]
+    outcomes = log.mapping.outcomes
+    where = "a file of outcomes in [outcomes]" if outcomes is None else outcomes.file
+    cut = "; a session ends before its first such decision" if log.weighted.any() else ""
     raise TraceError(
         f"none of the {len(log):,} decisions can be used: {missing:,} have no reward, "
-        f"{overridden:,} were overridden; expected a reward in columns.reward or columns.cost, or "
-        "a file of outcomes in [outcomes]"
+        f"{overridden:,} were overridden{cut}; expected a reward in columns.reward or "
+        f"columns.cost, or in {where}"
     )
 
 
@@ -304,6 +304,7 @@ def _write_parts(
                         parts[-1].append(left.popleft())
                         rows = rows_of(log, encoded, episodes, spec, *parts[-1][-1])
                         file.write_table(rows, row_group_size=len(rows))
+                        release()
 
             stored = files.write_atomically(path, write)
             mine = episodes.table[parts[-1][0][0] : parts[-1][-1][1]]

@@ -18,6 +18,7 @@ from hindcast.pipeline.decisions.batch import TERM, Ints
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL
+from hindcast.pipeline.storage.gathering import release
 
 NUMBER: Final = "number"
 REST: Final = "*"
@@ -94,6 +95,7 @@ def encode(log: DecisionLog) -> Encoded:
     for side, frame in (("context", log.context), ("candidates", log.features)):
         kind, place = kinds[side], places[side]
         for name, dtype in frame.schema.items():
+            release()
             column = frame[name]
             if dtype == pl.Float64:
                 values = column.to_numpy()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows, slices
 from hindcast.pipeline.decisions.mapping import DecisionMapping
+from hindcast.pipeline.storage.gathering import release
 from hindcast.pipeline.workloads.schema import SourceFile
 
 Array = NDArray[np.float64]
@@ -112,6 +113,7 @@ class DecisionLog:
                 candidates=self.candidates[rows], features=self.features[rows],
                 offsets=self.offsets[of.start : of.stop + 1] - rows.start,
             )  # fmt: skip
+            release()
 
     def rows_of(self, decisions: Ints) -> Ints:
         """Return the rows of the candidates of some decisions."""

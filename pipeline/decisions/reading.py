@@ -16,7 +16,7 @@ import polars as pl
 
 from hindcast.pipeline.decisions import checks
 from hindcast.pipeline.decisions.assembly import assemble
-from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat
+from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat, take
 from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import (
@@ -73,25 +73,22 @@ def read_log(
     sources, mapping, folder = _sources(source, mapping)
     where = name_of(sources[0])
     reading, scales, terms = Reading(), checks.Scales(), _terms(mapping)
-    batches: list[Batch] = []
+    absent = 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan")
     collecting = gc.isenabled()
     gc.disable()  # to look for cycles in millions of records, which have none, takes a third longer
     try:
-        for batch in _batches(sources, mapping, reading):
-            if len(batch):
-                scales.add(batch)
-                batches.append(checks.checked(batch, mapping, [*terms]))
+        batches = _batches(sources, mapping, reading)
+        batch = concat(_checked(batches, scales, mapping, [*terms]), absent)
     finally:
         if collecting:
             gc.enable()
-    if not batches:
+    if batch is None:
         if not reading.rejected:
             raise TraceError(f"{where}: no decisions, expected at least one{_hint(sources[0])}")
         _, line, _, reason = reading.rejected[0]
         raise TraceError(f"{where}: no decisions; line {line}: {reason}")
     scales.refuse(where)
     files = [source_file(path) for path in _files(sources)]
-    batch = concat(batches, 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan"))
     batch = _with_ids(batch)
     batch = checks.without_repetitions(batch, reading)
     reasons = batch.decisions["reason"]
@@ -105,7 +102,7 @@ def read_log(
     same = quarantine["reason"].str.starts_with("the same id") & quarantine["id"].is_duplicated()
     counted = quarantine.filter(~same | quarantine["id"].is_first_distinct())
     if bad.any():
-        batch = batch.take(np.flatnonzero(~bad.to_numpy()))
+        batch = take(batch, np.flatnonzero(~bad.to_numpy()))
     checks.refuse_many(counted, len(batch), where)
     if mapping.outcomes is not None:
         path = folder / mapping.outcomes.file
@@ -120,6 +117,15 @@ def read_log(
         reading.notes.append(f'{stated} is not used, since propensity.kind is "none"')
     log = assemble(batch, mapping, terms, reading, quarantine, counted.height, tuple(files))
     return with_cautions(log)
+
+
+def _checked(
+    batches: Iterator[Batch], scales: checks.Scales, mapping: DecisionMapping, terms: list[str]
+) -> Iterator[Batch]:
+    for batch in batches:
+        if len(batch):
+            scales.add(batch)
+            yield checks.checked(batch, mapping, terms)
 
 
 def _hint(source: Any) -> str:

@@ -1,6 +1,7 @@
 """The record of a log of decisions beside its dataset: everything that was read, in float64."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,13 +11,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hindcast.pipeline.dataset.part import part_errors
 from hindcast.pipeline.decisions.assembly import vocabulary
+from hindcast.pipeline.decisions.batch import Batch, concat
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import parse_mapping
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.recipes.workload_source import DECISION_TABLES, RECORD
 from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.guards import require_parquet
 from hindcast.pipeline.workloads.schema import read_provenance
 
 CENSORED, QUARANTINE = DECISION_TABLES
@@ -56,13 +59,25 @@ def write_record(log: DecisionLog, out: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _few_valued(schema: pa.Schema) -> list[str]:
+    """Return the columns that get a dictionary: names of a few things, and categories."""
+    found = ["session", "unit", "slot", "logger", "kind", "split"]
+    for field in schema:
+        if pa.types.is_dictionary(field.type):
+            found.append(field.name)
+        elif pa.types.is_large_list(field.type) and pa.types.is_dictionary(field.type.value_type):
+            found.append(f"{field.name}.list.element")
+    return found
+
+
 def _write_pieces(log: DecisionLog, path: Path) -> None:
     """Write the record, a row group per piece of the log."""
     schema = record_of(log.head()).schema
     # without Arrow's schema, in which categories would be dictionaries: others read them as texts
     with pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=3, store_schema=False
-    ) as writer:
+        path, schema, compression="zstd", compression_level=3, use_dictionary=_few_valued(schema),
+        store_schema=False, write_statistics=False,
+    ) as writer:  # fmt: skip
         for piece in log.pieces():
             writer.write_table(record_of(piece))
 
@@ -73,39 +88,62 @@ def read_record(folder: Path, provenance: Mapping[str, Any]) -> DecisionLog:
     Raises DatasetError if the record is damaged.
     """
     path = folder / RECORD
-    table = files.read_parquet(path)
     mapping = parse_mapping(provenance["mapping"], f"{folder}: provenance.mapping")
-    own = [n for n in table.columns if not n.startswith((_CONTEXT, _CANDIDATE, _FEATURE))]
-    lists = [n for n in table.columns if n.startswith((_CANDIDATE, _FEATURE))]
-    if not {"id", "chosen", "propensity", "reward", "unit_id", "split"} <= {*own} or not lists:
-        raise DatasetError(f"{path}: this is not the record of a log of decisions")
-    lengths = table[lists[0]].list.len().to_numpy().astype(np.int64)
-    for name in lists:
-        if not np.array_equal(table[name].list.len().to_numpy(), lengths):
-            raise DatasetError(f"{path}: the lists of candidates differ in length")
-
-    def part(prefix: str) -> pl.DataFrame:
-        columns = []
-        for name in table.columns:
-            if name.startswith(prefix):
-                column = table[name]
-                if isinstance(column.dtype, pl.List):
-                    column = column.explode(empty_as_null=False)
-                if column.dtype == pl.String:
-                    column = column.cast(pl.Categorical)
-                columns.append(column.alias(name.removeprefix(prefix)))
-        return pl.DataFrame(columns)
-
-    lineage = read_provenance(provenance)
-    context, features = part(_CONTEXT), part(_FEATURE)
-    decisions = table.select(own)
-    offsets = offsets_of(lengths)
+    with part_errors(path):
+        batch = concat(_row_groups(path), float("nan"))
+    if batch is None:
+        raise DatasetError(f"{path}: there is no decision in this record")
+    lineage, offsets = read_provenance(provenance), batch.offsets
     counts = {k: v for k, v in lineage.counts.items() if k not in ("transitions", "cut_sessions")}
     return DecisionLog(
-        decisions, context, part(_CANDIDATE), features, offsets,
+        batch.decisions, batch.context, batch.candidates, batch.features, offsets,
         files.read_parquet(folder / QUARANTINE), counts, lineage.notes, (), mapping,
-        lineage.files, vocabulary(decisions, context, features, offsets),
+        lineage.files, vocabulary(batch.decisions, batch.context, batch.features, offsets),
     )  # fmt: skip
+
+
+def _row_groups(path: Path) -> Iterator[Batch]:
+    """Yield the decisions of each row group of a record; raise DatasetError if it is none."""
+    schema = require_parquet(path, whole=False).schema
+    texts = [
+        c.path for c in map(schema.column, range(len(schema))) if c.physical_type == "BYTE_ARRAY"
+    ]
+    coded = [name for name in texts if name.startswith((_CONTEXT, _CANDIDATE, _FEATURE))]
+    with closing(pq.ParquetFile(path, read_dictionary=coded)) as file:
+        names = file.schema_arrow.names
+        own = [n for n in names if not n.startswith((_CONTEXT, _CANDIDATE, _FEATURE))]
+        lists = [n for n in names if n.startswith((_CANDIDATE, _FEATURE))]
+        if not {"id", "chosen", "propensity", "reward", "unit_id", "split"} <= {*own} or not lists:
+            raise DatasetError(f"{path}: this is not the record of a log of decisions")
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group)
+            lengths = _lengths(table[lists[0]])
+            if any(not np.array_equal(_lengths(table[name]), lengths) for name in lists):
+                raise DatasetError(f"{path}: the lists of candidates differ in length")
+            yield Batch(
+                pl.DataFrame(table.select(own)), _side(table, _CONTEXT), _side(table, _CANDIDATE),
+                _side(table, _FEATURE), lengths,
+            )  # fmt: skip
+            del table
+            pa.default_memory_pool().release_unused()
+
+
+def _lengths(column: pa.ChunkedArray) -> np.ndarray:
+    lengths = column.combine_chunks().value_lengths().fill_null(0)
+    return pl.Series(lengths).cast(pl.Int64).to_numpy()
+
+
+def _side(table: pa.Table, prefix: str) -> pl.DataFrame:
+    """Return the columns with a prefix: a row per decision, or per candidate."""
+    columns = []
+    for name in table.column_names:
+        if name.startswith(prefix):
+            array = table[name].combine_chunks()
+            column = pl.Series(
+                name.removeprefix(prefix), array if prefix == _CONTEXT else array.flatten()
+            )
+            columns.append(column.cast(pl.Categorical) if column.dtype == pl.String else column)
+    return pl.DataFrame(columns)
 
 
 def same_log(one: DecisionLog, other: DecisionLog) -> str:

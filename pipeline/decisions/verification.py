@@ -6,6 +6,7 @@ they are read again. Nothing is simulated again: no simulator made these decisio
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,19 @@ def _check_tables(folder: Path, lineage: Mapping[str, Any]) -> None:
 
 def _check_log(log: DecisionLog, folder: Path) -> None:
     """Recompute what the checks of a reader ask of every decision."""
-
-    def require(holds: np.ndarray, what: str) -> None:
-        if not holds.all():
-            at = int(np.argmin(holds))
-            raise VerificationFailed(f"{folder}: decision {log.decisions['id'][at]!r}: {what}")
-
+    for piece in log.pieces():
+        _check_piece(piece, folder)
     d = log.decisions
+    units, texts = units_of(d)
+    require = partial(_require, d, folder)
+    require((texts == d["unit_id"]).to_numpy(), "its unit is another one")
+    require(split_of(d, units, texts, log.mapping.split) == d["split"].to_numpy(),
+            "its split is another one")  # fmt: skip
+
+
+def _check_piece(log: DecisionLog, folder: Path) -> None:
+    d = log.decisions
+    require = partial(_require, d, folder)
     chosen = d["chosen"].to_numpy()
     require((chosen >= 0) & (chosen < log.lengths), "the choice is not among the candidates")
     feasible = log.candidates["feasible"].to_numpy()
@@ -91,10 +98,12 @@ def _check_log(log: DecisionLog, folder: Path) -> None:
     total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), log.offsets)
     require(~complete | (np.abs(total - 1) < SUM), "its probabilities do not sum to 1")
     require(d["weight"].to_numpy() >= 1.0 - 1e-12, "its weight is below 1")
-    units, texts = units_of(d)
-    require((texts == d["unit_id"]).to_numpy(), "its unit is another one")
-    require(split_of(d, units, texts, log.mapping.split) == d["split"].to_numpy(),
-            "its split is another one")  # fmt: skip
+
+
+def _require(decisions: pl.DataFrame, folder: Path, holds: np.ndarray, what: str) -> None:
+    if not holds.all():
+        at = int(np.argmin(holds))
+        raise VerificationFailed(f"{folder}: decision {decisions['id'][at]!r}: {what}")
 
 
 def _check_claims(log: DecisionLog, dataset: Dataset) -> None:

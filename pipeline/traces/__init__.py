@@ -12,6 +12,7 @@ from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.traces import alibaba2017, azure2020, pods, slurm, swf, table
 from hindcast.pipeline.traces.batch_systems import batsim, cobalt, condor, grid_engine, lsf, pbs
 from hindcast.pipeline.traces.files.one_log import first_file, one_log, raw_files
+from hindcast.pipeline.traces.hourly.series import SeriesSettings
 from hindcast.pipeline.workloads.schema import Workload
 
 
@@ -31,6 +32,8 @@ class TraceFormat:
             recorded decisions, which make a dataset instead of a workload.
         recorded: Module of a format of recorded decisions, with `ingest(path, out)`, which makes a
             dataset, and `check(dataset)`, which compares one with the record; "" for others.
+        series: Module of a format of hourly series, with `ingest(path, out, settings)`, which
+            writes a folder of series; "" for others.
         settings: Frozen dataclass of the reader's settings, `trace.settings` of a recipe; `read`
             takes one as its second argument, and has defaults. None if it has no settings.
         files: Function that returns the raw files that `read` may read, given its path; what was
@@ -54,6 +57,7 @@ class TraceFormat:
     citation: str
     read: Callable[..., tuple[Workload, pl.DataFrame]] | None
     recorded: str = ""
+    series: str = ""
     licence: str = "other"
     files: Callable[[Path], Iterable[Path]] | None = None
     settings: type[Any] | None = None
@@ -259,6 +263,17 @@ FORMATS: Final = Registry("trace_formats", {
         citation="none",
         read=None,
         recorded="hindcast.pipeline.decisions",
+    ),
+    "series": TraceFormat(
+        name="series",
+        description="hours of an electric grid by zone: carbon intensity, price, free capacity",
+        path="a CSV, Parquet or JSON file with a time and values, or a folder of such files",
+        source="the publisher of your grid's data, or your contract",
+        terms="those of its publisher; Electricity Maps' hours are under the ODbL",
+        citation="the publisher",
+        read=None,
+        series="hindcast.pipeline.traces.hourly.ingest",
+        settings=SeriesSettings,
     ),
     "table": TraceFormat(
         name="table",

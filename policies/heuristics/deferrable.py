@@ -14,6 +14,8 @@ from typing import Final
 from numba import types
 
 from hindcast.pipeline.scenarios.deferrable.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT as GRID_MOMENT
+from hindcast.pipeline.scenarios.deferrable.grid.features import ROW as HOUR
 from hindcast.pipeline.scenarios.deferrable.slotwise_action import stop_at_misfit
 from hindcast.pipeline.simulation.kernel import FLOATS, ROWS, SCORE, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
@@ -92,6 +94,65 @@ def _knapsack_patient(context, candidates, feasible, parameters, scores):  # typ
     choose_set(max(0, int(context[MOMENT.free_cores])), candidates, jobs, scores)
 
 
+@compiled(types.float64(ROWS, types.int64), forceinline=True)
+def _earlier(candidates, i):  # type: ignore[no-untyped-def]
+    """Return a number above 0 for a job that can start, larger for an earlier start."""
+    return candidates[i, ROW.is_startable] / (2.0 + max(candidates[i, ROW.until_earliest], -1.0))
+
+
+@compiled(SCORE)
+def _now(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        scores[i] = _earlier(candidates, i)
+
+
+@compiled(SCORE)
+def _latest(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    for i in range(len(scores)):
+        scores[i] = candidates[i, ROW.is_startable]
+        scores[i] *= 1.0 if candidates[i, ROW.until_latest] <= 0.0 else -_earlier(candidates, i)
+
+
+@compiled(SCORE)
+def _lowest_window(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """On a grid where starts are chosen, the cheapest feasible one; the close row is 0."""
+    grid = candidates.shape[1] > len(ROW)
+    for i in range(len(scores)):
+        scores[i] = _earlier(candidates, i)
+        if grid and candidates[i, HOUR.cost_now] > candidates[i, HOUR.cost_least]:
+            scores[i] = -candidates[i, ROW.is_startable] * candidates[i, HOUR.cost_rank]
+
+
+@compiled(SCORE)
+def _lowest_slot(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    grid = candidates.shape[1] > len(ROW)
+    for i in range(len(scores)):
+        scores[i] = _earlier(candidates, i)
+        if grid and candidates[i, HOUR.hour_rank] > 0.0:
+            scores[i] = -candidates[i, ROW.is_startable] * candidates[i, HOUR.hour_rank]
+
+
+@compiled(SCORE)
+def _carbon_time(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """Score the saving per hour until completion; slot by slot, only a start now saves nothing."""
+    if candidates.shape[1] == len(ROW) or candidates[len(scores) - 1, ROW.closes] == 1.0:
+        _lowest_window(context, candidates, feasible, parameters, scores)
+        return
+    for i in range(len(scores)):
+        run = candidates[i, HOUR.run_h]
+        hours = candidates[i, HOUR.wait_h] - candidates[0, HOUR.wait_h] + run
+        saved = (candidates[0, HOUR.cost_now] - candidates[i, HOUR.cost_now]) * run
+        scores[i] = saved / max(hours, 1e-9)
+
+
+@compiled(SCORE)
+def _threshold(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    grid = candidates.shape[1] > len(ROW)
+    low = not grid or context[GRID_MOMENT.cost] <= context[GRID_MOMENT.cost_low_24]
+    for i in range(len(scores)):
+        scores[i] = _earlier(candidates, i) if low else -_earlier(candidates, i)
+
+
 _RULES: Final = (
     Heuristic(
         "fifo", _fifo,
@@ -130,6 +191,39 @@ _RULES: Final = (
             "can wait count less",
         formula=f"as knapsack with h = g - {1.0 - LATER_SLOT} * cores * (duration - 1), less "
             f"{WAITING} * max(0, h - delay_weight) if until_latest > 0",
+    ),
+    Heuristic(
+        "now", _now,
+        description="every job at once, if it fits",
+        formula="1 / (2 + until_earliest) if is_startable, else 0",
+    ),
+    Heuristic(
+        "latest", _latest,
+        description="every job in the last slot of its wait",
+        formula="1 if until_latest <= 0, else below 0; ending the slot 0",
+    ),
+    Heuristic(
+        "lowest_window", _lowest_window,
+        description="on a grid: the start of least forecast over the run; elsewhere as now",
+        formula="as now if cost_now <= cost_least, else -cost_rank; ending the slot 0",
+    ),
+    Heuristic(
+        "lowest_slot", _lowest_slot,
+        description="on a grid: the start in the hour of least forecast; elsewhere as now",
+        formula="as now if hour_rank = 0, else -hour_rank; ending the slot 0",
+    ),
+    Heuristic(
+        "carbon_time", _carbon_time,
+        description="on a grid where a start is chosen: the most saved per hour until completion; "
+            "elsewhere as lowest_window",
+        formula="as lowest_window; where a start is chosen (cost_now of the first start - "
+            "cost_now) * run_h / (hours from it + run_h)",
+    ),
+    Heuristic(
+        "threshold_24", _threshold,
+        description="on a grid: all jobs in hours at or below the .2-quantile of the last 24 h; "
+            "elsewhere as now",
+        formula="as now if cost <= cost_low_24, else less than 0; ending the slot 0",
     ),
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {r.name: r for r in (*_RULES, RANDOM_PRICES)}

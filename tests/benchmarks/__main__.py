@@ -13,6 +13,7 @@ NAMES = (
     "environments",
     "thermal",
     "deferrable",
+    "grids",
     "multicluster",
     "gpupack",
     "queue",

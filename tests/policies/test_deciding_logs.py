@@ -233,7 +233,7 @@ def test_a_log_without_outcomes_yet_is_read_as_censored(agent, table, tmp_path):
         decider.decide(record)
     found = read_log(tmp_path / "served.toml")
     assert (found.counts["decisions"], found.counts["censored"]) == (10, 10)
-    with pytest.raises(InputError, match=r"at least one reward in served\.outcomes\.jsonl"):
+    with pytest.raises(InputError, match=r"10 have no reward, .* in served\.outcomes\.jsonl"):
         convert(found, tmp_path / "again", "served")
 
 

@@ -76,6 +76,16 @@ class Request:
     format: p.Name | None = p.option(
         "format of the log (default: recognised by its first lines)", default=None, metavar="FORMAT"
     )
+    grid: str = p.option(
+        "hours of an electric grid: what would starting later have saved? A file, a folder that "
+        "`ingest series` wrote, or synthetic",
+        default="", metavar="SERIES",
+    )  # fmt: skip
+    zone: str = p.option("with --grid, the zone (default: the only one)", default="")
+    slack: str = p.option(
+        "with --grid, hours by which a start may be later: of jobs below 2 h, and of others",
+        default="6,24", metavar="H,H",
+    )  # fmt: skip
     settings: tuple[p.Override, ...] = p.option(
         "setting of the format's reader (TOML), such as processors=1024; may be repeated",
         default=(), flag="--set", action="append", metavar="KEY=VALUE",
@@ -99,6 +109,13 @@ def check(request: Request) -> None:
         raise InputError("whatif: --iterations is for --train")
     if request.train:
         require("whatif --train", "torch")
+    if request.grid:
+        from hindcast.flows.commands.logs.grid import check_log
+
+        check_log(request)
+        return
+    if request.zone:
+        raise InputError("whatif: --zone is for --grid")
     from hindcast.flows.runs.whatif import check_request, source_of  # compiles the simulators
 
     source_of(request)
@@ -107,6 +124,10 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Play the log with its own scheduler and with other policies, and write the page."""
+    if request.grid:
+        from hindcast.flows.commands.logs.grid import run_log
+
+        return run_log(request)
     from hindcast.flows.runs.whatif import run_whatif
 
     return run_whatif(request)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import orjson
 import polars as pl
 
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading
@@ -32,6 +33,7 @@ from hindcast.pipeline.errors import TraceError
 
 _SAMPLE: Final = 1000  # records looked at to see where things stand
 _NAN: Final = float("nan")
+_SORTED: Final = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 Source = Path | pl.DataFrame | list[dict[str, Any]]
 Get = Callable[[Mapping[str, Any]], Any]
@@ -187,7 +189,7 @@ class _Reader:
         return matches > 0 and matches >= positions
 
     def _id(self, candidate: Any, position: int) -> str | None:
-        if isinstance(candidate, Mapping):
+        if isinstance(candidate, dict):
             return text_of(self.id(candidate)) if self.id else str(position)
         return text_of(candidate)
 
@@ -199,8 +201,7 @@ class _Reader:
         get, reason = self.get, None
         meta: dict[str, Any] = {"file": file, "line": line}
         start, owner = len(to.ids), len(to.lengths)
-        content = hash(json.dumps(record, sort_keys=True, default=str))
-        meta["content"] = content & 0xFFFFFFFFFFFFFFFF
+        meta["content"] = hash(_text(record)) & 0xFFFFFFFFFFFFFFFF
         for name, key in (("id", "decision"), ("session", "session"), ("unit", "unit"),
                           ("slot", "slot"), ("logger", "logger")):  # fmt: skip
             if key in get:
@@ -246,7 +247,11 @@ class _Reader:
             to.probability.extend([number(v, "a probability") for v in values])
         for name, place in self.numbers.items():
             put = to.features.number
-            for k, v in enumerate(_each(place, record, listed, ids)):
+            values = _each(place, record, listed, ids)
+            if {*map(type, values)} == {float} and math.isfinite(sum(values)):
+                to.features.numbers_from(name, start, values)
+                continue
+            for k, v in enumerate(values):
                 if v is not None:
                     put(name, start + k, number(v, name))
         for name, place in self.texts.items():
@@ -307,7 +312,7 @@ def _each(
     """Return a value per candidate: of its object, of a map by its id, or of a list beside."""
     inside, get = place
     if inside:
-        return [get(c) if isinstance(c, Mapping) else None for c in listed]
+        return [get(c) if isinstance(c, dict) else None for c in listed]
     values = get(record)
     if isinstance(values, Mapping):
         return [values.get(name) for name in ids]
@@ -322,6 +327,8 @@ def number(value: Any, what: str) -> float:
     """Return a number of JSON, NaN if it is missing; raise Bad if it is none or infinite."""
     if value is None:
         return _NAN
+    if type(value) is float and math.isfinite(value):
+        return value
     try:
         result = float(value)
     except (TypeError, ValueError):
@@ -360,6 +367,14 @@ def position(value: Any, ids: list[str | None], by_id: bool, what: str) -> int:
         if 0 <= at < len(ids):
             return at
     raise Bad(f"{what} {value!r:.60} is not among the candidates")
+
+
+def _text(record: dict[str, Any]) -> bytes | str:
+    """Return a text that is the same for the same content, whatever the order of its keys."""
+    try:
+        return orjson.dumps(record, default=str, option=_SORTED)
+    except orjson.JSONEncodeError:  # an integer beyond 64 bits
+        return json.dumps(record, sort_keys=True, default=str)
 
 
 def _place(value: Any) -> int:

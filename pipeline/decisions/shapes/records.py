@@ -144,6 +144,12 @@ class Sparse:
         held.owners.append(owner)
         held.values.append(value)
 
+    def numbers_from(self, name: str, owner: int, values: Sequence[float]) -> None:
+        """Set a number of each owner from one on."""
+        held = self.numbers.get(name) or self._named_column(self.numbers, name, owner, array("d"))
+        held.owners.extend(range(owner, owner + len(values)))
+        held.values.extend(values)
+
     def flatten(self, owner: int, objects: Sequence[dict[str, Any]]) -> None:
         """Set the features of objects of JSON, by their dotted paths, from an owner on.
 
@@ -172,20 +178,17 @@ class Sparse:
             self._objects(np.array(owners, np.int64), objects, "")
 
     def _objects(self, owners: Ints, objects: Sequence[dict[str, Any]], prefix: str) -> None:
-        """Add objects, those with the same keys together."""
-        keys = tuple(objects[0])
-        try:
-            alike = {*map(len, objects)} == {len(keys)}
-            columns = [[*map(itemgetter(key), objects)] for key in keys if alike and key[:1] != "_"]
-        except KeyError:
-            alike = False
-        if not alike:
-            shapes = [*map(tuple, objects)]
-            for shape in dict.fromkeys(shapes):
-                self._objects(*_where([s == shape for s in shapes], owners, objects), prefix)
-            return
-        for key, values in zip((k for k in keys if k[:1] != "_"), columns, strict=True):
-            self._values(owners, values, prefix + key)
+        """Add objects, those with the same keys in the same order together."""
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for place, keys in enumerate(map(tuple, objects)):
+            groups.setdefault(keys, []).append(place)
+        for keys, places in groups.items():
+            alike = len(places) == len(objects)
+            some = objects if alike else [objects[place] for place in places]
+            for key in keys:
+                if key[:1] != "_":
+                    values = [*map(itemgetter(key), some)]
+                    self._values(owners if alike else owners[places], values, prefix + key)
 
     def _values(self, owners: Ints, values: Sequence[Any], name: str) -> None:
         """Add the values of one key."""

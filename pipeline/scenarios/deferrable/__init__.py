@@ -23,35 +23,51 @@ a score per startable job, is hindcast.pipeline.scenarios.deferrable.slotwise_ac
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.scenarios.deferrable import layout as m
-from hindcast.pipeline.scenarios.deferrable.bounds import upper_bound
+from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig, check_config
-from hindcast.pipeline.scenarios.deferrable.dynamics import begin_slot, outcome, step
-from hindcast.pipeline.scenarios.deferrable.features import OBJECTIVES, spec
-from hindcast.pipeline.scenarios.deferrable.instances import Jobs, draw_capacity, draw_jobs
+from hindcast.pipeline.scenarios.deferrable.features import OBJECTIVES
+from hindcast.pipeline.scenarios.deferrable.features import spec as own_spec
+from hindcast.pipeline.scenarios.deferrable.grid import features as grid_features
+from hindcast.pipeline.scenarios.deferrable.grid import instances as grid_instances
+from hindcast.pipeline.scenarios.deferrable.grid.dynamics import observe, outcome, step
+from hindcast.pipeline.scenarios.deferrable.instances import draw_capacity, draw_jobs
+from hindcast.pipeline.scenarios.deferrable.instances_from_trace import demand as trace_demand
 from hindcast.pipeline.scenarios.deferrable.instances_from_trace import (
-    demand,
     draw_trace,
     trace_slots,
 )
-from hindcast.pipeline.scenarios.deferrable.observation import observe
+from hindcast.pipeline.scenarios.deferrable.memory import make_instance
 from hindcast.pipeline.simulation.scenario import (
     DRAWN_WINDOWS,
+    Demand,
     Instance,
     Scenario,
-    make_memory,
     require_room,
 )
+from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.schema import Workload
+
+GRID: Final = grid_features.OBJECTIVES
+
+
+def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
+    """Return the work of a window of a log or a trace of virtual machines."""
+    of = grid_instances.demand if config.jobs == "log" else trace_demand
+    return of(config, workload, window)
+
+
+def spec(config: DeferrableConfig, objective: str) -> Spec:
+    """Return the names of the observation, the reward terms and the outcomes."""
+    return (grid_features.spec if objective in GRID else own_spec)(config, objective)
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:
     """Return the number of windows of the trace, or DRAWN_WINDOWS for generated instances."""
     if config.jobs == "generated":
         return DRAWN_WINDOWS
+    if config.jobs == "log":
+        return grid_instances.windows(config, workload)
     return trace_slots(config, workload) // config.horizon * config.draws_per_window
 
 
@@ -64,6 +80,13 @@ def instance(
 ) -> Instance:
     """Return the jobs and the capacity of a window, at the first decision of slot 0."""
     check_config(config)
+    if objective in GRID:
+        return grid_instances.instance(config, objective, workload, window, rng)
+    if config.jobs == "log":
+        raise RecipeError(
+            f'config.jobs = "log": the objective {objective!r} is about virtual machines; expected '
+            f"one of a grid: {', '.join(GRID)}"
+        )
     require_room(500.0 * config.horizon * (1.0 + config.jobs_per_slot))  # the bound takes time
     if config.jobs == "trace":
         count = windows(config, workload)
@@ -79,52 +102,10 @@ def instance(
     return make_instance(config, objective, jobs, capacity)
 
 
-def make_instance(
-    config: DeferrableConfig, objective: str, jobs: Jobs, capacity: NDArray[np.int64]
-) -> Instance:
-    """Return the memory of an episode of these jobs, by earliest start, and capacity (T,)."""
-    n, horizon = len(jobs.cores), len(capacity)
-    longest = int(jobs.duration.max(initial=1))
-    blocks = (
-        (m.CORES_AT, n, jobs.cores),
-        (m.DURATION_AT, n, jobs.duration),
-        (m.EARLIEST_AT, n, jobs.earliest),
-        (m.LATEST_AT, n, jobs.latest),
-        (m.SUBMITTED_AT, n, jobs.submitted),
-        (m.BY_SUBMISSION_AT, n, np.argsort(jobs.submitted, kind="stable")),
-        (m.START_AT, n, -1),
-        (m.RUNNING_AT, n, 0),
-        (m.STARTABLE_AT, n, 0),
-        (m.FUTURE_AT, n, 0),
-        (m.CAPACITY_AT, horizon, capacity),
-        (m.FREED_AT, horizon + longest + m.LOOKAHEAD + 1, 0),
-    )
-    ints, floats = make_memory(m.INT_HEADER, blocks, m.FLOAT_HEADER)
-    ints[m.JOBS], ints[m.HORIZON] = n, horizon
-    ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
-    floats[m.SLOT_S] = config.slot_s
-    floats[m.DELAY_WEIGHT] = config.delay_weight
-    floats[m.VIOLATION_WEIGHT] = config.violation_weight
-    floats[m.SHOWN_DELAY_WEIGHT] = config.delay_weight if objective == "revenue" else 0.0
-    floats[m.UPPER_BOUND] = upper_bound(
-        jobs, capacity, config.delay_weight, config.violation_weight
-    )
-    begin_slot(ints)
-    return Instance(ints, floats, capacity=_most_rows(jobs, horizon))
-
-
-def _most_rows(jobs: Jobs, horizon: int) -> int:
-    """Return the most rows of an observation: jobs from submission to latest end, and the close."""
-    latest_end = jobs.latest + jobs.duration
-    change = np.bincount(np.minimum(jobs.submitted, horizon), minlength=horizon + 1)
-    change -= np.bincount(np.minimum(latest_end, horizon), minlength=horizon + 1)
-    return int(np.cumsum(change[:horizon]).max(initial=0)) + 1
-
-
 SCENARIO: Final = Scenario(
     name="deferrable",
     config=DeferrableConfig,
-    objectives=OBJECTIVES,
+    objectives=(*OBJECTIVES, *GRID),
     spec=spec,
     windows=windows,
     instance=instance,

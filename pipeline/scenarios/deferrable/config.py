@@ -1,9 +1,10 @@
 """Settings of `deferrable`, and the checks of their values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hindcast.pipeline.settings.ranges import check_ranges, number
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class DeferrableConfig:
     Attributes:
         setting: "deferrable", or "realtime", in which every job is submitted at its earliest start,
             which is its latest start too.
-        jobs: "generated", or "trace" for jobs from the workload (see instances_from_trace).
+        jobs: "generated", "trace" for virtual machines of the workload (instances_from_trace), or
+            on a grid "log" for the jobs of any log (hindcast.pipeline.scenarios.deferrable.grid).
         horizon: Slots of an episode, at least 1.
         slot_s: Seconds of a slot, above 0.
         jobs_per_slot: Mean number of jobs with an earliest start in a slot, at least 0. With a
@@ -36,10 +38,28 @@ class DeferrableConfig:
         stretch: Factor on the durations of the trace, above 0.
         longest_trace_duration: Longest duration of a job of the trace in slots, at least 1. Virtual
             machines that run longer are not used.
+        series: Hours of an electric grid (hindcast.pipeline.traces.hourly): a file or folder, below
+            $HINDCAST_TRACES if the path is relative, or "synthetic". It and everything below is for
+            the objectives carbon, price and both, see hindcast.pipeline.scenarios.deferrable.grid.
+        series_sha256: SHA-256 of the file of the series, which is compared if it is given.
+        zone: Zone of the series; "" if it has only one.
+        forecast: What policies see of hours to come (hindcast.pipeline.grids.forecasts).
+        forecast_error: Relative error of the forecast `noise` a day ahead, at least 0.
+        knows_length: Length of a job as policies know it, where the log has requests.
+        short_below: Known length in hours below which a job may wait `short_wait`, at least 0.
+        short_wait: Longest wait of short jobs in hours, at least 0.
+        long_wait: Longest wait of other jobs in hours, at least 0.
+        grid_capacity: "unlimited", "constant" (`capacity`), or "series" for its free cores.
+        waiting_weight: Cost of a core-hour of waiting, in the unit of the objective, at least 0.
+        carbon_price: Money per t of carbon in the objective `both`, at least 0.
+        watts_per_core: Power of a running core in W, above 0.
+        pue: Power usage effectiveness, at least 1.
+        decide: Whether jobs are started slot by slot, or choose a "start" at their submission.
+        align: Whether jobs keep their dates ("calendar"), or windows draw a first day ("draw").
     """
 
     setting: Literal["deferrable", "realtime"] = "deferrable"
-    jobs: Literal["generated", "trace"] = "generated"
+    jobs: Literal["generated", "trace", "log"] = "generated"
     horizon: int = number(168, "from 1 to 1,000,000", "slots")
     slot_s: float = number(3600.0, "above 0", "s")
     jobs_per_slot: float = number(8.5, "at least 0")
@@ -58,6 +78,28 @@ class DeferrableConfig:
     draws_per_window: int = number(1, "from 1 to 1,000,000")
     stretch: float = number(1.0, "above 0")
     longest_trace_duration: int = number(8, "from 1 to 1,000,000", "slots")
+    series: str = field(default="synthetic", metadata=LEFT_OUT_WHEN_DEFAULT)
+    series_sha256: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
+    zone: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
+    forecast: Literal["perfect", "day", "week", "mean7", "level7", "noise"] = field(
+        default="level7", metadata=LEFT_OUT_WHEN_DEFAULT
+    )
+    forecast_error: float = number(0.2, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
+    knows_length: Literal["request", "true", "queue_mean"] = field(
+        default="request", metadata=LEFT_OUT_WHEN_DEFAULT
+    )
+    short_below: float = number(2.0, "at least 0", "h", metadata=LEFT_OUT_WHEN_DEFAULT)
+    short_wait: float = number(6.0, "from 0 to 10,000", "h", metadata=LEFT_OUT_WHEN_DEFAULT)
+    long_wait: float = number(24.0, "from 0 to 10,000", "h", metadata=LEFT_OUT_WHEN_DEFAULT)
+    grid_capacity: Literal["unlimited", "constant", "series"] = field(
+        default="unlimited", metadata=LEFT_OUT_WHEN_DEFAULT
+    )
+    waiting_weight: float = number(0.0, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
+    carbon_price: float = number(100.0, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
+    watts_per_core: float = number(10.0, "above 0", "W", metadata=LEFT_OUT_WHEN_DEFAULT)
+    pue: float = number(1.0, "at least 1", metadata=LEFT_OUT_WHEN_DEFAULT)
+    decide: Literal["slot", "start"] = field(default="slot", metadata=LEFT_OUT_WHEN_DEFAULT)
+    align: Literal["draw", "calendar"] = field(default="draw", metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 def check_config(config: DeferrableConfig) -> None:

@@ -51,7 +51,7 @@ def _expire(ints):  # type: ignore[no-untyped-def]
     end = startable
     for i in range(startable, startable + U(ints[m.STARTABLE_JOBS])):
         job = ints[i]
-        if ints[U(ints[m.LATEST_AT] + job)] < now:
+        if ints[U(ints[m.LATEST_AT] + job)] < now and ints[m.OBJECTIVE] < m.GRID:
             ints[m.EXPIRED] += 1
             ints[m.STARTABLE_CORES] -= ints[U(ints[m.CORES_AT] + job)]
             ints[m.STARTABLE_SLOTS] -= ints[U(ints[m.DURATION_AT] + job)]
@@ -95,7 +95,7 @@ def begin_slot(ints):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(INTS, types.uint64))
-def _start(ints, place):  # type: ignore[no-untyped-def]
+def start_job(ints, place):  # type: ignore[no-untyped-def]
     """Start the job at index `place` of the startable list."""
     startable = U(ints[m.STARTABLE_AT])
     job = ints[startable + place]
@@ -121,7 +121,7 @@ def _start(ints, place):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.int64(INTS, FLOATS))
-def _close(ints, floats):  # type: ignore[no-untyped-def]
+def close_slot(ints, floats):  # type: ignore[no-untyped-def]
     """End the slot and begin the next one; return the status of the episode."""
     over = ints[m.RUNNING_CORES] - ints[U(ints[m.CAPACITY_AT] + ints[m.SLOT])]
     if over > 0:
@@ -156,10 +156,10 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     status = k.RUNNING
     step_outputs[k.ELAPSED] = 0.0
     if close:
-        status = _close(ints, floats)
+        status = close_slot(ints, floats)
         step_outputs[k.ELAPSED] = floats[m.SLOT_S]
     else:
-        _start(ints, U(place))
+        start_job(ints, U(place))
     # unlike -x, 0.0 - x keeps a zero +0.0
     step_outputs[k.TERMS + TERM.utilisation] = ints[m.WORK] - work
     step_outputs[k.TERMS + TERM.delay] = 0.0 - floats[m.DELAY_WEIGHT] * (ints[m.DELAY] - delay)

@@ -61,6 +61,7 @@ FLOAT_HEADER: Final = 6
 NOTHING: Final = -1  # the rows of the last observation are still valid
 EVERYTHING: Final = -2  # all rows must be rewritten
 
+GRID: Final = 2  # objectives from here on are those of a grid, whose jobs do not expire
 LAGS: Final = 5  # number of earlier capacities in an observation
 LOOKAHEAD: Final = 8  # number of later slots whose freed cores are in an observation
 

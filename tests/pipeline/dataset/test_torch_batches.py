@@ -267,6 +267,19 @@ def test_a_stateful_loader_of_torchdata_goes_on_where_it_was_left(workers, datas
     assert keys(resumed) == epochs[1]
 
 
+def test_the_state_before_the_first_minibatch_is_of_the_epoch_that_begins(dataset):
+    """A worker that persists has the end of the last epoch behind it."""
+    data = minibatches(dataset, 400, seed=3)
+    assert len(list(data)) == data.state_dict()["position"]
+    data._epoch[0] = 1  # as the main process sets it for its workers
+    begun = iter(data)
+    assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (1, 0)
+    next(begun)
+    assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (1, 1)
+    data.set_epoch(2)
+    assert (data.state_dict()["epoch"], data.state_dict()["position"]) == (2, 0)
+
+
 def test_a_state_of_another_order_is_refused(dataset):
     state = minibatches(dataset, 40, seed=3).state_dict()
     for other, said in (
@@ -277,6 +290,8 @@ def test_a_state_of_another_order_is_refused(dataset):
     ):
         with pytest.raises(InputError, match=said):
             other.load_state_dict(state)
+    with pytest.raises(InputError, match="lacks an epoch and a position"):
+        minibatches(dataset, 40).load_state_dict({"epoch": 1})
     with pytest.raises(InputError, match="a position from 0 to"):
         minibatches(dataset, 40, seed=3).load_state_dict({"epoch": 0, "position": 10_000})
 
@@ -328,6 +343,10 @@ def test_settings_that_cannot_be_used(dataset):
     for shard in ((2, 2), (-1, 3), (0, 0)):
         with pytest.raises(InputError, match=r"expected \(i, n\) with 0 <= i < n"):
             minibatches(dataset, 64, shard=shard)
+    with pytest.raises(InputError, match="drop_last leaves nothing of"):
+        minibatches(dataset, 9000, shard=(0, 3), drop_last=True)
+    with pytest.raises(InputError, match="seed is -1"):
+        minibatches(dataset, 64, seed=-1)
     with pytest.raises(InputError, match="size is 0"):
         minibatches(dataset, 0)
     with pytest.raises(InputError, match="did you mean 'time_s'"):

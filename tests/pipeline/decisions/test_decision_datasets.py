@@ -14,6 +14,7 @@ from hindcast.pipeline.decisions.cautions import checked_propensities_of
 from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import read_record, same_log
+from hindcast.pipeline.decisions.verification import check
 from hindcast.pipeline.errors import InputError, StorageError, VerificationFailed
 from hindcast.pipeline.verification.verify import verify
 from tests.pipeline.decisions.decision_cases import ROWS, case, cases, long_table
@@ -198,17 +199,13 @@ def test_parts_are_filled_with_row_groups_and_hold_one_split(tmp_path, monkeypat
     log = read_log(long_table(60, np.random.default_rng(6)), ROWS)
     dataset = ds.open(convert(log, tmp_path / "d", "log").folder)
     assert len(dataset.manifest.parts) > 3
-    groups = [
-        pq.ParquetFile(dataset.part(p)).num_row_groups for p in range(len(dataset.manifest.parts))
-    ]
-    assert max(groups) > 1
+    parts = [dataset.part(p) for p in range(len(dataset.manifest.parts))]
+    assert max(pq.ParquetFile(path).num_row_groups for path in parts) > 1
     splits = dataset.episodes().group_by("first_part").agg(pl.col("split").n_unique())
     assert (splits["split"] == 1).all()
     assert checks(tmp_path / "d")
     met = [int(e) for b in dataset.batches(7, np.random.default_rng(0)) for e in b.episode]
     assert sorted(met) == list(range(dataset.episodes("train").height))
-    # the same rows in fewer row groups
-    path = dataset.part(0)
-    pq.write_table(pq.read_table(path), path)
-    with pytest.raises(VerificationFailed):
-        verify(tmp_path / "d")
+    pq.write_table(pq.read_table(parts[0]), parts[0])  # the same rows in one row group
+    with pytest.raises(VerificationFailed, match="row groups are not those"):
+        check(dataset)

@@ -5,13 +5,15 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hindcast.pipeline.decisions.batch import Reading
+from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.shapes import records
 from hindcast.pipeline.decisions.shapes.dsjson import read_dsjson
 from hindcast.pipeline.decisions.shapes.records import Sparse
+from tests.pipeline.decisions.decision_cases import NESTED, long_table, nested_records
 
 KEYS = st.sampled_from(["a", "b", "c.d", "c", "_hidden"])
 PLAIN = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.sampled_from("xyz")
@@ -52,6 +54,7 @@ def one_after_another(objects):
     return numbers, texts
 
 
+@settings(max_examples=10, deadline=None)
 @given(objects=st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1, max_size=12))
 def test_objects_together_are_the_features_of_one_after_another(objects):
     """Names stand in the order of their first owners; of two values of a name the last counts."""
@@ -113,3 +116,21 @@ def test_columns_do_not_depend_on_how_many_objects_are_held(tmp_path, monkeypatc
     single = read(tmp_path, *lines)
     assert single.features.columns == whole.features.columns
     assert single.features.cast({"g": pl.String}).equals(whole.features.cast({"g": pl.String}))
+
+
+@pytest.mark.parametrize("value", [10**400, float("inf"), "much"], ids=["huge", "inf", "text"])
+def test_a_number_that_is_none_in_a_nested_record_is_a_reason(value):
+    records = nested_records(long_table())
+    records[3]["arms"][1]["x"] = value
+    log = read_log(records, NESTED)
+    assert log.quarantine["id"].to_list() == ["d3"]
+    assert "x is" in log.quarantine["reason"][0]
+
+
+def test_records_are_the_same_whatever_the_order_of_their_keys():
+    records = nested_records(long_table())
+    again = [dict(reversed(record.items())) for record in records[:3]]
+    huge = {**records[4], "trace": 10**30}
+    log = read_log([*records[:4], huge, *records[5:], *again, dict(reversed(huge.items()))], NESTED)
+    assert log.counts["repeated_decisions"] == 4
+    assert log.counts["decisions"] == 12

@@ -72,6 +72,8 @@ def test_observations_lie_in_the_spaces(kind, sources, tmp_path, load):
     export(sources(kind).folder, "minari", tmp_path / "x", split="all")
     dataset = load()
     episode = dataset[dataset.total_episodes - 1]
+    mask = dataset.observation_space["mask"]  # TorchRL's loader refuses MultiBinary
+    assert (type(mask).__name__, mask.dtype, mask.high.max()) == ("Box", np.uint8, 1)
     for step in range(len(episode) + 1):
         seen = {name: values[step] for name, values in episode.observations.items()}
         assert dataset.observation_space.contains(seen)

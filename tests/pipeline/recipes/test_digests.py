@@ -19,6 +19,8 @@ DIGESTS = {  # the first 40 of 64 digits
     "deferrable-base-heuristic-v1": "a24c3c35997c122592bbf5737f2753d56a96be96",
     "deferrable-base-random-v1": "92631450f54630a86d62e56b3f65fe6e28d0c1dc",
     "deferrable-base-v1": "c0b1e785ab630d98e65790fd72095464830bbc75",
+    "deferrable-grid-kth-v1": "e33e9b818e36f4d02251592d3e1019e4e91ab330",
+    "deferrable-grid-v1": "f2af2249abc39083541cad565725c47b5e8cd64a",
     "deferrable-online": "efd07b1fd7d02006f8dca60156dcb0dc0a2db59a",
     "deferrable-osdec-online": "1e44b5aaebca1827af3c6e146a85427ee5a90ee2",
     "deferrable-prices-v1": "6a0059cb54deaa688b0772e228b958db9f06f9bc",

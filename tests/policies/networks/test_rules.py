@@ -293,12 +293,13 @@ def test_rules_are_given_the_context_that_they_read():
 
 
 def test_contexts_have_one_size_but_where_settings_decide_it():
-    sizes: dict[str, set[int]] = {}
+    sizes: dict[tuple[str, bool], set[int]] = {}
     for name in READABLE:
         recipe = load_recipe(name)
         spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
-        sizes.setdefault(recipe.scenario, set()).add(len(spec.context))
-    assert {name for name, found in sizes.items() if len(found) > 1} <= rules.SIZED
+        on_grid = recipe.objective in {"carbon", "price", "both"}  # which decides it too
+        sizes.setdefault((recipe.scenario, on_grid), set()).add(len(spec.context))
+    assert {name for (name, _), found in sizes.items() if len(found) > 1} <= rules.SIZED
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -1,0 +1,1 @@
+"""GAIA: policies that delay cloud jobs for carbon, their published cells and other zones."""

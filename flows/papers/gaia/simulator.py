@@ -1,0 +1,313 @@
+"""GAIA's simulator: ticks of 5 s, hours of 720 ticks, pieces of jobs in the order of a binary heap.
+
+    every tick   submit the jobs that arrive, with a planned start; pop all waiting pieces in the
+                 order of arrival and start those that are due, and with a work-conserving policy
+                 those that fit the free reserved cores; free reserved cores that end
+    at a start   a spot core if the policy has them and the piece is short; else reserved cores if
+                 all fit; else on demand
+    bill         core-ticks on demand and of spot; reserved cores until the last start
+
+Ties of arrival follow the heap, which the published program fills anew in every tick. Carbon is in
+kg/kWh x core-hours, at 1 W per core.
+
+Source: Hanafy et al., "Going Green for Less Green", ASPLOS 2024; umassos/GAIA@62a5efc.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.simulation.kernel import Ints, Mask, compiled
+
+TICK_S: Final = 5
+HOUR: Final = 720  # ticks
+SHORT: Final = 2 * HOUR  # ticks below which a job is in the short queue
+ON_DEMAND: Final = 0.0624 / HOUR  # money per core-tick
+SPOT: Final = 0.01248 / HOUR
+RESERVED_RATE: Final = 0.4  # of on demand, for all the time
+_HUNDREDTHS: Final = 100.0
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Jobs in order of arrival: arrival and length in ticks, and cores, (J,) int64 each.
+
+    `raw` is the length in ticks before it is cut to a whole number, (J,) float64.
+    """
+
+    arrival: NDArray[np.int64]
+    length: NDArray[np.int64]
+    cores: NDArray[np.int64]
+    raw: NDArray[np.float64]
+
+
+def jobs_of(
+    arrival_s: NDArray[np.float64], length_s: NDArray[np.float64], cores: NDArray[np.int64]
+) -> Jobs:
+    """Return jobs from seconds."""
+    raw = length_s / TICK_S
+    arrival = (arrival_s / TICK_S).astype(np.int64)
+    return Jobs(arrival, raw.astype(np.int64), cores.astype(np.int64), raw)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy of the published program.
+
+    Attributes:
+        scheduling: Value of its `--scheduling-policy`.
+        carbon: Value of its `--carbon-policy`.
+        waits: Value of its `-w`: longest wait of short and of long jobs in hours.
+        reserved: Reserved cores.
+        start_without_arrival: Whether a job that `suspend-resume` leaves in one piece is planned at
+            its offset instead of arrival + offset, as before commit 0d474d3. The published row of
+            Wait AWhile has it.
+    """
+
+    scheduling: str
+    carbon: str
+    waits: str = "6x24"
+    reserved: int = 0
+    start_without_arrival: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """Pieces in the order of their starts.
+
+    Attributes:
+        job: Number of the job, (P,).
+        start: Tick of the start, (P,).
+        length: Ticks, (P,).
+        carbon: Carbon of each piece, (P,).
+        money: What each piece costs on demand or as spot, (P,).
+        bill: Money, with that of the reserved cores.
+        wait_h: Hours from arrival to start, mean over pieces.
+    """
+
+    job: NDArray[np.int64]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    carbon: NDArray[np.float64]
+    money: NDArray[np.float64]
+    bill: float
+    wait_h: float
+
+
+def play(jobs: Jobs, intensity: NDArray[np.float64], policy: Policy) -> Run:
+    """Return what a policy does with jobs on hours of carbon, (T,) in g/kWh."""
+    x = np.rint(intensity * _HUNDREDTHS)
+    hours = [float(word) for word in policy.waits.split("x")]
+    short = jobs.length < SHORT
+    wait = np.where(short, hours[0], hours[-1]) * HOUR
+    if len(hours) == 1:
+        expected = np.full(len(short), 2)
+    else:
+        means = [jobs.raw[jobs.raw <= SHORT], jobs.raw[jobs.raw >= SHORT]]
+        expected = np.where(short, *(int(m.mean()) if len(m) else 0 for m in means))
+    job, offset, length = _plan(jobs, x, policy, wait.astype(np.int64), expected.astype(np.int64))
+    whole = np.bincount(job, minlength=len(short))[job] == 1
+    forgets = policy.start_without_arrival & whole
+    planned = np.where(forgets, offset, jobs.arrival[job] + offset)
+    class_length = length if policy.scheduling == "suspend-resume" else jobs.raw[job]
+    is_short = np.where(whole, jobs.raw[job], class_length) <= SHORT
+    spot = "spot" in policy.scheduling
+    conserving = "cost" in policy.scheduling
+    order, start = np.empty(len(job), np.int64), np.empty(len(job), np.int64)
+    paid_by = np.zeros(len(job), np.int64)
+    _run(
+        jobs.arrival[job], planned, length, jobs.cores[job], is_short, spot, conserving,
+        policy.reserved, order, start, paid_by,
+    )  # fmt: skip
+    job, length, start, paid_by = job[order], length[order], start[order], paid_by[order]
+    cores = jobs.cores[job]
+    paid = np.concatenate([[0], np.cumsum(x)])
+    ticks = _integral(x, paid, start + length) - _integral(x, paid, start)
+    money = cores * length * np.array([0.0, ON_DEMAND, SPOT])[paid_by]
+    reserved = policy.reserved * RESERVED_RATE * ON_DEMAND * start.max(initial=0)
+    return Run(
+        job, start, length, ticks * cores / _HUNDREDTHS / 1e3 / HOUR, money,
+        float(money.sum() + reserved), float((start - jobs.arrival[job]).mean() / HOUR),
+    )  # fmt: skip
+
+
+def _integral(
+    x: NDArray[np.float64], paid: NDArray[np.float64], tick: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the sum of all ticks before `tick`."""
+    hour = np.minimum(tick // HOUR, len(x) - 1)
+    return np.asarray(paid[hour] * HOUR + x[hour] * (tick - hour * HOUR))
+
+
+def _plan(
+    jobs: Jobs,
+    x: NDArray[np.float64],
+    policy: Policy,
+    wait: NDArray[np.int64],
+    expected: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the pieces: job, start after the arrival, and length in ticks."""
+    number = np.arange(len(wait))
+    if policy.scheduling == "cost":
+        return number, wait, jobs.length
+    if policy.scheduling.startswith("suspend"):
+        cheapest = policy.scheduling in {"suspend-resume", "suspend-resume-spot"}
+        split = _cheapest_ticks if cheapest else _below_threshold
+        pieces = [
+            (job, begin, end - begin)
+            for job in number
+            for begin, end in split(x, *(int(of[job]) for of in (jobs.arrival, jobs.length, wait)))
+        ]
+        job, begin, length = np.ascontiguousarray(np.array(pieces, np.int64).T)
+        return job, begin, length
+    known = jobs.length if policy.carbon in {"oracle", "cst_oracle"} else expected
+    offset = np.zeros(len(wait), np.int64)
+    if policy.carbon == "lowest":
+        for job in number:
+            first = jobs.arrival[job] // HOUR
+            hours = x[first : (jobs.arrival[job] + wait[job]) // HOUR + 1]
+            offset[job] = max((first + np.argmin(hours)) * HOUR - jobs.arrival[job], 0)
+        return number, offset, jobs.length
+    paid = np.concatenate([[0], np.cumsum(x)])
+    for job in number:
+        steps = np.arange(0, wait[job] + 1, HOUR)
+        steps = steps[jobs.arrival[job] + steps + known[job] <= len(x) * HOUR]
+        starts = jobs.arrival[job] + steps
+        cost = _integral(x, paid, starts + known[job]) - _integral(x, paid, starts)
+        if policy.carbon in {"waiting", "oracle"}:
+            offset[job] = steps[np.argmin(cost)]
+        else:
+            offset[job] = steps[np.argmax((cost[0] - cost) / (steps + known[job]))]
+    return number, offset, jobs.length
+
+
+def _segments(x: NDArray[np.float64], arrival: int, end: int) -> list[tuple[int, int, float]]:
+    """Return the parts of hours in a window: begin and end after the arrival, and intensity."""
+    edges = [arrival, *range((arrival // HOUR + 1) * HOUR, end, HOUR), end]
+    return [(a - arrival, b - arrival, x[a // HOUR]) for a, b in pairwise(edges)]
+
+
+def _cheapest_ticks(
+    x: NDArray[np.float64], arrival: int, length: int, wait: int
+) -> list[tuple[int, int]]:
+    """Return the runs of the `length` cheapest ticks of a window, earlier ones first."""
+    chosen, left = [], length
+    segments = _segments(x, arrival, arrival + length + wait)
+    for begin, end, _ in sorted(segments, key=lambda each: (each[2], each[0])):
+        taken = min(left, end - begin)
+        chosen += [(begin, begin + taken)] * (taken > 0)
+        left -= taken
+    return _joined(sorted(chosen))
+
+
+def _below_threshold(
+    x: NDArray[np.float64], arrival: int, length: int, wait: int
+) -> list[tuple[int, int]]:
+    """Return runs below the .3-quantile of the next 24 h, or once the wait is used up."""
+    day = np.repeat(x[arrival // HOUR : arrival // HOUR + 25], HOUR)[arrival % HOUR :][: 24 * HOUR]
+    threshold = float(np.quantile(day, 0.3))
+    chosen = []
+    for begin, end, value in _segments(x, arrival, arrival + length + wait):
+        first = begin if value < threshold else min(begin + wait, end)
+        wait -= first - begin
+        taken = min(length, end - first)
+        chosen += [(first, first + taken)] * (taken > 0)
+        length -= taken
+    return _joined(chosen)
+
+
+def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined = [runs[0]]
+    for begin, end in runs[1:]:
+        if begin == joined[-1][1]:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+@compiled()
+def _rise(heap: Ints, priority: Ints, place: int) -> None:
+    """Move the item at `place` towards the first past parents that come after it."""
+    item = heap[place]
+    while place > 0:
+        parent = (place - 1) >> 1
+        if priority[item] >= priority[heap[parent]]:
+            break
+        heap[place] = heap[parent]
+        place = parent
+    heap[place] = item
+
+
+@compiled()
+def _pop(heap: Ints, priority: Ints, size: int) -> int:
+    """Return the first item of a heap of `size` items, as Python's heapq does."""
+    first, item = heap[0], heap[size - 1]
+    size -= 1
+    if size == 0:
+        return int(first)
+    place, child = 0, 1
+    while child < size:
+        if child + 1 < size and priority[heap[child]] >= priority[heap[child + 1]]:
+            child += 1
+        heap[place] = heap[child]
+        place = child
+        child = 2 * place + 1
+    heap[place] = item
+    _rise(heap, priority, place)
+    return int(first)
+
+
+@compiled()
+def _run(
+    arrival: Ints, planned: Ints, length: Ints, cores: Ints, is_short: Mask, spot: bool,
+    conserving: bool, reserved: int, order: Ints, start: Ints, paid_by: Ints,
+) -> None:  # fmt: skip
+    """Fill the order of the starts, their ticks, and who pays: 0 reserved, 1 on demand, 2 spot."""
+    pieces = len(arrival)
+    heap, other = np.empty(pieces, np.int64), np.empty(pieces, np.int64)
+    ends = np.empty(pieces, np.int64)  # of pieces on reserved cores, with their cores
+    held = np.empty(pieces, np.int64)
+    running, waiting, submitted, started = 0, 0, 0, 0
+    free = reserved
+    tick = 0
+    while started < pieces:
+        while submitted < pieces and arrival[submitted] <= tick:
+            heap[waiting] = submitted
+            waiting += 1
+            _rise(heap, arrival, waiting - 1)
+            submitted += 1
+        left = 0
+        for size in range(waiting, 0, -1):
+            piece = _pop(heap, arrival, size)
+            due = tick >= planned[piece]
+            early = conserving and free >= cores[piece] and not (spot and is_short[piece])
+            if not due and not early:
+                other[left] = piece
+                left += 1
+                _rise(other, arrival, left - 1)
+                continue
+            order[started], start[piece] = piece, tick
+            started += 1
+            paid_by[piece] = 1
+            if spot and is_short[piece]:
+                paid_by[piece] = 2
+            elif free >= cores[piece]:
+                paid_by[piece] = 0
+                free -= cores[piece]
+                ends[running], held[running] = tick + length[piece], cores[piece]
+                running += 1
+        heap, other = other, heap
+        waiting = left
+        kept = 0
+        for place in range(running):
+            if ends[place] == tick:
+                free += held[place]
+            else:
+                ends[kept], held[kept] = ends[place], held[place]
+                kept += 1
+        running = kept
+        tick += 1

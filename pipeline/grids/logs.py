@@ -1,0 +1,236 @@
+"""What starting later would have saved on a log of jobs and the hours of a grid.
+
+A job could start at its recorded start, or up to its slack later; jobs without a recorded start, at
+their submission. Length is known as requested, where the log has requests, and as it was in the
+rows marked so. If log and series have dates that overlap, the jobs of these dates count. Else the
+log is laid on the series from the second week on, week after week and again from the beginning, at
+the same hour of the day where the log has a clock.
+
+Power is proportional to cores that run; nodes that idle or sleep are not counted. Intervals are of
+95 %, by resampling weeks of the log, since jobs of one week share its hours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.grids.starts import Rule, Work, bound, integral, paused, peak, starts
+from hindcast.pipeline.traces.hourly.series import CARBON, HOUR_S, PRICE, Series
+from hindcast.pipeline.workloads.schema import Workload
+
+SHORT_H: Final = 2.0  # requested, below which a job has the first slack
+_WEEK: Final = 168
+_DAY: Final = 24
+_DRAWS: Final = 2000
+_FEW: Final = 4  # weeks below which there is no interval
+_ENOUGH: Final = 0.95  # share of jobs that must lie within the series to lay a log on it
+_KNOWN, _TRUE = "requested", "true"
+RULES: Final[Mapping[str, tuple[Rule, str]]] = {
+    "as it happened": (Rule("now"), _KNOWN),
+    "lowest_window, again": (Rule("lowest_window", again=True), _KNOWN),
+    "carbon_time": (Rule("carbon_time"), _KNOWN),
+    "lowest_slot, again": (Rule("lowest_slot", again=True), _KNOWN),
+    "threshold .2 of 24 h": (Rule("threshold"), _KNOWN),
+    "latest": (Rule("latest"), _KNOWN),
+    "lowest_window, hours and lengths known": (Rule("lowest_window", "perfect", again=True), _TRUE),
+}
+BEST: Final = "lowest_window, again"  # of the rules that see no hour to come
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Jobs of a log on hours of a series.
+
+    Attributes:
+        parts: Jobs in hours of the series, each part played by itself.
+        weeks: Week of the log of each job of all parts, (J,).
+        begins: Starts on the clock of the log in hours, (J,).
+        known: What is known of the lengths.
+        note: How the log was laid on the series.
+        outside: Jobs that are not counted.
+    """
+
+    parts: tuple[Work, ...]
+    weeks: NDArray[np.int64]
+    begins: NDArray[np.float64]
+    known: str
+    note: str
+    outside: int
+
+
+def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s: str = "") -> Laid:
+    """Return the jobs of a workload on the hours of a series of one zone. Raises InputError.
+
+    `slack_h` are the longest waits of jobs below SHORT_H and of others; `zero_s` is the moment of
+    second 0 of the log in seconds since 1970, "" if that is not known.
+    """
+    x = series.values(CARBON)
+    tasks = workload.tasks
+    wait = tasks["wait_s"].fill_null(0.0).clip(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
+    begin = (tasks["submit_s"].to_numpy() + wait) / HOUR_S
+    run = tasks["duration_s"].to_numpy() / HOUR_S
+    cores = np.maximum(np.rint((tasks["cores"] * tasks["instances"]).to_numpy()), 1).astype(
+        np.int64
+    )
+    known, known_by = run, "lengths as they were, since the log has no requests"
+    if "requested_s" in tasks.columns and tasks["requested_s"].count():
+        asked = tasks["requested_s"].to_numpy() / HOUR_S
+        known = np.where(asked > 0, asked, run)
+        known_by = "lengths as requested"
+    slack = np.where(known < SHORT_H, *slack_h).astype(np.float64)
+    zero = float(zero_s) / HOUR_S if zero_s.strip().isdecimal() and float(zero_s) > 0 else None
+    order = np.argsort(begin, kind="stable")
+    work = Work(begin[order], run[order], known[order], slack[order], cores[order])
+    first, last = float(work.submit[0]), float(work.submit[-1])
+    ahead = 0.0 if zero is None else zero - series.first_hour
+    if zero is not None and first + ahead < len(x) and last + ahead > 0:
+        placed = work._replace(submit=work.submit + ahead)
+        inside = placed.within(x)
+        parts, chosen = [placed.of(inside)], np.flatnonzero(inside)
+        note = "log and series have dates in common; jobs of these dates count"
+    else:
+        tail = float(np.quantile(work.wait + np.maximum(work.run, work.known), _ENOUGH)) + _WEEK
+        length = int((len(x) - _WEEK - tail) // _WEEK) * _WEEK
+        if length < _WEEK:
+            raise InputError(
+                f"the series has {len(x):,} hours; expected three weeks more than the jobs last, "
+                f"which are {tail:.0f} hours with a week"
+            )
+        shifted = work.submit + ahead - np.floor((first + ahead) / _DAY) * _DAY
+        turn = np.floor(shifted / length).astype(np.int64)
+        placed = work._replace(submit=_WEEK + shifted - turn * length)
+        inside = placed.within(x)
+        each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
+        parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
+        dates = "the log has no dates" if zero is None else "log and series have no date in common"
+        note = f"{dates}; the log is laid on the series from its second week on"
+        note += f", {len(parts)} times over" if len(parts) > 1 else ""
+    if not len(chosen):
+        raise InputError("no job of the log lies within hours of the series that are known")
+    weeks = ((work.submit[chosen] - first) // _WEEK).astype(np.int64)
+    outside = len(begin) - len(chosen)
+    return Laid(tuple(parts), weeks, work.submit[chosen], known_by, note, outside)
+
+
+def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
+    """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
+    x = series.values(CARBON)
+    price = series.values(PRICE) if PRICE in series.table.columns else None
+    plays = {name: _played(laid, x, *rule) for name, rule in RULES.items()}
+    run = np.concatenate([part.run for part in laid.parts])
+    cores = np.concatenate([part.cores for part in laid.parts])
+    slack = np.concatenate([part.wait for part in laid.parts])
+    used = peak(laid.begins, run, cores)
+    limited, lengths = RULES[BEST]
+    name = f"{BEST}, on {used:,} cores"
+    plays[name] = _played(laid, x, Rule(limited.kind, again=True, capacity=used), lengths)
+    now = _cost(laid, x, plays["as it happened"])
+    paid_now = None if price is None else _cost(laid, price, plays["as it happened"])
+    energy = float(run @ cores)
+    rows = []
+
+    def add(name: str, cost: NDArray[np.float64], delay: NDArray[np.float64] | None,
+            paid: NDArray[np.float64] | None, *, foresight: bool) -> None:  # fmt: skip
+        known = ~np.isnan(cost)
+        low, high = _interval(now[known], cost[known], laid.weeks[known])
+        rows.append({
+            "rule": name, "foresight": foresight,
+            "saved_percent": 100 * (1 - cost[known].sum() / now[known].sum()),
+            "low": low, "high": high,
+            "saved_g_per_kwh": (now - cost)[known].sum() / energy,
+            "saved_per_mwh": None if paid is None or paid_now is None
+            else float(np.nansum(paid_now - paid)) / energy,
+            "wait_h": None if delay is None else float(delay.mean()),
+            "wait_h_per_core_hour": None if delay is None
+            else float(delay @ (run * cores)) / energy,
+            "peak_cores": None if delay is None else peak(laid.begins + delay, run, cores),
+            "late": None if delay is None else int((delay > slack + 1e-9).sum()),
+        })  # fmt: skip
+
+    for name, delay in plays.items():
+        foresight = name in RULES and RULES[name][0].forecast == "perfect"
+        paid = None if price is None else _cost(laid, price, delay)
+        add(name, _cost(laid, x, delay), delay, paid, foresight=foresight)
+    for name, seen in (("in pieces", "level7"), ("best hours in pieces", "perfect")):
+        exact = seen == "perfect"
+        parts = [part._replace(known=part.run) if exact else part for part in laid.parts]
+        pieces = [paused(part, x, Rule("now", seen)) for part in parts]
+        add(name, np.concatenate([paid for paid, _ in pieces]) * cores, None, None, foresight=exact)
+        begins = np.concatenate([part.submit for part in parts])
+        ends = np.concatenate([end for _, end in pieces])
+        rows[-1]["wait_h"] = float((ends - run - begins).mean())
+    best = np.concatenate([bound(part, x) for part in laid.parts]) * cores
+    add("best start", best, None, None, foresight=True)
+    return rows
+
+
+def _played(laid: Laid, x: NDArray[np.float64], rule: Rule, lengths: str) -> NDArray[np.float64]:
+    """Return the hours by which each job starts later, (J,)."""
+    delays = []
+    for part in laid.parts:
+        work = part._replace(known=part.run) if lengths == _TRUE else part
+        delays.append(starts(work, x, rule) - work.submit)
+    return np.concatenate(delays)
+
+
+def _cost(laid: Laid, x: NDArray[np.float64], delay: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the integral of a series over each job's run times its cores, (J,)."""
+    begin = np.concatenate([part.submit for part in laid.parts]) + delay
+    run = np.concatenate([part.run for part in laid.parts])
+    cores = np.concatenate([part.cores for part in laid.parts])
+    return np.asarray(integral(x, begin, begin + run) * cores)
+
+
+def _interval(
+    now: NDArray[np.float64], cost: NDArray[np.float64], weeks: NDArray[np.int64]
+) -> tuple[float | None, float | None]:
+    """Return the interval of the saved share in percent; None with few weeks."""
+    sums = np.array([np.bincount(weeks, values) for values in (now, cost)])
+    sums = sums[:, sums[0] > 0]
+    if sums.shape[1] < _FEW:
+        return None, None
+    drawn = np.random.default_rng(0).integers(0, sums.shape[1], (_DRAWS, sums.shape[1]))
+    now_sum, cost_sum = (values[drawn].sum(axis=1) for values in sums)
+    low, high = np.quantile(100 * (1 - cost_sum / now_sum), (0.025, 0.975))
+    return float(low), float(high)
+
+
+def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
+    """Return what can be concluded, and what it does not say."""
+    of = {row["rule"]: row for row in rows}
+    best, limited = of[BEST], next(row for row in rows if row["rule"].startswith(f"{BEST}, on"))
+    now, most = of["as it happened"], of["best start"]
+    bounds = "" if best["low"] is None else f" ({best['low']:.1f} to {best['high']:.1f})"
+    lines = []
+    if best["low"] is None:
+        lines.append(f"Fewer than {_FEW} weeks of jobs: the numbers are of these weeks alone.")
+    elif best["low"] <= 0:
+        lines.append("Not shown: the interval of what could be saved includes nothing.")
+    lines.append(
+        f"Starting later by `{BEST}`, with no hour to come seen, would have saved "
+        f"{best['saved_percent']:.1f} %{bounds} of the carbon, {best['saved_g_per_kwh']:.1f} "
+        f"g/kWh. The best starts that there are save {most['saved_percent']:.1f} %."
+    )
+    used = now["peak_cores"]
+    lines.append(
+        f"Jobs would have started {best['wait_h']:.1f} h later on average, "
+        f"{best['wait_h_per_core_hour']:.1f} h by core-hours, with up to {best['peak_cores']:,} "
+        f"cores at one moment in place of {used:,}."
+    )
+    lines.append(
+        f"On {used:,} cores {limited['saved_percent']:.1f} % is left, with starts "
+        f"{limited['wait_h']:.1f} h later and {limited['late']:,} of {len(laid.begins):,} jobs "
+        "beyond their slack."
+    )
+    if best["saved_per_mwh"] is not None:
+        lines.append(f"Money for electricity changes by {-best['saved_per_mwh']:+.2f} per MWh.")
+    lines.append(
+        f"{laid.known}; {laid.note}. {laid.outside:,} jobs are not counted, since they touch "
+        "hours that are unknown or outside of the series. Carbon is the zone's average, not that "
+        "of the marginal plant, and power of idle nodes is not counted."
+    )
+    return lines

@@ -1,0 +1,136 @@
+"""Optimum of work that can wait: what anybody who knows all hours could save at most.
+
+For a job of n hours at 1 kW that is known in hour i and may start up to `slack` hours later, with
+hours x of a series of T hours:
+
+    now      x_i + ... + x_{i+n-1}
+    start    the least sum of n hours from a start in i .. i + slack
+    hours    the sum of the n least hours of i .. i + slack + n - 1: the job may pause
+
+Windows are cut at the end of the series, and rows i < T - n are offered. With a slack of T or more
+the window is the rest of the series, and rows are offered as long as the job fits. Rows whose
+window has an unknown hour are left out.
+
+Source: Sukprasert et al., "On the Limitations of Carbon-Aware Temporal and Spatial Workload
+Shifting in the Cloud", EuroSys 2024, and its published tables.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.traces.hourly.series import CARBON, Series
+
+JOBS_H: Final = (1, 6, 24)
+SLACKS_H: Final = (24, 168)
+_EXACT: Final = 100.0  # published hours have two decimals, whose sums are exact as whole numbers
+
+
+@compiled(types.void(INTS, FLOATS, types.int64, types.float64, types.int64), forceinline=True)
+def _add(counts, sums, rank, value, sign):  # type: ignore[no-untyped-def]
+    """Add an hour to the trees, or with sign -1 remove it."""
+    at = rank + 1
+    while at < len(counts):
+        counts[at] += sign
+        sums[at] += sign * value
+        at += at & -at
+
+
+@compiled(types.int64(FLOATS, INTS, types.int64, types.int64, FLOATS, FLOATS, FLOATS))
+def _optima(x, rank, job, slack, now, start, hours):  # type: ignore[no-untyped-def]
+    """Fill the three costs of every row; return the number of rows.
+
+    `rank` (T,) is the place of each hour among all, ascending. The hours of a window are kept in
+    trees of counts and sums by rank, from which the sum of the least n is read in log T steps.
+    """
+    size = len(x)
+    rows = size - job + 1 if slack >= size else size - job
+    paid = np.zeros(size + 1)
+    for t in range(size):
+        paid[t + 1] = paid[t] + x[t]
+    counts, sums = np.zeros(size + 1, np.int64), np.zeros(size + 1)
+    top = 1
+    while top * 2 <= size:
+        top *= 2
+    queue, head, tail = np.empty(size, np.int64), 0, 0  # starts, costs ascending
+    entered, begun = 0, 0
+    for i in range(rows):
+        end = min(i + slack + job, size)
+        while entered < end:
+            _add(counts, sums, rank[entered], x[entered], 1)
+            entered += 1
+        while begun <= end - job:
+            cost = paid[begun + job] - paid[begun]
+            while tail > head and paid[queue[tail - 1] + job] - paid[queue[tail - 1]] > cost:
+                tail -= 1
+            queue[tail] = begun
+            tail += 1
+            begun += 1
+        while queue[head] < i:
+            head += 1
+        now[i] = paid[i + job] - paid[i]
+        start[i] = paid[queue[head] + job] - paid[queue[head]]
+        place, left, total, step = 0, job, 0.0, top
+        while step > 0:
+            if place + step <= size and counts[place + step] <= left:
+                place += step
+                left -= counts[place]
+                total += sums[place]
+            step //= 2
+        hours[i] = total
+        _add(counts, sums, rank[i], x[i], -1)
+    return rows
+
+
+def optima(x: NDArray[np.float64], job: int, slack: int) -> NDArray[np.float64]:
+    """Return the costs (rows, 3) of now, start and hours in the unit of `x` times hours.
+
+    Rows with an unknown hour in their window are NaN.
+    """
+    size = len(x)
+    if job > size:
+        return np.empty((0, 3))
+    hundreds = x * _EXACT
+    exact = bool(np.allclose(hundreds, np.rint(hundreds), rtol=0, atol=1e-6, equal_nan=True))
+    known = np.nan_to_num(np.rint(hundreds) if exact else x)
+    order = np.argsort(known, kind="stable")
+    rank = np.empty(size, np.int64)
+    rank[order] = np.arange(size)
+    out = np.empty((3, size))
+    rows = _optima(known, rank, job, slack, out[0], out[1], out[2])
+    found = out[:, :rows].T / (_EXACT if exact else 1.0)
+    unknown = np.concatenate([[0], np.cumsum(np.isnan(x))])
+    first = np.arange(rows)
+    end = np.minimum(first + slack + job, size)
+    found[unknown[end] > unknown[first]] = np.nan
+    return np.asarray(found, np.float64)
+
+
+def table_of(
+    series: Series, jobs: tuple[int, ...] = JOBS_H, slacks: tuple[int, ...] = SLACKS_H,
+    column: str = CARBON,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return a row for every zone, length and slack: sums over all starts, and what is saved.
+
+    A saving is that of the best start. It is null where the sum of now is not above 0, as can be
+    with prices.
+    """
+    rows = []
+    unit = "saved_g_per_kwh" if column == CARBON else "saved_per_mwh"
+    for zone in series.zones:
+        x = series.only(zone).values(column)
+        for job in jobs:
+            for slack in slacks:
+                found = optima(x, job, slack)
+                found = found[~np.isnan(found).any(axis=1)]
+                now, start, hours = (float(each) for each in found.sum(axis=0))
+                rows.append({
+                    "zone": zone, "job_h": job, "slack_h": slack, "rows": len(found),
+                    "now_sum": now, "start_sum": start, "hours_sum": hours,
+                    "saved_percent": 100 * (1 - start / now) if now > 0 else None,
+                    unit: (now - start) / (len(found) * job) if len(found) else None,
+                })  # fmt: skip
+    return rows

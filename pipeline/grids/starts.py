@@ -1,0 +1,341 @@
+"""When jobs that can wait start on a grid: published rules, and the books of what they did.
+
+Times are hours after the first hour of the series; series are step functions, which are integrated,
+so that jobs of minutes are exact. A rule decides once, at the submission, among starts an hour
+apart (`commit`), or at the submission and again at every hour of the clock (`again`):
+
+    now             start at once; latest: at the end of the wait
+    lowest_slot     the hour of least forecast, from its beginning
+    lowest_window   the start of least forecast over the run, as far as its length is known
+    carbon_time     the start that saves most per hour until completion, none if nothing is saved
+    threshold       the first hour at or below a quantile of the last hours, which needs no forecast
+
+Under a capacity a job takes its cores in every hour that it touches. It starts where it fits; at
+its latest start it starts as soon as it fits, and is late. With `crowding` k, each promised hour
+costs k times the mean of the last week times (load / capacity)^4 more.
+
+`pause` runs a job in pieces: in an hour if cheaper hours before its end, by forecast, are fewer
+than what it still has to run.
+
+Sources: Hanafy et al., ASPLOS 2024; Wiesner et al., "Let's Wait Awhile", Middleware 2021.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.grids.forecasts import FORECASTS, forecast
+from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
+
+RULES: Final = ("now", "latest", "lowest_slot", "lowest_window", "carbon_time", "threshold")
+NOW, LATEST, SLOT, WINDOW, TIME, THRESHOLD = range(len(RULES))
+_FAR: Final = 1 << 40  # a capacity that nothing reaches
+
+
+class Work(NamedTuple):
+    """Jobs in order of submission, in hours after the first hour of a series; (J,) each.
+
+    Attributes:
+        submit: Submission.
+        run: Length.
+        known: Length as a rule knows it.
+        wait: Longest wait for the start.
+        cores: Cores, int64.
+    """
+
+    submit: Floats
+    run: Floats
+    known: Floats
+    wait: Floats
+    cores: Ints
+
+    def within(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which jobs can neither leave the series nor touch an unknown hour, (J,)."""
+        first = np.floor(self.submit).astype(np.int64)
+        end = np.ceil(self.submit + self.wait + np.maximum(self.run, self.known)).astype(np.int64)
+        inside = (first >= 0) & (end <= len(x))
+        unknown = np.concatenate([[0], np.cumsum(np.isnan(x))])
+        end = np.minimum(end, len(x))
+        return np.asarray(inside & (unknown[end] == unknown[np.clip(first, 0, len(x))]))
+
+    def of(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> "Work":
+        """Return some of the jobs."""
+        return Work(*(np.ascontiguousarray(each[which]) for each in self))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of when to start.
+
+    Attributes:
+        kind: Name of RULES.
+        forecast: Name of FORECASTS.
+        again: Whether it decides again at every hour.
+        weight: Cost of an hour of wait, in the unit of the series times hours.
+        quantile: Quantile of `threshold`, over the last `back` hours.
+        back: Hours of the quantile.
+        capacity: Cores; None without a limit.
+        crowding: Price k of promised load.
+        sigma: Relative error of the forecast `noise` a day ahead; `seed` draws it.
+        seed: Seed of that error.
+    """
+
+    kind: str
+    forecast: str = "level7"
+    again: bool = False
+    weight: float = 0.0
+    quantile: float = 0.2
+    back: int = 24
+    capacity: int | None = None
+    crowding: float = 0.0
+    sigma: float = 0.2
+    seed: int = 0
+
+
+class _Settings(NamedTuple):
+    """A rule as the compiled functions take it, see Rule."""
+
+    kind: int
+    foresight: int
+    again: bool
+    weight: float
+    quantile: float
+    back: int
+    capacity: int
+    crowding: float
+    sigma: float
+    seed: int
+
+
+class _Hour(NamedTuple):
+    """What is known in hour t: forecast, its integral to every hour, and the load of each hour."""
+
+    seen: Floats
+    paid: Floats
+    load: Ints
+
+
+@compiled(forceinline=True)
+def _until(paid: Floats, x: Floats, time: float) -> float:
+    """Return the integral of x from 0 to `time`; `paid` has that to every hour."""
+    hour = int(time)
+    rest = time - hour
+    return float(paid[hour] + (x[hour] * rest if rest > 0.0 else 0.0))
+
+
+@compiled()
+def _fits(load: Ints, start: float, run: float, cores: int, capacity: int) -> bool:
+    """Return whether the cores are free in all hours that a run touches."""
+    for hour in range(int(start), min(int(np.ceil(start + run)), len(load))):
+        if load[hour] + cores > capacity:
+            return False
+    return True
+
+
+@compiled()
+def _best(
+    now: float, latest: float, work: Work, job: int, t: int, hour: _Hour, rule: _Settings,
+    recent: float, level: float,
+) -> float:  # fmt: skip
+    """Return the start that a rule wants at `now`, in hour t; above `latest` if none fits.
+
+    `recent` is the quantile of `threshold`, `level` the mean of the last week for `crowding`.
+    """
+    if rule.kind == THRESHOLD:
+        return now if hour.seen[0] <= recent else latest
+    known, load = work.known[job], hour.load
+    clock = rule.again or rule.kind == SLOT or rule.capacity < _FAR
+    least, best, first = np.inf, latest + 1.0, 0.0
+    candidate = latest if rule.kind == LATEST else now
+    while candidate <= latest:
+        after = candidate - t
+        cost = 0.0
+        if rule.kind == SLOT:
+            cost = hour.seen[int(after)]
+        elif rule.kind in (WINDOW, TIME):
+            cost = _until(hour.paid, hour.seen, after + known)
+            cost -= _until(hour.paid, hour.seen, after)
+        if candidate == now:
+            first = cost
+        if rule.kind == TIME:
+            cost = (cost - first) / max(candidate - now + known, 1e-9)
+        cost += rule.weight * (candidate - now)
+        if rule.crowding > 0.0:
+            for at in range(int(candidate), min(int(np.ceil(candidate + known)), len(load))):
+                cost += rule.crowding * level * (load[at] / rule.capacity) ** 4
+        if cost < least and (
+            rule.again or _fits(load, candidate, work.run[job], work.cores[job], rule.capacity)
+        ):
+            least, best = cost, candidate
+        if rule.kind == NOW:
+            break
+        candidate = float(int(candidate) + 1) if clock else candidate + 1.0
+    return best
+
+
+@compiled()
+def _play(work: Work, x: Floats, rule: _Settings, start: Floats) -> None:
+    """Fill the starts of all jobs, hour by hour: first of those that wait, then of new ones."""
+    jobs, longest = len(start), 0.0
+    for job in range(jobs):
+        longest = max(longest, work.wait[job] + work.known[job])
+    load = np.zeros(4 * len(x) if rule.capacity < _FAR else 0, np.int64)
+    hour = _Hour(np.empty(int(longest) + 4), np.zeros(int(longest) + 5), load)
+    waiting, n_waiting, next_job, t = np.empty(jobs, np.int64), 0, 0, 0
+    while next_job < jobs or n_waiting > 0:
+        if n_waiting == 0:
+            t = max(t, int(work.submit[next_job]))
+        here = min(t, len(x) - 1)
+        filled, recent, level = 1, 0.0, 0.0
+        hour.seen[0] = hour.paid[1] = x[here]
+        if rule.kind == THRESHOLD:
+            recent = np.nanquantile(x[max(here + 1 - rule.back, 0) : here + 1], rule.quantile)
+        if rule.crowding > 0.0:
+            level = float(np.nanmean(x[max(here - 167, 0) : here + 1]))
+        place, old, kept = 0, n_waiting, 0
+        while place < old or (next_job < jobs and work.submit[next_job] < t + 1):
+            if place < old:
+                job, now = waiting[place], float(t)
+                place += 1
+            else:
+                job, now = next_job, work.submit[next_job]
+                next_job += 1
+            latest, run, cores = work.submit[job] + work.wait[job], work.run[job], work.cores[job]
+            best = now
+            if now < latest:
+                need = int(latest + work.known[job] - t) + 2
+                if need > filled and SLOT <= rule.kind <= TIME:
+                    forecast(
+                        x, here, rule.foresight, filled, rule.sigma, rule.seed, need, hour.seen
+                    )
+                    for h in range(filled, need):
+                        hour.paid[h + 1] = hour.paid[h] + hour.seen[h]
+                    filled = need
+                best = _best(now, latest, work, job, t, hour, rule, recent, level)
+            wait_on = False
+            if rule.again:
+                # The next decision is at the next hour, unless the wait ends before it.
+                wait_on = best > now and latest >= t + 1
+                best = latest if best > now else now
+                wait_on = wait_on or not _fits(load, best, run, cores, rule.capacity)
+            if wait_on:
+                waiting[kept] = job
+                kept += 1
+                continue
+            best = min(best, max(latest, now))
+            while not _fits(load, best, run, cores, rule.capacity):
+                best = float(int(best) + 1)  # late: as soon as it fits
+            start[job] = best
+            for at in range(int(best), min(int(np.ceil(best + run)), len(load))):
+                load[at] += cores
+        n_waiting = kept
+        t += 1
+
+
+def starts(work: Work, x: NDArray[np.float64], rule: Rule) -> NDArray[np.float64]:
+    """Return the start of each job by a rule, in hours, (J,)."""
+    if rule.kind not in RULES:
+        raise unknown_name("rule of starts", rule.kind, RULES)
+    if rule.forecast not in FORECASTS:
+        raise unknown_name("forecast", rule.forecast, FORECASTS)
+    capacity = _FAR if rule.capacity is None else rule.capacity
+    if len(work.cores) and work.cores.max() > capacity:
+        raise InputError(f"a job asks for {work.cores.max()} cores, but there are {capacity}")
+    found = np.empty(len(work.submit))
+    _play(work, np.array(x, np.float64), _settings(rule, capacity), found)
+    return found
+
+
+def _settings(rule: Rule, capacity: int) -> _Settings:
+    again = rule.again or rule.kind == "threshold"
+    return _Settings(
+        RULES.index(rule.kind), FORECASTS.index(rule.forecast), again, float(rule.weight),
+        float(rule.quantile), rule.back, capacity, float(rule.crowding), float(rule.sigma),
+        rule.seed,
+    )  # fmt: skip
+
+
+@compiled()
+def _pause(work: Work, x: Floats, rule: _Settings, paid: Floats, end: Floats) -> None:
+    """Fill the integral of x over the pieces of each job, and its end.
+
+    Work is needed before submit + wait + known length. In an hour a job runs for what it still has
+    to beyond the cheaper time that is forecast to be left.
+    """
+    longest = 0.0
+    for job in range(len(paid)):
+        longest = max(longest, work.wait[job] + work.known[job])
+    seen = np.empty(int(longest) + 4)
+    for job in range(len(paid)):
+        left, guess, time = work.run[job], work.known[job], work.submit[job]
+        last = time + work.wait[job] + guess
+        paid[job] = 0.0
+        while left > 1e-12:
+            t = min(int(time), len(x) - 1)
+            need = int(np.ceil(last)) - t
+            runs = left
+            if guess > 0.0 and need > 1:
+                forecast(x, t, rule.foresight, 0, rule.sigma, rule.seed, need, seen)
+                cheaper = 0.0
+                for h in range(1, need):
+                    if seen[h] < seen[0]:
+                        cheaper += min(1.0, last - t - h)
+                runs = max(guess - cheaper, 0.0)
+            part = min(int(time) + 1 - time, runs, left)
+            paid[job] += part * x[t]
+            left -= part
+            guess -= part
+            end[job] = time + part
+            time = float(int(time) + 1)
+
+
+def paused(
+    work: Work, x: NDArray[np.float64], rule: Rule
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the integral of x over each job's pieces by `pause`, and its end, (J,) each."""
+    found, end = np.empty((2, len(work.submit)))
+    _pause(work, np.array(x, np.float64), _settings(rule, _FAR), found, end)
+    return found, end
+
+
+def integral(
+    x: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the integral of a series from `begin` to `end`, in hours; NaN outside of it."""
+    paid = np.concatenate([[0.0], np.cumsum(np.nan_to_num(x)), [np.nan]])
+    padded = np.append(x, 0.0)
+
+    def until(time: NDArray[np.float64]) -> NDArray[np.float64]:
+        hour = np.clip(np.floor(time).astype(np.int64), 0, len(x))
+        rest = np.where(time > len(x), np.nan, time - hour)
+        return np.asarray(paid[hour] + np.where(rest > 0, padded[hour] * rest, rest))
+
+    return until(end) - until(begin)
+
+
+def bound(work: Work, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the least integral of x over each job's run from any start within its wait, (J,).
+
+    It is reached where a run begins or ends at an hour, or at an end of the wait.
+    """
+    latest = work.submit + work.wait
+    first, last = np.floor(work.submit) + 1, np.floor(work.submit + work.run) + 1
+    least = np.minimum(
+        integral(x, work.submit, work.submit + work.run), integral(x, latest, latest + work.run)
+    )
+    for step in range(int(work.wait.max(initial=0)) + 2):
+        for start in (first + step, last + step - work.run):
+            inside = np.asarray(np.clip(start, work.submit, latest), np.float64)
+            least = np.minimum(least, integral(x, inside, inside + work.run))
+    return np.asarray(least, np.float64)
+
+
+def peak(start: NDArray[np.float64], run: NDArray[np.float64], cores: NDArray[np.int64]) -> int:
+    """Return the most cores that run at one moment."""
+    times = np.concatenate([start + run, start])  # an end comes before a start at the same time
+    change = np.concatenate([-cores, cores])
+    order = np.argsort(times, kind="stable")
+    return int(np.cumsum(change[order]).max(initial=0))

@@ -1,0 +1,147 @@
+"""Decisions at the submission: each job chooses its start among the slots of its wait.
+
+Candidates are the starts in time order, from the first slot after the submission to the latest one;
+feasible are those where the cores are free beside what was promised. If none is, the only candidate
+is the first slot after the latest one where they are, and the job is late. The choice is final, and
+its reward is paid at once. Jobs of one slot decide in the order of the log.
+
+The block of freed cores holds the promised cores of every slot instead, the current slot is that of
+the job that decides, and the number of started jobs says which one it is.
+"""
+
+import numpy as np
+
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
+from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.scenarios.deferrable.grid.books import (
+    at_block,
+    book,
+    foresee,
+    slots_known,
+    until,
+    write_moment,
+)
+from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, ROW
+from hindcast.pipeline.simulation import kernel as k
+from hindcast.pipeline.simulation.kernel import Floats, Ints, Mask, Rows, compiled
+
+
+@compiled()
+def _fits(ints: Ints, start: int, duration: int, cores: int) -> bool:
+    """Return whether cores are free in all slots of a run; behind the last one all are."""
+    for slot in range(start, min(start + duration, ints[m.HORIZON])):
+        promised = ints[ints[m.FREED_AT] + slot]
+        if promised + cores > ints[ints[m.CAPACITY_AT] + slot]:
+            return False
+    return True
+
+
+@compiled()
+def _job(ints: Ints) -> int:
+    """Return the job that decides, and make its slot the current one."""
+    job = int(ints[ints[m.BY_SUBMISSION_AT] + ints[m.STARTED]])
+    ints[m.SLOT] = ints[ints[m.EARLIEST_AT] + job]
+    return job
+
+
+@compiled()
+def first_start(ints: Ints, job: int) -> int:
+    """Return the start of the first candidate: the current slot, or a late one if no other fits."""
+    duration, cores = ints[ints[m.DURATION_AT] + job], ints[ints[m.CORES_AT] + job]
+    latest = ints[ints[m.LATEST_AT] + job]
+    for start in range(ints[m.SLOT], latest + 1):
+        if _fits(ints, start, duration, cores):
+            return int(ints[m.SLOT])
+    late = int(latest + 1)
+    while not _fits(ints, late, duration, cores):
+        late += 1
+    return late
+
+
+@compiled()
+def observe_job(
+    ints: Ints, floats: Floats, context: Floats, candidates: Rows, feasible: Mask
+) -> int:
+    """Write the starts of the job that decides; no rows when all have."""
+    context[:] = 0.0
+    if ints[m.STARTED] == ints[m.JOBS]:
+        return 0
+    job = _job(ints)
+    foresee(ints, floats)
+    write_moment(ints, floats, context)
+    slot, latest = ints[m.SLOT], ints[ints[m.LATEST_AT] + job]
+    duration, cores = ints[ints[m.DURATION_AT] + job], ints[ints[m.CORES_AT] + job]
+    promised = ints[ints[m.FREED_AT] + slot]
+    context[MOMENT.capacity] = ints[ints[m.CAPACITY_AT] + slot]
+    context[MOMENT.running_cores] = promised
+    context[MOMENT.free_cores] = context[MOMENT.capacity] - promised
+    context[MOMENT.startable] = 1.0
+    context[MOMENT.slots_left] = ints[m.HORIZON] - slot
+    first = first_start(ints, job)
+    rows = int(latest - slot + 1) if first == slot else 1
+    slot_h, known = floats[f.SLOT_H], floats[at_block(ints, floats, 1) + job]
+    submitted = floats[at_block(ints, floats, 2) + job]
+    seen, ahead = at_block(ints, floats, 6), int(floats[f.LOOKED_AHEAD])
+    begin = slot * slot_h - int(slot * slot_h)
+    least = np.inf
+    for row in range(rows):
+        start = first + row
+        for column in range(len(ROW)):
+            candidates[row, column] = 0.0
+        after = min(begin + (start - slot) * slot_h, ahead - known - 1.0)
+        cost = until(floats, seen, seen + ahead, after + known)
+        cost = (cost - until(floats, seen, seen + ahead, after)) / max(known, 1e-9)
+        least = min(least, cost)
+        candidates[row, BASE_ROW.cores] = cores
+        candidates[row, BASE_ROW.duration] = slots_known(ints, floats, job)
+        candidates[row, BASE_ROW.until_earliest] = start - slot
+        candidates[row, BASE_ROW.until_latest] = latest - start
+        candidates[row, BASE_ROW.remaining] = slots_known(ints, floats, job)
+        candidates[row, BASE_ROW.is_startable] = 1.0
+        candidates[row, BASE_ROW.job] = job
+        candidates[row, ROW.wait_h] = start * slot_h - submitted
+        candidates[row, ROW.left_h] = (latest - start) * slot_h
+        candidates[row, ROW.run_h] = known
+        candidates[row, ROW.cost_now] = cost
+        feasible[row] = _fits(ints, start, duration, cores)
+    for row in range(rows):
+        cheaper, lower = 0, 0
+        hour = floats[seen + int(begin + row * slot_h)]
+        for other in range(rows):
+            cheaper += candidates[other, ROW.cost_now] < candidates[row, ROW.cost_now]
+            lower += floats[seen + int(begin + other * slot_h)] < hour
+        candidates[row, ROW.cost_least] = least
+        candidates[row, ROW.cost_rank] = cheaper / rows
+        candidates[row, ROW.hour_rank] = lower / rows
+    return rows
+
+
+@compiled()
+def commit(ints: Ints, floats: Floats, choice: int) -> int:
+    """Promise the start in row `choice` to the job that decides; return the status."""
+    if ints[m.STARTED] == ints[m.JOBS]:
+        return k.INFEASIBLE
+    job = _job(ints)
+    slot, latest = ints[m.SLOT], ints[ints[m.LATEST_AT] + job]
+    duration, cores = ints[ints[m.DURATION_AT] + job], ints[ints[m.CORES_AT] + job]
+    first = first_start(ints, job)
+    start = int(first + choice)
+    rows = latest - slot + 1 if first == slot else 1
+    if not 0 <= choice < rows or not _fits(ints, start, duration, cores):
+        return k.INFEASIBLE
+    book(ints, floats, job, start)
+    for at in range(start, start + duration):
+        ints[ints[m.FREED_AT] + at] += cores
+        if at < ints[m.HORIZON]:
+            floats[f.PEAK] = max(floats[f.PEAK], float(ints[ints[m.FREED_AT] + at]))
+    ints[ints[m.START_AT] + job] = start
+    ints[m.STARTED] += 1
+    if ints[m.STARTED] < ints[m.JOBS]:
+        _job(ints)
+        status = k.RUNNING
+    else:
+        ints[m.SLOT] = ints[m.HORIZON]
+        status = k.TERMINATED
+    floats[k.TIME] = ints[m.SLOT] * floats[m.SLOT_S]
+    return status

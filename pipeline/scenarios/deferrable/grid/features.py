@@ -1,0 +1,103 @@
+"""Features, terms and outcomes on a grid, and the layout of what they need in the memory.
+
+    floats   header of `deferrable` | header below | run, known, submitted (J each, in hours)
+             | objective, carbon, price (H each, per hour; history first) | seen (K), paid (K + 1)
+
+Hours are those of the series. Slot 0 begins at hour HISTORY of the H hours. `seen` is the forecast
+of the objective from the hour of the slot FORECAST_AT_SLOT on, `paid` its integral to every hour.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.features import CANDIDATES as BASE_CANDIDATES
+from hindcast.pipeline.scenarios.deferrable.features import context_features as base_context
+from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
+
+OBJECTIVES: Final = ("carbon", "price", "both")
+TERMS: Final = (*OBJECTIVES, "emissions", "money", "waiting")
+HISTORY: Final = 168  # hours before the window that forecasts may use
+
+# header of floats behind that of `deferrable`
+(
+    SLOT_H, HOURS, LOOKED_AHEAD, POWER_KW, WAITING_WEIGHT, CARBON_PRICE, FORESIGHT, SIGMA, SEED,
+    FORECAST_AT_SLOT, CARBON_G, MONEY, WAIT_H, CORE_WAIT_H, LATE, PEAK, NOW_G, NOW_MONEY, BOUND,
+    ENERGY_KWH, NOW_COST, HOUR_OF_DAY, COMMITS,
+) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 23)  # fmt: skip
+FLOAT_HEADER: Final = m.FLOAT_HEADER + 23
+
+_inf: Final = np.inf
+_MOMENT: Final = (
+    Feature("carbon", "g/kWh", 0, _inf, "carbon intensity of this hour", scale=300.0),
+    Feature("price", "money/MWh", -_inf, _inf, "price of this hour; 0 without one", scale=50.0),
+    Feature("cost", "1", -_inf, _inf, "this hour in the unit of the objective", scale=100.0),
+    Feature("cost_1_ago", "1", -_inf, _inf, "the same an hour ago", scale=100.0),
+    Feature("cost_24_ago", "1", -_inf, _inf, "the same a day ago", scale=100.0),
+    Feature("cost_mean_24", "1", -_inf, _inf, "its mean over the last 24 h", scale=100.0),
+    Feature("cost_low_24", "1", -_inf, _inf, "its .2-quantile over the last 24 h", scale=100.0),
+    Feature("cost_mean_168", "1", -_inf, _inf, "its mean over the last 168 h", scale=100.0),
+    Feature("hour_sin", "1", -1, 1, "sine of the hour of the day (UTC) as an angle"),
+    Feature("hour_cos", "1", -1, 1, "cosine of the hour of the day (UTC) as an angle"),
+)
+_ROWS: Final = (
+    Feature("wait_h", "h", 0, _inf, "hours since the submission", scale=10.0),
+    Feature("left_h", "h", -_inf, _inf, "hours to the latest start", scale=10.0),
+    Feature("run_h", "h", 0, _inf, "hours that the job runs, as known", heavy_tailed=True),
+    Feature("cost_now", "1", -_inf, _inf, "forecast cost of a start now per hour", scale=100.0),
+    Feature("cost_least", "1", -_inf, _inf, "the same of the best start in the wait", scale=100.0),
+    Feature("cost_rank", "1", 0, 1, "share of the starts in the wait that are cheaper than now"),
+    Feature("hour_rank", "1", 0, 1, "share of the hours in the wait that are below this hour"),
+)
+
+
+def slots_of(config: DeferrableConfig) -> int:
+    """Return the slots of an episode: those of the window, and the longest wait behind them."""
+    waits = max(config.short_wait, config.long_wait) if config.jobs == "log" else 0.0
+    longest = waits * 3600 / config.slot_s if waits else config.longest_window
+    return config.horizon + int(np.ceil(longest)) + 2
+
+
+def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
+    """Return the features of the moment: those of `deferrable`, then those of the grid."""
+    return (*base_context(replace(config, horizon=slots_of(config))), *_MOMENT)
+
+
+CANDIDATES: Final = (*BASE_CANDIDATES, *_ROWS)
+OUTCOMES: Final = (
+    Outcome("total_reward", "1", "total of the objective", "higher"),
+    Outcome("carbon_kg", "kg", "carbon of the jobs"),
+    Outcome("money", "money", "price of their electricity"),
+    Outcome("saved", "fraction", "carbon saved against starting every job at once", "higher"),
+    Outcome("saved_g_per_kwh", "g/kWh", "the same per energy", "higher"),
+    Outcome("money_saved_per_mwh", "money/MWh", "money saved against starting at once", "higher"),
+    Outcome("share_of_bound", "fraction", "saved cost over that of the best starts", "higher"),
+    Outcome("mean_wait_h", "h", "hours from submission to start, mean over jobs"),
+    Outcome("core_hours_waited", "core-h", "cores x hours from submission to start"),
+    Outcome("late", "jobs", "jobs that were started after their latest start"),
+    Outcome("peak_cores", "cores", "most cores that ran in a slot"),
+    Outcome("jobs", "jobs", "jobs of the episode", "neither"),
+    Outcome("carbon_now_kg", "kg", "carbon of starting every job at once", "neither"),
+    Outcome("energy_kwh", "kWh", "energy of the jobs", "neither"),
+    Outcome("bound", "1", "upper bound of the total reward: the best start of each job", "neither"),
+)
+MOMENT: Final = columns(context_features(DeferrableConfig()))
+ROW: Final = columns(CANDIDATES)
+TERM: Final = columns(TERMS)
+OUT: Final = columns(OUTCOMES)
+
+
+def spec(config: DeferrableConfig, objective: str) -> Spec:
+    """Return the names of the observation, the reward terms and the outcomes."""
+    return Spec(
+        scenario="deferrable",
+        objective=objective,
+        context=context_features(config),
+        candidates=CANDIDATES,
+        reward_terms=TERMS,
+        outcomes=OUTCOMES,
+        discount=1.0,
+    )

@@ -1,0 +1,252 @@
+"""Instances on a grid: jobs of a window, hours of the series beside it, and the bound."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.grids.forecasts import FORECASTS
+from hindcast.pipeline.grids.starts import Work, bound, integral
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.scenarios.deferrable.instances import Jobs, draw_jobs
+from hindcast.pipeline.scenarios.deferrable.memory import make_instance
+from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Demand, Instance, require_room
+from hindcast.pipeline.storage.files import sha256_file
+from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC, open_series
+from hindcast.pipeline.traces.hourly.series import CAPACITY, CARBON, HOUR_S, PRICE, Series
+from hindcast.pipeline.workloads.schema import Workload
+
+_DAY: Final = 24
+_BOUND_STEPS: Final = 80
+
+
+def series_of(config: DeferrableConfig) -> Series:
+    """Return the series of the settings. Raises RecipeError or TraceError."""
+    if config.series == SYNTHETIC:
+        return open_series(SYNTHETIC)
+    path = location(config.series)
+    if not path.is_absolute() and not path.exists():
+        path = location(os.environ.get("HINDCAST_TRACES", "")) / config.series
+    if not path.exists():
+        raise RecipeError(
+            f"config.series: {config.series}: no such file or folder, expected one that exists, or "
+            f"one below $HINDCAST_TRACES, or {SYNTHETIC!r}"
+        )
+    return _read(path, config.zone, config.series_sha256, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, zone: str, sha256: str, _changed: int) -> Series:
+    """Return the series of a path, which is read once per change of the file."""
+    if sha256 and path.is_file() and sha256_file(path) != sha256:
+        raise RecipeError(
+            f"config.series: {path}: its SHA-256 is {sha256_file(path)[:12]}..., the recipe has "
+            f"{sha256[:12]}...; publishers revise their hours, so this is another series"
+        )
+    return open_series(path).only(zone, "config.zone")
+
+
+def windows(config: DeferrableConfig, workload: Workload) -> int:
+    """Return the number of windows: stretches of the log times draws, or any number."""
+    if config.jobs == "generated":
+        return DRAWN_WINDOWS
+    if config.jobs == "trace":
+        raise RecipeError('config.jobs = "trace" has no series; expected "log" or "generated"')
+    last = workload.tasks["submit_s"].max()
+    slots = 0 if last is None else int(float(last) // config.slot_s) + 1  # type: ignore[arg-type]
+    return max(slots // config.horizon, 0) * config.draws_per_window
+
+
+def instance(
+    config: DeferrableConfig, objective: str, workload: Workload, window: int,
+    rng: np.random.Generator,
+) -> Instance:  # fmt: skip
+    """Return a window's jobs, hours and bound, at the first decision of slot 0."""
+    count = windows(config, workload)
+    if window >= count:
+        raise InputError(f"window {window} does not exist: the log makes {count} windows")
+    slot_h = config.slot_s / HOUR_S
+    if config.jobs == "generated":
+        jobs = draw_jobs(config, rng)
+        run = known = (jobs.duration * slot_h).astype(np.float64)
+        submit = (jobs.earliest * slot_h).astype(np.float64)
+    else:
+        jobs, run, known, submit = _of_log(config, workload, window)
+    if not len(run):
+        raise InputError(f"window {window}: no job is submitted in it")
+    series = series_of(config)
+    slots = f.slots_of(config)
+    longest = float(np.maximum(run, known).max(initial=1.0))
+    hours = f.HISTORY + int(np.ceil(slots * slot_h + longest)) + 2
+    carbon, price, first = _hours(config, series, workload, window, hours, rng)
+    require_room(8.0 * (slots + hours) + 40.0 * len(run))
+    capacity = _capacity(config, series, jobs, slots, first, slot_h)
+    made = make_instance(config, objective, jobs, capacity)
+    costs = {"carbon": carbon, "price": price, "both": config.carbon_price * carbon / 1e3 + price}
+    y = costs[objective]
+    wait = (jobs.latest - jobs.earliest) * slot_h
+    begin = (f.HISTORY + jobs.earliest * slot_h).astype(np.float64)
+    power = config.watts_per_core * config.pue / 1e3
+    work = Work(begin, run, run, wait.astype(np.float64), jobs.cores)
+    ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
+    header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
+    energy = power * jobs.cores
+    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
+    if config.grid_capacity == "unlimited":
+        least = float(bound(work, y) @ energy / 1e3 + waited.sum())
+    else:
+        later = (slot_h * np.arange(slots)).astype(np.float64)
+        costs_of = np.array([integral(y, f.HISTORY + later, f.HISTORY + later + r) for r in run])
+        costs_of *= energy[:, None] / 1e3
+        delay = later - jobs.earliest[:, None] * slot_h
+        costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
+        costs_of[delay < 0] = np.inf
+        least = _limited_bound(jobs, capacity, costs_of)
+    for place, value in (
+        (f.SLOT_H, slot_h), (f.HOURS, hours), (f.LOOKED_AHEAD, ahead), (f.POWER_KW, power),
+        (f.WAITING_WEIGHT, config.waiting_weight), (f.CARBON_PRICE, config.carbon_price),
+        (f.FORESIGHT, FORECASTS.index(config.forecast)), (f.SIGMA, config.forecast_error),
+        (f.SEED, float(rng.integers(1 << 30))), (f.FORECAST_AT_SLOT, -1.0),
+        (f.NOW_G, integral(carbon, begin, begin + run) @ energy),
+        (f.NOW_MONEY, integral(price, begin, begin + run) @ energy / 1e3),
+        (f.NOW_COST, integral(y, begin, begin + run) @ energy / 1e3),
+        (f.BOUND, least),
+        (f.ENERGY_KWH, run @ energy), (f.HOUR_OF_DAY, (series.first_hour + first) % _DAY),
+        (f.COMMITS, float(config.decide == "start")),
+    ):  # fmt: skip
+        header[place - m.FLOAT_HEADER] = value
+    blocks = (run, known, submit, y, carbon, price, np.zeros(2 * ahead + 1))
+    floats = np.concatenate([made.floats, header, *blocks])
+    starts = int((jobs.latest - jobs.earliest).max(initial=0)) + 1
+    if config.decide == "start":
+        made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
+    return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
+
+
+def _limited_bound(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.float64]) -> float:
+    """Return a cost that no plan on these cores is below, given that of each start, (J, T).
+
+    For prices u_t >= 0 of a core-slot, sum_i min_s (cost + cores sum of u) - sum_t u_t C_t. In the
+    last slot there is no limit, since all that wait are started then. Jobs may be late.
+    """
+    slots = len(capacity)
+    price, best = np.zeros(slots), -np.inf
+    number, start = np.arange(len(costs)), np.arange(slots)
+    ends = np.minimum(start + jobs.duration[:, None], slots)
+    scale = float(np.min(costs, axis=1).sum())
+    for step in range(_BOUND_STEPS):
+        paid = np.concatenate([[0.0], np.cumsum(price)])
+        priced = costs + jobs.cores[:, None] * (paid[ends] - paid[start])
+        chosen = priced.argmin(axis=1)
+        value = float(priced[number, chosen].sum() - price @ capacity)
+        best = max(best, value)
+        change = np.bincount(chosen, jobs.cores, slots + 1)
+        change -= np.bincount(ends[number, chosen], jobs.cores, slots + 1)
+        over = np.cumsum(change)[:slots] - capacity
+        over[-1] = 0.0
+        norm = float(over[(price > 0) | (over > 0)] @ over[(price > 0) | (over > 0)])
+        if norm == 0.0:
+            break
+        length = 0.2 * abs(scale) / norm / (1.0 + 0.1 * step)
+        price = np.maximum(price + length * over, 0.0)
+    return best
+
+
+def _of_log(
+    config: DeferrableConfig, workload: Workload, window: int
+) -> tuple[Jobs, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the jobs submitted in a window, their lengths, known lengths and submissions in h."""
+    first_s = (window // config.draws_per_window) * config.horizon * config.slot_s
+    tasks = workload.tasks
+    submit_s = tasks["submit_s"]
+    last_s = first_s + config.horizon * config.slot_s
+    rows = slice(int(submit_s.search_sorted(first_s)), int(submit_s.search_sorted(last_s)))
+    known_of_all = _known(config, workload) / HOUR_S
+    chosen = tasks[rows]
+    run, known = chosen["duration_s"].to_numpy() / HOUR_S, known_of_all[rows]
+    slot_h = config.slot_s / HOUR_S
+    submit = (chosen["submit_s"].to_numpy() - first_s) / HOUR_S
+    wait = np.where(known < config.short_below, config.short_wait, config.long_wait)
+    earliest = np.ceil(submit / slot_h - 1e-9).astype(np.int64)
+    latest = np.maximum(np.floor((submit + wait) / slot_h + 1e-9).astype(np.int64), earliest)
+    cores = np.rint((chosen["cores"] * chosen["instances"]).to_numpy()).clip(1).astype(np.int64)
+    duration = np.maximum(np.ceil(run / slot_h - 1e-9), 1.0).astype(np.int64)
+    return Jobs(cores, duration, earliest, latest, earliest.copy()), run, known, submit
+
+
+def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
+    """Return the work of a window; only a limited capacity rounds it, to slots."""
+    jobs, run, *_ = _of_log(config, workload, window)
+    work = float(run @ jobs.cores) * HOUR_S
+    if config.grid_capacity == "unlimited":
+        return Demand(work, work)
+    return Demand(work, float(jobs.duration @ jobs.cores) * config.slot_s)
+
+
+def _known(config: DeferrableConfig, workload: Workload) -> NDArray[np.float64]:
+    """Return the lengths as policies know them, in s; `queue_mean` is over the whole log."""
+    tasks = workload.tasks
+    run = tasks["duration_s"].to_numpy()
+    if config.knows_length == "request" and "requested_s" in tasks.columns:
+        asked = tasks["requested_s"].fill_null(0.0).to_numpy()
+        return np.where(asked > 0, asked, run)
+    if config.knows_length == "queue_mean":
+        short = run < config.short_below * HOUR_S
+        means = [run[of].mean() if of.any() else 0.0 for of in (short, ~short)]
+        return np.where(short, *means)
+    return np.asarray(run, np.float64)
+
+
+def _hours(
+    config: DeferrableConfig, series: Series, workload: Workload, window: int, hours: int,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:  # fmt: skip
+    """Return carbon and price of a window's hours, history first, and the first hour of slot 0."""
+    given = [series.values(name) for name in (CARBON, PRICE) if name in series.table.columns]
+    unknown = np.concatenate([[0], np.cumsum(np.isnan(np.sum(given, axis=0)))])
+    total = len(given[0])
+    if config.align == "calendar":
+        zero = workload.provenance.noted.get("UnixStartTime", "")
+        if not zero.strip().isdecimal():
+            raise RecipeError('config.align = "calendar": the log does not say when it began')
+        at = (window // config.draws_per_window) * config.horizon * config.slot_s + float(zero)
+        first = int(at // HOUR_S) - series.first_hour
+        places = np.array([first])
+    else:
+        midnight = -series.first_hour % _DAY
+        places = np.arange(midnight, total, _DAY)
+    inside = (places >= f.HISTORY) & (places - f.HISTORY + hours <= total)
+    places = places[inside]
+    places = places[unknown[places - f.HISTORY + hours] == unknown[places - f.HISTORY]]
+    if not len(places):
+        raise InputError(
+            f"window {window}: no stretch of {hours:,} known hours of the series fits, which has "
+            f"{total:,}: {f.HISTORY} before the window, and those in which its jobs could run"
+        )
+    first = int(places[rng.integers(len(places))])
+    cut = slice(first - f.HISTORY, first - f.HISTORY + hours)
+    values = {
+        name: series.values(name)[cut] if name in series.table.columns else np.zeros(hours)
+        for name in (CARBON, PRICE)
+    }
+    return values[CARBON], values[PRICE], first
+
+
+def _capacity(
+    config: DeferrableConfig, series: Series, jobs: Jobs, slots: int, first: int, slot_h: float
+) -> NDArray[np.int64]:
+    """Return the cores of every slot; unlimited are as many as all jobs have together."""
+    if config.grid_capacity == "unlimited":
+        return np.full(slots, max(int(jobs.cores.sum()), 1))
+    if config.grid_capacity == "constant":
+        return np.full(slots, int(config.capacity))
+    hour = first + (np.arange(slots) * slot_h).astype(np.int64)
+    cores = np.nan_to_num(series.values(CAPACITY)[np.minimum(hour, series.table.height - 1)])
+    return np.asarray(np.floor(cores).astype(np.int64))

@@ -1,0 +1,165 @@
+"""Frames below each other; columns of large ones lie in temporary files.
+
+    frames         x0 x1 | x2 x3 x4 | ...
+    a column       in memory, or a file that is mapped: x0 x1 x2 x3 x4 ...
+
+A mapped column reads as any other. `release` gives back the memory of the pages that were read.
+"""
+
+import mmap
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+_LARGE: Final = 1_000_000  # rows from which on columns are kept in files
+_TAKEN: Final = 500_000  # rows that are taken at a time
+_MAPS: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
+
+
+def release() -> None:
+    """Give back the memory of all pages of mapped columns that were read."""
+    for mapped in _MAPS:
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class _File:
+    """A temporary file of numbers or of codes of a category."""
+
+    def __init__(self, dtype: pl.DataType) -> None:
+        self.dtype, self.rows = dtype, 0
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as this object
+        weakref.finalize(self, self._file.close)
+        self._valid: list[NDArray[np.uint8] | None] = []  # bits by piece, None if all rows are
+        self._alive: pl.Series | None = None  # codes have a meaning as long as a column has them
+
+    def append(self, column: pl.Series) -> "_Piece":
+        """Write a column; return its place."""
+        self._alive = column[:1] if self._alive is None else self._alive
+        nulls = column.null_count()
+        self._valid.append(
+            np.packbits(column.is_not_null().to_numpy(), bitorder="little") if nulls else None
+        )
+        plain = column.to_physical()
+        self._file.write((plain.fill_null(0) if nulls else plain).to_numpy().data)
+        self.rows += len(column)
+        return _Piece(self, self.rows - len(column), len(column))
+
+    def column(self, pieces: Sequence["_Piece"]) -> pl.Series:
+        """Return the whole column, mapped."""
+        self._file.flush()
+        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        _MAPS.add(mapped)
+        kind = pa.float64() if self.dtype == pl.Float64 else pa.uint32()
+        valid = None
+        if any(bits is not None for bits in self._valid):
+            flags = np.ones(self.rows, np.bool_)
+            for piece, bits in zip(pieces, self._valid, strict=True):
+                if bits is not None:
+                    known = np.unpackbits(bits, count=piece.rows, bitorder="little")
+                    flags[piece.start : piece.start + piece.rows] = known
+            valid = pa.py_buffer(np.packbits(flags, bitorder="little"))
+        found = pl.Series(pa.Array.from_buffers(kind, self.rows, [valid, pa.py_buffer(mapped)]))
+        return found if self.dtype == pl.Float64 else found.cat.to(pl.Categorical)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Consecutive rows of a file."""
+
+    file: _File
+    start: int
+    rows: int
+
+
+class Gathered:
+    """Frames below each other; a column that a frame lacks is `absent` in it."""
+
+    def __init__(self, absent: float, expected: int = 0) -> None:
+        self._absent, self._rows = absent, 0
+        self._frames: list[tuple[dict[str, Any], int]] = []
+        self._files: dict[tuple[str, str], _File] = {}
+        self._large = expected >= _LARGE
+
+    def add(self, frame: pl.DataFrame, height: int) -> None:
+        """Add a frame; it has no height of its own if it has no column."""
+        columns = dict(zip(frame.columns, frame.get_columns(), strict=True))
+        self._frames.append((columns, height))
+        self._rows += height
+        if self._large:
+            self._store(columns)
+        elif self._rows >= _LARGE:
+            self._large = True
+            for earlier, _ in self._frames:
+                self._store(earlier)
+
+    def _store(self, columns: dict[str, Any]) -> None:
+        for name, column in columns.items():
+            if column.dtype in (pl.Float64, pl.Categorical) and len(column):
+                key = (name, str(column.dtype))
+                if key not in self._files:
+                    self._files[key] = _File(column.dtype)
+                columns[name] = self._files[key].append(column)
+
+    def frame(self) -> pl.DataFrame:
+        """Return the whole frame; a column is taken out of the pieces as soon as it is whole.
+
+        A feature that is a number in one frame and a category in another is a category.
+        """
+        names: dict[str, bool] = {}  # is it a category?
+        for columns, _ in self._frames:
+            for name, column in columns.items():
+                dtype = column.file.dtype if isinstance(column, _Piece) else column.dtype
+                names[name] = names.get(name, False) or dtype == pl.Categorical
+        return pl.DataFrame([self._column(name, category) for name, category in names.items()])
+
+    def _column(self, name: str, category: bool) -> pl.Series:
+        pieces = [(columns.pop(name, None), height) for columns, height in self._frames]
+        held = [piece for piece, _ in pieces if isinstance(piece, _Piece)]
+        if len(held) == len(pieces) and all(p.file is held[0].file for p in held):
+            return held[0].file.column(held).alias(name)
+        wholes = {p.file: p.file.column([q for q in held if q.file is p.file]) for p in held}
+        found = []
+        for piece, height in pieces:
+            column = piece
+            if isinstance(piece, _Piece):
+                column = wholes[piece.file][piece.start : piece.start + piece.rows]
+            found.append(self._filled(column, height, category).alias(name))
+        return pl.concat(found, rechunk=True)
+
+    def _filled(self, column: pl.Series | None, height: int, category: bool) -> pl.Series:
+        if column is None and category:
+            return pl.Series([None], dtype=pl.Categorical).new_from_index(0, height)
+        if column is None:
+            return pl.Series(np.full(height, self._absent))
+        if category and column.dtype != pl.Categorical:
+            there = column.fill_nan(None) != self._absent
+            return texts_of_numbers(pl.select(pl.when(there).then(column)).to_series())
+        return column
+
+
+def taken(frame: pl.DataFrame, rows: NDArray[np.int64]) -> pl.DataFrame:
+    """Return rows of a frame, in their order; those of a large one are mapped too."""
+    if not frame.width or len(rows) < _LARGE:
+        return frame[rows] if frame.width else frame
+    found = Gathered(float("nan"), len(rows))
+    for begin in range(0, len(rows), _TAKEN):
+        some = rows[begin : begin + _TAKEN]
+        found.add(frame[some], len(some))
+        release()
+    return found.frame()
+
+
+def texts_of_numbers(values: pl.Series) -> pl.Series:
+    """Return numbers as categories: 3.0 is "3"."""
+    whole = values.cast(pl.Int64, strict=False)
+    return pl.select(
+        pl.when(whole == values).then(whole.cast(pl.String)).otherwise(values.cast(pl.String))
+        .cast(pl.Categorical)
+    ).to_series()  # fmt: skip

@@ -1,0 +1,64 @@
+"""Tests of columns of a large log that lie in temporary files: they read as those in memory."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from hindcast.pipeline.decisions.batch import Batch, concat, take
+from hindcast.pipeline.decisions.reading import read_log
+from hindcast.pipeline.decisions.record import same_log
+from hindcast.pipeline.storage import gathering
+from hindcast.pipeline.storage.gathering import release
+from tests.pipeline.decisions.decision_cases import ROWS, long_table
+
+
+def batches():
+    """Three batches: x is a number in two and a category in one, y is missing in the second."""
+    texts = pl.Series(["a", None, "b", "a"], dtype=pl.Categorical)
+    features = [
+        pl.DataFrame({"x": [1.0, 2.0, np.nan, 4.0], "y": [0.5, np.inf, 1.5, 2.5], "kind": texts}),
+        pl.DataFrame({"x": [5.0, 6.5, 7.0], "kind": texts[1:]}),
+        pl.DataFrame({"x": texts[:2], "y": [8.0, 9.0], "kind": texts[:2]}),
+    ]
+    for number, frame in enumerate(features):
+        known = pl.Series([0.5] + [None] * (frame.height - 1), dtype=pl.Float64)
+        yield Batch(
+            pl.DataFrame({"id": [f"d{number}"]}), pl.DataFrame(),
+            pl.DataFrame({"feasible": [True] * frame.height, "probability": known}), frame,
+            np.array([frame.height]),
+        )  # fmt: skip
+
+
+def parts(batch):
+    return batch.decisions, batch.context, batch.candidates, batch.features
+
+
+@pytest.mark.parametrize("large", [1, 5])
+def test_columns_in_files_are_those_in_memory(monkeypatch, large):
+    """With `large` = 5 the first batch waits in memory and is written with the second."""
+    memory = concat(batches(), float("nan"))
+    monkeypatch.setattr(gathering, "_LARGE", large)
+    mapped = concat(batches(), float("nan"))
+    release()
+    assert len(gathering._MAPS) >= 2  # kind and probability are in every batch
+    for one, other in zip(parts(memory), parts(mapped), strict=True):
+        assert one.schema == other.schema
+        assert one.equals(other, null_equal=True)
+    rows = np.array([2, 0])
+    for one, other in zip(parts(take(memory, rows)), parts(take(mapped, rows)), strict=True):
+        assert one.equals(other, null_equal=True)
+    assert concat(iter(()), 0.0) is None
+
+
+def test_a_log_in_files_is_the_log_in_memory(monkeypatch):
+    """Also if its decisions are not in the order of their times, and some are quarantined."""
+    table = long_table(40, np.random.default_rng(6))
+    table = table.with_columns(chosen=pl.when(pl.col("id") != "d3").then("chosen").otherwise(0))
+    table = table.with_columns(pl.col("id").str.slice(1).cast(pl.Int64).mod(7).alias("order"))
+    shuffled = table.sort("order", maintain_order=True).drop("order")
+    memory = read_log(shuffled, ROWS)
+    monkeypatch.setattr(gathering, "_LARGE", 10)
+    monkeypatch.setattr(gathering, "_TAKEN", 9)
+    mapped = read_log(shuffled, ROWS)
+    assert mapped.quarantine.height == 1
+    assert same_log(memory, mapped) == ""

@@ -1,0 +1,104 @@
+"""Logs of jobs on the hours of a grid: laid by their dates or week after week, and compared."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from hindcast.flows import cli
+from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.grids.logs import BEST, Laid, compare, conclusion, lay
+from hindcast.pipeline.traces.hourly.ingest import synthetic
+from hindcast.pipeline.traces.hourly.series import CARBON, Series
+from hindcast.pipeline.workloads.schema import Provenance, Workload
+from tests.conftest import require_traces
+
+
+def log(submit_h: list[float], run_h: list[float], requested_h: list[float] | None = None) -> Workload:  # fmt: skip  # noqa: E501
+    """Return a log of jobs of one core."""
+    count = len(submit_h)
+    columns = {
+        "job": range(count), "task": [0] * count, "job_id": map(str, range(count)),
+        "task_id": ["0"] * count, "submit_s": [3600.0 * h for h in submit_h],
+        "duration_s": [3600.0 * h for h in run_h], "cores": [1.0] * count,
+        "memory": [0.0] * count, "instances": [1] * count,
+    }  # fmt: skip
+    if requested_h:
+        columns["requested_s"] = [3600.0 * h for h in requested_h]
+    return Workload(pl.DataFrame(columns, strict=False), Provenance("table"))
+
+
+def rows_of(laid: Laid, series: Series) -> dict[str, dict[str, object]]:
+    """Return the comparison by rule."""
+    return {row["rule"]: row for row in compare(laid, series)}
+
+
+def test_a_log_with_the_dates_of_the_series_lies_where_it_was() -> None:
+    series = synthetic(24 * 30)
+    zero = series.first_hour * 3600 + 7200  # second 0 is at 02:00 of the first day
+    laid = lay(log([0.5, 300.0, 900.0], [1, 1, 1]), series, (6, 24), str(zero))
+    assert [part.submit.tolist() for part in laid.parts] == [[2.5, 302.0]]
+    assert laid.outside == 1
+    assert "dates in common" in laid.note
+
+
+def test_a_log_of_other_dates_keeps_its_hour_of_the_day_and_goes_round() -> None:
+    series = synthetic(24 * 60)
+    laid = lay(log([0.5, 24 * 50.0], [1, 1]), series, (6, 24), str(946684800 + 3600 * 5))
+    hours = np.concatenate([part.submit for part in laid.parts]) % 24
+    assert hours.tolist() == [5.5, 5.0]
+    assert len(laid.parts) == 2
+    assert "no date in common" in laid.note
+    with pytest.raises(InputError, match="three weeks more than the jobs last"):
+        lay(log([0.5], [1]), synthetic(24 * 10), (6, 24))
+
+
+def test_requests_are_what_is_known_and_give_the_slack() -> None:
+    laid = lay(log([0, 1], [1, 1], [1.5, 30]), synthetic(24 * 60), (6, 24))
+    assert laid.parts[0].known.tolist() == [1.5, 30]
+    assert laid.parts[0].wait.tolist() == [6, 24]
+    assert laid.known == "lengths as requested"
+
+
+def test_rows_are_ordered_by_what_they_know() -> None:
+    rng = np.random.default_rng(3)
+    work = log(sorted(rng.uniform(0, 24 * 40, 300).tolist()), rng.exponential(4, 300).tolist())
+    series = synthetic(24 * 120)
+    laid = lay(work, series, (6, 24))
+    rows = rows_of(laid, series)
+    assert rows["as it happened"]["saved_percent"] == 0
+    best, best_start = rows[BEST], rows["best start"]
+    assert 0 < best["low"] < best["saved_percent"] < best["high"]  # type: ignore[operator]
+    assert best["saved_percent"] < best_start["saved_percent"]  # type: ignore[operator]
+    assert best_start["saved_percent"] < rows["best hours in pieces"]["saved_percent"]  # type: ignore[operator]
+    limited = next(row for name, row in rows.items() if name.startswith(f"{BEST}, on"))
+    assert limited["peak_cores"] == rows["as it happened"]["peak_cores"]
+    lines = conclusion(list(rows.values()), laid)
+    assert f"{best['saved_percent']:.1f} %" in lines[0]
+
+
+def test_a_constant_grid_shows_nothing_and_few_weeks_have_no_interval() -> None:
+    hours = pl.DataFrame({"zone": "A", "hour": np.arange(2000), CARBON: 300.0})
+    series = Series(hours)
+    work = log(np.arange(0, 1000, 7.0).tolist(), [2.0] * 143)
+    laid = lay(work, series, (6, 24))
+    rows = compare(laid, series)
+    assert max(abs(row["saved_percent"]) for row in rows) < 1e-9
+    assert conclusion(rows, laid)[0].startswith("Not shown")
+    laid = lay(log([0, 9], [1, 1]), series, (6, 24))
+    assert "Fewer than 4 weeks" in conclusion(compare(laid, series), laid)[0]
+
+
+def test_the_command_writes_a_page_and_refuses_what_it_does_not_play(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kth = next(require_traces("swf").glob("KTH*"))
+    words = ["whatif", str(kth), "--grid", "synthetic", "--out", str(tmp_path / "out")]
+    assert cli.main(words) == 0
+    assert "Starting later by" in capsys.readouterr().out
+    table = pl.read_csv(tmp_path / "out" / "grid.csv")
+    assert {"saved_g_per_kwh", "peak_cores", "wait_h_per_core_hour"} <= set(table.columns)
+    assert cli.main([*words, "--policy", "sjf_easy"]) == 2
+    assert cli.main([*words, "--slack", "1,2,3"]) == 2
+    assert cli.main([*words, "--slack", "long"]) == 2

@@ -1,0 +1,265 @@
+"""`deferrable` on a grid: books, forced starts, the bound, and no sight beyond the forecast."""
+
+import dataclasses
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+
+from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.grids.starts import Rule, Work, starts
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.testing import check_scenario, uniform
+from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics.deferrable import HEURISTICS
+
+SCENARIO = load_scenario("deferrable")
+NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
+GENERATED = DeferrableConfig(
+    horizon=48, jobs_per_slot=2.0, fixed_share=0.2, longest_window=20, longest_notice=0,
+    scale_capacity=False,
+)  # fmt: skip
+LOG = dataclasses.replace(GENERATED, jobs="log", short_wait=6.0, long_wait=20.0)
+
+
+def log(count: int = 300, seed: int = 0) -> Workload:
+    """Return a log of four days with requests, of minutes to a day."""
+    rng = np.random.default_rng(seed)
+    run = rng.exponential(4.0 * 3600, count).round() + 60
+    table = {
+        "job": range(count), "task": [0] * count, "job_id": map(str, range(count)),
+        "task_id": ["0"] * count, "submit_s": np.sort(rng.uniform(0, 96 * 3600, count)),
+        "duration_s": run, "cores": rng.integers(1, 9, count).astype(float),
+        "memory": [0.0] * count, "instances": [1] * count,
+        "requested_s": (run * rng.uniform(1.0, 4.0, count)).round(),
+    }  # fmt: skip
+    return Workload(pl.DataFrame(table), Provenance("table"))
+
+
+def instance_of(config: DeferrableConfig, objective: str = "carbon", seed: int = 0) -> Instance:
+    """Return the first window."""
+    workload = log() if config.jobs == "log" else NOTHING
+    return SCENARIO.instance(config, objective, workload, 0, np.random.default_rng(seed))
+
+
+def blocks_of(instance: Instance) -> list[np.ndarray]:
+    """Return run, known, submitted, objective, carbon and price of an instance."""
+    jobs, hours = int(instance.ints[m.JOBS]), int(instance.floats[f.HOURS])
+    ends = np.cumsum([f.FLOAT_HEADER, jobs, jobs, jobs, hours, hours, hours])
+    return [instance.floats[a:b] for a, b in pairwise(ends)]
+
+
+def starts_of(environment: CompiledEnvironment, jobs: int) -> np.ndarray:
+    return m.block(environment._ints, m.START_AT, jobs)
+
+
+@pytest.mark.parametrize("objective", ["carbon", "price", "both"])
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("decide", ["slot", "start"])
+@pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
+def test_books_are_sums_over_minutes(
+    config: DeferrableConfig,
+    limited: bool,
+    objective: str,
+    decide: str,
+) -> None:  # fmt: skip
+    """Random play: rewards, outcomes and starts agree with a plain count of minutes."""
+    if limited:
+        config = dataclasses.replace(config, grid_capacity="constant", capacity=24.0)
+    config = dataclasses.replace(config, waiting_weight=1e-4, decide=decide)
+    rng = np.random.default_rng(1)
+    instance = instance_of(config, objective)
+    workload = log() if config.jobs == "log" else NOTHING
+    environment = CompiledEnvironment(SCENARIO, config, objective, workload, 0)
+    observation = environment.begin(instance)
+    total, over = 0.0, False
+    while not over:
+        close = len(observation.feasible) - 1
+        waits = decide == "slot" and rng.random() < 0.6
+        choice = close if waits else uniform(observation, rng)
+        step = environment.step(choice)
+        total += step.reward
+        observation, over = step.observation, step.terminated
+    outcomes = environment.outcome()
+    n = int(instance.ints[m.JOBS])
+    run, _, submitted, _, carbon, price = blocks_of(instance)
+    cores, latest = m.block(instance.ints, m.CORES_AT, n), m.block(instance.ints, m.LATEST_AT, n)
+    start = starts_of(environment, n)
+    assert (start >= m.block(instance.ints, m.EARLIEST_AT, n)).all()
+    assert limited or (start <= latest).all()
+    assert outcomes["late"] == (start > latest).sum()
+    kg = money = waited = 0.0
+    for job in range(n):
+        seconds = (f.HISTORY + start[job]) * 3600 + np.arange(round(run[job] * 3600))
+        power = cores[job] * config.watts_per_core / 1e3
+        kg += power * carbon[seconds // 3600].sum() / 3600 / 1e3
+        money += power * price[seconds // 3600].sum() / 3600 / 1e3
+        waited += cores[job] * (start[job] - submitted[job])
+    assert outcomes["carbon_kg"] == pytest.approx(kg, rel=1e-6)
+    assert outcomes["money"] == pytest.approx(money, rel=1e-6)
+    assert outcomes["core_hours_waited"] == pytest.approx(waited)
+    cost = {"carbon": kg, "price": money, "both": 0.1 * kg + money}[objective]
+    assert total == pytest.approx(-cost - 1e-4 * waited, rel=1e-6)
+    assert outcomes["total_reward"] == pytest.approx(total)
+    assert total <= outcomes["bound"] + 1e-9
+    load = np.zeros(int(instance.ints[m.HORIZON]))
+    duration = m.block(instance.ints, m.DURATION_AT, n)
+    for job in range(n):
+        load[start[job] : start[job] + duration[job]] += cores[job]
+    assert outcomes["peak_cores"] == load.max()
+    assert not limited or load[:-1].max() <= 24
+
+
+@pytest.mark.parametrize("capacity", [None, 30])
+@pytest.mark.parametrize("rule", ["now", "latest", "lowest_window", "carbon_time"])
+def test_a_chosen_start_is_that_of_the_rule_without_a_simulator(
+    rule: str, capacity: int | None
+) -> None:
+    """On whole hours, rules at the submission are those of hindcast.pipeline.grids.starts."""
+    config = dataclasses.replace(GENERATED, decide="start", capacity=float(capacity or 0))
+    config = dataclasses.replace(config, grid_capacity="constant" if capacity else "unlimited")
+    instance = instance_of(config)
+    n = int(instance.ints[m.JOBS])
+    environment = CompiledEnvironment(SCENARIO, config, "carbon", NOTHING, 0)
+    observation, over = environment.begin(instance), False
+    while not over:
+        scores = HEURISTICS[rule].scores(observation)
+        choice = int(np.argmax(np.where(observation.feasible, scores, -np.inf)))
+        step = environment.step(choice)
+        observation, over = step.observation, step.terminated
+    run, known, _, y, *_ = blocks_of(instance)
+    names = (m.EARLIEST_AT, m.LATEST_AT, m.CORES_AT)
+    earliest, latest, cores = (m.block(instance.ints, at, n) for at in names)
+    wait = (latest - earliest).astype(float)
+    work = Work(f.HISTORY + earliest.astype(float), run.copy(), known.copy(), wait, cores.copy())
+    expected = starts(work, y, Rule(rule, capacity=capacity)) - f.HISTORY
+    assert starts_of(environment, n).tolist() == expected.tolist()
+
+
+def follow(instance: Instance, config: DeferrableConfig, slots: int) -> list[np.ndarray]:
+    """Return all observations up to a slot under lowest_window."""
+    environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
+    observation = environment.begin(instance)
+    shown = []
+    while environment._ints[m.SLOT] < slots:
+        rows = observation.candidates
+        best = (rows[:, f.ROW.cost_now] <= rows[:, f.ROW.cost_least]) & observation.feasible
+        shown.append(np.concatenate([observation.context, rows.ravel()]))
+        observation = environment.step(int(np.flatnonzero(best)[0])).observation
+    return shown
+
+
+@pytest.mark.parametrize("seen", ["day", "week", "mean7", "level7", "perfect"])
+def test_nothing_beyond_the_forecast_is_seen(seen: str) -> None:
+    """Other hours from slot 20 on change no observation before; with `perfect` they do."""
+    config = dataclasses.replace(LOG, forecast=seen)
+    instance = instance_of(config)
+    other = dataclasses.replace(instance, floats=instance.floats.copy())
+    for block in blocks_of(other)[3:]:
+        block[f.HISTORY + 20 :] = np.random.default_rng(3).permutation(block[f.HISTORY + 20 :])
+    first, second = follow(instance, config, 20), follow(other, config, 20)
+    same = len(first) == len(second) and all(map(np.array_equal, first, second))
+    assert same == (seen != "perfect")
+
+
+def test_with_all_known_the_rule_reaches_the_bound() -> None:
+    config = dataclasses.replace(GENERATED, forecast="perfect")
+    environment = CompiledEnvironment(SCENARIO, config, "carbon", NOTHING, 0)
+    observation = environment.begin(instance_of(config))
+    over, total = False, 0.0
+    while not over:
+        rows = observation.candidates
+        best = (rows[:, f.ROW.cost_now] <= rows[:, f.ROW.cost_least]) & observation.feasible
+        step = environment.step(int(np.flatnonzero(best)[0]))
+        total, observation, over = total + step.reward, step.observation, step.terminated
+    outcomes = environment.outcome()
+    assert total == pytest.approx(outcomes["bound"])
+    assert outcomes["share_of_bound"] == pytest.approx(1.0)
+    assert outcomes["saved"] > 0.2
+
+
+@pytest.mark.parametrize("decide", ["slot", "start"])
+def test_lengths_that_are_not_known_are_not_shown(decide: str) -> None:
+    """True lengths of 20 h and of 24 h give the same observations until jobs of 20 h end."""
+    config = dataclasses.replace(LOG, decide=decide)
+    instance = instance_of(config)
+    n = int(instance.ints[m.JOBS])
+    shown = []
+    for hours in (20, 24):
+        made = dataclasses.replace(
+            instance, ints=instance.ints.copy(), floats=instance.floats.copy()
+        )
+        blocks_of(made)[0][:] = hours
+        m.block(made.ints, m.DURATION_AT, n)[:] = hours
+        environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
+        observation = environment.begin(made)
+        seen = []
+        while environment._ints[m.SLOT] < 20:
+            seen.append(np.concatenate([observation.context, observation.candidates.ravel()]))
+            choice = int(np.flatnonzero(observation.feasible)[0])
+            observation = environment.step(choice).observation
+        shown.append(seen)
+    assert len(shown[0]) == len(shown[1]) > 10
+    assert all(map(np.array_equal, *shown))
+
+
+def test_the_bound_on_limited_cores_is_above_what_late_starts_alone_could_cost() -> None:
+    """With so many cores that none is short, prices add nothing to the best of all starts."""
+    bounds = []
+    for cores in (20.0, 40.0, 1e6):
+        config = dataclasses.replace(GENERATED, grid_capacity="constant", capacity=cores)
+        bounds.append(instance_of(config).floats[f.BOUND])
+    assert bounds[0] > bounds[1] > bounds[2] > 0
+    run, _, _, y, *_ = blocks_of(instance_of(config))
+    ints = instance_of(config).ints
+    n = int(ints[m.JOBS])
+    cores, earliest = m.block(ints, m.CORES_AT, n), m.block(ints, m.EARLIEST_AT, n)
+    free = sum(
+        min(y[f.HISTORY + s : f.HISTORY + s + int(run[job])].sum()
+            for s in range(earliest[job], int(ints[m.HORIZON]))) * cores[job] / 1e5
+        for job in range(n)
+    )  # fmt: skip
+    assert bounds[2] == pytest.approx(free)
+
+
+@pytest.mark.parametrize("knows", ["request", "true", "queue_mean"])
+def test_lengths_as_known_decide_the_wait(knows: str) -> None:
+    config = dataclasses.replace(LOG, knows_length=knows)
+    run, known, *_ = blocks_of(instance_of(config))
+    ints = instance_of(config).ints
+    n = int(ints[m.JOBS])
+    wait = m.block(ints, m.LATEST_AT, n) - m.block(ints, m.EARLIEST_AT, n)
+    assert (wait[known < 2.0] <= 6).all()
+    assert (wait[known >= 2.0] >= 19).all()
+    exact = np.allclose(run, known)
+    assert exact == (knows == "true")
+    assert knows != "queue_mean" or len(np.unique(known)) == 2
+
+
+def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
+    days = {tuple(blocks_of(instance_of(LOG, seed=seed))[4][:3]) for seed in range(5)}
+    assert len(days) > 1
+    with pytest.raises(RecipeError, match="does not say when it began"):
+        instance_of(dataclasses.replace(LOG, align="calendar"))
+    with pytest.raises(RecipeError, match=r"config\.series: nowhere\.csv: no such file"):
+        instance_of(dataclasses.replace(LOG, series="nowhere.csv"))
+    with pytest.raises(RecipeError, match="expected one of a grid"):
+        instance_of(LOG, "revenue")
+    with pytest.raises(InputError, match="no stretch of"):
+        instance_of(dataclasses.replace(GENERATED, longest_window=9000))
+
+
+@pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
+@pytest.mark.parametrize("decide", ["slot", "start"])
+def test_the_scenario_keeps_the_contract(config: DeferrableConfig, decide: str) -> None:
+    config = dataclasses.replace(config, horizon=24, decide=decide)
+    rules = {name: HEURISTICS[name] for name in ("lowest_window", "threshold_24", "random_prices")}
+    check_scenario(
+        SCENARIO, config, "both", lambda seed: instance_of(config, "both", seed), rules, episodes=2
+    )
