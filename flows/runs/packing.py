@@ -1,6 +1,6 @@
 """Sizes of clusters for a list of pods, which `gpupack` plays: refusals, and nodes that suffice."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,12 +43,6 @@ class Packing:
         columns = np.array(rows).T.tolist()
         return dict(zip((o.name for o in spec.outcomes), columns, strict=True))
 
-    def refused(self, rule: str, nodes: Sequence[str]) -> list[float]:
-        """Return the number of refused pods in every run."""
-        found = self.outcomes(rule, nodes)
-        kinds = [values for name, values in found.items() if name.startswith("refused_")]
-        return np.sum(kinds, axis=0).tolist()  # type: ignore[no-any-return]
-
     def too_large(self, nodes: Sequence[str]) -> int:
         """Return the number of pods that no node can take, not even an empty one."""
         kinds = set(nodes_of(GpupackConfig(nodes=tuple(nodes))))
@@ -64,9 +58,7 @@ class Packing:
             )
         return int((~fits[requests.of_pod]).sum())
 
-    def nodes_needed(
-        self, rule: str, kind: str, others: Sequence[str], allowed: int, tell: Callable[[int], None]
-    ) -> int | None:
+    def nodes_needed(self, rule: str, kind: str, others: Sequence[str], allowed: int) -> int | None:
         """Return the least number of nodes of a kind, beside others, for few refusals in every run.
 
         `kind` is a kind of nodes without a count, and `allowed` the number of pods that may be
@@ -75,9 +67,8 @@ class Packing:
         """
 
         def enough(count: int) -> bool:
-            tell(count)
             nodes = [*([f"{count}x{kind}"] if count else []), *others]
-            return bool(nodes) and max(self.refused(rule, nodes)) <= allowed
+            return bool(nodes) and max(refused_pods(self.outcomes(rule, nodes))) <= allowed
 
         low, high = -1, 1
         while not enough(high):
@@ -90,3 +81,9 @@ class Packing:
                 break
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high
+
+
+def refused_pods(outcomes: Mapping[str, list[float]]) -> list[float]:
+    """Return the number of refused pods in every run."""
+    kinds = [values for name, values in outcomes.items() if name.startswith("refused_")]
+    return np.sum(kinds, axis=0).tolist()  # type: ignore[no-any-return]

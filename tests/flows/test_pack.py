@@ -6,6 +6,7 @@ import pytest
 
 from hindcast.flows.cli import main
 from hindcast.flows.runs.packing import Packing
+from hindcast.pipeline.scenarios.gpupack.nodes import without_count
 from hindcast.pipeline.traces.pods import read
 
 HEADER = "name,cpu,memory,num_gpu,gpu_milli,gpu_spec\n"
@@ -38,6 +39,8 @@ def test_nodes_that_suffice_are_counted(pods, capsys):
     assert rows["2x64x96Gx4:A"]["nodes_needed"] == 3
     assert rows["2x64x96Gx4:A"]["allocated_percent"] == 100
     assert rows["2x12x96Gx4:A"]["nodes_needed"] == 4
+    assert without_count("2x64x96Gx4:A") == without_count("64x96Gx4:A") == "64x96Gx4:A"
+    assert without_count("64x96Gx4:xe-x") == "64x96Gx4:xe-x"
 
 
 def test_the_table_says_what_is_refused_and_what_nodes_bring(pods, capsys):
@@ -56,9 +59,9 @@ def test_pods_beside_other_nodes_may_need_none(pods):
     packing = Packing(read(pods)[0], 2, 0)
     assert packing.too_large(["1x64x96Gx4:A"]) == 1
     others = ["3x64x96Gx4:A"]
-    assert packing.nodes_needed("fgd", "64x96Gx4:B", others, 1, lambda _: None) == 0
-    assert packing.nodes_needed("fgd", "64x96Gx4:B", ["1x64x96Gx4:A"], 1, lambda _: None) == 2
-    assert packing.nodes_needed("fgd", "2x96Gx4:B", ["1x64x96Gx4:A"], 1, lambda _: None) is None
+    assert packing.nodes_needed("fgd", "64x96Gx4:B", others, 1) == 0
+    assert packing.nodes_needed("fgd", "64x96Gx4:B", ["1x64x96Gx4:A"], 1) == 2
+    assert packing.nodes_needed("fgd", "2x96Gx4:B", ["1x64x96Gx4:A"], 1) is None
 
 
 def test_every_pod_arrives_once(pods):

@@ -62,16 +62,15 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Play the pods on the nodes by every rule; count the nodes that suffice."""
-    from hindcast.flows.runs.packing import Packing
+    from hindcast.flows.runs.packing import Packing, refused_pods
     from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
-    from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of
+    from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of, without_count
     from hindcast.pipeline.traces import FORMATS
 
     workload, bad = FORMATS["pods"].reading(location(request.pods))
     packing = Packing(workload, request.runs, request.seed)
     tasks, nodes = workload.tasks, nodes_of(GpupackConfig(nodes=request.nodes))
-    count, dot, rest = request.nodes[0].partition("x")
-    kind = rest if count.isdigit() and rest.count("x") >= 2 else f"{count}{dot}{rest}"
+    kind = without_count(request.nodes[0])
     too_large = packing.too_large(request.nodes)
     allowed = too_large + int(request.refuse / 100 * tasks.height)
     rows: list[dict[str, Any]] = []
@@ -82,7 +81,7 @@ def run(request: Request) -> dict[str, Any]:
             for added in ("", *request.more):
                 given = [*request.nodes, *([added] if added else [])]
                 found = packing.outcomes(rule, given)
-                refused = packing.refused(rule, given)
+                refused = refused_pods(found)
                 rows.append({
                     "rule": rule,
                     "added": added,
@@ -93,7 +92,7 @@ def run(request: Request) -> dict[str, Any]:
                     "allocated_percent": sum(found["placed"]) / request.runs,
                 })  # fmt: skip
             rows[-1 - len(request.more)]["nodes_needed"] = packing.nodes_needed(
-                rule, kind, request.nodes[1:], allowed, lambda _: None
+                rule, kind, request.nodes[1:], allowed
             )
         tell(len(rules), len(rules), "done")
     return {

@@ -105,3 +105,9 @@ def read_kind(text: str) -> tuple[int, Node]:
             f"config.nodes: {text!r}, expected at most 16,000 CPUs, 15 TiB and {MOST_GPUS} GPUs"
         )
     return int(match["count"] or 1), node
+
+
+def without_count(text: str) -> str:
+    """Return a kind of nodes that can be read without its count."""
+    match = _KIND.fullmatch(text)
+    return text[match.start("cpus") :] if match else text
