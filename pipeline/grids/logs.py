@@ -130,23 +130,26 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     plays[name] = _played(laid, x, Rule(limited.kind, again=True, capacity=used), lengths)
     now = _cost(laid, x, plays["as it happened"])
     paid_now = None if price is None else _cost(laid, price, plays["as it happened"])
-    energy = float(run @ cores)
     rows = []
+
+    def per_energy(saved: NDArray[np.float64]) -> float | None:
+        known = ~np.isnan(saved)
+        return float(saved[known].sum() / (run[known] @ cores[known])) if known.any() else None
 
     def add(name: str, cost: NDArray[np.float64], delay: NDArray[np.float64] | None,
             paid: NDArray[np.float64] | None, *, foresight: bool) -> None:  # fmt: skip
         known = ~np.isnan(cost)
         low, high = _interval(now[known], cost[known], laid.weeks[known])
+        less = None if paid is None or paid_now is None else paid_now - paid
         rows.append({
             "rule": name, "foresight": foresight,
             "saved_percent": 100 * (1 - cost[known].sum() / now[known].sum()),
             "low": low, "high": high,
-            "saved_g_per_kwh": (now - cost)[known].sum() / energy,
-            "saved_per_mwh": None if paid is None or paid_now is None
-            else float(np.nansum(paid_now - paid)) / energy,
+            "saved_g_per_kwh": per_energy(now - cost),
+            "saved_per_mwh": None if less is None else per_energy(less),
             "wait_h": None if delay is None else float(delay.mean()),
             "wait_h_per_core_hour": None if delay is None
-            else float(delay @ (run * cores)) / energy,
+            else float(delay @ (run * cores)) / float(run @ cores),
             "peak_cores": None if delay is None else peak(laid.begins + delay, run, cores),
             "late": None if delay is None else int((delay > slack + 1e-9).sum()),
         })  # fmt: skip
@@ -209,9 +212,9 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     if best["low"] is None:
         lines.append(f"Fewer than {_FEW} weeks of jobs: the numbers are of these weeks alone.")
     elif best["low"] <= 0:
-        lines.append("Not shown: the interval of what could be saved includes nothing.")
+        lines.append(f"Not shown: the interval of what is saved begins at {best['low']:.1f} %.")
     lines.append(
-        f"Starting later by `{BEST}`, with no hour to come seen, would have saved "
+        f"Starting later by `{BEST}`, which sees no hour to come, would have saved "
         f"{best['saved_percent']:.1f} %{bounds} of the carbon, {best['saved_g_per_kwh']:.1f} "
         f"g/kWh. The best starts that there are save {most['saved_percent']:.1f} %."
     )

@@ -22,7 +22,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
-from hindcast.pipeline.traces.hourly.series import CARBON, Series
+from hindcast.pipeline.traces.hourly.series import CARBON, Series, all_known
 
 JOBS_H: Final = (1, 6, 24)
 SLACKS_H: Final = (24, 168)
@@ -102,10 +102,8 @@ def optima(x: NDArray[np.float64], job: int, slack: int) -> NDArray[np.float64]:
     out = np.empty((3, size))
     rows = _optima(known, rank, job, slack, out[0], out[1], out[2])
     found = out[:, :rows].T / (_EXACT if exact else 1.0)
-    unknown = np.concatenate([[0], np.cumsum(np.isnan(x))])
     first = np.arange(rows)
-    end = np.minimum(first + slack + job, size)
-    found[unknown[end] > unknown[first]] = np.nan
+    found[~all_known(x, first, np.minimum(first + slack + job, size))] = np.nan
     return np.asarray(found, np.float64)
 
 

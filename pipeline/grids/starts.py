@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.grids.forecasts import FORECASTS, forecast
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
+from hindcast.pipeline.traces.hourly.series import all_known
 
 RULES: Final = ("now", "latest", "lowest_slot", "lowest_window", "carbon_time", "threshold")
 NOW, LATEST, SLOT, WINDOW, TIME, THRESHOLD = range(len(RULES))
@@ -57,9 +58,7 @@ class Work(NamedTuple):
         first = np.floor(self.submit).astype(np.int64)
         end = np.ceil(self.submit + self.wait + np.maximum(self.run, self.known)).astype(np.int64)
         inside = (first >= 0) & (end <= len(x))
-        unknown = np.concatenate([[0], np.cumsum(np.isnan(x))])
-        end = np.minimum(end, len(x))
-        return np.asarray(inside & (unknown[end] == unknown[np.clip(first, 0, len(x))]))
+        return inside & all_known(x, np.clip(first, 0, len(x)), np.minimum(end, len(x)))
 
     def of(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> "Work":
         """Return some of the jobs."""
@@ -304,7 +303,10 @@ def paused(
 def integral(
     x: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the integral of a series from `begin` to `end`, in hours; NaN outside of it."""
+    """Return the integral of a series from `begin` to `end`, in hours.
+
+    It is NaN outside of the series, and where an hour is unknown.
+    """
     paid = np.concatenate([[0.0], np.cumsum(np.nan_to_num(x)), [np.nan]])
     padded = np.append(x, 0.0)
 
@@ -313,7 +315,11 @@ def integral(
         rest = np.where(time > len(x), np.nan, time - hour)
         return np.asarray(paid[hour] + np.where(rest > 0, padded[hour] * rest, rest))
 
-    return until(end) - until(begin)
+    found = until(end) - until(begin)
+    if not np.isnan(x).any():
+        return found
+    touched = np.clip([np.floor(begin), np.ceil(end)], 0, len(x)).astype(np.int64)
+    return np.where(all_known(x, *touched), found, np.nan)
 
 
 def bound(work: Work, x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -141,6 +141,14 @@ class Series:
         return int(self.table["hour"][0])
 
 
+def all_known(
+    x: NDArray[np.float64], first: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return whether every hour of x from `first` to before `end` is known, (N,)."""
+    unknown = np.concatenate([[0], np.cumsum(np.isnan(x))])
+    return np.asarray(unknown[end] == unknown[first])
+
+
 def read_series(path: Path, settings: SeriesSettings = DEFAULTS) -> Series:
     """Return the series of a file, or of all files of a folder. Raises TraceError."""
     if not path.exists():

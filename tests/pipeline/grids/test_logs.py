@@ -10,7 +10,7 @@ from hindcast.flows import cli
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.grids.logs import BEST, Laid, compare, conclusion, lay
 from hindcast.pipeline.traces.hourly.ingest import synthetic
-from hindcast.pipeline.traces.hourly.series import CARBON, Series
+from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, Series
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from tests.conftest import require_traces
 
@@ -88,6 +88,18 @@ def test_a_constant_grid_shows_nothing_and_few_weeks_have_no_interval() -> None:
     assert conclusion(rows, laid)[0].startswith("Not shown")
     laid = lay(log([0, 9], [1, 1]), series, (6, 24))
     assert "Fewer than 4 weeks" in conclusion(compare(laid, series), laid)[0]
+
+
+def test_unknown_prices_are_left_out_of_what_is_saved() -> None:
+    """Jobs of all hours save the same per MWh where half of the days have no price."""
+    t = np.arange(24 * 60)
+    hours = pl.DataFrame({"zone": "A", "hour": t, CARBON: 100.0 + t % 24, PRICE: 10.0 + t % 24})
+    unknown = (t // 24 >= 10) & (t // 24 < 40)
+    some = hours.with_columns(pl.when(pl.lit(~unknown)).then(PRICE).alias(PRICE))
+    work = log(np.arange(0, 24 * 50, 6.0).tolist(), [1.0] * 200)
+    laid = lay(work, Series(hours), (12, 12))
+    saved, of_known = (rows_of(laid, Series(each))[BEST]["saved_per_mwh"] for each in (hours, some))
+    assert saved == pytest.approx(of_known, rel=0.1)
 
 
 def test_the_command_writes_a_page_and_refuses_what_it_does_not_play(

@@ -20,7 +20,14 @@ from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Demand, Instanc
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC, open_series
-from hindcast.pipeline.traces.hourly.series import CAPACITY, CARBON, HOUR_S, PRICE, Series
+from hindcast.pipeline.traces.hourly.series import (
+    CAPACITY,
+    CARBON,
+    HOUR_S,
+    PRICE,
+    Series,
+    all_known,
+)
 from hindcast.pipeline.workloads.schema import Workload
 
 _DAY: Final = 24
@@ -210,7 +217,6 @@ def _hours(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:  # fmt: skip
     """Return carbon and price of a window's hours, history first, and the first hour of slot 0."""
     given = [series.values(name) for name in (CARBON, PRICE) if name in series.table.columns]
-    unknown = np.concatenate([[0], np.cumsum(np.isnan(np.sum(given, axis=0)))])
     total = len(given[0])
     if config.align == "calendar":
         zero = workload.provenance.noted.get("UnixStartTime", "")
@@ -224,7 +230,8 @@ def _hours(
         places = np.arange(midnight, total, _DAY)
     inside = (places >= f.HISTORY) & (places - f.HISTORY + hours <= total)
     places = places[inside]
-    places = places[unknown[places - f.HISTORY + hours] == unknown[places - f.HISTORY]]
+    begins = places - f.HISTORY
+    places = places[all_known(np.sum(given, axis=0), begins, begins + hours)]
     if not len(places):
         raise InputError(
             f"window {window}: no stretch of {hours:,} known hours of the series fits, which has "
