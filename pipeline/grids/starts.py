@@ -125,6 +125,12 @@ def _until(paid: Floats, x: Floats, time: float) -> float:
     return float(paid[hour] + (x[hour] * rest if rest > 0.0 else 0.0))
 
 
+@compiled(forceinline=True)
+def between(paid: Floats, x: Floats, begin: float, end: float) -> float:
+    """Return the integral of x from `begin` to `end`; `paid` has that from 0 to every hour."""
+    return float(_until(paid, x, end) - _until(paid, x, begin))
+
+
 @compiled()
 def _fits(load: Ints, start: float, run: float, cores: int, capacity: int) -> bool:
     """Return whether the cores are free in all hours that a run touches."""
@@ -155,8 +161,7 @@ def _best(
         if rule.kind == SLOT:
             cost = hour.seen[int(after)]
         elif rule.kind in (WINDOW, TIME):
-            cost = _until(hour.paid, hour.seen, after + known)
-            cost -= _until(hour.paid, hour.seen, after)
+            cost = between(hour.paid, hour.seen, after, after + known)
         if candidate == now:
             first = cost
         if rule.kind == TIME:

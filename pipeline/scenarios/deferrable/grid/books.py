@@ -18,14 +18,6 @@ def at_block(ints: Ints, floats: Floats, which: int) -> int:
     return int(f.FLOAT_HEADER + min(which, 3) * jobs + max(which - 3, 0) * hours)
 
 
-@compiled(forceinline=True)
-def until(floats: Floats, at: int, paid: int, time: float) -> float:
-    """Return the integral of the forecast at `at` to `time`; that to every hour is at `paid`."""
-    hour = int(time)
-    rest = time - hour
-    return float(floats[paid + hour] + (floats[at + hour] * rest if rest > 0.0 else 0.0))
-
-
 @compiled()
 def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
     """Return the integral of the hours at `at` from `begin` to `end`."""

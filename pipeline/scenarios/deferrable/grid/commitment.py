@@ -11,6 +11,7 @@ the job that decides, and the number of started jobs says which one it is.
 
 import numpy as np
 
+from hindcast.pipeline.grids.starts import between
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
@@ -19,7 +20,6 @@ from hindcast.pipeline.scenarios.deferrable.grid.books import (
     book,
     foresee,
     slots_known,
-    until,
     write_moment,
 )
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, ROW
@@ -82,7 +82,8 @@ def observe_job(
     rows = int(latest - slot + 1) if first == slot else 1
     slot_h, known = floats[f.SLOT_H], floats[at_block(ints, floats, 1) + job]
     submitted = floats[at_block(ints, floats, 2) + job]
-    seen, ahead = at_block(ints, floats, 6), int(floats[f.LOOKED_AHEAD])
+    at, ahead = at_block(ints, floats, 6), int(floats[f.LOOKED_AHEAD])
+    seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
     begin = slot * slot_h - int(slot * slot_h)
     least = np.inf
     for row in range(rows):
@@ -90,8 +91,7 @@ def observe_job(
         for column in range(len(ROW)):
             candidates[row, column] = 0.0
         after = min(begin + (start - slot) * slot_h, ahead - known - 1.0)
-        cost = until(floats, seen, seen + ahead, after + known)
-        cost = (cost - until(floats, seen, seen + ahead, after)) / max(known, 1e-9)
+        cost = between(paid, seen, after, after + known) / max(known, 1e-9)
         least = min(least, cost)
         candidates[row, BASE_ROW.cores] = cores
         candidates[row, BASE_ROW.duration] = slots_known(ints, floats, job)
@@ -107,10 +107,10 @@ def observe_job(
         feasible[row] = _fits(ints, start, duration, cores)
     for row in range(rows):
         cheaper, lower = 0, 0
-        hour = floats[seen + int(begin + row * slot_h)]
+        hour = seen[int(begin + row * slot_h)]
         for other in range(rows):
             cheaper += candidates[other, ROW.cost_now] < candidates[row, ROW.cost_now]
-            lower += floats[seen + int(begin + other * slot_h)] < hour
+            lower += seen[int(begin + other * slot_h)] < hour
         candidates[row, ROW.cost_least] = least
         candidates[row, ROW.cost_rank] = cheaper / rows
         candidates[row, ROW.hour_rank] = lower / rows

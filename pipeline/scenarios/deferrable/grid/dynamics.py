@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from hindcast.pipeline.grids.starts import between
 from hindcast.pipeline.scenarios.deferrable import dynamics as base
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
@@ -11,7 +12,6 @@ from hindcast.pipeline.scenarios.deferrable.grid.books import (
     book,
     foresee,
     slots_known,
-    until,
     write_moment,
 )
 from hindcast.pipeline.scenarios.deferrable.grid.commitment import commit, observe_job
@@ -42,19 +42,19 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     left = max(ints[ints[m.LATEST_AT] + job] - ints[m.SLOT], 0)
     candidates[row, ROW.left_h] = (ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]) * slot_h
     candidates[row, ROW.run_h] = known
-    seen = at_block(ints, floats, 6)
+    at = at_block(ints, floats, 6)
+    seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
     begin = now_h - int(now_h)
     per_hour = max(known, 1e-9)
     now, least, cheaper, lower = 0.0, np.inf, 0, 0
     for later in range(left + 1):
         after = begin + later * slot_h
-        cost = until(floats, seen, seen + ahead, after + known)
-        cost = (cost - until(floats, seen, seen + ahead, after)) / per_hour
+        cost = between(paid, seen, after, after + known) / per_hour
         if later == 0:
             now = cost
         least = min(least, cost)
         cheaper += cost < now
-        lower += floats[seen + int(after)] < floats[seen]
+        lower += seen[int(after)] < seen[0]
     candidates[row, ROW.cost_now] = now
     candidates[row, ROW.cost_least] = least
     candidates[row, ROW.cost_rank] = cheaper / (left + 1)
