@@ -79,17 +79,18 @@ def run(request: Request) -> dict[str, Any]:
     jobs, slack = _hours("--jobs", request.jobs), _hours("--slack", request.slack)
     rows = table_of(chosen, jobs, slack, column)
     write_text(location(request.out), pl.DataFrame(rows).write_csv())
-    named = [each for each in series.remarks if not request.zone or f"'{request.zone}'" in each]
-    return {"table": request.out, "rows": len(rows), "first": rows[:_SHOWN], "remarks": named}
+    return {
+        "table": request.out, "rows": len(rows), "first": rows[:_SHOWN],
+        "remarks": list(chosen.remarks), "warnings": chosen.warnings,
+    }  # fmt: skip
 
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return the first rows, and last the path of the table."""
-    warnings = [r.removeprefix("warning: ") for r in result["remarks"] if r.startswith("warning: ")]
     lines = [_line(row) for row in result["first"]]
     left = result["rows"] - len(lines)
     lines += [f"... {left:,} more rows"] * bool(left)
-    return Shown([*lines, result["table"]], warnings=warnings)
+    return Shown([*lines, result["table"]], warnings=result["warnings"])
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -144,8 +145,7 @@ def run_log(request: Any) -> dict[str, Any]:
     from hindcast.pipeline.traces import FORMATS
     from hindcast.pipeline.traces.hourly.ingest import open_series
 
-    series = open_series(request.grid)
-    one = series.only(request.zone)
+    one = open_series(request.grid).only(request.zone)
     slack = _slack(request.slack)
     source = source_of(request)
     workload = load_source(reading(source))
@@ -162,11 +162,9 @@ def run_log(request: Any) -> dict[str, Any]:
     head = [column.replace("_", " ") for column in rows[0]]
     body = [[_cell(value) for value in row.values()] for row in rows]
     page = [f"# {name} on the hours of {one.zones[0]}", "", *lines, "", *text_table(head, body, 2)]
-    about = [each for each in series.remarks if f"'{one.zones[0]}'" in each]
-    page += ["Rows with foresight know all hours, which nobody does.", "", *about]
+    page += ["Rows with foresight know all hours, which nobody does.", "", *one.remarks]
     write_text(out / "grid.md", "\n".join(page) + "\n")
-    warned = [each.removeprefix("warning: ") for each in about if each.startswith("warning: ")]
-    return {"page": str(out / "grid.md"), "lines": lines, "warnings": warned, "unread": False}
+    return {"page": str(out / "grid.md"), "lines": lines, "warnings": one.warnings, "unread": False}
 
 
 def _cell(value: Any) -> str:

@@ -8,7 +8,8 @@ weekends, and is for examples and tests only.
 """
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from hindcast.pipeline.traces.hourly.series import (
     CARBON,
     DEFAULTS,
     PRICE,
+    WARNING,
     Series,
     SeriesSettings,
     read_series,
@@ -44,8 +46,7 @@ def ingest(path: Path, out: Path, settings: SeriesSettings | None = None) -> dic
     """
     _refuse_foreign(out)
     settings = settings or DEFAULTS
-    series = read_series(path, settings)
-    remarks = (*series.remarks, *judged(series))
+    series = _read(path, settings)
     read = sorted(path.iterdir()) if path.is_dir() else [path]
     files.make_folder(out)
     with files.written_together() as write, files.storage_errors(out):
@@ -54,7 +55,7 @@ def ingest(path: Path, out: Path, settings: SeriesSettings | None = None) -> dic
             "kind": KIND, "version": VERSION,
             "sources": [asdict(source_file(each)) for each in read if each.is_file()],
             "settings": asdict(settings), "zones": series.zones, "counts": dict(series.counts),
-            "gaps_h": list(series.gaps_h), "remarks": list(remarks),
+            "gaps_h": list(series.gaps_h), "remarks": list(series.remarks),
             "files": [{"name": _TABLE, "rows": series.table.height, **asdict(stored)}],
         }  # fmt: skip
         write(out / _MANIFEST, files.text_writer(files.json_text(manifest)))
@@ -62,9 +63,15 @@ def ingest(path: Path, out: Path, settings: SeriesSettings | None = None) -> dic
         "series": str(out), "zones": series.zones,
         "first_hour": int(series.table["hour"].min()), "last_hour": int(series.table["hour"].max()),  # type: ignore[arg-type]
         "counts": dict(series.counts), "gaps_h": list(series.gaps_h),
-        "remarks": [each for each in remarks if not each.startswith("warning: ")],
-        "warnings": [each.removeprefix("warning: ") for each in remarks if each.startswith("warn")],
+        "remarks": [each for each in series.remarks if not each.startswith(WARNING)],
+        "warnings": series.warnings,
     }  # fmt: skip
+
+
+def _read(path: Path, settings: SeriesSettings) -> Series:
+    """Return the series of raw files with all its remarks."""
+    series = read_series(path, settings)
+    return replace(series, remarks=(*series.remarks, *judged(series)))
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -90,10 +97,7 @@ def open_series(given: str | os.PathLike[str], settings: SeriesSettings = DEFAUL
         return synthetic()
     path = location(given)
     if not (path / _MANIFEST).exists():
-        series = read_series(path, settings)
-        return Series(
-            series.table, series.counts, series.gaps_h, (*series.remarks, *judged(series))
-        )
+        return _read(path, settings)
     manifest = files.read_manifest(path, KIND, (VERSION,), "ingest series")
     table = files.read_parquet(path / _TABLE)
     if not {"zone", "hour"} <= set(table.columns) or table.height != manifest["files"][0]["rows"]:
@@ -101,6 +105,7 @@ def open_series(given: str | os.PathLike[str], settings: SeriesSettings = DEFAUL
     return Series(table, manifest["counts"], tuple(manifest["gaps_h"]), tuple(manifest["remarks"]))
 
 
+@lru_cache(maxsize=1)
 def synthetic(hours: int = 8760, seed: int = 1) -> Series:
     """Return drawn hours from 2022-01-01 on: a zone with solar noons, its carbon and price."""
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Whether the units and the clock of a series are plausible."""
+"""Checks of the units and the clock of a series."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.hourly.series import CAPACITY, CARBON, POWER, PRICE, Series
+from hindcast.pipeline.traces.hourly.series import CAPACITY, CARBON, POWER, PRICE, WARNING, Series
 
 # Means of 123 zones in 2022 were 16 to 950 gCO2eq/kWh, their hours 11 to 1,119.
 _MOST_CARBON: Final = 2000.0
@@ -74,7 +74,7 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
             tariff = table[PRICE].n_unique() < _TARIFF
             if abs(lag) >= _WRONG_LAG and not tariff:
                 yield (
-                    f"warning: {where}: the clocks of price and carbon differ by {-lag} h, as if "
+                    f"{WARNING}{where}: the clocks of price and carbon differ by {-lag} h, as if "
                     "one were shifted; right clocks give a lag of 0 or 1; check time_zone"
                 )
     if "estimated" in table.columns and (share := _known(series, "estimated").mean()) > 0:

@@ -41,6 +41,7 @@ HOUR_S: Final = 3600
 CARBON, PRICE, CAPACITY, POWER = VALUES = (
     "carbon_g_per_kwh", "price_per_mwh", "capacity_cores", "power_kw",
 )  # fmt: skip
+WARNING: Final = "warning: "
 LINEAR_H: Final = 3  # longest gap that is filled by a line
 COPIED_H: Final = 24  # longest gap that is filled by the day before
 _UNKNOWN: Final = ("", "na", "n/a", "n/e", "nan", "null", "none", "-")
@@ -107,7 +108,7 @@ class Series:
             currency and estimated that the files have. Values of long gaps are null.
         counts: Rows read, hours, dropped rows, and hours of gaps by kind.
         gaps_h: Lengths of the gaps, ascending.
-        remarks: What a reader should know.
+        remarks: Sentences for the reader; those that begin with WARNING are warnings.
     """
 
     table: pl.DataFrame
@@ -121,10 +122,12 @@ class Series:
         return self.table["zone"].unique(maintain_order=True).to_list()
 
     def only(self, zone: str, where: str = "--zone") -> "Series":
-        """Return the series of one zone; "" is the only one. Raises TraceError."""
+        """Return the series of one zone and its remarks; "" is the only one. Raises TraceError."""
         zones = self.zones
         if zone in zones or (not zone and len(zones) == 1):
-            return Series(self.table.filter(pl.col("zone") == (zone or zones[0])))
+            zone = zone or zones[0]
+            about = tuple(each for each in self.remarks if f"zone {zone!r}" in each)
+            return Series(self.table.filter(pl.col("zone") == zone), remarks=about)
         hint = did_you_mean(zone, zones)[:300]
         fault = f"there is no zone {zone!r}" if zone else f"there are {len(zones)} zones"
         raise TraceError(f"{where}: {fault}, expected the name of one; {hint}")
@@ -134,6 +137,11 @@ class Series:
         if column not in self.table.columns:
             raise TraceError(f"the series has no {column}; {did_you_mean(column, VALUES)}")
         return self.table[column].cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Remarks that are warnings, without the word."""
+        return [each.removeprefix(WARNING) for each in self.remarks if each.startswith(WARNING)]
 
     @property
     def first_hour(self) -> int:
