@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.flows.papers.gaia.simulator import HOUR, TICK_S, Jobs, Policy, Run, play
+from hindcast.flows.papers.gaia.simulator import TICK_S, Jobs, Policy, Run, play
 
 FIRST_HOUR: Final = 7000  # of 2022 (UTC)
 HOURS: Final = 720
@@ -130,10 +130,3 @@ def _by_length(of: Run, now: Run) -> Iterator[tuple[int, dict[str, float]]]:
     sums["carbon_cum"] = np.cumsum(sums["saved_carbon"]) / saved.sum()
     for place in (*range(_ENDS), *range(len(lengths) - _ENDS, len(lengths))):
         yield int(lengths[place]), {name: float(of[place]) for name, of in sums.items()}
-
-
-def hours_of_waiting(jobs: Jobs, of: Run) -> float:
-    """Return the hours from arrival to end less the length, mean over jobs."""
-    last = np.zeros(len(jobs.arrival), np.int64)
-    np.maximum.at(last, of.job, of.start + of.length)
-    return float((last - jobs.arrival - jobs.length).mean() / HOUR)

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from hindcast.flows.papers.cells import cell
 from hindcast.flows.papers.claims import difference_claim, order_claim
 from hindcast.flows.papers.gaia.cells import COLUMNS, FIRST_HOUR, HOURS, ZONE, cells
-from hindcast.flows.papers.gaia.simulator import HOUR, SHORT, Jobs, Policy, jobs_of, play
+from hindcast.flows.papers.gaia.simulator import (
+    HOUR,
+    SHORT,
+    Jobs,
+    Policy,
+    expected_lengths,
+    jobs_of,
+    play,
+)
 from hindcast.flows.papers.published import number, published
 from hindcast.flows.papers.publishing import protocol_of
 from hindcast.flows.papers.results import CLAIM, TABLE, Results, TableText
@@ -69,12 +77,10 @@ def read_jobs(path: Path) -> Jobs:
 
 def work_of(jobs: Jobs, first_hour: int, *, known: bool = False) -> Work:
     """Return the jobs in hours, with the waits and expected lengths of the two queues."""
-    short = jobs.length < SHORT
-    means = [int(jobs.raw[of].mean()) for of in (jobs.raw <= SHORT, jobs.raw >= SHORT)]
     run = jobs.length / HOUR
     return Work(
-        first_hour + jobs.arrival / HOUR, run, run if known else np.where(short, *means) / HOUR,
-        np.where(short, 6.0, 24.0), jobs.cores,
+        first_hour + jobs.arrival / HOUR, run, run if known else expected_lengths(jobs) / HOUR,
+        np.where(jobs.length < SHORT, 6.0, 24.0), jobs.cores,
     )  # fmt: skip
 
 

@@ -53,6 +53,12 @@ def jobs_of(
     return Jobs(arrival, raw.astype(np.int64), cores.astype(np.int64), raw)
 
 
+def expected_lengths(jobs: Jobs) -> NDArray[np.int64]:
+    """Return the mean length of each job's queue in ticks, (J,)."""
+    queues = [jobs.raw[jobs.raw <= SHORT], jobs.raw[jobs.raw >= SHORT]]
+    return np.where(jobs.length < SHORT, *(int(of.mean()) if len(of) else 0 for of in queues))
+
+
 @dataclass(frozen=True)
 class Policy:
     """A policy of the published program.
@@ -83,8 +89,7 @@ class Run:
         start: Tick of the start, (P,).
         length: Ticks, (P,).
         carbon: Carbon of each piece, (P,).
-        money: What each piece costs on demand or as spot, (P,).
-        bill: Money, with that of the reserved cores.
+        bill: Money for cores on demand, spot cores and reserved cores.
         wait_h: Hours from arrival to start, mean over pieces.
     """
 
@@ -92,7 +97,6 @@ class Run:
     start: NDArray[np.int64]
     length: NDArray[np.int64]
     carbon: NDArray[np.float64]
-    money: NDArray[np.float64]
     bill: float
     wait_h: float
 
@@ -100,16 +104,9 @@ class Run:
 def play(jobs: Jobs, intensity: NDArray[np.float64], policy: Policy) -> Run:
     """Return what a policy does with jobs on hours of carbon, (T,) in g/kWh."""
     x = np.rint(intensity * _HUNDREDTHS)
-    hours = [float(word) for word in policy.waits.split("x")]
-    short = jobs.length < SHORT
-    wait = np.where(short, hours[0], hours[-1]) * HOUR
-    if len(hours) == 1:
-        expected = np.full(len(short), 2)
-    else:
-        means = [jobs.raw[jobs.raw <= SHORT], jobs.raw[jobs.raw >= SHORT]]
-        expected = np.where(short, *(int(m.mean()) if len(m) else 0 for m in means))
-    job, offset, length = _plan(jobs, x, policy, wait.astype(np.int64), expected.astype(np.int64))
-    whole = np.bincount(job, minlength=len(short))[job] == 1
+    wait = np.where(jobs.length < SHORT, *map(float, policy.waits.split("x"))) * HOUR
+    job, offset, length = _plan(jobs, x, policy, wait.astype(np.int64), expected_lengths(jobs))
+    whole = np.bincount(job, minlength=len(wait))[job] == 1
     forgets = policy.start_without_arrival & whole
     planned = np.where(forgets, offset, jobs.arrival[job] + offset)
     class_length = length if policy.scheduling == "suspend-resume" else jobs.raw[job]
@@ -129,7 +126,7 @@ def play(jobs: Jobs, intensity: NDArray[np.float64], policy: Policy) -> Run:
     money = cores * length * np.array([0.0, ON_DEMAND, SPOT])[paid_by]
     reserved = policy.reserved * RESERVED_RATE * ON_DEMAND * start.max(initial=0)
     return Run(
-        job, start, length, ticks * cores / _HUNDREDTHS / 1e3 / HOUR, money,
+        job, start, length, ticks * cores / _HUNDREDTHS / 1e3 / HOUR,
         float(money.sum() + reserved), float((start - jobs.arrival[job]).mean() / HOUR),
     )  # fmt: skip
 

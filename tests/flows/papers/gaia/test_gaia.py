@@ -15,10 +15,9 @@ from hindcast.flows.papers.gaia.cells import (
     WAIT_AWHILE,
     ZONE,
     cells,
-    hours_of_waiting,
 )
 from hindcast.flows.papers.gaia.protocol import PROTOCOL, read_jobs, work_of
-from hindcast.flows.papers.gaia.simulator import HOUR, Jobs, Policy, _pop, _rise, jobs_of, play
+from hindcast.flows.papers.gaia.simulator import HOUR, Jobs, Policy, Run, _pop, _rise, jobs_of, play
 from hindcast.flows.protocols import Setting
 from hindcast.pipeline.grids.starts import Rule, integral, starts
 from tests.conftest import require_traces
@@ -45,6 +44,13 @@ def year(zone: str) -> np.ndarray:
 def week() -> Jobs:
     """Return GAIA's jobs of one week."""
     return read_jobs(require_traces("grids/gaia_pai_1k.csv"))
+
+
+def hours_of_waiting(jobs: Jobs, of: Run) -> float:
+    """Return the hours from arrival to end less the length, mean over jobs."""
+    last = np.zeros(len(jobs.arrival), np.int64)
+    np.maximum.at(last, of.job, of.start + of.length)
+    return float((last - jobs.arrival - jobs.length).mean() / HOUR)
 
 
 @pytest.mark.slow
