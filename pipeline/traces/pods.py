@@ -79,15 +79,6 @@ def columns_of(path: Path) -> dict[str, str]:
     return {field: label for field, label in found.items() if label}
 
 
-def is_pods(path: Path) -> bool:
-    """Return whether a file is surely a list of pods: it has columns of GPUs beside the needed."""
-    try:
-        found = columns_of(path)
-    except TraceError:
-        return False
-    return found["cpu"] == "cpu_milli" or "gpu_milli" in found or "gpu_spec" in found
-
-
 def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     """Return the workload of a list of pods, and its bad rows; raise TraceError if it is none."""
     found = columns_of(path)

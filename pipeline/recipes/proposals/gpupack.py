@@ -1,6 +1,5 @@
 """Proposal for `gpupack`: a list of pods on nodes that are given."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Final
 
 import polars as pl
 
+from hindcast.pipeline.recipes.toml import value_toml
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
 from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of
 from hindcast.pipeline.scenarios.gpupack.requests import read_requests
@@ -71,26 +71,21 @@ def propose_pods(source: Path, path: str, name: str, nodes: Sequence[str]) -> Po
     if timed == pods.height:
         unsure.append('every pod has a duration: ends = "recorded" plays the times of the list')
     stem = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "pods"
-    listed = ", ".join(_quoted(kind) for kind in given)
     lines = [
-        f"id = {_quoted(f'{stem}-gpupack')}",
-        f"description = {_quoted(f'{name}: a list of pods on {len(there):,} nodes')}",
+        f"id = {value_toml(f'{stem}-gpupack')}",
+        f"description = {value_toml(f'{name}: a list of pods on {len(there):,} nodes')}",
         'scenario = "gpupack"', 'level = "mixed"', "seed = 1", "", "[config]",
-        f"nodes = [{listed}]", "load = 1.0   # every run draws the list to this share of the GPUs",
-        "", "[trace]", 'format = "pods"', f"path = {_quoted(path)}", "",
+        f"nodes = {value_toml(given)}",
+        "load = 1.0   # every run draws the list to this share of the GPUs", "",
+        "[trace]", 'format = "pods"', f"path = {value_toml(path)}", "",
         "# Every window is another order of arrival.", "[split]",
         'train = "0..19"', 'validation = "20..29"', 'test = "30..49"',
     ]  # fmt: skip
     behaviours = [("random_linear", 0.1, 2), ("random", 0.0, 1), *((r, 0.1, 1) for r in _RECORDED)]
     for policy, epsilon, episodes in behaviours:
         explores = [f"epsilon = {epsilon}"] if epsilon else []
-        lines += ["", "[[behaviours]]", f"policy = {_quoted(policy)}", *explores,
+        lines += ["", "[[behaviours]]", f"policy = {value_toml(policy)}", *explores,
                   f"episodes = {episodes}"]  # fmt: skip
-    lines += ["", "[evaluate]", "policies = [", *(f"  {_quoted(r)}," for r in _RULES), "]"]
+    lines += ["", "[evaluate]", "policies = [", *(f"  {value_toml(r)}," for r in _RULES), "]"]
     lines += ['references = ["random", "best_fit", "fgd", "fit_starved_scarce"]', "seeds = 3"]
     return PodsProposal("\n".join(lines) + "\n", columns_of(source), facts, tuple(unsure))
-
-
-def _quoted(text: str) -> str:
-    """Return a text as a string of TOML."""
-    return json.dumps(text, ensure_ascii=False)
