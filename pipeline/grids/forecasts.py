@@ -1,4 +1,4 @@
-"""What a policy sees at hour t of the hours after it; x[t] itself is known.
+"""Forecasts that a policy sees at hour t of the hours after it; x[t] itself is known.
 
     perfect   x[t + h]
     day       x of the same hour of the last known day; week: of the last known week

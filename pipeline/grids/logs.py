@@ -1,4 +1,4 @@
-"""What starting later would have saved on a log of jobs and the hours of a grid.
+"""Savings by starting later, for a log of jobs and the hours of a grid.
 
 A job could start at its recorded start, or up to its slack later; jobs without a recorded start, at
 their submission. Length is known as requested, where the log has requests, and as it was in the
@@ -203,7 +203,7 @@ def _interval(
 
 
 def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
-    """Return what can be concluded, and what it does not say."""
+    """Return the conclusions from the rows, and their limits, as sentences."""
     of = {row["rule"]: row for row in rows}
     best, limited = of[BEST], next(row for row in rows if row["rule"].startswith(f"{BEST}, on"))
     now, most = of["as it happened"], of["best start"]

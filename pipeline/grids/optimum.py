@@ -1,4 +1,4 @@
-"""Optimum of work that can wait: what anybody who knows all hours could save at most.
+"""Optimum of work that can wait: the most that can be saved if all hours are known.
 
 For a job of n hours at 1 kW that is known in hour i and may start up to `slack` hours later, with
 hours x of a series of T hours:
@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
 from hindcast.pipeline.traces.hourly.series import CARBON, Series, all_known
 
-JOBS_H: Final = (1, 6, 24)
-SLACKS_H: Final = (24, 168)
 _EXACT: Final = 100.0  # published hours have two decimals, whose sums are exact as whole numbers
 
 
@@ -108,8 +106,7 @@ def optima(x: NDArray[np.float64], job: int, slack: int) -> NDArray[np.float64]:
 
 
 def table_of(
-    series: Series, jobs: tuple[int, ...] = JOBS_H, slacks: tuple[int, ...] = SLACKS_H,
-    column: str = CARBON,
+    series: Series, jobs: tuple[int, ...], slacks: tuple[int, ...], column: str = CARBON
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return a row for every zone, length and slack: sums over all starts, and what is saved.
 

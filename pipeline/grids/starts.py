@@ -1,4 +1,4 @@
-"""When jobs that can wait start on a grid: published rules, and the books of what they did.
+"""Starts of jobs that can wait on a grid: published rules, and the books of what they did.
 
 Times are hours after the first hour of the series; series are step functions, which are integrated,
 so that jobs of minutes are exact. A rule decides once, at the submission, among starts an hour
@@ -33,6 +33,10 @@ from hindcast.pipeline.traces.hourly.series import all_known
 
 RULES: Final = ("now", "latest", "lowest_slot", "lowest_window", "carbon_time", "threshold")
 NOW, LATEST, SLOT, WINDOW, TIME, THRESHOLD = range(len(RULES))
+_LOW: Final = 0.2  # quantile of `threshold`, over the last _BACK_H hours
+_BACK_H: Final = 24
+_SIGMA: Final = 0.2  # relative error of the forecast `noise` a day ahead
+_SEED: Final = 0  # of that error
 _FAR: Final = 1 << 40  # a capacity that nothing reaches
 
 
@@ -73,25 +77,15 @@ class Rule:
         kind: Name of RULES.
         forecast: Name of FORECASTS.
         again: Whether it decides again at every hour.
-        weight: Cost of an hour of wait, in the unit of the series times hours.
-        quantile: Quantile of `threshold`, over the last `back` hours.
-        back: Hours of the quantile.
         capacity: Cores; None without a limit.
         crowding: Price k of promised load.
-        sigma: Relative error of the forecast `noise` a day ahead; `seed` draws it.
-        seed: Seed of that error.
     """
 
     kind: str
     forecast: str = "level7"
     again: bool = False
-    weight: float = 0.0
-    quantile: float = 0.2
-    back: int = 24
     capacity: int | None = None
     crowding: float = 0.0
-    sigma: float = 0.2
-    seed: int = 0
 
 
 class _Settings(NamedTuple):
@@ -100,17 +94,12 @@ class _Settings(NamedTuple):
     kind: int
     foresight: int
     again: bool
-    weight: float
-    quantile: float
-    back: int
     capacity: int
     crowding: float
-    sigma: float
-    seed: int
 
 
 class _Hour(NamedTuple):
-    """What is known in hour t: forecast, its integral to every hour, and the load of each hour."""
+    """Knowledge in hour t: forecast, its integral to every hour, and the load of each hour."""
 
     seen: Floats
     paid: Floats
@@ -166,7 +155,6 @@ def _best(
             first = cost
         if rule.kind == TIME:
             cost = (cost - first) / max(candidate - now + known, 1e-9)
-        cost += rule.weight * (candidate - now)
         if rule.crowding > 0.0:
             for at in range(int(candidate), min(int(np.ceil(candidate + known)), len(load))):
                 cost += rule.crowding * level * (load[at] / rule.capacity) ** 4
@@ -196,7 +184,7 @@ def _play(work: Work, x: Floats, rule: _Settings, start: Floats) -> None:
         filled, recent, level = 1, 0.0, 0.0
         hour.seen[0] = hour.paid[1] = x[here]
         if rule.kind == THRESHOLD:
-            recent = np.nanquantile(x[max(here + 1 - rule.back, 0) : here + 1], rule.quantile)
+            recent = np.nanquantile(x[max(here + 1 - _BACK_H, 0) : here + 1], _LOW)
         if rule.crowding > 0.0:
             level = float(np.nanmean(x[max(here - 167, 0) : here + 1]))
         place, old, kept = 0, n_waiting, 0
@@ -212,9 +200,7 @@ def _play(work: Work, x: Floats, rule: _Settings, start: Floats) -> None:
             if now < latest:
                 need = int(latest + work.known[job] - t) + 2
                 if need > filled and SLOT <= rule.kind <= TIME:
-                    forecast(
-                        x, here, rule.foresight, filled, rule.sigma, rule.seed, need, hour.seen
-                    )
+                    forecast(x, here, rule.foresight, filled, _SIGMA, _SEED, need, hour.seen)
                     for h in range(filled, need):
                         hour.paid[h + 1] = hour.paid[h] + hour.seen[h]
                     filled = need
@@ -255,11 +241,8 @@ def starts(work: Work, x: NDArray[np.float64], rule: Rule) -> NDArray[np.float64
 
 def _settings(rule: Rule, capacity: int) -> _Settings:
     again = rule.again or rule.kind == "threshold"
-    return _Settings(
-        RULES.index(rule.kind), FORECASTS.index(rule.forecast), again, float(rule.weight),
-        float(rule.quantile), rule.back, capacity, float(rule.crowding), float(rule.sigma),
-        rule.seed,
-    )  # fmt: skip
+    kind, foresight = RULES.index(rule.kind), FORECASTS.index(rule.forecast)
+    return _Settings(kind, foresight, again, capacity, float(rule.crowding))
 
 
 @compiled()
@@ -282,7 +265,7 @@ def _pause(work: Work, x: Floats, rule: _Settings, paid: Floats, end: Floats) ->
             need = int(np.ceil(last)) - t
             runs = left
             if guess > 0.0 and need > 1:
-                forecast(x, t, rule.foresight, 0, rule.sigma, rule.seed, need, seen)
+                forecast(x, t, rule.foresight, 0, _SIGMA, _SEED, need, seen)
                 cheaper = 0.0
                 for h in range(1, need):
                     if seen[h] < seen[0]:

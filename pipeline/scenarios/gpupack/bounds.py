@@ -1,4 +1,4 @@
-"""Upper bound of what any policy can place: the models that pods accept."""
+"""Upper bound of the GPUs that any policy can place, by the models that pods accept."""
 
 import numpy as np
 from numpy.typing import NDArray

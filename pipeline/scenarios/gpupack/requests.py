@@ -1,4 +1,4 @@
-"""The pods of a workload by kind, and what a scheduler knows of the workload as a whole."""
+"""Pods of a workload by kind, and a scheduler's knowledge of the workload as a whole."""
 
 from collections import Counter
 from collections.abc import Sequence

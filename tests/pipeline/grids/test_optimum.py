@@ -44,7 +44,7 @@ def test_no_row_reaches_an_unknown_hour() -> None:
 
 def test_a_constant_series_saves_nothing_and_a_free_one_is_unknown() -> None:
     hours = pl.DataFrame({"zone": "A", "hour": range(100), CARBON: 7.0})
-    for row in table_of(Series(hours)):
+    for row in table_of(Series(hours), (1, 6, 24), (24, 168)):
         assert row["saved_percent"] == row["saved_g_per_kwh"] == 0
     free = hours.with_columns(pl.lit(0.0).alias(CARBON))
     assert table_of(Series(free), (1,), (24,))[0]["saved_percent"] is None
