@@ -136,30 +136,36 @@ def close_slot(ints, floats):  # type: ignore[no-untyped-def]
     return k.TERMINATED
 
 
+@compiled(types.int64(INTS, types.int64))
+def chosen_place(ints, choice):  # type: ignore[no-untyped-def]
+    """Return the place of a chosen job among the startable ones; the close is behind all jobs.
+
+    Return -1 for a choice that is not feasible.
+    """
+    place = choice - ints[m.RUNNING_JOBS]
+    if ints[m.SLOT] >= ints[m.HORIZON] or place < 0:
+        return -1
+    if place >= ints[m.STARTABLE_JOBS]:
+        return place if place == ints[m.STARTABLE_JOBS] + ints[m.FUTURE_JOBS] else -1
+    cores = ints[U(ints[m.CORES_AT]) + U(ints[U(ints[m.STARTABLE_AT] + place)])]
+    free = ints[U(ints[m.CAPACITY_AT] + ints[m.SLOT])] - ints[m.RUNNING_CORES]
+    return place if cores <= free else -1
+
+
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
-    place = choice - ints[m.RUNNING_JOBS]
-    close = place == ints[m.STARTABLE_JOBS] + ints[m.FUTURE_JOBS]
-    if (
-        ints[m.SLOT] >= ints[m.HORIZON]
-        or place < 0
-        or (place >= ints[m.STARTABLE_JOBS] and not close)
-    ):
+    place = chosen_place(ints, choice)
+    if place < 0:
         return k.INFEASIBLE
-    if not close:
-        cores = ints[U(ints[m.CORES_AT]) + U(ints[U(ints[m.STARTABLE_AT] + place)])]
-        free = ints[U(ints[m.CAPACITY_AT] + ints[m.SLOT])] - ints[m.RUNNING_CORES]
-        if cores > free:
-            return k.INFEASIBLE
     work, delay, violation = ints[m.WORK], ints[m.DELAY], ints[m.VIOLATION]
     status = k.RUNNING
     step_outputs[k.ELAPSED] = 0.0
-    if close:
+    if place < ints[m.STARTABLE_JOBS]:
+        start_job(ints, U(place))
+    else:
         status = close_slot(ints, floats)
         step_outputs[k.ELAPSED] = floats[m.SLOT_S]
-    else:
-        start_job(ints, U(place))
     # unlike -x, 0.0 - x keeps a zero +0.0
     step_outputs[k.TERMS + TERM.utilisation] = ints[m.WORK] - work
     step_outputs[k.TERMS + TERM.delay] = 0.0 - floats[m.DELAY_WEIGHT] * (ints[m.DELAY] - delay)

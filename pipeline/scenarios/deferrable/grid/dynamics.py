@@ -136,19 +136,10 @@ def _apply(ints: Ints, floats: Floats, choice: int) -> int:
     """Apply a choice and return the status."""
     if floats[f.COMMITS] == 1.0:
         return int(commit(ints, floats, choice))
-    place = choice - ints[m.RUNNING_JOBS]
-    close = place == ints[m.STARTABLE_JOBS] + ints[m.FUTURE_JOBS]
-    if (
-        ints[m.SLOT] >= ints[m.HORIZON]
-        or place < 0
-        or (place >= ints[m.STARTABLE_JOBS] and not close)
-    ):
+    place = base.chosen_place(ints, choice)
+    if place < 0:
         return k.INFEASIBLE
-    if not close:
-        cores = ints[ints[m.CORES_AT] + ints[ints[m.STARTABLE_AT] + place]]
-        if cores > ints[ints[m.CAPACITY_AT] + ints[m.SLOT]] - ints[m.RUNNING_CORES]:
-            return k.INFEASIBLE
-    if not close:
+    if place < ints[m.STARTABLE_JOBS]:
         _start(ints, floats, place)
         return k.RUNNING
     _force(ints, floats)
