@@ -79,8 +79,7 @@ def _check_anonymise(request: Request) -> None:
 
 def settings_of(request: Request) -> Any:
     """Return the settings of the format's reader; None if none are given."""
-    from hindcast.pipeline.recipes.loading import apply_override
-    from hindcast.pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.recipes.loading import settings_from
     from hindcast.pipeline.traces import FORMATS
 
     if not request.settings:
@@ -88,10 +87,7 @@ def settings_of(request: Request) -> Any:
     kind = FORMATS[request.trace_format].settings
     if kind is None:
         raise no_settings(request.trace_format, request.settings, request.path)
-    table: dict[str, Any] = {}
-    for override in request.settings:
-        apply_override(table, override)
-    return read_settings(kind, table, "--set")
+    return settings_from(kind, request.settings)
 
 
 # What selects jobs of a log -> how jobs of a table are selected.

@@ -206,6 +206,14 @@ def _check_path(recipe: Recipe, where: str) -> None:
         refuse_file(trace, f"trace.path (--trace) is {trace.path!r}", where)
 
 
+def settings_from(kind: type[Any], overrides: Sequence[str]) -> Any:
+    """Return settings of a class from overrides `key=value`. Raises RecipeError."""
+    table: dict[str, Any] = {}
+    for override in overrides:
+        apply_override(table, override)
+    return read_settings(kind, table, "--set")
+
+
 def apply_override(table: dict[str, Any], override: str) -> None:
     """Set one `section.key=value`; a value that is not TOML is taken as a string."""
     key, equals, text = override.partition("=")

@@ -39,19 +39,15 @@ def check(request: Request) -> None:
     """Raise InputError for lengths that are no whole hours, or unknown settings."""
     for flag, text in (("--jobs", request.jobs), ("--slack", request.slack)):
         _hours(flag, text)
-    series_settings(request.settings)
+    _settings(request)
 
 
-def series_settings(overrides: tuple[str, ...]) -> Any:
+def _settings(request: Request) -> Any:
     """Return the settings of the reader of series."""
-    from hindcast.pipeline.recipes.loading import apply_override
-    from hindcast.pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.recipes.loading import settings_from
     from hindcast.pipeline.traces.hourly.series import SeriesSettings
 
-    table: dict[str, Any] = {}
-    for override in overrides:
-        apply_override(table, override)
-    return read_settings(SeriesSettings, table, "--set")
+    return settings_from(SeriesSettings, request.settings)
 
 
 def _hours(flag: str, text: str) -> tuple[int, ...]:
@@ -73,7 +69,7 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.traces.hourly.ingest import open_series
     from hindcast.pipeline.traces.hourly.series import CARBON, PRICE
 
-    series = open_series(request.series, series_settings(request.settings))
+    series = open_series(request.series, _settings(request))
     chosen = series.only(request.zone) if request.zone else series
     column = PRICE if request.price else CARBON
     jobs, slack = _hours("--jobs", request.jobs), _hours("--slack", request.slack)
