@@ -98,7 +98,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
         if length < _WEEK:
             raise InputError(
                 f"the series has {len(x):,} hours; expected three weeks more than the jobs last, "
-                f"which are {tail:.0f} hours with a week"
+                f"at least {np.ceil(2 * _WEEK + tail):,.0f} hours"
             )
         shifted = work.submit + ahead - np.floor((first + ahead) / _DAY) * _DAY
         turn = np.floor(shifted / length).astype(np.int64)

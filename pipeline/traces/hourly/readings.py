@@ -43,7 +43,7 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
                 f"to {high:g}; is it {guess}? Then give --set carbon_unit={guess}"
             )
         if least == most:
-            yield f"{where}: carbon is constant, so nothing can be saved by waiting"
+            yield f"{where}: carbon is constant, so waiting saves none"
         else:
             yield f"{where}: carbon is lowest at {_extremes(series, CARBON)} on average"
     if PRICE in table.columns and table[PRICE].count():
@@ -79,9 +79,9 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
                 )
     if "estimated" in table.columns and (share := _known(series, "estimated").mean()) > 0:
         yield f"{where}: {share:.0%} of the hours are estimated by the publisher"
-    values = [name for name in (CARBON, PRICE) if name in table.columns]
-    if nulls := max((table[name].null_count() for name in values), default=0):
-        yield f"{where}: {nulls:,} hours are unknown; no window with one of them is offered"
+    values = [series.values(name) for name in (CARBON, PRICE) if name in table.columns]
+    if unknown := int(np.isnan(sum(values, np.zeros(table.height))).sum()):
+        yield f"{where}: {unknown:,} hours are unknown; no window with one of them is offered"
 
 
 def _known(series: Series, column: str) -> NDArray[np.float64]:
