@@ -180,6 +180,8 @@ class Dataset(DatasetFolder):
     ) -> "TorchBatches":
         """Return shuffled minibatches as an IterableDataset for PyTorch's DataLoader.
 
+        Each epoch is one pass of a loader::
+
             data = dataset.torch(256, seed=1, shard=(rank, ranks))
             loader = DataLoader(data, batch_size=None, num_workers=4)
             for epoch in range(10):
