@@ -13,9 +13,9 @@ _LOW = 0.2  # quantile of the last day
 
 @compiled(forceinline=True)
 def at_block(ints: Ints, floats: Floats, which: int) -> int:
-    """Return where a block begins: run, known, submitted, objective, carbon, price, seen."""
+    """Return where a block of floats begins, from RUN to SEEN."""
     jobs, hours = ints[m.JOBS], int(floats[f.HOURS])
-    return int(f.FLOAT_HEADER + min(which, 3) * jobs + max(which - 3, 0) * hours)
+    return int(f.FLOAT_HEADER + min(which, f.COST) * jobs + max(which - f.COST, 0) * hours)
 
 
 @compiled()
@@ -30,7 +30,7 @@ def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
 @compiled()
 def slots_known(ints: Ints, floats: Floats, job: int) -> int:
     """Return the slots of a job's run as far as its length is known."""
-    known = floats[at_block(ints, floats, 1) + job]
+    known = floats[at_block(ints, floats, f.KNOWN) + job]
     return max(int(np.ceil(known / floats[f.SLOT_H] - 1e-9)), 1)
 
 
@@ -40,8 +40,8 @@ def foresee(ints: Ints, floats: Floats) -> None:
     if floats[f.FORECAST_AT_SLOT] == ints[m.SLOT]:
         return
     floats[f.FORECAST_AT_SLOT] = ints[m.SLOT]
-    y, hours = at_block(ints, floats, 3), int(floats[f.HOURS])
-    seen, ahead = at_block(ints, floats, 6), int(floats[f.LOOKED_AHEAD])
+    y, hours = at_block(ints, floats, f.COST), int(floats[f.HOURS])
+    seen, ahead = at_block(ints, floats, f.SEEN), int(floats[f.LOOKED_AHEAD])
     now = int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
     forecast(
         floats[y : y + hours], now, int(floats[f.FORESIGHT]), 0, floats[f.SIGMA],
@@ -56,10 +56,10 @@ def foresee(ints: Ints, floats: Floats) -> None:
 def write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
     """Write the features of the hour."""
     hour = int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
-    y = at_block(ints, floats, 3)
+    y = at_block(ints, floats, f.COST)
     here = y + hour
-    context[MOMENT.carbon] = floats[at_block(ints, floats, 4) + hour]
-    context[MOMENT.price] = floats[at_block(ints, floats, 5) + hour]
+    context[MOMENT.carbon] = floats[at_block(ints, floats, f.CARBON) + hour]
+    context[MOMENT.price] = floats[at_block(ints, floats, f.PRICE) + hour]
     context[MOMENT.cost] = floats[here]
     context[MOMENT.cost_1_ago] = floats[here - 1]
     context[MOMENT.cost_24_ago] = floats[here - 24]
@@ -77,12 +77,12 @@ def book(ints: Ints, floats: Floats, job: int, slot: int) -> None:
     cores = float(ints[ints[m.CORES_AT] + job])
     slot_h = floats[f.SLOT_H]
     begin = f.HISTORY + slot * slot_h
-    end = min(begin + floats[at_block(ints, floats, 0) + job], floats[f.HOURS])
+    end = min(begin + floats[at_block(ints, floats, f.RUN) + job], floats[f.HOURS])
     begin = min(begin, end)
     power = cores * floats[f.POWER_KW]
-    wait = slot * slot_h - floats[at_block(ints, floats, 2) + job]
-    floats[f.CARBON_G] += power * _integral(floats, at_block(ints, floats, 4), begin, end)
-    floats[f.MONEY] += power / 1e3 * _integral(floats, at_block(ints, floats, 5), begin, end)
+    wait = slot * slot_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
+    floats[f.CARBON_G] += power * _integral(floats, at_block(ints, floats, f.CARBON), begin, end)
+    floats[f.MONEY] += power / 1e3 * _integral(floats, at_block(ints, floats, f.PRICE), begin, end)
     floats[f.WAIT_H] += wait
     floats[f.CORE_WAIT_H] += wait * cores
     floats[f.LATE] += slot > ints[ints[m.LATEST_AT] + job]

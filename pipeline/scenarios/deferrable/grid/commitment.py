@@ -80,9 +80,9 @@ def observe_job(
     context[MOMENT.slots_left] = ints[m.HORIZON] - slot
     first = first_start(ints, job)
     rows = int(latest - slot + 1) if first == slot else 1
-    slot_h, known = floats[f.SLOT_H], floats[at_block(ints, floats, 1) + job]
-    submitted = floats[at_block(ints, floats, 2) + job]
-    at, ahead = at_block(ints, floats, 6), int(floats[f.LOOKED_AHEAD])
+    slot_h, known = floats[f.SLOT_H], floats[at_block(ints, floats, f.KNOWN) + job]
+    submitted = floats[at_block(ints, floats, f.SUBMITTED) + job]
+    at, ahead = at_block(ints, floats, f.SEEN), int(floats[f.LOOKED_AHEAD])
     seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
     begin = slot * slot_h - int(slot * slot_h)
     least = np.inf

@@ -37,12 +37,12 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     """Write the columns of the grid of a job that can start."""
     slot_h, ahead = floats[f.SLOT_H], int(floats[f.LOOKED_AHEAD])
     now_h = ints[m.SLOT] * slot_h
-    known = floats[at_block(ints, floats, 1) + job]
-    candidates[row, ROW.wait_h] = now_h - floats[at_block(ints, floats, 2) + job]
+    known = floats[at_block(ints, floats, f.KNOWN) + job]
+    candidates[row, ROW.wait_h] = now_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
     left = max(ints[ints[m.LATEST_AT] + job] - ints[m.SLOT], 0)
     candidates[row, ROW.left_h] = (ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]) * slot_h
     candidates[row, ROW.run_h] = known
-    at = at_block(ints, floats, 6)
+    at = at_block(ints, floats, f.SEEN)
     seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
     begin = now_h - int(now_h)
     per_hour = max(known, 1e-9)

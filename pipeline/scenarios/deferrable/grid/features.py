@@ -29,6 +29,7 @@ HISTORY: Final = 168  # hours before the window that forecasts may use
     ENERGY_KWH, NOW_COST, HOUR_OF_DAY, COMMITS,
 ) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 23)  # fmt: skip
 FLOAT_HEADER: Final = m.FLOAT_HEADER + 23
+RUN, KNOWN, SUBMITTED, COST, CARBON, PRICE, SEEN = range(7)  # blocks of floats
 
 _inf: Final = np.inf
 _MOMENT: Final = (
