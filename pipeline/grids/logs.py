@@ -26,6 +26,7 @@ from hindcast.pipeline.workloads.schema import Workload
 SHORT_H: Final = 2.0  # requested, below which a job has the first slack
 _WEEK: Final = 168
 _DAY: Final = 24
+_HOUR_MS: Final = 1000 * HOUR_S
 _FEW: Final = 4  # weeks below which there is no interval
 _ENOUGH: Final = 0.95  # share of jobs that must lie within the series to lay a log on it
 _KNOWN, _TRUE = "requested", "true"
@@ -124,7 +125,13 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     run = np.concatenate([part.run for part in laid.parts])
     cores = np.concatenate([part.cores for part in laid.parts])
     slack = np.concatenate([part.wait for part in laid.parts])
-    used = peak(laid.begins, run, cores)
+    run_ms = np.rint(run * _HOUR_MS)
+
+    def most_cores(delay: NDArray[np.float64] | float) -> int:
+        # Whole numbers, since sums of hours may miss that one job ends where another starts.
+        return peak(np.rint((laid.begins + delay) * _HOUR_MS), run_ms, cores)
+
+    used = most_cores(0.0)
     limited, lengths = RULES[BEST]
     name = f"{BEST}, on {used:,} cores"
     plays[name] = _played(laid, x, Rule(limited.kind, again=True, capacity=used), lengths)
@@ -150,7 +157,7 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
             "wait_h": None if delay is None else float(delay.mean()),
             "wait_h_per_core_hour": None if delay is None
             else float(delay @ (run * cores)) / float(run @ cores),
-            "peak_cores": None if delay is None else peak(laid.begins + delay, run, cores),
+            "peak_cores": None if delay is None else most_cores(delay),
             "late": None if delay is None else int((delay > slack + 1e-9).sum()),
         })  # fmt: skip
 
