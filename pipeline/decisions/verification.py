@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from hindcast.pipeline.building.build import counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.decisions.assembly import split_of, units_of
+from hindcast.pipeline.decisions.assembly import split_of, unit_ids
 from hindcast.pipeline.decisions.batch import sums
 from hindcast.pipeline.decisions.cautions import cautions_of
 from hindcast.pipeline.decisions.checks import SUM, complete_probabilities
@@ -77,10 +77,10 @@ def _check_log(log: DecisionLog, folder: Path) -> None:
     for piece in log.pieces():
         _check_piece(piece, folder)
     d = log.decisions
-    units, texts = units_of(d)
+    units = unit_ids(d)
     require = partial(_require, d, folder)
-    require((texts == d["unit_id"]).to_numpy(), "its unit is another one")
-    require(split_of(d, units, texts, log.mapping.split) == d["split"].to_numpy(),
+    require((units == d["unit_id"]).to_numpy(), "its unit is another one")
+    require(split_of(units, d["time"], log.mapping.split) == d["split"].to_numpy(),
             "its split is another one")  # fmt: skip
 
 
