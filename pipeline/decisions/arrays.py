@@ -14,7 +14,7 @@ from hindcast.pipeline.estimators.decisions.logged import (
     Ints,
     LoggedDecisions,
     beginnings,
-    offsets_of,
+    unbroken,
 )
 from hindcast.pipeline.estimators.decisions.reward_model import fold_models, folds_of, predicted
 from hindcast.pipeline.estimators.decisions.session_values import cross_fitted_fqe
@@ -111,17 +111,14 @@ def session_episodes(
     at = np.arange(len(log))
     first = np.unique(number, return_index=True)[1]
     order = np.lexsort((at, first[number - 1]))
-    lost: Ints = np.cumsum(~used[order]) - ~used[order]
-    begins = beginnings(number[order])
-    starts, run = np.flatnonzero(begins), np.cumsum(begins) - 1
-    kept = order[used[order] & (lost == lost[starts][run])]
+    kept = order[unbroken(number[order], used[order])]
     place = np.full(len(log), -1)
     place[np.flatnonzero(used)] = np.arange(int(used.sum()))
     heads = np.flatnonzero(beginnings(number[kept]))
     if len(heads) == len(kept):
         return None
     of_candidates = ragged_rows(e.offsets, place[kept])
-    e, target = _in_order(e, place[kept], of_candidates), target[of_candidates]
+    e, target = e.at(place[kept], of_candidates), target[of_candidates]
     features = log.features[ragged_rows(log.offsets, kept)] if log.features.width else log.features
     q, v = cross_fitted_fqe(
         e, target, heads, design(log.context[kept] if log.context.width else log.context, len(e)),
@@ -132,13 +129,4 @@ def session_episodes(
         offsets, np.minimum(1.0 / e.inverse, 1.0),
         np.minimum(np.where(e.several, target[e.taken], 1.0), 1.0), e.reward,
         q=q, v=v, group=e.unit[heads],
-    )  # fmt: skip
-
-
-def _in_order(e: LoggedDecisions, rows: Ints, of_candidates: Ints) -> LoggedDecisions:
-    """Return the decisions `rows`, in that order, with the rows of their candidates."""
-    return LoggedDecisions(
-        offsets_of(np.diff(e.offsets)[rows]), e.chosen[rows], e.propensity[rows], e.reward[rows],
-        e.feasible[of_candidates], e.weight[rows], e.unit[rows], e.draws[rows],
-        e.probability[of_candidates],
     )  # fmt: skip

@@ -30,7 +30,7 @@ from hindcast.pipeline.decisions.scoring import scored
 from hindcast.pipeline.decisions.targets import LOGGED, numeric, target_of
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, Support, Value, support
 from hindcast.pipeline.estimators.decisions.intervals import FEW_REWARDS, carrying, t_interval
-from hindcast.pipeline.estimators.decisions.logged import units_of, weights
+from hindcast.pipeline.estimators.decisions.logged import weights
 from hindcast.pipeline.estimators.decisions.support import ANSWERS
 from hindcast.pipeline.estimators.decisions.values import (
     doubly_robust,
@@ -88,7 +88,7 @@ class _Part:
     def compare(self, one: Value, other: Value, name: str) -> Compared:
         difference = one.value - other.value
         se = standard_error(self.e, one.z - other.z)
-        found = t_interval(difference, se, units_of(self.e.unit))
+        found = t_interval(difference, se, self.e.units)
         return Compared(name, difference, found.low, found.high)
 
 
@@ -114,7 +114,7 @@ class Judge:
 
     def judge(self, policy: LearnedPolicy) -> Verdict:
         """Return the verdict on an agent."""
-        units, rule = units_of(self.validation.e.unit), self.rule or LOGGED
+        units, rule = self.validation.e.units, self.rule or LOGGED
         if self.refusal:
             why = f"the agent cannot be compared with the log: {self.refusal}"
             return Verdict(LOG, rule, METRIC, units, why=f"{why}; the log's own policy stays")

@@ -157,7 +157,10 @@ class LoggedDecisions:
         """Return the decisions for which `rows` (D,) is true."""
         if rows.all():
             return self
-        of_candidates = rows[self.owner]
+        return self.at(rows, rows[self.owner])
+
+    def at(self, rows: Flags | Ints, of_candidates: Flags | Ints) -> "LoggedDecisions":
+        """Return the decisions at `rows`, in that order, with the rows of their candidates."""
         return LoggedDecisions(
             offsets_of(np.diff(self.offsets)[rows]),
             self.chosen[rows], self.propensity[rows], self.reward[rows],
@@ -174,6 +177,13 @@ def offsets_of(lengths: Ints) -> Ints:
 def beginnings(codes: Ints) -> Flags:
     """Return where a run of equal codes begins."""
     return np.concatenate([np.ones(min(1, len(codes)), bool), codes[1:] != codes[:-1]])
+
+
+def unbroken(codes: Ints, usable: Flags) -> Flags:
+    """Return which items come before the first of their run of equal codes that is not usable."""
+    begins = beginnings(codes)
+    lost: Ints = np.cumsum(~usable) - ~usable  # before each item
+    return np.asarray(usable & (lost == lost[np.flatnonzero(begins)][np.cumsum(begins) - 1]))
 
 
 def numbered(ids: ArrayLike) -> Ints:
