@@ -29,7 +29,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.exports.dsjson import left_out, record_of, require_propensities
+from hindcast.pipeline.decisions.exports.dsjson import left_out, recorded_log, require_propensities
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.shapes.obp import NUMBERS, OWN, TEXTS
 from hindcast.pipeline.errors import InputError
@@ -53,7 +53,7 @@ def export(
             f"{where}: it has episodes of a simulator, obp has single decisions; expected a log of "
             "decisions, or --to dsjson"
         )
-    log, labels = record_of(dataset, split), labels_of(dataset, split)
+    log, labels = recorded_log(dataset, split), labels_of(dataset, split)
     require_propensities(log, where, "obp")
     arms = _arms(log, where)
     writers = list(_writers(log, arms))
