@@ -11,7 +11,7 @@ from hindcast.pipeline.decisions.arrays import (
     logged_decisions,
     reference_q,
 )
-from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import Caution, DecisionLog, Flags
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators.decisions import (
     EstimatedPropensities,
@@ -19,9 +19,8 @@ from hindcast.pipeline.estimators.decisions import (
     interval_of,
 )
 from hindcast.pipeline.estimators.decisions.estimated import with_propensities
-from hindcast.pipeline.estimators.decisions.values import (
-    logged_mean,
-)
+from hindcast.pipeline.estimators.decisions.values import logged_mean
+from hindcast.pipeline.recipes.splits import SPLITS
 
 ALL: Final = "all"
 CONTRADICTIONS: Final = ("propensities_contradicted", "override_depends")

@@ -9,11 +9,12 @@ import polars as pl
 
 from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums, take
 from hindcast.pipeline.decisions.checks import overridden
-from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
+from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
 from hindcast.pipeline.decisions.values import Array
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashes
+from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.arrays import logged_decisions
-from hindcast.pipeline.decisions.log import SMALL_PIECE, SPLITS, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
@@ -20,6 +20,7 @@ from hindcast.pipeline.estimators.decisions.propensity_tests import (
     candidate_sets,
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
+from hindcast.pipeline.recipes.splits import SPLITS
 
 _QUARANTINED: Final = 0.01  # share of decisions in quarantine that is a caution
 _CERTAIN: Final = 1.0 - 1e-9

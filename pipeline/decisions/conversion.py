@@ -29,13 +29,14 @@ from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_
 from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
 from hindcast.pipeline.decisions.encoding import Encoded, encode
-from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog
+from hindcast.pipeline.decisions.log import Caution, DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
 from hindcast.pipeline.errors import StorageError, TraceError
 from hindcast.pipeline.estimators.decisions.logged import beginnings, unbroken
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.recipes.workload_source import DECISIONS, ELSEWHERE
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.decisions import NAME

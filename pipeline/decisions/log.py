@@ -18,7 +18,6 @@ from hindcast.pipeline.workloads.schema import SourceFile
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-SPLITS: Final = ("train", "validation", "test")
 MOST_LEVELS: Final = 32  # columns of a category, by count in the train split
 NOT_READ: Final = 1000  # levels from which on a text is no category
 LONGEST_TEXT: Final = 200
