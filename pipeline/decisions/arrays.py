@@ -40,16 +40,20 @@ def _floats(column: pl.Series) -> Array:
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def design(frame: pl.DataFrame, height: int, levels: Mapping[str, Ints] | None = None) -> Array:
-    """Return features as a matrix: numbers with NaN as 0, one column per level of a category.
+def design(
+    frame: pl.DataFrame, height: int, levels: Mapping[str, Ints] | None = None,
+    missing: float = 0.0,
+) -> Array:  # fmt: skip
+    """Return features as a matrix: numbers, and one column per level of a category.
 
-    `levels` are codes of categories, by default those of the frame.
+    `levels` are codes of categories, by default those of the frame. A number that is `missing` is
+    NaN in the frame.
     """
     levels = levels_of(frame) if levels is None else levels
     blocks = []
     for name, dtype in frame.schema.items():
         if dtype == pl.Float64:
-            blocks.append(np.nan_to_num(frame[name].to_numpy())[:, None])
+            blocks.append(np.nan_to_num(frame[name].to_numpy(), nan=missing)[:, None])
             continue
         codes = frame[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
         blocks.append((codes[:, None] == levels[name]).astype(np.float64))
