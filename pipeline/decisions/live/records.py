@@ -31,7 +31,7 @@ from hindcast.pipeline.decisions.mapping import (
 )
 from hindcast.pipeline.decisions.shapes import obd, obp
 from hindcast.pipeline.decisions.shapes.dsjson import OWN
-from hindcast.pipeline.decisions.shapes.nested import Bad, flag, getter, number
+from hindcast.pipeline.decisions.shapes.nested import Bad, beside, flag, getter, number
 from hindcast.pipeline.decisions.shapes.records import MOST_CANDIDATES, require_depth
 from hindcast.pipeline.decisions.values import text_of
 from hindcast.pipeline.errors import InputError
@@ -322,14 +322,7 @@ def _each(
     inside = [get(c) if isinstance(c, Mapping) else None for c in listed]
     if any(value is not None for value in inside):
         return inside
-    values = get(record)
-    if isinstance(values, Mapping):
-        return [values.get(name) for name in ids]
-    if isinstance(values, list):
-        if len(values) != len(ids):
-            raise Bad(f"a list of {len(values)} values beside {len(ids)} candidates")
-        return values
-    return [values] * len(ids)
+    return beside(get(record), ids)
 
 
 def _put(to: dict[str, Any], path: str, value: Any, like: Mapping[str, Any]) -> None:
