@@ -8,6 +8,7 @@ import polars as pl
 
 from hindcast.pipeline.decisions.batch import ragged_rows
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, DecisionLog, Flags
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.estimators import LoggedEpisodes
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
 from hindcast.pipeline.estimators.decisions.logged import (
@@ -30,14 +31,10 @@ def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDeci
     d = log.decisions
     taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
     return LoggedDecisions(
-        log.offsets, taken, _floats(d["propensity"]),
-        _floats(d["reward"]), log.candidates["feasible"].to_numpy(), _floats(d["weight"]),
-        log.units, _floats(d["draws"]), _floats(log.candidates["probability"]),
+        log.offsets, taken, floats(d["propensity"]),
+        floats(d["reward"]), log.candidates["feasible"].to_numpy(), floats(d["weight"]),
+        log.units, floats(d["draws"]), floats(log.candidates["probability"]),
     )  # fmt: skip
-
-
-def _floats(column: pl.Series) -> Array:
-    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
 def design(

@@ -11,7 +11,7 @@ from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums, take
 from hindcast.pipeline.decisions.checks import overridden
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
-from hindcast.pipeline.decisions.values import Array
+from hindcast.pipeline.decisions.values import Array, floats
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashes
 from hindcast.pipeline.recipes.splits import SPLITS
@@ -103,7 +103,7 @@ def _kinds(
     if isinstance(settings.draws, int):
         draws = np.full(count, float(settings.draws))
     elif settings.draws:
-        draws = batch.decisions["draws"].fill_null(float("nan")).to_numpy().copy()
+        draws = floats(batch.decisions["draws"]).copy()
     else:
         step = step_of(p[~single & ~np.isnan(p)])
         draws = np.full(count, np.nan if step is None else 1.0 / step)

@@ -10,6 +10,7 @@ import polars as pl
 
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
@@ -295,7 +296,7 @@ def _trend(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
 
 def _leaks(log: DecisionLog, found: list[Caution]) -> None:
     """Tell features that are written after the choice."""
-    reward = log.decisions["reward"].fill_null(float("nan")).to_numpy()
+    reward = floats(log.decisions["reward"])
     rewards, counts = np.unique(reward[log.weighted], return_counts=True)
     if not len(rewards):
         return

@@ -12,18 +12,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import (
-    Batch,
-    Ints,
-    Reading,
-    Reasons,
-    always,
-    sums,
-    take,
-)
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, Reasons, always, sums, take
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.rows import DIFFERS
-from hindcast.pipeline.decisions.values import Array, Flags
+from hindcast.pipeline.decisions.values import Array, Flags, floats
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.estimators.decisions.logged import ABOVE_ONE
 
@@ -114,7 +106,7 @@ def checked(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> Bat
     decisions, offsets = batch.decisions, batch.offsets
     feasible = batch.candidates["feasible"].to_numpy()
     size = sums(feasible, offsets)
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    logged = floats(batch.candidates["probability"])
     chosen = decisions["chosen"].fill_null(-1).to_numpy()
     known = (chosen >= 0) & (chosen < batch.lengths)
     rows = offsets[:-1] + np.where(known, chosen, 0)
@@ -172,7 +164,7 @@ def _propensities(
     feasible: Flags, rows: Ints, p: Array,
 ) -> None:  # fmt: skip
     weighed = several & ~overridden(batch.decisions).to_numpy()
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    logged = floats(batch.candidates["probability"])
     offsets = batch.offsets
     complete = complete_probabilities(logged, feasible, offsets)
     total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), offsets)
@@ -191,7 +183,7 @@ def _propensities(
         weighed & (p > 1 + ABOVE_ONE), lambda d: f"the propensity is {p[d]:g}, expected at most 1"
     )
     listed = logged[rows] if len(logged) else np.full(len(p), np.nan)
-    stated = batch.decisions["propensity"].fill_null(float("nan")).to_numpy()
+    stated = floats(batch.decisions["propensity"])
     drawn = batch.decisions["sampled"].is_null().to_numpy()
     with np.errstate(invalid="ignore"):
         differ = np.abs(stated - listed) > SAME * np.maximum(stated, listed) + LEAST
@@ -212,10 +204,10 @@ def overridden(decisions: pl.DataFrame) -> pl.Series:
 
 def propensity_of(batch: Batch, rows: Ints) -> Array:
     """Return the propensity of each decision: as stated, else that of the drawn candidate."""
-    stated = batch.decisions["propensity"].fill_null(float("nan")).to_numpy()
+    stated = floats(batch.decisions["propensity"])
     sampled = batch.decisions["sampled"].fill_null(-1).to_numpy()
     drawn = np.where(sampled >= 0, batch.offsets[:-1] + np.maximum(sampled, 0), rows)
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    logged = floats(batch.candidates["probability"])
     if not len(logged):
         return stated
     return np.where(np.isnan(stated), logged[np.minimum(drawn, len(logged) - 1)], stated)

@@ -34,6 +34,7 @@ from hindcast.pipeline.decisions.encoding import encode
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, read_record, same_log
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
 from hindcast.pipeline.estimators.decisions.logged import ABOVE_ONE
 from hindcast.pipeline.storage.files import sha256_file
@@ -91,9 +92,9 @@ def _check_piece(log: DecisionLog, folder: Path) -> None:
     require((chosen >= 0) & (chosen < log.lengths), "the choice is not among the candidates")
     feasible = log.candidates["feasible"].to_numpy()
     require(feasible[log.offsets[:-1] + chosen], "the choice is not feasible")
-    p = d["propensity"].fill_null(float("nan")).to_numpy()
+    p = floats(d["propensity"])
     require(np.isnan(p) | ((p > 0) & (p <= 1 + ABOVE_ONE)), "its propensity is no probability")
-    logged = log.candidates["probability"].fill_null(float("nan")).to_numpy()
+    logged = floats(log.candidates["probability"])
     complete = complete_probabilities(logged, feasible, log.offsets)
     total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), log.offsets)
     require(~complete | (np.abs(total - 1) < SUM), "its probabilities do not sum to 1")

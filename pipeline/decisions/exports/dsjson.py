@@ -34,6 +34,7 @@ from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.shapes.dsjson import OWN
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._labels import ALL, Labels, labels_of
@@ -145,7 +146,7 @@ def records_of(log: DecisionLog) -> Iterator[dict[str, Any]]:
     features = _features(log.features, len(log.candidates))
     ids = log.candidates["id"].cast(pl.String).to_list()
     feasible = log.candidates["feasible"].to_numpy()
-    probability = log.candidates["probability"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    probability = floats(log.candidates["probability"])
     weighted = log.weighted
     for d, row in enumerate(log.decisions.iter_rows(named=True)):
         if not weighted[d]:

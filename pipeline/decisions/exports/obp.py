@@ -33,6 +33,7 @@ from hindcast.pipeline.decisions.arrays import design
 from hindcast.pipeline.decisions.exports.dsjson import left_out, recorded_log, require_propensities
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.shapes.obp import NUMBERS, OWN, TEXTS
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.decisions.logged import Ints
 from hindcast.pipeline.exports import ExportResult, Progress
@@ -116,8 +117,7 @@ def _writers(log: DecisionLog, arms: _Arms) -> Iterator[tuple[str, Write]]:
         f"{OWN}arm": np.array(arms.ids, str),
         **{OWN + name: np.array(d[name].fill_null("").to_list(), str)
            for name in TEXTS if d[name].null_count() < len(d)},
-        **{OWN + name: d[name].fill_null(float("nan")).to_numpy()
-           for name in NUMBERS if d[name].null_count() < len(d)},
+        **{OWN + name: floats(d[name]) for name in NUMBERS if d[name].null_count() < len(d)},
     }  # fmt: skip
     dense: dict[str, tuple[tuple[int, ...], type, Callable[[DecisionLog, Fill], Any]]] = {
         f"{OWN}place": ((), np.int32, lambda piece, fill: fill(
