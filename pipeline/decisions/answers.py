@@ -15,13 +15,8 @@ from hindcast.pipeline.decisions.asked_policy import AskedPolicy
 from hindcast.pipeline.decisions.asking import CONTRADICTIONS, Asking, Options, decisions_of
 from hindcast.pipeline.decisions.log import Array, Caution, DecisionLog
 from hindcast.pipeline.errors import InputError, unknown_name
-from hindcast.pipeline.estimators.decisions import (
-    EstimatedPropensities,
-)
-from hindcast.pipeline.estimators.decisions.support import (
-    ANSWERS,
-    CANNOT,
-)
+from hindcast.pipeline.estimators.decisions import EstimatedPropensities
+from hindcast.pipeline.estimators.decisions.support import ANSWERS, CANNOT
 from hindcast.pipeline.estimators.decisions.trials import Weighed, trials_of
 
 _GROUPS: Final = {

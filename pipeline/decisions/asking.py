@@ -6,11 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.decisions.arrays import (
-    estimated_propensities,
-    logged_decisions,
-    reference_q,
-)
+from hindcast.pipeline.decisions.arrays import estimated_propensities, logged_decisions, reference_q
 from hindcast.pipeline.decisions.log import Caution, DecisionLog, Flags
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators.decisions import (

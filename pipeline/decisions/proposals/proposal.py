@@ -16,11 +16,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.decisions.mapping import KIND
-from hindcast.pipeline.decisions.proposals.foreign_names import (
-    in_rows,
-    in_wide,
-    is_percent,
-)
+from hindcast.pipeline.decisions.proposals.foreign_names import in_rows, in_wide, is_percent
 from hindcast.pipeline.decisions.proposals.names import WORDS, Names, any_name, find
 from hindcast.pipeline.decisions.proposals.nested import JSON, propose_nested, records_in
 from hindcast.pipeline.decisions.proposals.parts import (
