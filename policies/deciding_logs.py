@@ -83,7 +83,7 @@ class LogDecider:
 
         Args:
             record: The decision that is to be made, see docs/how-to/decide-from-a-log.md.
-            where: What messages call the record, such as a file and line.
+            where: Name of the record in messages, such as a file and line.
 
         Returns:
             An object with `id`; `choice` and `index`, the id and the position of the candidate;

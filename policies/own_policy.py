@@ -58,7 +58,7 @@ class OwnPolicy:
         name: Name of the function.
         function: The function, see the module.
         given: Keyword arguments of every call.
-        batched: Whether the function takes several decisions at once.
+        batched: True if the function takes several decisions at once.
         label: File and name of the function, for messages.
         description: First line of its docstring.
         reads: Inputs besides context and candidates.

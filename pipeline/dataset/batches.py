@@ -225,7 +225,7 @@ class RowGroups:
     number: NDArray[np.int64]
     columns: Columns
     discounts: Mapping[str, Discount]
-    threads: bool = True  # whether Arrow decodes the columns of a row group in threads
+    threads: bool = True  # True if Arrow decodes the columns of a row group in threads
     footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
     carried: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)  # by part
 

@@ -79,7 +79,7 @@ def _columns(path: Path, names: Mapping[str, str]) -> dict[str, pl.Series]:
 def join(
     decisions: pl.DataFrame, found: pl.DataFrame, outcomes: Outcomes, reading: Reading
 ) -> pl.DataFrame:
-    """Return the decisions with the terms of their outcomes, and whether a reward may still come.
+    """Return the decisions with the terms of their outcomes; `late` is true if one may still come.
 
     The same outcome twice counts once. Of outcomes that differ none counts, unless
     `outcomes.several` says which.

@@ -78,7 +78,7 @@ class _Part:
         return support(self.e, target[self.rows])
 
     def rewards(self, target: Array) -> int:
-        """Return how many non-zero rewards carry weight."""
+        """Return the number of non-zero rewards that carry weight."""
         return carrying(self.e, weights(self.e, target[self.rows]))
 
     def compare(self, one: Value, other: Value, name: str) -> Compared:
@@ -156,7 +156,7 @@ class Judge:
 
 
 def judge_of(dataset: Dataset) -> Judge | None:
-    """Return what judges agents of a log; None if its validation split has no decisions."""
+    """Return the judge of agents of a log; None if its validation split has no decisions."""
     log = with_cautions(read_record(dataset.folder, dataset.manifest.provenance))
     split = log.decisions["split"].to_numpy()
     train, validation = (log.weighted & (split == name) for name in ("train", "validation"))

@@ -1,4 +1,4 @@
-"""Description of a log of decisions: what its records hold, and which columns its learners read.
+"""Description of a log of decisions: the values of its records and the columns of its learners.
 
 It lies in the checkpoints that were trained on the log, so that they need no dataset to decide.
 """
@@ -57,7 +57,7 @@ class Description:
         return [n for n in self.kinds[side] if f"{side}.{n}" in self.levels]
 
     def fills(self, side: str) -> list[Fill]:
-        """Return what fills each column of a row, as `hindcast.pipeline.decisions.encoding`."""
+        """Return the function of each column of a row, see hindcast.pipeline.decisions.encoding."""
         kinds, made = self.kinds[side], dict[str, Fill]()
         alone = [*kinds] == [CONSTANT]
         for name, kind in kinds.items():

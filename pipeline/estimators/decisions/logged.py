@@ -193,7 +193,7 @@ def numbered(ids: ArrayLike) -> Ints:
 
 
 def units_of(unit: Ints) -> int:
-    """Return how many units some decisions are of; `unit` (D,) has their numbers."""
+    """Return the number of units of some decisions; `unit` (D,) has the numbers of these."""
     return int((np.bincount(unit) > 0).sum())
 
 
