@@ -240,8 +240,7 @@ def _of_rule(name: str, description: Description) -> Scorer:
     kind, _, of = name.partition(":")
     names = [*description.kinds["candidates"]]
     if kind in ("lowest", "highest"):
-        numbers = [n for n in description.raw("candidates")
-                   if n not in description.categories("candidates")]  # fmt: skip
+        numbers = description.numbers("candidates")
         if of not in numbers:
             hint = did_you_mean(of, numbers)
             raise InputError(f"{name}: the log has no number {of!r} of a candidate; {hint}")

@@ -46,11 +46,9 @@ class Description:
             "levels": {name: list(levels) for name, levels in self.levels.items()},
         }
 
-    def raw(self, side: str) -> list[str]:
-        """Return the names of the features in records: numbers and categories."""
-        kinds = self.kinds[side]
-        numbers = [n for n, kind in kinds.items() if kind == NUMBER]
-        return [*numbers, *self.categories(side)]
+    def numbers(self, side: str) -> list[str]:
+        """Return the names of the numbers."""
+        return [n for n, kind in self.kinds[side].items() if kind == NUMBER]
 
     def categories(self, side: str) -> list[str]:
         """Return the names of the categories."""
@@ -60,10 +58,9 @@ class Description:
         """Return the function of each column of a row, see hindcast.pipeline.decisions.encoding."""
         kinds, made = self.kinds[side], dict[str, Fill]()
         alone = [*kinds] == [CONSTANT]
-        for name, kind in kinds.items():
-            if kind == NUMBER:
-                made[name] = _number(name, 1.0 if alone else self.absent)
-                made[f"{name}_missing"] = _missing(name, self.absent)
+        for name in self.numbers(side):
+            made[name] = _number(name, 1.0 if alone else self.absent)
+            made[f"{name}_missing"] = _missing(name, self.absent)
         for name in self.categories(side):
             levels = self.levels[f"{side}.{name}"]
             made |= {f"{name}={level}": _level(name, level) for level in levels}
