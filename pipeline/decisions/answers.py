@@ -102,7 +102,7 @@ def answer(
         pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
         pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
         pl.DataFrame(groups, schema=_GROUPS), tuple(cautions), sentences, answerable,
-        asking.logged(), asking.kind, asking.estimated,
+        asking.logged, asking.kind, asking.estimated,
         trials_of(weighed, asking.level, options.seed), options,
     )  # fmt: skip
 

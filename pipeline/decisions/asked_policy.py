@@ -326,7 +326,7 @@ class AskedPolicy:
         if self.asking.accepted and not self.is_log:
             mark += f" (accepted: {self.asking.accepted})"
         if self.is_log:
-            mean = self.asking.logged() if self.split == self.asking.options.split else None
+            mean = self.asking.logged if self.split == self.asking.options.split else None
             own = logged_mean(self.e)
             shown = interval_of(self.e, own, self.w)
             value, low, high = own.value, shown.low, shown.high
@@ -357,7 +357,7 @@ class AskedPolicy:
 
     def _known(self) -> str:
         """Return sentences on the log's own mean and on the exploration that an answer needs."""
-        logged = self.asking.logged()
+        logged = self.asking.logged
         mean = _with_interval(logged["value"], logged["low"], logged["high"])
         known = f"The mean of the log is {mean}."
         if self.weighable and self.uncovered:
