@@ -50,8 +50,8 @@ from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workloa
 CLOSING_ROWS: Final = False  # of single decisions
 _GROUP: Final = 500_000  # candidates of a row group
 _PART: Final = 64_000_000  # bytes from which on a part is full
-Group: TypeAlias = tuple[int, int]  # first episode of a row group, and that behind its last
 _CHARACTERS: Final = 60  # of an id
+Group: TypeAlias = tuple[int, int]  # first episode of a row group, and that behind its last
 
 
 @dataclass(frozen=True)
