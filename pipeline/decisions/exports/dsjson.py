@@ -105,12 +105,14 @@ def require_propensities(log: DecisionLog, where: str, form: str) -> None:
 
 
 def _require_names(log: DecisionLog, where: str) -> None:
+    """Raise InputError for a feature whose name dsjson has for something else."""
     for side, frame in (("context", log.context), ("candidates", log.features)):
         for name in frame.columns:
             if name.startswith("_") or "._" in name or (side == "context" and name == "c"):
                 raise InputError(
-                    f"{where}: the feature {name!r} of the {side} begins with `_`, which is no "
-                    "feature in dsjson; expected another name in the mapping"
+                    f"{where}: the feature {name!r} of the {side} has a name that is no feature in "
+                    "dsjson (`c`, and names or parts of names that begin with `_`); expected "
+                    "another name in the mapping"
                 )
 
 
