@@ -454,10 +454,9 @@ def load_decider(
     if dataset is not None or (isinstance(policy, str | Path) and decides_for_log(policy)):
         from hindcast.pipeline.storage.location import location
 
-        folder = None if dataset is None else location(getattr(dataset, "folder", dataset))
         return load_log_decider(
-            policy, folder, epsilon=epsilon, seed=seed, reasons=rows,  # type: ignore[arg-type]
-            log=None if log is None else location(log),
+            policy, None if dataset is None else _folder(dataset),  # type: ignore[arg-type]
+            epsilon=epsilon, seed=seed, reasons=rows, log=None if log is None else location(log),
         )  # fmt: skip
     given, known = dict(guard or {}), Guard.__dataclass_fields__
     for name in given:

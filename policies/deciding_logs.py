@@ -83,7 +83,7 @@ class LogDecider:
 
         Args:
             record: The decision that is to be made, see docs/how-to/decide-from-a-log.md.
-            where: What messages call the record, such as a file and line.
+            where: Name of the record in messages, such as a file and line.
 
         Returns:
             An object with `id`; `choice` and `index`, the id and the position of the candidate;
@@ -240,8 +240,7 @@ def _of_rule(name: str, description: Description) -> Scorer:
     kind, _, of = name.partition(":")
     names = [*description.kinds["candidates"]]
     if kind in ("lowest", "highest"):
-        numbers = [n for n in description.raw("candidates")
-                   if n not in description.categories("candidates")]  # fmt: skip
+        numbers = description.numbers("candidates")
         if of not in numbers:
             hint = did_you_mean(of, numbers)
             raise InputError(f"{name}: the log has no number {of!r} of a candidate; {hint}")

@@ -23,7 +23,6 @@ A compiled function with the signature `hindcast.pipeline.simulation.kernel.SCOR
 plays in compiled code like the rules that come with Hindcast.
 """
 
-import hashlib
 import inspect
 import traceback
 from collections.abc import Callable
@@ -41,7 +40,7 @@ from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.kernel import SCORE
 from hindcast.pipeline.simulation.policy import Heuristic, Reading
 from hindcast.pipeline.simulation.spec import Spec
-from hindcast.pipeline.storage.files import sha256_file
+from hindcast.pipeline.storage.files import sha256_file, sha256_text
 
 _TOGETHER: Final = 512  # decisions of one call of a batched function
 _SCORE_ARGUMENTS: Final = 5
@@ -58,7 +57,7 @@ class OwnPolicy:
         name: Name of the function.
         function: The function, see the module.
         given: Keyword arguments of every call.
-        batched: Whether the function takes several decisions at once.
+        batched: True if the function takes several decisions at once.
         label: File and name of the function, for messages.
         description: First line of its docstring.
         reads: Inputs besides context and candidates.
@@ -240,7 +239,7 @@ def training_of(policy: Any, source: Source) -> tuple[str, str]:
     if not files:
         return agent, source.sha256
     parts = " ".join([source.sha256, *map(sha256_file, files)])
-    return agent or source.name, hashlib.sha256(parts.encode()).hexdigest()
+    return agent or source.name, sha256_text(parts)
 
 
 def _compiled(thing: Any, label: str) -> Any:

@@ -183,9 +183,9 @@ def asked(world: World, decisions: int, seed: int) -> Iterator[tuple[str, Found]
 
 
 def on_arrays(world: World, decisions: int, seed: int) -> Iterator[tuple[str, Found]]:
-    """Yield the same by the estimators alone, for logs whose cautions have no say in the verdict.
+    """Yield the answers by the estimators alone, in a tenth of the time.
 
-    It takes a tenth of the time.
+    They are those of `answer` where the verdict depends on no caution of the log.
     """
     log = _drawn(world, decisions, seed)
     every, unit = world.propensity == "all", log.unit if world.unit > 1 else np.arange(decisions)
@@ -254,7 +254,7 @@ def _ends(low: float | None, high: float | None) -> tuple[float, float] | None:
 
 
 def _unmarked(found: Answers, policy: str, verdict: str) -> int:
-    """Return how many numbers stand without the verdict "cannot answer", where it is that."""
+    """Return the count of numbers without the verdict "cannot answer", where it is that."""
     if verdict != CANNOT:
         return 0
     rows = found.estimates.filter(policy=policy)
@@ -263,7 +263,7 @@ def _unmarked(found: Answers, policy: str, verdict: str) -> int:
 
 
 def alarms(world: World, seeds: range) -> list[list[Any]]:
-    """Return in how many sound logs of 100 to 10,000 decisions the propensities are doubted."""
+    """Return the number of sound logs of 100 to 10,000 decisions that have a caution."""
     doubted = 0
     for seed in seeds:
         rng = np.random.default_rng([_SEED, seed, 1])
@@ -273,7 +273,7 @@ def alarms(world: World, seeds: range) -> list[list[Any]]:
 
 
 def found_of(fault: str, seeds: range) -> list[list[Any]]:
-    """Return in how many logs of 400 decisions a fault is found."""
+    """Return the number of logs of 400 decisions in which a fault is found."""
     wanted = {"override": "override_depends", "leak": "leak"}
     found = 0
     for seed in seeds:

@@ -105,6 +105,12 @@ def _out(request: Request) -> Path:
     return source.with_name(plain).with_suffix(".toml")
 
 
+def _path_in(out: Path, source: Path) -> str:
+    """Return the path of the source to write in `out`: its name, if both are in one folder."""
+    absolute = source.resolve()
+    return absolute.name if absolute.parent == out.resolve().parent else str(absolute)
+
+
 def run(request: Request) -> dict[str, Any]:
     """Write the mapping of a table or the recipe of a workload; return its open questions too."""
     if request.nodes:
@@ -124,8 +130,7 @@ def run(request: Request) -> dict[str, Any]:
         if decided := _decisions(source, out, by_values=True):
             return decided
         raise
-    same_folder = source.resolve().parent == out.resolve().parent
-    write_text(out, toml_of(proposal, source.name if same_folder else str(source.resolve())))
+    write_text(out, toml_of(proposal, _path_in(out, source)))
     return {
         "mapping": str(out),
         "known": proposal.known,
@@ -166,9 +171,7 @@ def _pods(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.storage.files import write_text
 
     source, out = location(request.source), _out(request)
-    absolute = source.resolve()
-    path = absolute.name if absolute.parent == out.resolve().parent else str(absolute)
-    proposal = propose_pods(source, path, out.stem, request.nodes)
+    proposal = propose_pods(source, _path_in(out, source), out.stem, request.nodes)
     write_text(out, proposal.toml)
     return {
         "pods": str(out),
@@ -246,10 +249,12 @@ def _recipe(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.workloads.folder import load_workload
 
     source, out = location(request.source), _out(request)
-    absolute = source.resolve()
-    path = absolute.name if absolute.parent == out.resolve().parent else str(absolute)
     proposal = propose_recipe(
-        load_workload(source), path, out.stem, request.scenario, request.time_zone
+        load_workload(source),
+        _path_in(out, source),
+        out.stem,
+        request.scenario,
+        request.time_zone,
     )
     write_text(out, proposal.toml)
     config = {key: value for key, value in proposal.plan.config.items() if key != "starts"}

@@ -138,15 +138,15 @@ class Dataset(DatasetFolder):
             k: Number of candidates K; sets are cut or padded to K as
                 `hindcast.pipeline.dataset.padding` describes. None cuts nothing and pads each
                 minibatch to its largest set.
-            transitions: Whether to add the next observations (Decisions.next_*).
-            images: Whether to add the images, if the scenario has them.
+            transitions: True to add the next observations (Decisions.next_*).
+            images: True to add the images, if the scenario has them.
             buffer: Bytes that are shuffled at once.
             readers: Threads that decode row groups; they change only the speed.
-            repeat: Whether to begin another pass, in a new order, after each; the iterator never
+            repeat: True to begin another pass, in a new order, after each; the iterator never
                 ends.
             columns: Names of columns to add.
             discount: Discount factor of discounted_return, 0 to 1; the spec's by default.
-            per_second: Whether that is the discount of a simulated second, not of a decision.
+            per_second: True if that is the discount of a simulated second, not of a decision.
 
         Raises:
             DatasetError: The split is unknown (raised at once), or a part is damaged (raised when
@@ -205,13 +205,13 @@ class Dataset(DatasetFolder):
             seed: Seed of the orders, the same in all shards.
             split: Name of the split.
             k: Number of candidates K, as in `batches`. None pads each minibatch to its largest set.
-            transitions: Whether to add the next observations.
-            images: Whether to add the images, if the scenario has them.
+            transitions: True to add the next observations.
+            images: True to add the images, if the scenario has them.
             buffer: Bytes that a worker shuffles at once; it holds about twice as many.
             columns: Names of columns to add, as in `batches`.
             discount: Discount factor of discounted_return, 0 to 1; the spec's by default.
-            per_second: Whether that is the discount of a simulated second.
-            drop_last: Whether to leave out the last decisions of each epoch, fewer than n
+            per_second: True if that is the discount of a simulated second.
+            drop_last: True to leave out the last decisions of each epoch, fewer than n
                 minibatches, so that all shards have equally many minibatches of `batch` decisions,
                 as training on several devices at once needs.
 

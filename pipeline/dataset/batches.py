@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.dataset.columns import NO_CHOICE, SKIPPABLE
 from hindcast.pipeline.dataset.decisions import ON_REQUEST, Columns, Decisions
 from hindcast.pipeline.dataset.folder import DatasetFolder
-from hindcast.pipeline.dataset.part import Block, ends_alone, open_part, read_block, read_first_row
+from hindcast.pipeline.dataset.part import Block, ends_alone, open_part, read_block
 from hindcast.pipeline.dataset.reward_sums import Discount, carried_sums, sums_of
 from hindcast.pipeline.dataset.shuffle_buffer import ShuffleBuffer, row_bytes
 from hindcast.pipeline.errors import DatasetError, InputError, did_you_mean
@@ -224,7 +225,7 @@ class RowGroups:
     number: NDArray[np.int64]
     columns: Columns
     discounts: Mapping[str, Discount]
-    threads: bool = True  # whether Arrow decodes the columns of a row group in threads
+    threads: bool = True  # True if Arrow decodes the columns of a row group in threads
     footers: dict[int, pq.FileMetaData] = field(default_factory=dict)
     carried: dict[int, dict[str, NDArray[np.float64]]] = field(default_factory=dict)  # by part
 
@@ -294,7 +295,9 @@ class RowGroups:
         needed = {name for name, of in ON_REQUEST.items() if of in self.columns.more}
         without = SKIPPABLE - needed - ({"image"} if self.columns.images else set())
         with closing(open_part(path, spec, self._footer(part))) as file:
-            blocks = [read_block(file, group, path, spec, without, threads=self.threads)]
+            read = partial(read_block, file, path=path, spec=spec, without=without,
+                           threads=self.threads)  # fmt: skip
+            blocks = [read(group)]
             end = blocks[0].choice == NO_CHOICE
             end |= ends_alone(blocks[0].step, blocks[0].terminated, spec)
             goes_on = len(end) > 0 and not end[-1]
@@ -303,14 +306,13 @@ class RowGroups:
                     raise DatasetError(
                         f"{path}: this part ends in the middle of an episode; see `hindcast verify`"
                     )
-                row = read_first_row(file, group + 1, path, spec, without, threads=self.threads)
-                blocks.append(row)
+                blocks.append(read(group + 1, first=True))
         carried = {
             name: float(values[group]) for name, values in self.carried.get(part, {}).items()
         }
-        sums = [sums_of(blocks[0], self.discounts, carried)] if len(blocks[0]) else [{}]
+        sums = sums_of(blocks[0], self.discounts, carried) if len(blocks[0]) else {}
         # the row after a row group is only an observation here
-        return list(zip(blocks, [*sums, {}], strict=False))
+        return list(zip(blocks, [sums, {}], strict=False))
 
     def unlike(self, which: str) -> DatasetError:
         """Return the error for parts with more or fewer decisions than episodes.parquet says."""

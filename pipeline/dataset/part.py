@@ -83,31 +83,20 @@ def read_block(
     spec: Spec,
     without: frozenset[str] = frozenset(),
     *,
+    first: bool = False,
     threads: bool = True,
 ) -> Block:
     """Return one row group of a part that was opened with `open_part`, with the rows of the file.
 
-    See `read_blocks` for `without`, and `ends_alone` for rows that no closing row follows.
+    With `first`, the others than the first row are not decoded. See `read_blocks` for `without`,
+    and `ends_alone` for rows that no closing row follows.
     """
     columns = [name for name in part_schema(spec).names if name not in without]
     with part_errors(path):
+        if first:
+            [*row] = islice(file.iter_batches(1, [group], columns, use_threads=threads), 1)
+            return _to_block(pa.Table.from_batches(row), spec, path)
         return _to_block(file.read_row_group(group, columns, use_threads=threads), spec, path)
-
-
-def read_first_row(
-    file: pq.ParquetFile,
-    group: int,
-    path: Path,
-    spec: Spec,
-    without: frozenset[str] = frozenset(),
-    *,
-    threads: bool = True,
-) -> Block:
-    """Return the first row of a row group without decoding the others; see `read_block`."""
-    columns = [name for name in part_schema(spec).names if name not in without]
-    with part_errors(path):
-        [*row] = islice(file.iter_batches(1, [group], columns, use_threads=threads), 1)
-        return _to_block(pa.Table.from_batches(row), spec, path)
 
 
 def ends_alone(

@@ -15,13 +15,8 @@ from hindcast.pipeline.decisions.asked_policy import AskedPolicy
 from hindcast.pipeline.decisions.asking import CONTRADICTIONS, Asking, Options, decisions_of
 from hindcast.pipeline.decisions.log import Array, Caution, DecisionLog
 from hindcast.pipeline.errors import InputError, unknown_name
-from hindcast.pipeline.estimators.decisions import (
-    EstimatedPropensities,
-)
-from hindcast.pipeline.estimators.decisions.support import (
-    ANSWERS,
-    CANNOT,
-)
+from hindcast.pipeline.estimators.decisions import EstimatedPropensities
+from hindcast.pipeline.estimators.decisions.support import ANSWERS, CANNOT
 from hindcast.pipeline.estimators.decisions.trials import Weighed, trials_of
 
 _GROUPS: Final = {
@@ -107,7 +102,7 @@ def answer(
         pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
         pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
         pl.DataFrame(groups, schema=_GROUPS), tuple(cautions), sentences, answerable,
-        asking.logged(), asking.kind, asking.estimated,
+        asking.logged, asking.kind, asking.estimated,
         trials_of(weighed, asking.level, options.seed), options,
     )  # fmt: skip
 

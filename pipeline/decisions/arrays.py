@@ -8,13 +8,14 @@ import polars as pl
 
 from hindcast.pipeline.decisions.batch import ragged_rows
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, DecisionLog, Flags
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.estimators import LoggedEpisodes
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities, estimate_propensities
 from hindcast.pipeline.estimators.decisions.logged import (
     Ints,
     LoggedDecisions,
     beginnings,
-    offsets_of,
+    unbroken,
 )
 from hindcast.pipeline.estimators.decisions.reward_model import fold_models, folds_of, predicted
 from hindcast.pipeline.estimators.decisions.session_values import cross_fitted_fqe
@@ -30,26 +31,26 @@ def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDeci
     d = log.decisions
     taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
     return LoggedDecisions(
-        log.offsets, taken, _floats(d["propensity"]),
-        _floats(d["reward"]), log.candidates["feasible"].to_numpy(), _floats(d["weight"]),
-        log.units, _floats(d["draws"]), _floats(log.candidates["probability"]),
+        log.offsets, taken, floats(d["propensity"]),
+        floats(d["reward"]), log.candidates["feasible"].to_numpy(), floats(d["weight"]),
+        log.units, floats(d["draws"]), floats(log.candidates["probability"]),
     )  # fmt: skip
 
 
-def _floats(column: pl.Series) -> Array:
-    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+def design(
+    frame: pl.DataFrame, height: int, levels: Mapping[str, Ints] | None = None,
+    missing: float = 0.0,
+) -> Array:  # fmt: skip
+    """Return features as a matrix: numbers, and one column per level of a category.
 
-
-def design(frame: pl.DataFrame, height: int, levels: Mapping[str, Ints] | None = None) -> Array:
-    """Return features as a matrix: numbers with NaN as 0, one column per level of a category.
-
-    `levels` are codes of categories, by default those of the frame.
+    `levels` are codes of categories, by default those of the frame. A number that is `missing` is
+    NaN in the frame.
     """
     levels = levels_of(frame) if levels is None else levels
     blocks = []
     for name, dtype in frame.schema.items():
         if dtype == pl.Float64:
-            blocks.append(np.nan_to_num(frame[name].to_numpy())[:, None])
+            blocks.append(np.nan_to_num(frame[name].to_numpy(), nan=missing)[:, None])
             continue
         codes = frame[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
         blocks.append((codes[:, None] == levels[name]).astype(np.float64))
@@ -111,17 +112,14 @@ def session_episodes(
     at = np.arange(len(log))
     first = np.unique(number, return_index=True)[1]
     order = np.lexsort((at, first[number - 1]))
-    lost: Ints = np.cumsum(~used[order]) - ~used[order]
-    begins = beginnings(number[order])
-    starts, run = np.flatnonzero(begins), np.cumsum(begins) - 1
-    kept = order[used[order] & (lost == lost[starts][run])]
+    kept = order[unbroken(number[order], used[order])]
     place = np.full(len(log), -1)
     place[np.flatnonzero(used)] = np.arange(int(used.sum()))
     heads = np.flatnonzero(beginnings(number[kept]))
     if len(heads) == len(kept):
         return None
     of_candidates = ragged_rows(e.offsets, place[kept])
-    e, target = _in_order(e, place[kept], of_candidates), target[of_candidates]
+    e, target = e.at(place[kept], of_candidates), target[of_candidates]
     features = log.features[ragged_rows(log.offsets, kept)] if log.features.width else log.features
     q, v = cross_fitted_fqe(
         e, target, heads, design(log.context[kept] if log.context.width else log.context, len(e)),
@@ -132,13 +130,4 @@ def session_episodes(
         offsets, np.minimum(1.0 / e.inverse, 1.0),
         np.minimum(np.where(e.several, target[e.taken], 1.0), 1.0), e.reward,
         q=q, v=v, group=e.unit[heads],
-    )  # fmt: skip
-
-
-def _in_order(e: LoggedDecisions, rows: Ints, of_candidates: Ints) -> LoggedDecisions:
-    """Return the decisions `rows`, in that order, with the rows of their candidates."""
-    return LoggedDecisions(
-        offsets_of(np.diff(e.offsets)[rows]), e.chosen[rows], e.propensity[rows], e.reward[rows],
-        e.feasible[of_candidates], e.weight[rows], e.unit[rows], e.draws[rows],
-        e.probability[of_candidates],
     )  # fmt: skip

@@ -266,7 +266,7 @@ class AskedPolicy:
         if not self.weighable or self.is_log:
             return []
         s, found = self.support, []
-        if s.ess < 50 or s.largest_share > LARGEST:
+        if s.ess < ENOUGH or s.largest_share > LARGEST:
             row = self.support_row()
             found.append(Caution(
                 "few_effective",
@@ -292,7 +292,7 @@ class AskedPolicy:
                 "log never takes", {"covered": s.covered},
             ))  # fmt: skip
         sessions = self.by_name.get("sessions_is")
-        if sessions is not None and sessions["ess"] < 50:
+        if sessions is not None and sessions["ess"] < ENOUGH:
             found.append(Caution(
                 "few_effective",
                 f"{self.name}: {sessions['ess']:.1f} effective sessions of "
@@ -326,7 +326,7 @@ class AskedPolicy:
         if self.asking.accepted and not self.is_log:
             mark += f" (accepted: {self.asking.accepted})"
         if self.is_log:
-            mean = self.asking.logged() if self.split == self.asking.options.split else None
+            mean = self.asking.logged if self.split == self.asking.options.split else None
             own = logged_mean(self.e)
             shown = interval_of(self.e, own, self.w)
             value, low, high = own.value, shown.low, shown.high
@@ -346,7 +346,7 @@ class AskedPolicy:
         return f"{text}{why}."
 
     def _heaviest(self) -> list[str]:
-        """Return which decision carries too much of the weight."""
+        """Return a clause on the decision of the largest weight, if that is too large a share."""
         if not self.weighable or not self.support.largest_share > LARGEST:
             return []
         row = self.support_row()
@@ -356,8 +356,8 @@ class AskedPolicy:
         ]
 
     def _known(self) -> str:
-        """Return what the log knows all the same, and what would have to be logged."""
-        logged = self.asking.logged()
+        """Return sentences on the log's own mean and on the exploration that an answer needs."""
+        logged = self.asking.logged
         mean = _with_interval(logged["value"], logged["low"], logged["high"])
         known = f"The mean of the log is {mean}."
         if self.weighable and self.uncovered:

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.decisions.arrays import (
-    estimated_propensities,
-    logged_decisions,
-    reference_q,
-)
-from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.arrays import estimated_propensities, logged_decisions, reference_q
+from hindcast.pipeline.decisions.log import Caution, DecisionLog, Flags
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators.decisions import (
     EstimatedPropensities,
@@ -19,9 +16,8 @@ from hindcast.pipeline.estimators.decisions import (
     interval_of,
 )
 from hindcast.pipeline.estimators.decisions.estimated import with_propensities
-from hindcast.pipeline.estimators.decisions.values import (
-    logged_mean,
-)
+from hindcast.pipeline.estimators.decisions.values import logged_mean
+from hindcast.pipeline.recipes.splits import SPLITS
 
 ALL: Final = "all"
 CONTRADICTIONS: Final = ("propensities_contradicted", "override_depends")
@@ -83,12 +79,10 @@ class Asking:
         self.log, self.options = log, options
         self.level = 1.0 - (1.0 - LEVEL) / max(policies, 1)
         self.every = logged_decisions(log)
-        self.has = log.mapping.propensity.kind in ("exact", "monte_carlo", "estimated")
-        self.kind = "logged" if self.has else "none"
+        stated = log.mapping.propensity.kind
+        self.kind = stated if stated in ("none", "estimated") else "logged"
         self.estimated: EstimatedPropensities | None = None
-        if log.mapping.propensity.kind == "estimated":
-            self.kind = "estimated"
-        if options.estimate and not self.has:
+        if options.estimate and self.kind == "none":
             self.kind = "estimated"
             self.estimated = estimated_propensities(log, self.every)
             self.every = with_propensities(self.every, self.estimated.probability)
@@ -119,8 +113,9 @@ class Asking:
             self._used, self._part = used, self.every.take(used)
         return self._part
 
+    @cached_property
     def logged(self) -> dict[str, float]:
-        """Return the mean reward of the log, over all decisions with one."""
+        """The mean reward of the log with its interval, over all decisions with one."""
         there = self.log.decisions["reward"].is_not_null().to_numpy()
         e = self.every.take(there & decisions_of(self.log, self.options.split))
         mean = logged_mean(e)

@@ -9,11 +9,12 @@ import polars as pl
 
 from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums, take
 from hindcast.pipeline.decisions.checks import overridden
-from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, SPLITS, DecisionLog
+from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
-from hindcast.pipeline.decisions.values import Array
+from hindcast.pipeline.decisions.values import Array, floats
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashes
+from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
@@ -45,9 +46,9 @@ def assemble(
     context, features = _readable(batch.context, reading), _readable(batch.features, reading)
     first = decisions["time"].min()
     decisions = decisions.with_columns((pl.col("time") - (first or 0.0)).alias("time_s"))
-    units, texts = units_of(decisions)
-    side = split_of(decisions, units, texts, mapping.split)
-    decisions = decisions.with_columns(pl.Series("unit_id", texts), pl.Series("split", side))
+    units = unit_ids(decisions).alias("unit_id")
+    side = split_of(units, decisions["time"], mapping.split)
+    decisions = decisions.with_columns(units, pl.Series("split", side))
     offsets = offsets_of(lengths)
     feasible = candidates["feasible"].to_numpy()
     weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]
@@ -61,7 +62,7 @@ def assemble(
         "censored_by_time": int((decisions["late"] & decisions["reward"].is_null()).sum()),
         "overridden": int(decisions["overridden"].sum()),
         "quarantined": quarantined,
-        "units": int(units.max()) + 1 if len(units) else 0,
+        "units": units.n_unique(),
         "sessions": decisions["session"].n_unique() if decisions["session"].null_count() == 0
         else len(lengths),
         **{name: int((decisions["split"] == name).sum()) for name in SPLITS},
@@ -102,7 +103,7 @@ def _kinds(
     if isinstance(settings.draws, int):
         draws = np.full(count, float(settings.draws))
     elif settings.draws:
-        draws = batch.decisions["draws"].fill_null(float("nan")).to_numpy().copy()
+        draws = floats(batch.decisions["draws"]).copy()
     else:
         step = step_of(p[~single & ~np.isnan(p)])
         draws = np.full(count, np.nan if step is None else 1.0 / step)
@@ -157,37 +158,35 @@ def _order(decisions: pl.DataFrame) -> Ints | None:
     return time.arg_sort(nulls_last=True).to_numpy().astype(np.int64)
 
 
-def units_of(decisions: pl.DataFrame) -> tuple[Ints, pl.Series]:
-    """Return the number of each decision's unit, in the order of the ids, and its id.
+def unit_ids(decisions: pl.DataFrame) -> pl.Series:
+    """Return the id of each decision's unit, which intervals draw anew and splits keep whole.
 
-    A unit is what intervals draw anew and splits keep whole: the mapping's unit, else the session,
-    else the decision itself.
+    It is the mapping's unit, else the session, else the decision itself.
     """
-    texts = pl.select(
-        pl.coalesce(decisions["unit"], decisions["session"], decisions["id"])
-    ).to_series()
-    return (texts.rank("dense") - 1).to_numpy().astype(np.int64), texts
+    units = pl.coalesce(decisions["unit"], decisions["session"], decisions["id"])
+    return pl.select(units).to_series()
 
 
-def split_of(decisions: pl.DataFrame, units: Ints, texts: pl.Series, split: Split) -> np.ndarray:
-    """Return the split of each decision; a unit is on one side."""
+def split_of(units: pl.Series, times: pl.Series, split: Split) -> np.ndarray:
+    """Return the split of each decision, by the ids of the units; a unit is on one side."""
     names = np.array(SPLITS, object)
     if split.by == "hash":
-        distinct = texts.unique(maintain_order=True)
+        distinct = units.unique(maintain_order=True)
         u = hashes(distinct) / _HASHED
         later = 1 - split.test - split.validation
         side = np.where(u >= 1 - split.test, 2, np.where(u >= later, 1, 0))
-        if len(distinct) < len(texts):
+        if len(distinct) < len(units):
             places = pl.DataFrame({"t": distinct, "s": side})
-            found = pl.DataFrame({"t": texts})
+            found = pl.DataFrame({"t": units})
             side = found.join(places, on="t", how="left", maintain_order="left")["s"].to_numpy()
         return np.asarray(names[side])
     # Units in the order of their first decisions; those of one time stay together, on the earlier
     # side.
-    _, first, inverse = np.unique(units, return_index=True, return_inverse=True)
+    numbers = units.rank("dense").to_numpy()
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
-    time = decisions["time"].fill_null(float("inf")).to_numpy()[first[order]]
-    known = decisions["time"].null_count() < len(decisions)
+    time = times.fill_null(float("inf")).to_numpy()[first[order]]
+    known = times.null_count() < len(times)
     count = len(order)
     side = np.zeros(count, np.int64)
     for number, share in ((1, split.validation + split.test), (2, split.test)):

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.decisions.arrays import logged_decisions
-from hindcast.pipeline.decisions.log import SMALL_PIECE, SPLITS, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
@@ -20,6 +21,7 @@ from hindcast.pipeline.estimators.decisions.propensity_tests import (
     candidate_sets,
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
+from hindcast.pipeline.recipes.splits import SPLITS
 
 _QUARANTINED: Final = 0.01  # share of decisions in quarantine that is a caution
 _CERTAIN: Final = 1.0 - 1e-9
@@ -61,7 +63,7 @@ def checked_propensities_of(log: DecisionLog) -> PropensityTests | None:
 
 
 def override_propensities_of(log: DecisionLog) -> PropensityTests | None:
-    """Return the same of the overridden decisions with the candidates that were drawn."""
+    """Return the tests of the overridden decisions, of what was drawn; None if there are none."""
     drawn = log.decisions["overridden"] & log.decisions["sampled"].is_not_null()
     if log.mapping.propensity.kind not in ("exact", "monte_carlo") or not drawn.any():
         return None
@@ -243,7 +245,7 @@ def _censored(log: DecisionLog, found: list[Caution]) -> None:
 
 
 def _censored_by_number(log: DecisionLog, taken: Ints, found: list[Caution]) -> None:
-    """Tell if the taken candidates whose reward is lost differ in a numeric feature."""
+    """Add a caution if the taken candidates without reward differ in a numeric feature."""
     lost = log.decisions["reward"].is_null().to_numpy()
     names = [n for n, t in log.features.schema.items() if t == pl.Float64]
     for name in names:
@@ -265,7 +267,7 @@ def _censored_by_number(log: DecisionLog, taken: Ints, found: list[Caution]) -> 
 
 
 def _trend(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
-    """Tell rewards that are lost by time and change with it: their mean is not that of all."""
+    """Add a caution if rewards are lost by time and change with it."""
     there = log.weighted
     lost = log.decisions["reward"].is_null().to_numpy()
     if log.decisions["time"].null_count() or not lost.any() or int(there.sum()) < _LEAST:
@@ -293,8 +295,8 @@ def _trend(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
 
 
 def _leaks(log: DecisionLog, found: list[Caution]) -> None:
-    """Tell features that are written after the choice."""
-    reward = log.decisions["reward"].fill_null(float("nan")).to_numpy()
+    """Add a caution for each feature that is written after the choice."""
+    reward = floats(log.decisions["reward"])
     rewards, counts = np.unique(reward[log.weighted], return_counts=True)
     if not len(rewards):
         return

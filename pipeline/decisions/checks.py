@@ -12,18 +12,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import (
-    Batch,
-    Ints,
-    Reading,
-    Reasons,
-    always,
-    sums,
-    take,
-)
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, Reasons, always, sums, take
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.rows import DIFFERS
-from hindcast.pipeline.decisions.values import Array, Flags
+from hindcast.pipeline.decisions.values import Array, Flags, floats
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.estimators.decisions.logged import ABOVE_ONE
 
@@ -114,14 +106,18 @@ def checked(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> Bat
     decisions, offsets = batch.decisions, batch.offsets
     feasible = batch.candidates["feasible"].to_numpy()
     size = sums(feasible, offsets)
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    logged = floats(batch.candidates["probability"])
     chosen = decisions["chosen"].fill_null(-1).to_numpy()
     known = (chosen >= 0) & (chosen < batch.lengths)
     rows = offsets[:-1] + np.where(known, chosen, 0)
     rows = np.minimum(rows, max(len(feasible) - 1, 0))
     p = propensity_of(batch, rows)
-    reasons = _reasons_of(batch, mapping, terms, known, rows, p)
     complete = complete_probabilities(logged, feasible, offsets)
+    reasons = Reasons(decisions["reason"].to_list())
+    _choices(batch, reasons, known, rows)
+    if mapping.propensity.kind in ("exact", "monte_carlo"):
+        _propensities(batch, reasons, size >= 2, complete, rows, p)
+    _finite(batch, reasons, terms)
     of_candidates = np.repeat(complete, batch.lengths)
     spread = np.where(of_candidates, np.where(feasible, logged, 0.0), np.nan)
     of_single = np.repeat(size == 1, batch.lengths)
@@ -129,33 +125,32 @@ def checked(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> Bat
     return replace(
         batch,
         decisions=decisions.with_columns(
-            reasons, pl.Series("propensity", np.minimum(p, 1.0)), pl.Series("single", size == 1)
+            reasons.series,
+            pl.Series("propensity", np.minimum(p, 1.0)),
+            pl.Series("single", size == 1),
         ),
         candidates=batch.candidates.with_columns(pl.Series("probability", spread).fill_nan(None)),
     )
 
 
-def _reasons_of(
-    batch: Batch, mapping: DecisionMapping, terms: Sequence[str], known: Flags, rows: Ints, p: Array
-) -> pl.Series:
-    """Return, per decision, why it cannot be used; null for one that can."""
-    decisions, offsets = batch.decisions, batch.offsets
-    reasons = Reasons(decisions["reason"].to_list())
-    ids = batch.candidates["id"]
+def _choices(batch: Batch, reasons: Reasons, known: Flags, rows: Ints) -> None:
+    """Mark decisions whose choice is no candidate, or an infeasible one."""
+    ids, feasible = batch.candidates["id"], batch.candidates["feasible"].to_numpy()
     reasons.mark(~known, always("the chosen one is not among the candidates"))
-    feasible = batch.candidates["feasible"].to_numpy()
-    several = sums(feasible, offsets) >= 2
     may = feasible[rows] if len(feasible) else np.zeros(len(rows), bool)
     reasons.mark(known & ~may, lambda d: f"chosen {ids[int(rows[d])]!r} is infeasible")
-    if mapping.propensity.kind in ("exact", "monte_carlo"):
-        _propensities(batch, reasons, several, feasible, rows, p)
+
+
+def _finite(batch: Batch, reasons: Reasons, terms: Sequence[str]) -> None:
+    """Mark decisions with an infinite reward or feature."""
+    decisions = batch.decisions
     for name in terms:
         if name not in decisions.columns:
             continue
         values = decisions[name].to_numpy()
         reasons.mark(np.isinf(values), always(f"{name} is not finite"))
     for side, frame, owner in (
-        ("context", batch.context, None), ("candidates", batch.features, offsets),
+        ("context", batch.context, None), ("candidates", batch.features, batch.offsets),
     ):  # fmt: skip
         for name, dtype in frame.schema.items():
             if dtype != pl.Float64:
@@ -164,17 +159,15 @@ def _reasons_of(
             if bad.any():
                 where = bad if owner is None else sums(bad, owner) > 0
                 reasons.mark(where, always(f"{name} of the {side} is not finite"))
-    return reasons.series
 
 
 def _propensities(
-    batch: Batch, reasons: Reasons, several: Flags,
-    feasible: Flags, rows: Ints, p: Array,
-) -> None:  # fmt: skip
+    batch: Batch, reasons: Reasons, several: Flags, complete: Flags, rows: Ints, p: Array
+) -> None:
+    """Mark decisions whose probabilities are missing, or are none."""
     weighed = several & ~overridden(batch.decisions).to_numpy()
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
-    offsets = batch.offsets
-    complete = complete_probabilities(logged, feasible, offsets)
+    logged = floats(batch.candidates["probability"])
+    feasible, offsets = batch.candidates["feasible"].to_numpy(), batch.offsets
     total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), offsets)
     reasons.mark(
         complete & ~(np.abs(total - 1.0) < SUM),
@@ -191,7 +184,7 @@ def _propensities(
         weighed & (p > 1 + ABOVE_ONE), lambda d: f"the propensity is {p[d]:g}, expected at most 1"
     )
     listed = logged[rows] if len(logged) else np.full(len(p), np.nan)
-    stated = batch.decisions["propensity"].fill_null(float("nan")).to_numpy()
+    stated = floats(batch.decisions["propensity"])
     drawn = batch.decisions["sampled"].is_null().to_numpy()
     with np.errstate(invalid="ignore"):
         differ = np.abs(stated - listed) > SAME * np.maximum(stated, listed) + LEAST
@@ -212,10 +205,10 @@ def overridden(decisions: pl.DataFrame) -> pl.Series:
 
 def propensity_of(batch: Batch, rows: Ints) -> Array:
     """Return the propensity of each decision: as stated, else that of the drawn candidate."""
-    stated = batch.decisions["propensity"].fill_null(float("nan")).to_numpy()
+    stated = floats(batch.decisions["propensity"])
     sampled = batch.decisions["sampled"].fill_null(-1).to_numpy()
     drawn = np.where(sampled >= 0, batch.offsets[:-1] + np.maximum(sampled, 0), rows)
-    logged = batch.candidates["probability"].fill_null(float("nan")).to_numpy()
+    logged = floats(batch.candidates["probability"])
     if not len(logged):
         return stated
     return np.where(np.isnan(stated), logged[np.minimum(drawn, len(logged) - 1)], stated)

@@ -29,13 +29,14 @@ from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_
 from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
 from hindcast.pipeline.decisions.encoding import Encoded, encode
-from hindcast.pipeline.decisions.log import SPLITS, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import Caution, DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
 from hindcast.pipeline.errors import StorageError, TraceError
-from hindcast.pipeline.estimators.decisions.logged import beginnings
+from hindcast.pipeline.estimators.decisions.logged import beginnings, unbroken
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.recipes.workload_source import DECISIONS, ELSEWHERE
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.decisions import NAME
@@ -49,8 +50,8 @@ from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workloa
 CLOSING_ROWS: Final = False  # of single decisions
 _GROUP: Final = 500_000  # candidates of a row group
 _PART: Final = 64_000_000  # bytes from which on a part is full
-Group: TypeAlias = tuple[int, int]  # first episode of a row group, and that behind its last
 _CHARACTERS: Final = 60  # of an id
+Group: TypeAlias = tuple[int, int]  # first episode of a row group, and that behind its last
 
 
 @dataclass(frozen=True)
@@ -212,13 +213,10 @@ def episodes_of(log: DecisionLog) -> Episodes:
     places = dict(zip(SPLITS, range(len(SPLITS)), strict=True))
     side = d["split"].replace_strict(places, return_dtype=pl.Int8).to_numpy()
     order = np.lexsort((session, unit, side))  # those of one session stay in their order
-    begins = beginnings(session[order])
-    run = np.cumsum(begins) - 1
-    lost: Flags = ~usable[order]
+    run = np.cumsum(beginnings(session[order])) - 1
     cut = np.zeros(int(run[-1]) + 1 if len(run) else 0, bool)
-    cut[run[lost]] = True
-    before: Ints = np.cumsum(lost) - lost  # lost decisions before each one
-    kept = usable[order] & (before == before[np.flatnonzero(begins)][run])
+    cut[run[~usable[order]]] = True
+    kept = unbroken(session[order], usable[order])
     decisions, run = order[kept], run[kept]
     begins = beginnings(run)
     heads = np.flatnonzero(begins).astype(np.int64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import TERM, Ints
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
-from hindcast.pipeline.decisions.values import Array
+from hindcast.pipeline.decisions.values import Array, floats
 from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL
 from hindcast.pipeline.storage.gathering import release
 
@@ -59,7 +59,7 @@ class Encoded:
 
     def term(self, name: str, rows: Ints) -> NDArray[np.float64]:
         """Return a logged reward or cost of some decisions, NaN where it is missing."""
-        return self._terms[name][rows].fill_null(float("nan")).to_numpy()
+        return floats(self._terms[name][rows])
 
 
 # Values of a feature at some rows.

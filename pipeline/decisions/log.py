@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows, slices
 from hindcast.pipeline.decisions.mapping import DecisionMapping
-from hindcast.pipeline.storage.gathering import release
+from hindcast.pipeline.estimators.decisions.logged import offsets_of
+from hindcast.pipeline.storage.gathering import release, taken
 from hindcast.pipeline.workloads.schema import SourceFile
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-SPLITS: Final = ("train", "validation", "test")
 MOST_LEVELS: Final = 32  # columns of a category, by count in the train split
 NOT_READ: Final = 1000  # levels from which on a text is no category
 LONGEST_TEXT: Final = 200
@@ -100,20 +100,24 @@ class DecisionLog:
 
     def head(self) -> "DecisionLog":
         """Return the log without its decisions, for its columns."""
-        return replace(
-            self, decisions=self.decisions[:0], context=self.context[:0],
-            candidates=self.candidates[:0], features=self.features[:0], offsets=self.offsets[:1],
-        )  # fmt: skip
+        return self._part(slice(0), slice(0), self.offsets[:1])
 
     def pieces(self, size: int | None = None) -> Iterator["DecisionLog"]:
         """Yield the log in pieces of about `size` candidates, each with whole decisions."""
         for of, rows in slices(self.offsets, size or _PIECE):
-            yield replace(
-                self, decisions=self.decisions[of], context=self.context[of],
-                candidates=self.candidates[rows], features=self.features[rows],
-                offsets=self.offsets[of.start : of.stop + 1] - rows.start,
-            )  # fmt: skip
+            yield self._part(of, rows, self.offsets[of.start : of.stop + 1] - rows.start)
             release()
+
+    def take(self, decisions: Ints) -> "DecisionLog":
+        """Return the log of some decisions, in that order."""
+        return self._part(decisions, self.rows_of(decisions), offsets_of(self.lengths[decisions]))
+
+    def _part(self, of: slice | Ints, rows: slice | Ints, offsets: Ints) -> "DecisionLog":
+        """Return the log of the decisions `of`, whose candidates are `rows`."""
+        return replace(
+            self, decisions=self.decisions[of], context=taken(self.context, of),
+            candidates=self.candidates[rows], features=taken(self.features, rows), offsets=offsets,
+        )  # fmt: skip
 
     def rows_of(self, decisions: Ints) -> Ints:
         """Return the rows of the candidates of some decisions."""

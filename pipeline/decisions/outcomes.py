@@ -12,7 +12,7 @@ from hindcast.pipeline.decisions.mapping import DecisionMapping, Outcomes
 from hindcast.pipeline.decisions.shapes.nested import getter
 from hindcast.pipeline.decisions.shapes.records import records_of
 from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, no_column
-from hindcast.pipeline.decisions.values import as_series, numbers, text_of, times
+from hindcast.pipeline.decisions.values import as_series, floats, numbers, text_of, times
 from hindcast.pipeline.errors import TraceError
 
 _LATE: Final = 0.99  # quantile of the delays within which a reward is expected
@@ -79,7 +79,7 @@ def _columns(path: Path, names: Mapping[str, str]) -> dict[str, pl.Series]:
 def join(
     decisions: pl.DataFrame, found: pl.DataFrame, outcomes: Outcomes, reading: Reading
 ) -> pl.DataFrame:
-    """Return the decisions with the terms of their outcomes, and whether a reward may still come.
+    """Return the decisions with the terms of their outcomes; `late` is true if one may still come.
 
     The same outcome twice counts once. Of outcomes that differ none counts, unless
     `outcomes.several` says which.
@@ -115,7 +115,7 @@ def join(
 
 def _late(joined: pl.DataFrame, terms: list[str]) -> pl.Series:
     """Return which decisions without reward are too young for it, by the delays of the others."""
-    time, later = (joined[n].fill_null(float("nan")).to_numpy() for n in ("time", "reward_time"))
+    time, later = (floats(joined[n]) for n in ("time", "reward_time"))
     delays = (later - time)[~np.isnan(later - time)]
     if not len(delays):
         return pl.Series(np.zeros(joined.height, bool))

@@ -19,12 +19,7 @@ from hindcast.pipeline.decisions.assembly import assemble
 from hindcast.pipeline.decisions.batch import TERM, Batch, Reading, concat, take
 from hindcast.pipeline.decisions.cautions import with_cautions
 from hindcast.pipeline.decisions.log import DecisionLog
-from hindcast.pipeline.decisions.mapping import (
-    KIND,
-    DecisionMapping,
-    load_mapping,
-    parse_mapping,
-)
+from hindcast.pipeline.decisions.mapping import KIND, DecisionMapping, load_mapping, parse_mapping
 from hindcast.pipeline.decisions.outcomes import join, read_outcomes
 from hindcast.pipeline.decisions.shapes import obd, obp
 from hindcast.pipeline.decisions.shapes.cb_adf import COST as CB_COST

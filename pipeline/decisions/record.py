@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -46,16 +47,14 @@ def write_record(log: DecisionLog, out: Path) -> dict[str, dict[str, Any]]:
         pl.lit("its reward may still come")).otherwise(pl.lit("no reward"))  # fmt: skip
     censored = log.decisions.filter(pl.col("reward").is_null() | pl.col("overridden"))
     stored = files.write_atomically(out / RECORD, partial(_write_pieces, log))
-    found = {
-        RECORD: {"rows": len(log), "bytes": stored.bytes, "sha256": stored.sha256},
-    }
+    found = {RECORD: {"rows": len(log), **asdict(stored)}}
     tables = {
         CENSORED: censored.select("id", "file", "line", why.alias("why")),
         QUARANTINE: log.quarantine,
     }
     for name, table in tables.items():
         stored = files.write_parquet(out / name, table)
-        found[name] = {"rows": table.height, "bytes": stored.bytes, "sha256": stored.sha256}
+        found[name] = {"rows": table.height, **asdict(stored)}
     return found
 
 

@@ -52,12 +52,17 @@ def numbers(values: pl.Series) -> tuple[Array, Flags]:
     return array, np.isinf(array)
 
 
+def floats(column: pl.Series) -> Array:
+    """Return a column of numbers as float64, NaN where it is null."""
+    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+
 def flags(values: pl.Series) -> tuple[NDArray[np.int8], Flags]:
     """Return a column as 1, 0 or NOT_SAID, and which values are bad."""
     if values.dtype == pl.Boolean:
         return values.cast(pl.Int8).fill_null(NOT_SAID).to_numpy(), np.zeros(len(values), bool)
     if values.dtype.is_numeric():
-        array = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        array = floats(values)
         result = np.where(array == 1, 1, np.where(array == 0, 0, NOT_SAID)).astype(np.int8)
         return result, (result == NOT_SAID) & ~np.isnan(array)
     text = values.cast(pl.String)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from hindcast.pipeline.building.build import counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.decisions.assembly import split_of, units_of
+from hindcast.pipeline.decisions.assembly import split_of, unit_ids
 from hindcast.pipeline.decisions.batch import sums
 from hindcast.pipeline.decisions.cautions import cautions_of
 from hindcast.pipeline.decisions.checks import SUM, complete_probabilities
@@ -34,6 +34,7 @@ from hindcast.pipeline.decisions.encoding import encode
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, read_record, same_log
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
 from hindcast.pipeline.estimators.decisions.logged import ABOVE_ONE
 from hindcast.pipeline.storage.files import sha256_file
@@ -77,10 +78,10 @@ def _check_log(log: DecisionLog, folder: Path) -> None:
     for piece in log.pieces():
         _check_piece(piece, folder)
     d = log.decisions
-    units, texts = units_of(d)
+    units = unit_ids(d)
     require = partial(_require, d, folder)
-    require((texts == d["unit_id"]).to_numpy(), "its unit is another one")
-    require(split_of(d, units, texts, log.mapping.split) == d["split"].to_numpy(),
+    require((units == d["unit_id"]).to_numpy(), "its unit is another one")
+    require(split_of(units, d["time"], log.mapping.split) == d["split"].to_numpy(),
             "its split is another one")  # fmt: skip
 
 
@@ -91,9 +92,9 @@ def _check_piece(log: DecisionLog, folder: Path) -> None:
     require((chosen >= 0) & (chosen < log.lengths), "the choice is not among the candidates")
     feasible = log.candidates["feasible"].to_numpy()
     require(feasible[log.offsets[:-1] + chosen], "the choice is not feasible")
-    p = d["propensity"].fill_null(float("nan")).to_numpy()
+    p = floats(d["propensity"])
     require(np.isnan(p) | ((p > 0) & (p <= 1 + ABOVE_ONE)), "its propensity is no probability")
-    logged = log.candidates["probability"].fill_null(float("nan")).to_numpy()
+    logged = floats(log.candidates["probability"])
     complete = complete_probabilities(logged, feasible, log.offsets)
     total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), log.offsets)
     require(~complete | (np.abs(total - 1) < SUM), "its probabilities do not sum to 1")

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.dataset.columns import part_schema
+from hindcast.pipeline.dataset.columns import episodes_schema, part_schema
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.recipes.workload_source import ELSEWHERE
 from hindcast.pipeline.simulation.spec import Feature, Spec
@@ -91,8 +91,6 @@ def write_croissant(folder: Path, manifest: mf.Manifest) -> None:
 
 def croissant(manifest: mf.Manifest) -> dict[str, Any]:
     """Return the metadata of a dataset, which depends on the manifest alone."""
-    from hindcast.pipeline.dataset.columns import episodes_schema
-
     recipe, spec, of = manifest.recipe, manifest.spec, terms(manifest)
     table = pl.DataFrame(schema=episodes_schema(spec)).to_arrow().schema
     told = {o.name: f"{o.description} ({o.unit})" for o in spec.outcomes}

@@ -42,18 +42,13 @@ def bootstrap(
     """Return the percentile interval over units drawn with replacement; NaN for one unit."""
     if units < 2 or resamples < 1:
         return float("nan"), float("nan")
-    replicates = resampled(replicate, units, rng, resamples)
+    drawn = drawn_counts(units, rng, resamples)
+    replicates = np.concatenate([replicate(counts) for counts in drawn])
+    replicates = replicates[np.isfinite(replicates)]
     if not len(replicates):
         return float("nan"), float("nan")
     low, high = np.quantile(replicates, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return float(low), float(high)
-
-
-def resampled(replicate: Replicate, units: int, rng: np.random.Generator, resamples: int) -> Array:
-    """Return the finite values of an estimator over units drawn with replacement."""
-    drawn = [replicate(counts) for counts in drawn_counts(units, rng, resamples)]
-    replicates = np.concatenate(drawn)
-    return replicates[np.isfinite(replicates)]
 
 
 def drawn_counts(units: int, rng: np.random.Generator, resamples: int) -> Iterator[Array]:

@@ -31,8 +31,8 @@ class Export:
         module: Module with the function `export`.
         description: Description of the format, for `--help`.
         lost: Parts of a dataset that the format cannot hold.
-        folder: Whether the export is a folder; a single file otherwise.
-        pads: Whether every decision gets the same number K of candidates, set by `candidates`.
+        folder: True if the export is a folder, False if it is one file.
+        pads: True if every decision gets the same number K of candidates, set by `candidates`.
         split: Split that is written unless another is asked for: a name, or "all". Empty for a
             format that always holds the whole dataset.
     """

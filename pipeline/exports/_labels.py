@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.splits import SPLITS
 
 ALL: Final = "all"  # in place of the name of a split
-SPLITS: Final = ("train", "validation", "test")
 Ints = NDArray[np.int64]
 
 

@@ -45,6 +45,7 @@ from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._labels import Labels, labels_of
 from hindcast.pipeline.exports._padding import Padding, Rows, choose_padding, described, padded
 from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.scenarios.decisions import NAME
 from hindcast.pipeline.storage.files import json_text
 
 SHAPE: Final = "shape.json"
@@ -140,9 +141,10 @@ def _shape(dataset: Dataset, padding: Padding, labels: Labels) -> dict[str, Any]
 def _readme(dataset: Dataset, padding: Padding, labels: Labels) -> str:
     notes = "\n".join(f"- {note}" for note in (*padding.notes, *labels.notes))
     digest = dataset.manifest.digest
+    made = "" if dataset.spec.scenario == NAME else " of cluster job schedulers"
     return f"""# {dataset.manifest.name} for d3rlpy
 
-Logged decisions of cluster job schedulers, for offline reinforcement learning with d3rlpy:
+Logged decisions{made}, for offline reinforcement learning with d3rlpy:
 {labels.decisions:,} decisions in {labels.episodes.height:,} episodes of the Hindcast scenario
 `{dataset.spec.scenario}`, of the split {labels.split}. {dataset.recipe.description.rstrip(".")}.
 

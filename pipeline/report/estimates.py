@@ -9,11 +9,7 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.estimators import ESTIMATORS
 from hindcast.pipeline.estimators.selection import best_of_first
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
-from hindcast.pipeline.pages.numbers import (
-    decimals_for,
-    write_estimate,
-    write_number,
-)
+from hindcast.pipeline.pages.numbers import decimals_for, write_estimate, write_number
 from hindcast.pipeline.pages.tables import Cell, Row, Table
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.storage.files import read_json

@@ -112,7 +112,7 @@ class Gathered:
 
         A feature that is a number in one frame and a category in another is a category.
         """
-        names: dict[str, bool] = {}  # is it a category?
+        names: dict[str, bool] = {}  # True for a category
         for columns, _ in self._frames:
             for name, column in columns.items():
                 dtype = column.file.dtype if isinstance(column, _Piece) else column.dtype
@@ -144,9 +144,9 @@ class Gathered:
         return column
 
 
-def taken(frame: pl.DataFrame, rows: NDArray[np.int64]) -> pl.DataFrame:
-    """Return rows of a frame, in their order; those of a large one are mapped too."""
-    if not frame.width or len(rows) < _LARGE:
+def taken(frame: pl.DataFrame, rows: slice | NDArray[np.int64]) -> pl.DataFrame:
+    """Return rows of a frame, in their order; many that are listed are mapped too."""
+    if not frame.width or isinstance(rows, slice) or len(rows) < _LARGE:
         return frame[rows] if frame.width else frame
     found = Gathered(float("nan"), len(rows))
     for begin in range(0, len(rows), _TAKEN):

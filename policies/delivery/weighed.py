@@ -30,13 +30,9 @@ from hindcast.pipeline.decisions.scoring import scored
 from hindcast.pipeline.decisions.targets import LOGGED, numeric, target_of
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, Support, Value, support
 from hindcast.pipeline.estimators.decisions.intervals import FEW_REWARDS, carrying, t_interval
-from hindcast.pipeline.estimators.decisions.logged import units_of, weights
+from hindcast.pipeline.estimators.decisions.logged import weights
 from hindcast.pipeline.estimators.decisions.support import ANSWERS
-from hindcast.pipeline.estimators.decisions.values import (
-    doubly_robust,
-    logged_mean,
-    standard_error,
-)
+from hindcast.pipeline.estimators.decisions.values import doubly_robust, logged_mean, standard_error
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.delivery.checkpoints import Decide
 from hindcast.policies.delivery.verdict import AGENT, LOG, RULE, Delivered, Verdict
@@ -82,13 +78,13 @@ class _Part:
         return support(self.e, target[self.rows])
 
     def rewards(self, target: Array) -> int:
-        """Return how many non-zero rewards carry weight."""
+        """Return the number of non-zero rewards that carry weight."""
         return carrying(self.e, weights(self.e, target[self.rows]))
 
     def compare(self, one: Value, other: Value, name: str) -> Compared:
         difference = one.value - other.value
         se = standard_error(self.e, one.z - other.z)
-        found = t_interval(difference, se, units_of(self.e.unit))
+        found = t_interval(difference, se, self.e.units)
         return Compared(name, difference, found.low, found.high)
 
 
@@ -114,7 +110,7 @@ class Judge:
 
     def judge(self, policy: LearnedPolicy) -> Verdict:
         """Return the verdict on an agent."""
-        units, rule = units_of(self.validation.e.unit), self.rule or LOGGED
+        units, rule = self.validation.e.units, self.rule or LOGGED
         if self.refusal:
             why = f"the agent cannot be compared with the log: {self.refusal}"
             return Verdict(LOG, rule, METRIC, units, why=f"{why}; the log's own policy stays")
@@ -160,7 +156,7 @@ class Judge:
 
 
 def judge_of(dataset: Dataset) -> Judge | None:
-    """Return what judges agents of a log; None if its validation split has no decisions."""
+    """Return the judge of agents of a log; None if its validation split has no decisions."""
     log = with_cautions(read_record(dataset.folder, dataset.manifest.provenance))
     split = log.decisions["split"].to_numpy()
     train, validation = (log.weighted & (split == name) for name in ("train", "validation"))

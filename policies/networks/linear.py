@@ -6,7 +6,6 @@ The standardisation of the network's inputs is folded in: the weight of an input
 deviation, and the mean is in the constant.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,8 +164,7 @@ def write_weights(folder: Path, out: Path) -> dict[str, Any]:
     if LOG in training:
         description = read_description(training[LOG], f"{folder}: training.{LOG}")
     table = {"agent": policy.name, **weights_table(linear, description)}
-    as_json = out.suffix == ".json"
-    text = json.dumps(table, indent=2, ensure_ascii=False) + "\n" if as_json else table_toml(table)
+    text = files.json_text(table) if out.suffix == ".json" else table_toml(table)
     files.make_folder(out.parent)
     files.write_text(out, text)
     return table

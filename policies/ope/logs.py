@@ -35,15 +35,13 @@ from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
-from hindcast.policies.ope.results import TRIALS, finite
+from hindcast.policies.ope.results import DESCRIPTION, ESTIMATES, TRIALS, finite
 from hindcast.policies.own_policy import OwnPolicy
 from hindcast.policies.registry import resolve_own, split_checkpoint_name
 
-ESTIMATES: Final = "estimates.parquet"
 SUPPORT: Final = "support.parquet"
 SUPPORT_BY: Final = "support_by.parquet"
 RELIABILITY: Final = "estimated_propensities.parquet"
-DESCRIPTION: Final = "ope.json"
 DEFAULT: Final = ("uniform",)
 
 Policy = str | Path | Callable[..., Any]
@@ -142,7 +140,7 @@ def _target(
 def _of_function(
     function: Callable[..., Any], spec: Spec, log: DecisionLog, e: LoggedDecisions
 ) -> tuple[str, Array, bool]:
-    """Return the same of a function of the user's own, see hindcast.policies.own_policy."""
+    """Return `_target` of a function of the user's own, see hindcast.policies.own_policy."""
     name = getattr(function, "__name__", type(function).__name__)
     given = {"spec": spec} if "spec" in inspect.signature(function).parameters else {}
     batched = bool(getattr(function, "batched", False))

@@ -19,7 +19,6 @@ Monte-Carlo propensities; the single terms of a reward.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +34,8 @@ from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.decisions.log import Array, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.shapes.dsjson import OWN
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._labels import ALL, Labels, labels_of
 from hindcast.pipeline.exports._target import new_file, result
@@ -55,7 +54,7 @@ def export(
     labels = labels_of(dataset, split)
     if dataset.spec.scenario != NAME:
         return _recorded_here(dataset, out, labels, tell)
-    log = record_of(dataset, split)
+    log = recorded_log(dataset, split)
     require_propensities(log, str(dataset.folder), "dsjson")
     _require_names(log, str(dataset.folder))
     with new_file(out) as temporary, temporary.open("w", encoding="utf-8") as file:
@@ -67,18 +66,12 @@ def export(
     return result(out, (*left_out(log, "dsjson"), *_missing(log), *labels.notes))
 
 
-def record_of(dataset: Dataset, split: str) -> DecisionLog:
+def recorded_log(dataset: Dataset, split: str) -> DecisionLog:
     """Return the recorded log of a dataset, or that of one split."""
     log = read_record(dataset.folder, dataset.manifest.provenance)
     if split == ALL:
         return log
-    decisions = np.flatnonzero((log.decisions["split"] == split).to_numpy())
-    rows = log.rows_of(decisions)
-    return replace(
-        log, decisions=log.decisions[decisions], context=log.context[decisions],
-        candidates=log.candidates[rows], features=log.features[rows],
-        offsets=offsets_of(log.lengths[decisions]),
-    )  # fmt: skip
+    return log.take(np.flatnonzero((log.decisions["split"] == split).to_numpy()))
 
 
 def _recorded_here(dataset: Dataset, out: Path, labels: Labels, tell: Progress) -> ExportResult:
@@ -112,12 +105,14 @@ def require_propensities(log: DecisionLog, where: str, form: str) -> None:
 
 
 def _require_names(log: DecisionLog, where: str) -> None:
+    """Raise InputError for a feature whose name dsjson has for something else."""
     for side, frame in (("context", log.context), ("candidates", log.features)):
         for name in frame.columns:
             if name.startswith("_") or "._" in name or (side == "context" and name == "c"):
                 raise InputError(
-                    f"{where}: the feature {name!r} of the {side} begins with `_`, which is no "
-                    "feature in dsjson; expected another name in the mapping"
+                    f"{where}: the feature {name!r} of the {side} has a name that is no feature in "
+                    "dsjson (`c`, and names or parts of names that begin with `_`); expected "
+                    "another name in the mapping"
                 )
 
 
@@ -153,7 +148,7 @@ def records_of(log: DecisionLog) -> Iterator[dict[str, Any]]:
     features = _features(log.features, len(log.candidates))
     ids = log.candidates["id"].cast(pl.String).to_list()
     feasible = log.candidates["feasible"].to_numpy()
-    probability = log.candidates["probability"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    probability = floats(log.candidates["probability"])
     weighted = log.weighted
     for d, row in enumerate(log.decisions.iter_rows(named=True)):
         if not weighted[d]:

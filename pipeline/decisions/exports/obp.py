@@ -29,9 +29,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.decisions.exports.dsjson import left_out, record_of, require_propensities
+from hindcast.pipeline.decisions.arrays import design
+from hindcast.pipeline.decisions.exports.dsjson import left_out, recorded_log, require_propensities
 from hindcast.pipeline.decisions.log import Array, DecisionLog, Flags
 from hindcast.pipeline.decisions.shapes.obp import NUMBERS, OWN, TEXTS
+from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.decisions.logged import Ints
 from hindcast.pipeline.exports import ExportResult, Progress
@@ -53,7 +55,7 @@ def export(
             f"{where}: it has episodes of a simulator, obp has single decisions; expected a log of "
             "decisions, or --to dsjson"
         )
-    log, labels = record_of(dataset, split), labels_of(dataset, split)
+    log, labels = recorded_log(dataset, split), labels_of(dataset, split)
     require_propensities(log, where, "obp")
     arms = _arms(log, where)
     writers = list(_writers(log, arms))
@@ -106,7 +108,7 @@ def _writers(log: DecisionLog, arms: _Arms) -> Iterator[tuple[str, Write]]:
     weighted = log.weighted
     d = log.decisions.filter(pl.Series(weighted))
     taken = (log.offsets[:-1] + log.decisions["chosen"].to_numpy())[weighted]
-    context, features = _Columns.of(log.context), _Columns.of(log.features)
+    context, features = _Columns(log.context), _Columns(log.features)
     whole: dict[str, Any] = {
         "n_rounds": np.int64(len(d)), "n_actions": np.int64(arms.count), "action": arms.of[taken],
         "reward": d["reward"].to_numpy(), "pscore": d["propensity"].to_numpy(),
@@ -115,8 +117,7 @@ def _writers(log: DecisionLog, arms: _Arms) -> Iterator[tuple[str, Write]]:
         f"{OWN}arm": np.array(arms.ids, str),
         **{OWN + name: np.array(d[name].fill_null("").to_list(), str)
            for name in TEXTS if d[name].null_count() < len(d)},
-        **{OWN + name: d[name].fill_null(float("nan")).to_numpy()
-           for name in NUMBERS if d[name].null_count() < len(d)},
+        **{OWN + name: floats(d[name]) for name in NUMBERS if d[name].null_count() < len(d)},
     }  # fmt: skip
     dense: dict[str, tuple[tuple[int, ...], type, Callable[[DecisionLog, Fill], Any]]] = {
         f"{OWN}place": ((), np.int32, lambda piece, fill: fill(
@@ -172,35 +173,23 @@ def _used(log: DecisionLog) -> pl.Series:
     return pl.Series(np.repeat(log.weighted, log.lengths)) & log.candidates["feasible"]
 
 
-@dataclass(frozen=True)
 class _Columns:
     """Numbers of a frame: its own, and a flag per level of a category."""
 
-    names: list[str]
-    levels: dict[str, Ints]
-
-    @classmethod
-    def of(cls, frame: pl.DataFrame) -> "_Columns":
-        names, levels = [], {}
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.names: list[str] = []
+        self._levels: dict[str, Ints] = {}
         for name, dtype in frame.schema.items():
             if dtype == pl.Float64:
-                names.append(name)
+                self.names.append(name)
                 continue
             known = frame[name].unique().drop_nulls().sort()
-            levels[name] = known.to_physical().to_numpy().astype(np.int64)
-            names += [f"{name}={level}" for level in known.cast(pl.String)]
-        return cls(names, levels)
+            self._levels[name] = known.to_physical().to_numpy().astype(np.int64)
+            self.names += [f"{name}={level}" for level in known.cast(pl.String)]
 
     def matrix(self, frame: pl.DataFrame) -> Array:
         """Return the numbers (rows, names); NaN where one is missing."""
-        blocks = []
-        for name in frame.columns:
-            if name not in self.levels:
-                blocks.append(frame[name].to_numpy()[:, None])
-                continue
-            codes = frame[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-            blocks.append((codes[:, None] == self.levels[name]).astype(np.float64))
-        return np.hstack(blocks)
+        return design(frame, frame.height, self._levels, missing=float("nan"))
 
 
 def _constant(log: DecisionLog, arms: _Arms) -> Ints | None:

@@ -1,4 +1,4 @@
-"""Description of a log of decisions: what its records hold, and which columns its learners read.
+"""Description of a log of decisions: the values of its records and the columns of its learners.
 
 It lies in the checkpoints that were trained on the log, so that they need no dataset to decide.
 """
@@ -46,24 +46,21 @@ class Description:
             "levels": {name: list(levels) for name, levels in self.levels.items()},
         }
 
-    def raw(self, side: str) -> list[str]:
-        """Return the names of the features in records: numbers and categories."""
-        kinds = self.kinds[side]
-        numbers = [n for n, kind in kinds.items() if kind == NUMBER]
-        return [*numbers, *self.categories(side)]
+    def numbers(self, side: str) -> list[str]:
+        """Return the names of the numbers."""
+        return [n for n, kind in self.kinds[side].items() if kind == NUMBER]
 
     def categories(self, side: str) -> list[str]:
         """Return the names of the categories."""
         return [n for n in self.kinds[side] if f"{side}.{n}" in self.levels]
 
     def fills(self, side: str) -> list[Fill]:
-        """Return what fills each column of a row, as `hindcast.pipeline.decisions.encoding`."""
+        """Return the function of each column of a row, see hindcast.pipeline.decisions.encoding."""
         kinds, made = self.kinds[side], dict[str, Fill]()
         alone = [*kinds] == [CONSTANT]
-        for name, kind in kinds.items():
-            if kind == NUMBER:
-                made[name] = _number(name, 1.0 if alone else self.absent)
-                made[f"{name}_missing"] = _missing(name, self.absent)
+        for name in self.numbers(side):
+            made[name] = _number(name, 1.0 if alone else self.absent)
+            made[f"{name}_missing"] = _missing(name, self.absent)
         for name in self.categories(side):
             levels = self.levels[f"{side}.{name}"]
             made |= {f"{name}={level}": _level(name, level) for level in levels}

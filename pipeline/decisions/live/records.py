@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hindcast.pipeline.decisions.encoding import CONSTANT, NUMBER, REST
+from hindcast.pipeline.decisions.encoding import CONSTANT, REST
 from hindcast.pipeline.decisions.live.description import SIDES, VOWPAL, Description
 from hindcast.pipeline.decisions.log import Array, Flags
 from hindcast.pipeline.decisions.mapping import (
@@ -31,7 +31,7 @@ from hindcast.pipeline.decisions.mapping import (
 )
 from hindcast.pipeline.decisions.shapes import obd, obp
 from hindcast.pipeline.decisions.shapes.dsjson import OWN
-from hindcast.pipeline.decisions.shapes.nested import Bad, flag, getter, number
+from hindcast.pipeline.decisions.shapes.nested import Bad, beside, flag, getter, number
 from hindcast.pipeline.decisions.shapes.records import MOST_CANDIDATES, require_depth
 from hindcast.pipeline.decisions.values import text_of
 from hindcast.pipeline.errors import InputError
@@ -80,10 +80,7 @@ class Records:
         self.vowpal = description.mapping.shape in VOWPAL
         self.mapping = _vowpal(description) if self.vowpal else _nested(description)
         self._fills = {side: description.fills(side) for side in SIDES}
-        self._numbers = {
-            side: dict.fromkeys(n for n, k in description.kinds[side].items() if k == NUMBER)
-            for side in SIDES
-        }
+        self._numbers = {side: dict.fromkeys(description.numbers(side)) for side in SIDES}
 
     def read(self, record: Any, where: str) -> Moment:
         """Return the decision of a record; raise InputError, which begins with `where`."""
@@ -322,14 +319,7 @@ def _each(
     inside = [get(c) if isinstance(c, Mapping) else None for c in listed]
     if any(value is not None for value in inside):
         return inside
-    values = get(record)
-    if isinstance(values, Mapping):
-        return [values.get(name) for name in ids]
-    if isinstance(values, list):
-        if len(values) != len(ids):
-            raise Bad(f"a list of {len(values)} values beside {len(ids)} candidates")
-        return values
-    return [values] * len(ids)
+    return beside(get(record), ids)
 
 
 def _put(to: dict[str, Any], path: str, value: Any, like: Mapping[str, Any]) -> None:
@@ -388,9 +378,8 @@ def _nested(description: Description) -> DecisionMapping:
 
 def _split(description: Description, side: str) -> tuple[list[str], list[str]]:
     """Return the numbers and the categories of a side."""
-    kinds = description.kinds[side]
-    numbers = [n for n, k in kinds.items() if k == NUMBER and [*kinds] != [CONSTANT]]
-    return numbers, description.categories(side)
+    alone = [*description.kinds[side]] == [CONSTANT]
+    return [] if alone else description.numbers(side), description.categories(side)
 
 
 def _vowpal(description: Description) -> DecisionMapping:

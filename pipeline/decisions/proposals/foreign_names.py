@@ -52,7 +52,7 @@ def in_rows(frame: pl.DataFrame) -> Found:
 
 
 def _texts(frame: pl.DataFrame, decision: pl.Series, known: Found) -> Found:
-    """Return the first time, and the first text that differs between a decision's candidates."""
+    """Return the first column of times, and the first that differs between the candidates."""
     found: Found = {}
     for column in frame.iter_columns():
         if column.dtype != pl.String or column.name in known.values():
@@ -118,9 +118,9 @@ Listed = Sequence[Sequence[Any]]  # candidates of each record
 
 
 def inside(listed: Listed, names: Sequence[str], *, what: str) -> list[str]:
-    """Return the fields of listed objects that flag one of them, sum to 1, or name them.
+    """Return the fields of listed objects that may be `what`.
 
-    `what` is "chosen", "probabilities" or "id".
+    "chosen" flags one of the objects, "probabilities" sum to 1, and "id" names each of them.
     """
     fits = {"chosen": _flags_one, "probabilities": _sums_to_one, "id": _differs}[what]
     return [
@@ -144,7 +144,7 @@ def _differs(values: Sequence[Any]) -> bool:
 
 
 def unique_id(scalars: Mapping[str, Sequence[Any]]) -> str:
-    """Return the first field of records that differs in every record and is no number or text."""
+    """Return the first field that is another short word in every record; "" if there is none."""
     for name, values in scalars.items():
         short = all(isinstance(v, str) and 0 < len(v) <= 64 and " " not in v for v in values)
         if short and "." not in name and len({*values}) == len(values) > 1:

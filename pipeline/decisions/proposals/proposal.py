@@ -10,17 +10,14 @@ other one its candidates. Guesses from names alone are listed as unsure.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from hindcast.pipeline.decisions.mapping import KIND
-from hindcast.pipeline.decisions.proposals.foreign_names import (
-    in_rows,
-    in_wide,
-    is_percent,
-)
+from hindcast.pipeline.decisions.proposals.foreign_names import in_rows, in_wide, is_percent
 from hindcast.pipeline.decisions.proposals.names import WORDS, Names, any_name, find
 from hindcast.pipeline.decisions.proposals.nested import JSON, propose_nested, records_in
 from hindcast.pipeline.decisions.proposals.parts import (
@@ -79,10 +76,9 @@ def _by_values(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     """Return the mapping of a table in whose names no word of a log is known."""
     if not frame.height:
         return None
-    stems, keys = _stems(frame.columns)
-    taken = {f"{stem}{key}" for stem, of in stems.items() for key in of}
-    others = [n for n in frame.columns if n not in taken]
-    for read, found in ((_rows, in_rows(frame)), (_wide, in_wide(frame, keys, others))):
+    _stem, keys, others = _stems(frame.columns)
+    for read, columns in ((_rows, in_rows), (_wide, partial(in_wide, keys=keys, others=others))):
+        found = columns(frame)
         words = {column: WORDS[what][0] for what, column in found.items()}
         if not words or {*words.values()} & {*frame.columns} - {*words}:
             continue
@@ -229,22 +225,22 @@ def _features(
 # Wide tables
 
 
-def _stems(names: Sequence[str]) -> tuple[dict[str, set[str]], set[str]]:
-    """Return the NAME_ of the columns NAME_k with their k, and all k."""
+def _stems(names: Sequence[str]) -> tuple[dict[str, set[str]], set[str], list[str]]:
+    """Return the NAME_ of the columns NAME_k with their k, all k, and the other names."""
     stems: dict[str, set[str]] = {}
     for name in names:
         if match := _NUMBERED.match(name):
             stems.setdefault(match[1], set()).add(match[2])
     stems = {stem: keys for stem, keys in stems.items() if len(keys) > 1}
-    return stems, set().union(*stems.values())
+    numbered = {f"{stem}{key}" for stem, keys in stems.items() for key in keys}
+    return stems, set().union(*stems.values()), [n for n in names if n not in numbered]
 
 
 def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
-    stems, keys = _stems(frame.columns)
+    stems, keys, others = _stems(frame.columns)
     if not stems or not frame.height:
         return None
-    taken = {f"{stem}{key}" for stem, numbers_of in stems.items() for key in numbers_of}
-    of = Names([n for n in frame.columns if n not in taken])
+    of = Names(others)
 
     def names_one(name: str) -> bool:
         found = frame[name].drop_nulls().cast(pl.String)

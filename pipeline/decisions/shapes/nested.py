@@ -9,7 +9,7 @@ name beside the list, or in a list as long as that of the candidates.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -309,11 +309,15 @@ class _Reader:
 def _each(
     place: tuple[bool, Get], record: dict[str, Any], listed: list[Any], ids: list[str | None]
 ) -> list[Any]:
-    """Return a value per candidate: of its object, of a map by its id, or of a list beside."""
+    """Return a value per candidate: of its object, or of what stands beside the list."""
     inside, get = place
     if inside:
         return [get(c) if isinstance(c, dict) else None for c in listed]
-    values = get(record)
+    return beside(get(record), ids)
+
+
+def beside(values: Any, ids: Sequence[str | None]) -> list[Any]:
+    """Return a value per candidate: of a map by its id, of a list, or of one for all."""
     if isinstance(values, Mapping):
         return [values.get(name) for name in ids]
     if isinstance(values, list):

@@ -27,15 +27,7 @@ from hindcast.pipeline.decisions.batch import (
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.tables import Piece, Tables
-from hindcast.pipeline.decisions.values import (
-    Array,
-    Flags,
-    flags,
-    numbers,
-    strings,
-    texts,
-    times,
-)
+from hindcast.pipeline.decisions.values import Array, Flags, flags, numbers, strings, texts, times
 
 _LINE: Final = "\x00line"
 _FILE: Final = "\x00file"

@@ -157,7 +157,10 @@ class LoggedDecisions:
         """Return the decisions for which `rows` (D,) is true."""
         if rows.all():
             return self
-        of_candidates = rows[self.owner]
+        return self.at(rows, rows[self.owner])
+
+    def at(self, rows: Flags | Ints, of_candidates: Flags | Ints) -> "LoggedDecisions":
+        """Return the decisions at `rows`, in that order, with the rows of their candidates."""
         return LoggedDecisions(
             offsets_of(np.diff(self.offsets)[rows]),
             self.chosen[rows], self.propensity[rows], self.reward[rows],
@@ -176,6 +179,13 @@ def beginnings(codes: Ints) -> Flags:
     return np.concatenate([np.ones(min(1, len(codes)), bool), codes[1:] != codes[:-1]])
 
 
+def unbroken(codes: Ints, usable: Flags) -> Flags:
+    """Return which items come before the first of their run of equal codes that is not usable."""
+    begins = beginnings(codes)
+    lost: Ints = np.cumsum(~usable) - ~usable  # before each item
+    return np.asarray(usable & (lost == lost[np.flatnonzero(begins)][np.cumsum(begins) - 1]))
+
+
 def numbered(ids: ArrayLike) -> Ints:
     """Return the numbers of ids, equal for equal ones."""
     inverse: Ints = np.unique(np.asarray(ids), return_inverse=True)[1].astype(np.int64)
@@ -183,7 +193,7 @@ def numbered(ids: ArrayLike) -> Ints:
 
 
 def units_of(unit: Ints) -> int:
-    """Return how many units some decisions are of; `unit` (D,) has their numbers."""
+    """Return the number of units of some decisions; `unit` (D,) has the numbers of these."""
     return int((np.bincount(unit) > 0).sum())
 
 

@@ -71,8 +71,8 @@ class PropensityTests:
         mean_weight_se: Its standard error by unit.
         e_value: Test A; NaN if no decision has a choice.
         p_value: Test B; NaN if no decision has all probabilities.
-        exploration_e_value: The same for propensities that are too large, given a declared share of
-            exploration; NaN without one.
+        exploration_e_value: E-value against propensities that are too large, by the declared share
+            of exploration; NaN without one.
         sets: Results by set.
     """
 
@@ -238,14 +238,14 @@ def _logs(w: Array, s: Array) -> Array:
 
 
 def _exploration(w: Array, s: Array, epsilon: float) -> Array:
-    """Return the same against propensities that are too large: then W is too small."""
+    """Return such logarithms against propensities that are too large, whose W is too small."""
     most = epsilon / (1.0 - epsilon) if epsilon < 0.5 else 1.0
     x = s * (1.0 - np.minimum(w, 1.0 / epsilon))
     return np.array([np.log1p(bet * most * x).sum() for bet in _BETS])
 
 
 def _surplus(inside: Flags, p: Array, s: Array, complete: Flags) -> Array:
-    """Return t and V of test B, and in how many decisions all probabilities are known."""
+    """Return t and V of test B, and the number of decisions with all probabilities."""
     inside, p, s = inside[complete], p[complete], s[complete]
     t, variance = (s * (inside - p)).sum(), (s**2 * np.clip(p * (1.0 - p), 0.0, None)).sum()
     return np.array([t, variance, float(len(p))])

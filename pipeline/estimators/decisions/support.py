@@ -19,15 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.logged import (
-    Array,
-    LoggedDecisions,
-    weights,
-)
-from hindcast.pipeline.estimators.decisions.values import (
-    standard_error,
-    weighted_mean,
-)
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, weights
+from hindcast.pipeline.estimators.decisions.values import standard_error, weighted_mean
 
 ANSWERS: Final = "answers"
 ROUGHLY: Final = "answers roughly"

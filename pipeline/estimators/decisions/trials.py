@@ -16,12 +16,7 @@ import numpy as np
 import polars as pl
 
 from hindcast.pipeline.estimators.decisions.intervals import NONE, interval_of
-from hindcast.pipeline.estimators.decisions.logged import (
-    Array,
-    LoggedDecisions,
-    units_of,
-    weights,
-)
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, weights
 from hindcast.pipeline.estimators.decisions.support import FEWEST, support
 from hindcast.pipeline.estimators.decisions.values import doubly_robust
 
@@ -47,15 +42,15 @@ def trials_of(policies: Mapping[str, Weighed], level: float, seed: int) -> pl.Da
     for name, (e, target, q) in policies.items():
         rng = np.random.default_rng(seed)
         side = rng.random(int(e.unit.max(initial=0)) + 1) < 0.5
-        halves = [_of(e, target, q, half) for half in (side[e.unit], ~side[e.unit])]
-        if min(units_of(half[0].unit) for half in halves) < _FEWEST_UNITS:
+        halves = [_half(e, target, q, half) for half in (side[e.unit], ~side[e.unit])]
+        if min(half[0].units for half in halves) < _FEWEST_UNITS:
             return pl.DataFrame(schema=SCHEMA)
         (one, *of_one), (other, *of_other) = halves
         order, held = doubly_robust(one, *of_one), doubly_robust(other, *of_other)
         enough = support(other, of_other[0]).ess >= FEWEST
         w = weights(other, of_other[0])
         interval = interval_of(other, held, w, level, seed) if enough else NONE
-        found.append((order.value, name, held.value, interval, units_of(other.unit)))
+        found.append((order.value, name, held.value, interval, other.units))
     if len(found) < 2:
         return pl.DataFrame(schema=SCHEMA)
     found.sort(key=lambda one: -one[0])
@@ -73,8 +68,6 @@ def trials_of(policies: Mapping[str, Weighed], level: float, seed: int) -> pl.Da
     return pl.DataFrame(rows, schema=SCHEMA).fill_nan(None)
 
 
-def _of(
-    e: LoggedDecisions, target: Array, q: Array, half: np.ndarray
-) -> tuple[LoggedDecisions, Array, Array]:
+def _half(e: LoggedDecisions, target: Array, q: Array, half: np.ndarray) -> Weighed:
     rows = half[e.owner]
     return e.take(half), target[rows], q[rows]

@@ -54,16 +54,13 @@ class Value:
 
 def standard_error(e: LoggedDecisions, z: Array) -> float:
     """Return the standard error of a weighted mean with contributions z, by unit."""
-    return _error(e.weight, z, e.unit, e.units)
+    return clustered_error(e.weight, z, e.unit, e.units)
 
 
-def clustered_error(weight: Array, z: Array, unit: Ints) -> float:
+def clustered_error(weight: Array, z: Array, unit: Ints, units: int | None = None) -> float:
     """Return the standard error of a mean with weights and contributions z, by unit."""
-    return _error(weight, z, unit, units_of(unit))
-
-
-def _error(weight: Array, z: Array, unit: Ints, units: int) -> float:
     sums = np.bincount(unit, weight * z)
+    units = units_of(unit) if units is None else units
     if units < 2:
         return float("nan")
     return float(np.sqrt(units / (units - 1) * (sums**2).sum()) / weight.sum())

@@ -53,6 +53,26 @@ def test_a_record_is_as_vowpalwabbit_reads_it(tmp_path):
     assert second["c"]["_multi"][1]["size"] == "large"
 
 
+@pytest.mark.parametrize(("side", "name"), [
+    ("context", "c"), ("context", "_hour"), ("candidates", "price._raw"),
+])  # fmt: skip
+def test_names_that_dsjson_has_for_itself_are_refused(tmp_path, side, name):
+    column = {"context": "hour", "candidates": "x"}[side]
+    log = read_log(long_table(), {**ROWS, side: {"numbers": {name: column}}})
+    with pytest.raises(InputError, match=f"'{name}' of the {side} has a name that is no feature"):
+        written(log, tmp_path)
+
+
+@pytest.mark.parametrize("form", ["dsjson", "obp"])
+def test_a_split_is_exported_of_a_log_without_features(tmp_path, form):
+    columns = {name: column for name, column in ROWS.items() if name != "context"}
+    columns["candidates"] = {"numbers": {}}
+    log = read_log(long_table(), {**columns, "split": {"by": "time", "test": 0.25}})
+    folder = convert(log, tmp_path / "d", "log").folder
+    out = tmp_path / ("test.dsjson" if form == "dsjson" else "test.npz")
+    assert len(read_log(export(folder, form, out, split="test").path)) == 3
+
+
 @pytest.mark.parametrize("form", ["dsjson", "obp"])
 @pytest.mark.parametrize(
     "name",
