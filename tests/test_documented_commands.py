@@ -118,6 +118,7 @@ def check_request(request: Any) -> None:
 OF_LOGS: Final = {"uniform", "first", "lowest", "highest", "candidate", "logged", "column"}
 NEEDS_FILES: Final = {
     "recipe", "dataset", "folder", "folders", "evaluations", "source", "path", "a", "log", "state",
+    "pods", "series",
 }  # fmt: skip
 CHECKS: Final = {
     "hindcast": check_hindcast, "make": check_make, "python": check_python, "pip": check_pip,

@@ -153,6 +153,7 @@ def _threshold(context, candidates, feasible, parameters, scores):  # type: igno
         scores[i] = _earlier(candidates, i) if low else -_earlier(candidates, i)
 
 
+_GRID: Final = ("cost_now",)  # a column that candidates have on a grid
 _RULES: Final = (
     Heuristic(
         "fifo", _fifo,
@@ -203,26 +204,25 @@ _RULES: Final = (
         formula="1 if until_latest <= 0, else below 0; ending the slot 0",
     ),
     Heuristic(
-        "lowest_window", _lowest_window,
-        description="on a grid: the start of least forecast over the run; elsewhere as now",
+        "lowest_window", _lowest_window, needs=_GRID,
+        description="on a grid: the start of least forecast over the run",
         formula="as now if cost_now <= cost_least, else -cost_rank; ending the slot 0",
     ),
     Heuristic(
-        "lowest_slot", _lowest_slot,
-        description="on a grid: the start in the hour of least forecast; elsewhere as now",
+        "lowest_slot", _lowest_slot, needs=_GRID,
+        description="on a grid: the start in the hour of least forecast",
         formula="as now if hour_rank = 0, else -hour_rank; ending the slot 0",
     ),
     Heuristic(
-        "carbon_time", _carbon_time,
+        "carbon_time", _carbon_time, needs=_GRID,
         description="on a grid where a start is chosen: the most saved per hour until completion; "
             "elsewhere as lowest_window",
         formula="as lowest_window; where a start is chosen (cost_now of the first start - "
             "cost_now) * run_h / (hours from it + run_h)",
     ),
     Heuristic(
-        "threshold_24", _threshold,
-        description="on a grid: all jobs in hours at or below the .2-quantile of the last 24 h; "
-            "elsewhere as now",
+        "threshold_24", _threshold, needs=_GRID,
+        description="on a grid: all jobs in hours at or below the .2-quantile of the last 24 h",
         formula="as now if cost <= cost_low_24, else less than 0; ending the slot 0",
     ),
 )  # fmt: skip

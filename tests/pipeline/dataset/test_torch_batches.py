@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -93,13 +95,31 @@ def test_each_decision_is_in_one_minibatch_of_one_worker(
     assert count == -(-len(found) // 64)
 
 
+FORKED = """
+import sys
+import numpy as np
+from torch.utils.data import DataLoader
+from hindcast.pipeline import dataset as ds
+
+dataset = ds.open(sys.argv[1])
+for _ in zip(range(2), dataset.batches(64, np.random.default_rng(0))):
+    pass  # the threads of polars and Arrow have run
+data = dataset.torch(64, seed=3, split=sys.argv[2], buffer=int(sys.argv[3]))
+loader = DataLoader(data, batch_size=None, num_workers=4, multiprocessing_context="fork")
+for batch in loader:
+    for key in zip(batch["episode"].tolist(), batch["step"].tolist(), strict=True):
+        print(*key)
+"""
+
+
 @pytest.mark.slow
 def test_four_forked_workers_give_each_decision_once(dataset):
-    """The process has used the threads of polars and Arrow before; a hang ends at the limit."""
-    for _ in zip(range(2), dataset.batches(64, np.random.default_rng(0)), strict=False):
-        pass
-    data = minibatches(dataset, 64, seed=3, buffer=SMALL)
-    assert sorted(flat(load(data, 4))) == expected(dataset)
+    """A process of its own forks, so that nothing but its own threads has run; a hang ends."""
+    words = [sys.executable, "-c", FORKED, str(dataset.folder), SPLIT, str(SMALL)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, done.stderr
+    found = sorted(tuple(map(int, line.split())) for line in done.stdout.splitlines())
+    assert found == expected(dataset)
 
 
 @pytest.mark.nightly
