@@ -28,7 +28,7 @@ from hindcast.pipeline.decisions.shapes.dsjson import COST as DSJSON_COST
 from hindcast.pipeline.decisions.shapes.dsjson import read_dsjson
 from hindcast.pipeline.decisions.shapes.nested import read_nested
 from hindcast.pipeline.decisions.shapes.records import lines_of
-from hindcast.pipeline.decisions.shapes.rows import read_rows
+from hindcast.pipeline.decisions.shapes.rows import IdsReturn, read_rows
 from hindcast.pipeline.decisions.shapes.tables import Tables, is_parquet, name_of
 from hindcast.pipeline.decisions.shapes.wide import read_wide
 from hindcast.pipeline.errors import InputError, TraceError
@@ -67,16 +67,12 @@ def read_log(
         mapping = parse_mapping(mapping, "mapping")
     sources, mapping, folder = _sources(source, mapping)
     where = name_of(sources[0])
-    reading, scales, terms = Reading(), checks.Scales(), _terms(mapping)
-    absent = 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan")
-    collecting = gc.isenabled()
-    gc.disable()  # to look for cycles in millions of records, which have none, takes a third longer
+    reading, terms = Reading(), _terms(mapping)
     try:
-        batches = _batches(sources, mapping, reading)
-        batch = concat(_checked(batches, scales, mapping, [*terms]), absent)
-    finally:
-        if collecting:
-            gc.enable()
+        batch, scales = _joined(sources, mapping, reading, [*terms], apart=False)
+    except IdsReturn:
+        reading.clear()
+        batch, scales = _joined(sources, mapping, reading, [*terms], apart=True)
     if batch is None:
         if not reading.rejected:
             raise TraceError(f"{where}: no decisions, expected at least one{_hint(sources[0])}")
@@ -112,6 +108,27 @@ def read_log(
         reading.notes.append(f'{stated} is not used, since propensity.kind is "none"')
     log = assemble(batch, mapping, terms, reading, quarantine, counted.height, tuple(files))
     return with_cautions(log)
+
+
+def _joined(
+    sources: list[Source],
+    mapping: DecisionMapping,
+    reading: Reading,
+    terms: list[str],
+    *,
+    apart: bool,
+) -> tuple[Batch | None, checks.Scales]:
+    """Return all checked decisions of a log, and the scales of their probabilities."""
+    scales = checks.Scales()
+    absent = 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan")
+    collecting = gc.isenabled()
+    gc.disable()  # to look for cycles in millions of records, which have none, takes a third longer
+    try:
+        batches = _batches(sources, mapping, reading, apart)
+        return concat(_checked(batches, scales, mapping, terms), absent), scales
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _checked(
@@ -262,7 +279,9 @@ def recognise(path: Path) -> str | None:
     return "cb_adf" if bars and bars == looked_at else None
 
 
-def _batches(sources: list[Source], mapping: DecisionMapping, reading: Reading) -> Iterator[Batch]:
+def _batches(
+    sources: list[Source], mapping: DecisionMapping, reading: Reading, apart: bool
+) -> Iterator[Batch]:
     paths = [s for s in sources if isinstance(s, Path)]
     shape = mapping.shape
     if shape == "dsjson":
@@ -281,4 +300,7 @@ def _batches(sources: list[Source], mapping: DecisionMapping, reading: Reading) 
     else:
         tables = Tables([pl.DataFrame(s) if isinstance(s, list) else s for s in sources],  # type: ignore[misc]
                         mapping.separator)  # fmt: skip
-        yield from (read_rows if shape == "rows" else read_wide)(tables, mapping, reading)
+        if shape == "rows":
+            yield from read_rows(tables, mapping, reading, apart)
+        else:
+            yield from read_wide(tables, mapping, reading)

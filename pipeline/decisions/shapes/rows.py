@@ -4,7 +4,7 @@ Rows of one decision need not be adjacent. If an id comes again, a pass over the
 whose rows are apart; the next groups the others as they come, so that memory holds a decision once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -36,8 +36,18 @@ _TEXTS: Final = ("session", "unit", "slot", "logger")
 DIFFERS: Final = "the same id with other content"
 
 
-def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Iterable[Batch]:
-    """Return the decisions of long tables."""
+class IdsReturn(Exception):
+    """An id that comes again, apart from its other rows."""
+
+
+def read_rows(
+    tables: Tables, mapping: DecisionMapping, reading: Reading, apart: bool = False
+) -> Iterator[Batch]:
+    """Yield the decisions of long tables.
+
+    Raises IdsReturn, at the latest after the last batch, if rows of a decision are not adjacent;
+    with `apart`, such decisions are yielded whole in the last batch.
+    """
     columns, candidates = mapping.columns, mapping.candidates
     feasible = columns.feasible or candidates.feasible
     of_decision = columns_of_decisions(mapping)
@@ -53,32 +63,26 @@ def read_rows(tables: Tables, mapping: DecisionMapping, reading: Reading) -> Ite
     }  # fmt: skip
     figures = [name for name in wanted if name not in texts_of]
 
-    def decisions(apart: pl.Series) -> Iterator[Batch]:
-        group = _Grouping(mapping, reading, of_decision, feasible, figures)
-        return _grouped(tables.pieces(wanted, figures), columns.decision, group, apart)
-
-    batches = _without_returns(decisions(pl.Series([], dtype=pl.UInt64)))
-    if batches is not None:
-        return batches
-    reading.clear()
-    return decisions(_apart(tables, columns.decision))
+    away = _apart(tables, columns.decision) if apart else pl.Series([], dtype=pl.UInt64)
+    group = _Grouping(mapping, reading, of_decision, feasible, figures)
+    batches = _grouped(tables.pieces(wanted, figures), columns.decision, group, away)
+    yield from batches if apart else _without_returns(batches)
 
 
-def _without_returns(found: Iterator[Batch]) -> list[Batch] | None:
-    """Return batches; None as soon as an id is seen that came before, apart from its other rows."""
-    batches: list[Batch] = []
+def _without_returns(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield batches; raise IdsReturn as soon as it is seen that an id came before."""
     ids: list[pl.Series] = []
     seen = checked = 0
-    for batch in chain(found, [None]):
+    for batch in chain(batches, [None]):
         if batch is not None:
-            batches.append(batch)
             ids.append(batch.decisions["id"].hash(seed=1))
             seen += len(batch)
         if ids and (batch is None or seen >= 2 * checked):
             checked = seen
             if pl.concat(ids).is_duplicated().any():
-                return None
-    return batches
+                raise IdsReturn
+        if batch is not None:
+            yield batch
 
 
 def _grouped(
