@@ -161,7 +161,7 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
     def _pass(
         self, epoch: int, position: int, worker: int, workers: int
     ) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield what one of the workers gives after the first `position` minibatches of all."""
+        """Yield the minibatches of a worker, without those among the first `position` of all."""
         first, last = self._of_rank()
         counts = [(last - first - w + workers - 1) // workers for w in range(workers)]
         begin = first + sum(counts[:worker])
@@ -191,7 +191,7 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
         return start
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a position depends on, beside the number of workers."""
+        """Return the settings that a state must share, beside the number of workers."""
         info = get_worker_info()
         dataset = self._groups.dataset
         return {

@@ -1,4 +1,4 @@
-"""A question to a log of decisions: its settings, and what all policies are weighed with."""
+"""A question to a log of decisions: its settings, the propensities and the reward model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

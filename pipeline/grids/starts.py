@@ -116,7 +116,10 @@ def _until(paid: Floats, x: Floats, time: float) -> float:
 
 @compiled(forceinline=True)
 def between(paid: Floats, x: Floats, begin: float, end: float) -> float:
-    """Return the integral of x from `begin` to `end`; `paid` has that from 0 to every hour."""
+    """Return the integral of x from `begin` to `end`.
+
+    `paid` holds the integrals of x from 0 to each hour.
+    """
     return float(_until(paid, x, end) - _until(paid, x, begin))
 
 

@@ -197,7 +197,7 @@ def _idle(log: LogColumns) -> Iterator[Caveat]:
 
 
 def _names(log: LogColumns) -> Iterator[Caveat]:
-    """Yield a caveat if columns of names have more values than such columns have."""
+    """Yield a caveat if a column of names has more values per job than _DISTINCT admits."""
     tasks, told, most = log.tasks, [], 0
     for name, share in _DISTINCT.items():
         if name not in tasks.columns or (name == "queue" and log.queues_are_partitions):

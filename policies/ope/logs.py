@@ -140,7 +140,7 @@ def _target(
 def _of_function(
     function: Callable[..., Any], spec: Spec, log: DecisionLog, e: LoggedDecisions
 ) -> tuple[str, Array, bool]:
-    """Return `_target` of a function of the user's own, see hindcast.policies.own_policy."""
+    """Return a function's name, its probabilities, and False, since it did not learn here."""
     name = getattr(function, "__name__", type(function).__name__)
     given = {"spec": spec} if "spec" in inspect.signature(function).parameters else {}
     batched = bool(getattr(function, "batched", False))

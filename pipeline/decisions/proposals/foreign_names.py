@@ -159,7 +159,10 @@ def is_percent(column: pl.Series) -> bool:
 
 
 def _shares(column: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """Return a column of numbers from 0 to 100; None if it is another one."""
+    """Return the numbers of a column that may hold probabilities or percents, else None.
+
+    They are from 0 to 100, and not all of them are 0 or 1.
+    """
     values, bad = numbers(column)
     there = values[~np.isnan(values)]
     if bad.any() or not len(there) or there.min() < 0.0 or there.max() > PERCENT:

@@ -180,7 +180,7 @@ def beginnings(codes: Ints) -> Flags:
 
 
 def unbroken(codes: Ints, usable: Flags) -> Flags:
-    """Return which items come before the first of their run of equal codes that is not usable."""
+    """Return flags of the items before the first unusable one of their run of equal codes."""
     begins = beginnings(codes)
     lost: Ints = np.cumsum(~usable) - ~usable  # before each item
     return np.asarray(usable & (lost == lost[np.flatnonzero(begins)][np.cumsum(begins) - 1]))

@@ -108,6 +108,6 @@ def read_kind(text: str) -> tuple[int, Node]:
 
 
 def without_count(text: str) -> str:
-    """Return a kind of nodes that can be read without its count."""
+    """Return the text of a kind of nodes without its count; another text stays."""
     match = _KIND.fullmatch(text)
     return text[match.start("cpus") :] if match else text
