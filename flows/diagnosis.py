@@ -193,7 +193,7 @@ def _extras() -> Iterator[CheckResult]:
 
 
 def _traces() -> Iterator[CheckResult]:
-    from hindcast.pipeline.recipes.loading import traces_folder
+    from hindcast.pipeline.storage.location import traces_folder
 
     folder = traces_folder()
     is_set = os.environ.get("HINDCAST_TRACES")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from hindcast.pipeline.building.build import build
-from hindcast.pipeline.recipes.loading import load_recipe, traces_folder
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.storage.location import traces_folder
 from hindcast.policies.registry import behaviours
 
 TINY = (

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -296,11 +295,3 @@ def _check_episodes(recipe: Recipe, where: str) -> None:
             f"are {recipe.evaluate.seeds * windows:,} episodes of a policy, expected at most "
             f"{_MOST_EPISODES:,}"
         )
-
-
-def traces_folder() -> Path:
-    """Return the folder of raw traces: $HINDCAST_TRACES, else shared/traces by the checkout."""
-    setting = os.environ.get("HINDCAST_TRACES")
-    if setting:
-        return location(setting)
-    return Path(__file__).resolve().parents[3] / "shared" / "traces"

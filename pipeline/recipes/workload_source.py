@@ -14,12 +14,11 @@ from hindcast.pipeline.errors import (
     did_you_mean,
     nearest,
 )
-from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.recipes.recipe import NO_FILE, Origin, Recipe, TraceSource, refuse_file
 from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.storage.files import local_folder, sha256_file
-from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.storage.location import is_remote, location, traces_folder
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 SYNTHETIC: Final = "synthetic"

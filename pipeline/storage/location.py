@@ -11,6 +11,7 @@ Credentials and endpoints are never part of a URL: each store's client reads its
 when a URL names its store.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -73,6 +74,14 @@ def location(text: Any) -> Path:
 def is_remote(path: Path) -> "TypeGuard[StoredPath]":
     """Return whether `location` made this path from the URL of a store."""
     return not isinstance(path, PurePath)
+
+
+def traces_folder() -> Path:
+    """Return the folder of raw traces: $HINDCAST_TRACES, else shared/traces by the checkout."""
+    setting = os.environ.get("HINDCAST_TRACES")
+    return (
+        location(setting) if setting else Path(__file__).resolve().parents[3] / "shared" / "traces"
+    )
 
 
 def _local(text: str, rest: str) -> Path:

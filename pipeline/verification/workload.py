@@ -15,7 +15,6 @@ from typing import Any, Final
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
-from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import (
     DECISIONS,
@@ -28,7 +27,7 @@ from hindcast.pipeline.recipes.workload_source import (
     reader_settings,
 )
 from hindcast.pipeline.storage.files import local_folder, sha256_file
-from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.storage.location import is_remote, traces_folder
 from hindcast.pipeline.workloads.folder import check_folder, load_workload
 from hindcast.pipeline.workloads.schema import Provenance, SourceFile, Workload
 

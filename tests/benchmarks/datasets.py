@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.exports import export
-from hindcast.pipeline.recipes.loading import load_recipe, traces_folder
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.storage.location import traces_folder
 from hindcast.policies.registry import behaviours
 
 MINIBATCH = 256

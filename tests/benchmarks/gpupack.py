@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from hindcast.pipeline.building.recorder import Recording, make_log
-from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.gpupack import layout as m
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.storage.location import traces_folder
 from hindcast.pipeline.testing import NOTHING
 from hindcast.pipeline.traces import FORMATS
 from hindcast.policies.heuristics import heuristics

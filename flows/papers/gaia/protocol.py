@@ -31,9 +31,9 @@ from hindcast.flows.papers.results import CLAIM, TABLE, Results, TableText
 from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.grids.starts import Rule, Work, integral, paused, peak, starts
-from hindcast.pipeline.recipes.loading import traces_folder
 from hindcast.pipeline.statistics.intervals import bootstrap_interval
 from hindcast.pipeline.storage.files import write_text
+from hindcast.pipeline.storage.location import traces_folder
 from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, Series, read_series
 
 TITLE: Final = "GAIA"

@@ -11,7 +11,7 @@ import polars as pl
 
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
-from hindcast.pipeline.recipes.loading import traces_folder
+from hindcast.pipeline.storage.location import traces_folder
 from tests.conftest import require_traces
 
 ROWS = {

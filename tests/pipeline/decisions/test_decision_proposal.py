@@ -14,7 +14,7 @@ from hindcast.pipeline.decisions.proposals.proposal import propose
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.shapes.tables import Tables
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.recipes.loading import traces_folder
+from hindcast.pipeline.storage.location import traces_folder
 from tests.pipeline.decisions.decision_cases import dsjson_lines, long_table, nested_records
 
 CASES = sorted(p.name for p in (traces_folder() / "../cases/decisions").glob("*.toml"))

@@ -1,6 +1,5 @@
 """Instances on a grid: jobs of a window, hours of the series beside it, and the bound."""
 
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,7 @@ from hindcast.pipeline.scenarios.deferrable.instances import Jobs, draw_jobs
 from hindcast.pipeline.scenarios.deferrable.memory import make_instance
 from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Demand, Instance, require_room
 from hindcast.pipeline.storage.files import sha256_file
-from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.location import location, traces_folder
 from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC, open_series
 from hindcast.pipeline.traces.hourly.series import (
     CAPACITY,
@@ -40,7 +39,7 @@ def series_of(config: DeferrableConfig) -> Series:
         return open_series(SYNTHETIC)
     path = location(config.series)
     if not path.is_absolute() and not path.exists():
-        path = location(os.environ.get("HINDCAST_TRACES", "")) / config.series
+        path = traces_folder() / config.series
     if not path.exists():
         raise RecipeError(
             f"config.series: {config.series}: no such file or folder, expected one that exists, or "

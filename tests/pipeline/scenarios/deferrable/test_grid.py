@@ -2,6 +2,7 @@
 
 import dataclasses
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,8 +14,10 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.scenarios.deferrable.grid.instances import series_of
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.scenario import Instance
+from hindcast.pipeline.storage import location
 from hindcast.pipeline.testing import check_scenario, uniform
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.deferrable import HEURISTICS
@@ -253,6 +256,22 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
         instance_of(LOG, "revenue")
     with pytest.raises(InputError, match="no stretch of"):
         instance_of(dataclasses.replace(GENERATED, longest_window=9000))
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_a_series_is_found_in_the_folder_of_traces(
+    is_set: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(location, "__file__", str(tmp_path / "checkout/pipeline/storage/here.py"))
+    monkeypatch.delenv("HINDCAST_TRACES", raising=False)
+    traces = tmp_path / "shared" / "traces"
+    if is_set:
+        traces = tmp_path / "other"
+        monkeypatch.setenv("HINDCAST_TRACES", str(traces))
+    traces.mkdir(parents=True)
+    rows = [f"2024-01-01T{hour:02}:00:00Z,a,{hour + 100}\n" for hour in range(24)]
+    (traces / "hours.csv").write_text("time,zone,carbon_g_kwh\n" + "".join(rows))
+    assert series_of(dataclasses.replace(GENERATED, series="hours.csv")).zones == ["a"]
 
 
 @pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
