@@ -64,6 +64,10 @@ class Work(NamedTuple):
         inside = (first >= 0) & (end <= len(x))
         return inside & all_known(x, np.clip(first, 0, len(x)), np.minimum(end, len(x)))
 
+    def cost(self, x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the integral of x over the run from each start, times the cores, (J,)."""
+        return integral(x, start, start + self.run) * self.cores
+
     def of(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> "Work":
         """Return some of the jobs."""
         return Work(*(np.ascontiguousarray(each[which]) for each in self))  # type: ignore[arg-type]
