@@ -94,9 +94,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     first, last = float(work.submit[0]), float(work.submit[-1])
     ahead = 0.0 if zero is None else zero - series.first_hour
     if zero is not None and first + ahead < len(x) and last + ahead > 0:
-        placed = work._replace(submit=work.submit + ahead)
-        inside = placed.within(x)
-        parts, chosen = [placed.of(inside)], np.flatnonzero(inside)
+        placed, turn = work._replace(submit=work.submit + ahead), np.zeros(len(order))
         note = "log and series have dates in common; jobs of these dates count"
     else:
         tail = float(np.quantile(work.wait + np.maximum(work.run, work.known), _ENOUGH)) + _WEEK
@@ -107,14 +105,14 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
                 f"at least {np.ceil(2 * _WEEK + tail):,.0f} hours"
             )
         shifted = work.submit + ahead - np.floor((first + ahead) / _DAY) * _DAY
-        turn = np.floor(shifted / length).astype(np.int64)
+        turn = np.floor(shifted / length)
         placed = work._replace(submit=_WEEK + shifted - turn * length)
-        inside = placed.within(x)
-        each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
-        parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
         dates = "the log has no dates" if zero is None else "log and series have no date in common"
         note = f"{dates}; the log is laid on the series from its second week on"
-        note += f", {len(parts)} times over" if len(parts) > 1 else ""
+    inside = placed.within(x)
+    each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
+    parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
+    note += f", {len(parts)} times over" if len(parts) > 1 else ""
     if not len(chosen):
         raise InputError("no job of the log lies within hours of the series that are known")
     weeks = ((work.submit[chosen] - first) // _WEEK).astype(np.int64)
