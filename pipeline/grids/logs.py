@@ -168,7 +168,7 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
         ))  # fmt: skip
     for name, rule in PIECES.items():
         pieces = [paused(part, x, rule) for part in parts(rule)]
-        paid, end = map(np.concatenate, zip(*pieces, strict=True))
+        paid, end = np.concatenate(pieces, axis=1)
         waited = float((end - work.run - work.submit).mean())
         rows.append(row(name, rule, paid * work.cores, wait_h=waited))
     best = np.concatenate([bound(part, x) for part in laid.parts]) * work.cores

@@ -21,7 +21,7 @@ Sources: Hanafy et al., ASPLOS 2024; Wiesner et al., "Let's Wait Awhile", Middle
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ _BACK_H: Final = 24
 _SIGMA: Final = 0.2  # relative error of the forecast `noise` a day ahead
 _SEED: Final = 0  # of that error
 _FAR: Final = 1 << 40  # a capacity that nothing reaches
+Times: TypeAlias = NDArray[np.float64 | np.integer[Any]]
 
 
 class Work(NamedTuple):
@@ -290,9 +291,7 @@ def paused(
     return found, end
 
 
-def integral(
-    x: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def integral(x: NDArray[np.float64], begin: Times, end: Times) -> NDArray[np.float64]:
     """Return the integral of a series from `begin` to `end`, in hours.
 
     It is NaN outside of the series, and where an hour is unknown.
@@ -300,7 +299,7 @@ def integral(
     paid = np.concatenate([[0.0], np.cumsum(np.nan_to_num(x)), [np.nan]])
     hourly = np.append(x, [np.nan, np.nan])  # before and after the series
 
-    def until(time: NDArray[np.float64]) -> NDArray[np.float64]:
+    def until(time: Times) -> NDArray[np.float64]:
         hour = np.clip(np.floor(time).astype(np.int64), -1, len(x) + 1)
         rest = time - hour
         return np.asarray(paid[hour] + np.where(rest > 0, hourly[hour] * rest, 0.0))
