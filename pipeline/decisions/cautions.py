@@ -11,7 +11,7 @@ import polars as pl
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.values import floats
-from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
+from hindcast.pipeline.statistics.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
     CONTRADICTED_A,

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.distributions import beta_quantile, t_quantile
+from hindcast.pipeline.statistics.distributions import beta_quantile, t_quantile
 from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.values import Value
 from hindcast.pipeline.estimators.intervals import drawn_counts
