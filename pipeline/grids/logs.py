@@ -171,7 +171,7 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
         paid, end = np.concatenate(pieces, axis=1)
         waited = float((end - work.run - work.submit).mean())
         rows.append(row(name, rule, paid * work.cores, wait_h=waited))
-    best = np.concatenate([bound(part, x) for part in laid.parts]) * work.cores
+    best = np.concatenate([bound(part, x) * part.cores for part in laid.parts])
     return [*rows, row("best start", Rule("now", "perfect"), best)]
 
 
