@@ -86,7 +86,7 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
         begin = rows.stop
         e = logged_decisions(piece, None if chosen is None else chosen[rows])
         mine = used[rows]
-        of_candidates = mine[e.owner]
+        of_candidates = slice(None) if mine.all() else mine[e.owner]
         part = e if mine.all() else e.take(mine)
         coded = {
             n: (levels.codes(piece.features[n])[of_candidates], levels.names)
@@ -113,8 +113,8 @@ class _Levels:
     def codes(self, column: pl.Series) -> Ints:
         """Return the numbers of the levels, -1 for others and for none."""
         last = len(self._lookup) - 1
-        physical = column.to_physical().cast(pl.Int64).fill_null(last).to_numpy()
-        return np.asarray(self._lookup[np.minimum(physical, last)], np.int64)
+        physical = column.to_physical().fill_null(last).to_numpy()
+        return np.asarray(self._lookup[np.minimum(physical, last)])
 
 
 def _quarantine(log: DecisionLog, found: list[Caution]) -> None:

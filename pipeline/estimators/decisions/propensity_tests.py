@@ -28,7 +28,7 @@ from hindcast.pipeline.estimators.decisions.logged import (
     Ints,
     LoggedDecisions,
     beginnings,
-    best,
+    best_rows,
     numbered,
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
@@ -115,15 +115,14 @@ def candidate_sets(
     yield "all", np.flatnonzero(usable)
     for code, rows in _levels(ids, usable):
         yield f"id {names[code]}", rows
-    yield "the first", np.flatnonzero((best(e, np.zeros(len(usable))) > 0) & usable)
+    yield "the first", best_rows(e, np.zeros(len(usable)))[e.several]
     for feature, (codes, levels) in categories.items():
         for code, rows in _levels(codes, usable):
             yield f"{feature} {levels[code]}", rows
     for feature, values in numbers.items():
-        known = ~np.isnan(values)
         for word, scores in (("lowest", -values), ("highest", values)):
-            at = (best(e, scores) > 0) & usable & known
-            yield f"{word} {feature}", np.flatnonzero(at)
+            rows = best_rows(e, scores)[e.several]
+            yield f"{word} {feature}", rows[~np.isnan(values[rows])]
 
 
 def _levels(codes: Codes, usable: Flags) -> Iterator[tuple[int, Ints]]:
@@ -177,14 +176,18 @@ class Tally:
         for name, rows in sets:
             if not len(rows):
                 continue
-            starts = np.flatnonzero(beginnings(e.owner[rows]))
-            members, size = e.owner[rows[starts]], np.diff(starts, append=len(rows))
-            inside_of[rows] = True
-            inside = inside_of[e.taken[members]]
-            inside_of[rows] = False
+            members, p = e.owner[rows], e.probability[rows]
+            starts = np.flatnonzero(beginnings(members))
+            if len(starts) == len(rows):
+                inside, size = e.taken[members] == rows, np.ones(1, np.int64)
+            else:
+                members, size = members[starts], np.diff(starts, append=len(rows))
+                inside_of[rows] = True
+                inside = inside_of[e.taken[members]]
+                inside_of[rows] = False
+                p = np.add.reduceat(p, starts)
             w = np.where(inside, e.inverse[members] / size, 0.0)
             s = e.weight[members]
-            p = np.add.reduceat(e.probability[rows], starts)
             there = complete[members]
             sums = np.concatenate([
                 [len(members), (s * w).sum(), s.sum()], _surplus(inside, p, s, there),
@@ -246,7 +249,8 @@ def _exploration(w: Array, s: Array, epsilon: float) -> Array:
 
 def _surplus(inside: Flags, p: Array, s: Array, complete: Flags) -> Array:
     """Return t and V of test B, and the number of decisions with all probabilities."""
-    inside, p, s = inside[complete], p[complete], s[complete]
+    if not complete.all():
+        inside, p, s = inside[complete], p[complete], s[complete]
     t, variance = (s * (inside - p)).sum(), (s**2 * np.clip(p * (1.0 - p), 0.0, None)).sum()
     return np.array([t, variance, float(len(p))])
 
