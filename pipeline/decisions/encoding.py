@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numba import njit
 from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import TERM, Ints
@@ -26,6 +27,7 @@ CANDIDATE: Final = "candidate"
 CONSTANT: Final = "constant"  # 1, the context of a log without one
 _MOST_SCALE: Final = 1e6
 _ROUND: Final = 4  # digits of a scale
+_LEADING: Final = 16  # bits of a size by which sizes are counted
 
 Narrow = NDArray[np.float32]
 
@@ -79,6 +81,47 @@ def _looked_up(codes: NDArray[Any], values: Narrow) -> _Column:
     return lambda rows: values[codes[rows]]
 
 
+def _median_size(values: Array) -> tuple[float, bool]:
+    """Return the median of the finite sizes other than 0 (0 without one), and if any is NaN."""
+    counts = np.zeros(1 << _LEADING, np.int64)
+    lacking = bool(_count_sizes(values, counts))
+    ends = counts.cumsum()
+    total = int(ends[-1])
+    middle = [(total - 1) // 2, total // 2]
+    first, last = np.searchsorted(ends, middle, side="right")
+    if not total:
+        return 0.0, lacking
+    near = np.empty(int(ends[last] - ends[first] + counts[first]))
+    _take_sizes(values, first, last, near)
+    low, high = middle - (ends[first] - counts[first])
+    return float(np.partition(near, (low, high))[low : high + 1].mean()), lacking
+
+
+# The bits of sizes are in the order of the sizes. A group of them has the same leading bits.
+@njit(cache=True, nogil=True)
+def _count_sizes(values, counts):  # type: ignore[no-untyped-def]
+    """Count the finite sizes other than 0 by their leading bits; return if any is NaN."""
+    lacking = False
+    bits = values.view(np.uint64)
+    for at in range(len(values)):
+        lacking |= np.isnan(values[at])
+        if values[at] != 0.0 and np.isfinite(values[at]):
+            counts[(bits[at] << np.uint64(1)) >> np.uint64(64 - _LEADING)] += 1
+    return lacking
+
+
+@njit(cache=True, nogil=True)
+def _take_sizes(values, first, last, near):  # type: ignore[no-untyped-def]
+    """Fill `near` with the sizes in the groups from `first` to `last`."""
+    count = 0
+    bits = values.view(np.uint64)
+    for at in range(len(values)):
+        group = np.int64((bits[at] << np.uint64(1)) >> np.uint64(64 - _LEADING))
+        if first <= group <= last and values[at] != 0.0 and np.isfinite(values[at]):
+            near[count] = abs(values[at])
+            count += 1
+
+
 def codes_of(column: pl.Series) -> tuple[NDArray[Any], pl.Series]:
     """Return codes of the levels in the order of appearance, -1 where there is none, and levels."""
     array = column.to_arrow()
@@ -100,11 +143,11 @@ def encode(log: DecisionLog) -> Encoded:
             if dtype == pl.Float64:
                 values = column.to_numpy()
                 kind[name], place[name] = NUMBER, _numbers(values)
-                if np.isnan(values).any():
+                size, lacking = _median_size(values)
+                if lacking:
                     kind[f"{name}_missing"], place[f"{name}_missing"] = LEVEL, _missing(values)
-                sized = np.abs(values[np.isfinite(values) & (values != 0.0)])
-                if len(sized):
-                    scale = float(f"{np.median(sized):.{_ROUND}g}")
+                if size > 0.0:
+                    scale = float(f"{size:.{_ROUND}g}")
                     scales[name] = min(max(scale, 1 / _MOST_SCALE), _MOST_SCALE)
                 continue
             known = list(log.vocabulary[f"{side}.{name}"])[:MOST_LEVELS]
