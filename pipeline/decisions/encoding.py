@@ -69,7 +69,7 @@ _Column = Callable[[Ints], Narrow]
 
 
 def _numbers(values: NDArray[Any]) -> _Column:
-    return lambda rows: values[rows].astype(np.float32)
+    return lambda rows: _gathered(values, rows)
 
 
 def _missing(values: Array) -> _Column:
@@ -78,7 +78,23 @@ def _missing(values: Array) -> _Column:
 
 def _looked_up(codes: NDArray[Any], values: Narrow) -> _Column:
     """Return the column of the values of codes; the last value is that of the code -1."""
-    return lambda rows: values[codes[rows]]
+    return lambda rows: _gathered_by(codes, values, rows)
+
+
+@njit(cache=True, nogil=True)
+def _gathered(values, rows):  # type: ignore[no-untyped-def]
+    found = np.empty(len(rows), np.float32)
+    for at in range(len(rows)):
+        found[at] = values[rows[at]]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _gathered_by(codes, values, rows):  # type: ignore[no-untyped-def]
+    found = np.empty(len(rows), np.float32)
+    for at in range(len(rows)):
+        found[at] = values[codes[rows[at]]]
+    return found
 
 
 def _median_size(values: Array) -> tuple[float, bool]:

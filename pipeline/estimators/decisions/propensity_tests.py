@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from hindcast.pipeline.estimators.decisions.logged import (
@@ -27,7 +28,6 @@ from hindcast.pipeline.estimators.decisions.logged import (
     Flags,
     Ints,
     LoggedDecisions,
-    beginnings,
     best_rows,
     numbered,
 )
@@ -172,19 +172,12 @@ class Tally:
     ) -> None:
         """Add a part; `unit` (D,) numbers the units of the whole log, else they are those of e."""
         complete = e.several & e.complete
-        inside_of = np.zeros(len(e.owner), bool)
         for name, rows in sets:
             if not len(rows):
                 continue
-            members, p = e.owner[rows], e.probability[rows]
-            starts = np.flatnonzero(beginnings(members))
-            if len(starts) == len(rows):
-                inside, size = e.taken[members] == rows, np.ones(1, np.int64)
-            else:
-                members, size = members[starts], np.diff(starts, append=len(rows))
-                inside_of[rows] = True
-                inside = inside_of[e.taken[members]]
-                inside_of[rows] = False
+            members, starts, inside = _members(rows, e.owner, e.taken)
+            size, p = np.diff(starts, append=len(rows)), e.probability[rows]
+            if len(members) < len(rows):
                 p = np.add.reduceat(p, starts)
             w = np.where(inside, e.inverse[members] / size, 0.0)
             s = e.weight[members]
@@ -221,6 +214,21 @@ class Tally:
             _exp(_log_mean(self.exploration.tolist())) if self.epsilon > 0 else nan,
             tuple(results),
         )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _members(rows, owner, taken):  # type: ignore[no-untyped-def]
+    """Return the decisions of a set, where their rows begin, and which took one of these."""
+    members, starts = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    inside = np.zeros(len(rows), np.bool_)
+    count = 0
+    for at in range(len(rows)):
+        decision = owner[rows[at]]
+        if count == 0 or members[count - 1] != decision:
+            members[count], starts[count] = decision, at
+            count += 1
+        inside[count - 1] |= taken[decision] == rows[at]
+    return members[:count], starts[:count], inside[:count]
 
 
 def _logs(w: Array, s: Array) -> Array:
