@@ -8,6 +8,7 @@ candidate the code of its id
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -76,9 +77,9 @@ def _missing(values: Array) -> _Column:
     return lambda rows: np.isnan(values[rows]).astype(np.float32)
 
 
-def _looked_up(codes: NDArray[Any], values: Narrow) -> _Column:
-    """Return the column of the values of codes; the last value is that of the code -1."""
-    return lambda rows: _gathered_by(codes, values, rows)
+def _looked_up(codes: NDArray[np.uint32], places: NDArray[np.int32], values: Narrow) -> _Column:
+    """Return the column of the values of levels, by their places; the last is that of no level."""
+    return lambda rows: _gathered_by(codes, places, values, rows)
 
 
 @njit(cache=True, nogil=True)
@@ -90,10 +91,10 @@ def _gathered(values, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _gathered_by(codes, values, rows):  # type: ignore[no-untyped-def]
+def _gathered_by(codes, places, values, rows):  # type: ignore[no-untyped-def]
     found = np.empty(len(rows), np.float32)
     for at in range(len(rows)):
-        found[at] = values[codes[rows[at]]]
+        found[at] = values[places[codes[rows[at]]]]
     return found
 
 
@@ -138,12 +139,24 @@ def _take_sizes(values, first, last, near):  # type: ignore[no-untyped-def]
             count += 1
 
 
-def codes_of(column: pl.Series) -> tuple[NDArray[Any], pl.Series]:
-    """Return codes of the levels in the order of appearance, -1 where there is none, and levels."""
-    array = column.to_arrow()
-    kind = pl.Int16 if len(array.dictionary) < 1 << 15 else pl.Int32
-    codes = pl.Series(array.indices).cast(kind).fill_null(-1).to_numpy()
-    return codes, pl.Series(array.dictionary)
+def codes_of(
+    column: pl.Series,
+) -> tuple[NDArray[np.uint32], NDArray[np.int32], pl.Series]:
+    """Return codes of a category, the places of their levels by code, and the levels.
+
+    Levels are in the order of appearance. The last code stands for no level, whose place is -1.
+    """
+    levels = column.drop_nulls().unique(maintain_order=True)
+    codes = levels.to_physical().to_numpy()
+    places = np.full(int(codes.max(initial=0)) + 2, -1, np.int32)
+    places[codes] = np.arange(len(codes))
+    found = column.to_physical().fill_null(len(places) - 1).to_numpy()
+    return found, places, levels.cast(pl.String)
+
+
+def _numbering(levels: pl.Series) -> Narrow:
+    """Return the places of levels as values, -1 for none."""
+    return np.append(np.arange(len(levels)), -1).astype(np.float32)
 
 
 def encode(log: DecisionLog) -> Encoded:
@@ -167,22 +180,24 @@ def encode(log: DecisionLog) -> Encoded:
                     scales[name] = min(max(scale, 1 / _MOST_SCALE), _MOST_SCALE)
                 continue
             known = list(log.vocabulary[f"{side}.{name}"])[:MOST_LEVELS]
-            codes, levels = codes_of(column)
+            codes, places_of_codes, levels = codes_of(column)
+            looked_up = partial(_looked_up, codes, places_of_codes)
             places_of = {level: at for at, level in enumerate(levels)}
             rest = np.ones(len(levels) + 1, np.float32)
             rest[-1] = 0.0
             for level in known:
                 one = np.zeros_like(rest)
                 one[places_of[level]], rest[places_of[level]] = 1.0, 0.0
-                kind[f"{name}={level}"], place[f"{name}={level}"] = LEVEL, _looked_up(codes, one)
-            kind[f"{name}={REST}"], place[f"{name}={REST}"] = LEVEL, _looked_up(codes, rest)
-            kind[name], place[name] = IDENTIFIER, _numbers(codes)
+                kind[f"{name}={level}"], place[f"{name}={level}"] = LEVEL, looked_up(one)
+            kind[f"{name}={REST}"], place[f"{name}={REST}"] = LEVEL, looked_up(rest)
+            kind[name], place[name] = IDENTIFIER, looked_up(_numbering(levels))
     if not kinds["context"]:  # a file has no struct without a field
         kinds["context"][CONSTANT] = NUMBER
         places["context"][CONSTANT] = _numbers(np.ones(len(log), np.float32))
     own = CANDIDATE if CANDIDATE not in kinds["candidates"] else f"{CANDIDATE}_id"
     kinds["candidates"][own] = IDENTIFIER
-    places["candidates"][own] = _numbers(codes_of(log.candidates["id"])[0])
+    codes, places_of_codes, levels = codes_of(log.candidates["id"])
+    places["candidates"][own] = _looked_up(codes, places_of_codes, _numbering(levels))
     terms = {n.removeprefix(TERM): log.decisions[n] for n in log.decisions.columns
              if n.startswith(TERM)}  # fmt: skip
     return Encoded(
