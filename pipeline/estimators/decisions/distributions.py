@@ -9,9 +9,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+import numpy as np
+
 _TINY: Final = 1e-300
 _CLOSE: Final = 1e-15
 _STEPS: Final = 500
+_NODES: Final = np.polynomial.legendre.leggauss(64)
+_CLOSEST: Final = 0.99  # correlation up to which the nodes are close enough
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
@@ -64,6 +68,23 @@ def t_quantile(p: float, degrees: float) -> float:
         return -t_quantile(1.0 - p, degrees)
     x = beta_quantile(2.0 * (1.0 - p), degrees / 2.0, 0.5)
     return math.sqrt(degrees * (1.0 - x) / x) if x > 0.0 else math.inf
+
+
+def selected_quantile(p: float, correlation: float, low: float, high: float) -> float:
+    """Return the p-quantile of a normal variable, given that a correlated one is in low .. high.
+
+    Both have the mean 0 and the variance 1.
+    """
+    rho = min(max(correlation, -_CLOSEST), _CLOSEST)
+    rest = math.sqrt(2.0 * (1.0 - rho**2))
+    of = 0.5 * (low + high) + 0.5 * (high - low) * _NODES[0]
+    shares = _NODES[1] * np.exp(-0.5 * of**2)
+    nodes = list(zip((rho * of).tolist(), (shares / shares.sum()).tolist(), strict=True))
+
+    def cdf(x: float) -> float:
+        return sum(share * 0.5 * math.erfc((at - x) / rest) for at, share in nodes)
+
+    return _solve(cdf, p, -8.0, 8.0)
 
 
 def chi_square_tail(x: float, degrees: float) -> float:
