@@ -37,6 +37,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "verify": "recompute every claim of a dataset's manifest",
         "export": "write a dataset in the format of another tool",
         "diff": "print the differences between two datasets, from the recipe to the bytes",
+        "new-scenario": "write a small scheduling problem as a package, to change into your own",
     },
     "learning": {
         "run": "build, verify, train, evaluate and report, all in one command",
@@ -77,6 +78,7 @@ _MODULES: Final = {
     "grid": "logs.grid",
     "pack": "logs.pack",
     "start": "logs.start",
+    "traces": "logs.traces",
     "whatif": "logs.whatif",
     "list": "inspect",
     "show": "inspect",
