@@ -1,6 +1,7 @@
 """Tests of the scenario that `hindcast new-scenario` writes: installed, changed and used."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -54,6 +55,15 @@ def check(module, jobs=5):
         return module.instance(config, "weighted_tardiness", NOTHING, number, rng)
 
     check_scenario(module.SCENARIO, config, "weighted_tardiness", drawn, module.HEURISTICS)
+
+
+def of_page():
+    """Yield the edits of the how-to page: the lines of each hunk before and after it."""
+    page = (ROOT / "docs" / "how-to" / "add-a-scenario.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```diff\n(.*?)```", page, re.DOTALL):
+        for hunk in block.split("@@\n"):
+            lines = hunk.splitlines(keepends=True)
+            yield tuple("".join(r[1:] for r in lines if r[0] in kept) for kept in (" -", " +"))
 
 
 @pytest.fixture
@@ -144,6 +154,21 @@ def test_the_scenario_passes_the_checks(scenario, jobs):
 def test_the_checks_find_wrong_edits(scenario, edit, says):
     with pytest.raises(AssertionError, match=says):
         check(scenario(edit))
+
+
+@pytest.mark.nightly
+def test_the_edits_of_the_page_give_another_scenario(scenario):
+    """Lengths 3 and 1, the machine set up for odd jobs, due at 2 and 1, as the page says."""
+    edits = [*of_page()]
+    assert len(edits) == 9
+    module = scenario(*edits)
+    check(module)
+    ints, outputs = np.array([0, 2, 1, 0, 1]), np.zeros(3)
+    floats = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 3.0, 1.0, 1.0, 2.0, 2.0, 1.0])
+    module.step(ints, floats, 1, outputs)
+    assert outputs.tolist() == [1.0, 0.0, 0.0]
+    module.step(ints, floats, 0, outputs)
+    assert outputs.tolist() == [4.0, -3.0, 3.0]
 
 
 @pytest.mark.nightly
