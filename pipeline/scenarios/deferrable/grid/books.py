@@ -59,6 +59,11 @@ def foresee(ints: Ints, floats: Floats) -> None:
         floats[y : y + hours], now, int(floats[f.FORESIGHT]), 0, floats[f.SIGMA],
         int(floats[f.SEED]), min(ahead, hours - now), floats[seen : seen + ahead],
     )  # fmt: skip
+    if floats[f.ISSUED] == 1.0:
+        at = crowded_at(ints, floats) + ints[m.HORIZON] + 1 + (now - f.HISTORY) * ahead
+        for h in range(1, min(ahead, hours - now)):
+            if not np.isnan(floats[at + h]):
+                floats[seen + h] = floats[at + h]
     floats[seen + ahead] = 0.0
     for h in range(min(ahead, hours - now)):
         floats[seen + ahead + h + 1] = floats[seen + ahead + h] + floats[seen + h]
@@ -115,7 +120,7 @@ def write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
     context[MOMENT.cost_mean_24] = floats[here - 23 : here + 1].mean()
     context[MOMENT.cost_low_24] = np.quantile(floats[here - 23 : here + 1], _LOW)
     context[MOMENT.cost_mean_168] = floats[here - 167 : here + 1].mean()
-    angle = 2.0 * np.pi * ((hour + floats[f.HOUR_OF_DAY]) % 24) / 24.0
+    angle = 2.0 * np.pi * floats[at_block(ints, floats, f.LOCAL_HOUR) + hour] / 24.0
     context[MOMENT.hour_sin] = np.sin(angle)
     context[MOMENT.hour_cos] = np.cos(angle)
     if len(context) > MOMENT.cost_low_next_24:
