@@ -195,24 +195,17 @@ def read_issued(path: Path, zone: str, columns: Sequence[str]) -> pl.DataFrame:
     """
     if not path.is_file():
         no_such_file(path, "a file of issued forecasts")
-    kinds = {CARBON: "carbon", PRICE: "price"}
-    settings = replace(DEFAULTS, **{kinds[name]: f"forecast_{name}" for name in columns})
+    names = [f"forecast_{name}" if name in columns else "" for name in (CARBON, PRICE)]
+    settings = replace(DEFAULTS, carbon=names[0], price=names[1])
     rows = _rows(path, settings, Counter(), {})
-    issued = _rows(path, replace(settings, time="issued"), Counter(), {})["second"]
-    hours = (
-        pl.when(pl.col("issued") < _HOURS_BELOW)
-        .then("issued")
-        .otherwise(pl.col("issued") // HOUR_S)
-    )
-    rows = rows.with_columns(issued=issued, hour=pl.col("second") // HOUR_S).with_columns(
-        issued=hours
-    )
+    issued = _rows(path, replace(settings, time="issued"), Counter(), {})["second"].to_numpy()
+    issued = np.where(issued < _HOURS_BELOW, issued, issued // HOUR_S)
+    rows = rows.with_columns(issued=issued, hour=pl.col("second") // HOUR_S)
     if zone in rows["zone"]:
         rows = rows.filter(pl.col("zone") == zone)
     if rows["zone"].n_unique() > 1:
-        raise TraceError(
-            f"{path}: there is no zone {zone!r}; {did_you_mean(zone, rows['zone'].unique())}"
-        )
+        hint = did_you_mean(zone, rows["zone"].unique())
+        raise TraceError(f"{path}: there is no zone {zone!r}; {hint}")
     rows = rows.sort("issued", "hour", maintain_order=True)
     twice = rows.filter(pl.struct("issued", "hour").is_duplicated())
     if twice.height:

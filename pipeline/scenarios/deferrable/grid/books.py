@@ -71,39 +71,32 @@ def foresee(ints: Ints, floats: Floats) -> None:
 
 @compiled()
 def crowd(ints: Ints, floats: Floats) -> None:
-    """Sum (promised cores / capacity)^4 from this slot to each later one.
+    """Sum the prices of promised cores from this slot to each later one.
 
     Promised are the chosen starts, or the jobs that run, as far as their lengths are known.
     """
-    slot, at = ints[m.SLOT], crowded_at(ints, floats)
-    slots = ints[m.HORIZON] - slot
-    load = np.zeros(slots)
+    slot, at, here = ints[m.SLOT], crowded_at(ints, floats), at_block(ints, floats, f.COST)
+    here += int(f.HISTORY + slot * floats[f.SLOT_H])
+    price = floats[f.LOAD_PRICE] * np.abs(floats[here - 167 : here + 1].mean()) * floats[f.SLOT_H]
+    load = np.zeros(ints[m.HORIZON] - slot)
     if floats[f.COMMITS] == 1.0:
-        load[:] = ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + slot + slots]
-    for place in range(ints[m.RUNNING_JOBS]):
-        job = ints[ints[m.RUNNING_AT] + place]
+        load += ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + ints[m.HORIZON]]
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
         left = slots_known(ints, floats, job) + ints[ints[m.START_AT] + job] - slot
-        if floats[f.PAUSABLE] == 1.0:
-            left = 1
-        load[: min(max(left, 1), slots)] += ints[ints[m.CORES_AT] + job]
-    now = ints[ints[m.CAPACITY_AT] + slot]
+        left = 1 if floats[f.PAUSABLE] == 1.0 else max(left, 1)
+        load[:left] += ints[ints[m.CORES_AT] + job]
     floats[at] = 0.0
-    for later in range(slots):
-        capacity = now
-        if floats[f.COMMITS] == 1.0:
-            capacity = ints[ints[m.CAPACITY_AT] + slot + later]
-        floats[at + later + 1] = floats[at + later] + (load[later] / max(capacity, 1)) ** 4
+    for later in range(len(load)):
+        known = later if floats[f.COMMITS] == 1.0 else 0
+        capacity = max(ints[ints[m.CAPACITY_AT] + slot + known], 1)
+        floats[at + later + 1] = floats[at + later] + price * (load[later] / capacity) ** 4
 
 
 @compiled()
 def priced(ints: Ints, floats: Floats, later: int, slots: int) -> float:
-    """Return the price of promised load of a run of some slots that begins `later` slots on."""
-    y, at = at_block(ints, floats, f.COST), crowded_at(ints, floats)
-    here = y + int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
-    last = ints[m.HORIZON] - ints[m.SLOT]
-    sums = floats[at + min(later + slots, last)] - floats[at + min(later, last)]
-    level = np.abs(floats[here - 167 : here + 1].mean())
-    return float(floats[f.LOAD_PRICE] * level * floats[f.SLOT_H] * sums)
+    """Return the price of promised cores of a run of some slots that begins `later` slots on."""
+    at, last = crowded_at(ints, floats), ints[m.HORIZON] - ints[m.SLOT]
+    return float(floats[at + min(later + slots, last)] - floats[at + min(later, last)])
 
 
 @compiled()

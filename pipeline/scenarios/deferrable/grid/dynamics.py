@@ -202,21 +202,16 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
 @compiled()
 def _waits(ints: Ints, floats: Floats, outcomes: Floats) -> None:
     """Fill the outcomes of the waits of started jobs."""
-    waits, started, by_work, work = np.zeros(ints[m.JOBS]), 0, 0.0, 0.0
-    submitted, length = at_block(ints, floats, f.SUBMITTED), at_block(ints, floats, f.LENGTH)
-    slot_h = floats[f.SLOT_H]
-    for job in range(ints[m.JOBS]):
-        start = ints[ints[m.START_AT] + job]
-        if start < 0:
-            continue
-        waits[started] = start * slot_h - floats[submitted + job]
-        core_h = floats[length + job] * ints[ints[m.CORES_AT] + job]
-        by_work, work = by_work + waits[started] * core_h, work + core_h
-        started += 1
-    if started > 0:
-        outcomes[OUT.longest_wait_h] = waits[:started].max()
-        outcomes[OUT.p95_wait_h] = np.quantile(waits[:started], 0.95)
-        outcomes[OUT.wait_h_by_work] = by_work / max(work, 1e-300)
+    jobs, at = ints[m.JOBS], at_block(ints, floats, f.SUBMITTED)
+    start = ints[ints[m.START_AT] : ints[m.START_AT] + jobs]
+    waits = (start * floats[f.SLOT_H] - floats[at : at + jobs])[start >= 0]
+    at = at_block(ints, floats, f.LENGTH)
+    cores = ints[ints[m.CORES_AT] : ints[m.CORES_AT] + jobs]
+    work = (floats[at : at + jobs] * cores)[start >= 0]
+    if len(waits) > 0:
+        outcomes[OUT.longest_wait_h] = waits.max()
+        outcomes[OUT.p95_wait_h] = np.quantile(waits, 0.95)
+        outcomes[OUT.wait_h_by_work] = (waits * work).sum() / work.sum()
 
 
 @compiled(OUTCOME)

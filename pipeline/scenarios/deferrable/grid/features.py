@@ -6,7 +6,7 @@
 
 Hours are those of the series. Slot 0 begins at hour HISTORY of the H hours. `seen` is the forecast
 of the objective from the hour of the slot FORECAST_AT_SLOT on, `paid` its integral to every hour.
-`crowded` sums (promised cores / capacity)^4 from the current slot to every later one. `issued` has
+`crowded` sums the prices of promised cores from the current slot to every later one. `issued` has
 the forecasts of a file, NaN where it has none.
 
 Of work that may pause, `run` and `known` are what is left, and `submitted` moves on while it runs.

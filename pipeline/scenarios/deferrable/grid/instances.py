@@ -162,18 +162,8 @@ def instance(
         (f.START_BOUND, start_bound),
     ):  # fmt: skip
         header[place - m.FLOAT_HEADER] = value
-    blocks = (
-        run,
-        known,
-        submit,
-        run,
-        y,
-        carbon,
-        price,
-        local,
-        np.zeros(2 * ahead + slots + 2),
-        issued,
-    )
+    seen = np.zeros(2 * ahead + slots + 2)
+    blocks = (run, known, submit, run, y, carbon, price, local, seen, issued)
     floats = np.concatenate([made.floats, header, *blocks])
     starts = int((jobs.latest - jobs.earliest).max(initial=0)) + 1
     if config.decide == "start":
@@ -337,6 +327,7 @@ def _issued(
     """Return what the last forecast of each hour from `first` on has of those after it, (T, K)."""
     if config.forecast != "file":
         return np.zeros((0, ahead))
+    require_room(float(hours * ahead))
     columns = {"carbon": [CARBON], "price": [PRICE], "both": [CARBON, PRICE]}[objective]
     path = _path(config.forecast_series, "config.forecast_series")
     table = _read_issued(path, config.zone, tuple(columns), path.stat().st_mtime_ns)
