@@ -175,12 +175,19 @@ def _apply(ints: Ints, floats: Floats, choice: int) -> int:
     return int(base.close_slot(ints, floats))
 
 
+@compiled()
+def _delay(floats: Floats) -> float:
+    """Return the cost of waiting and of late jobs so far."""
+    wait = floats[f.WAITING_WEIGHT] * floats[f.CORE_WAIT_H]
+    return float(wait + floats[f.LATE_WEIGHT] * floats[f.LATE])
+
+
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
     if ints[m.OBJECTIVE] < m.GRID:
         return base.step(ints, floats, choice, step_outputs)
-    grams, money, waited = floats[f.CARBON_G], floats[f.MONEY], floats[f.CORE_WAIT_H]
+    grams, money, waited = floats[f.CARBON_G], floats[f.MONEY], _delay(floats)
     time = floats[k.TIME]
     status = _apply(ints, floats, choice)
     if status == k.INFEASIBLE:
@@ -188,7 +195,7 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     step_outputs[k.ELAPSED] = floats[k.TIME] - time
     kg = (floats[f.CARBON_G] - grams) / 1e3
     paid = floats[f.MONEY] - money
-    wait = floats[f.WAITING_WEIGHT] * (floats[f.CORE_WAIT_H] - waited)
+    wait = _delay(floats) - waited
     step_outputs[k.TERMS + TERM.carbon] = 0.0 - kg - wait
     step_outputs[k.TERMS + TERM.price] = 0.0 - paid - wait
     step_outputs[k.TERMS + TERM.both] = 0.0 - floats[f.CARBON_PRICE] * kg / 1e3 - paid - wait
@@ -221,7 +228,7 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
         base.outcome(ints, floats, outcomes)
         return
     kg, money = floats[f.CARBON_G] / 1e3, floats[f.MONEY]
-    wait = floats[f.WAITING_WEIGHT] * floats[f.CORE_WAIT_H]
+    wait = _delay(floats)
     cost = kg
     if ints[m.OBJECTIVE] == _PRICE:
         cost = money

@@ -159,7 +159,7 @@ def instance(
         (f.ENERGY_KWH, run @ energy), (f.ISSUED, float(issued.size > 0)),
         (f.COMMITS, float(config.decide == "start")), (f.LOAD_PRICE, config.load_price),
         (f.PAUSABLE, float(config.pausable)), (f.RESUME_H, config.resume_h),
-        (f.START_BOUND, start_bound),
+        (f.START_BOUND, start_bound), (f.LATE_WEIGHT, config.late_weight),
     ):  # fmt: skip
         header[place - m.FLOAT_HEADER] = value
     seen = np.zeros(2 * ahead + slots + 2)
@@ -261,17 +261,30 @@ def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
 
 
 def _known(config: DeferrableConfig, workload: Workload) -> NDArray[np.float64]:
-    """Return the lengths as policies know them, in s; `queue_mean` is over the whole log."""
+    """Return the lengths as policies know them, in s; `queue_mean` is over the whole log.
+
+    Without a request it is the mean of the jobs of its queue that had ended before, or an hour.
+    """
     tasks = workload.tasks
-    run = tasks["duration_s"].to_numpy()
-    if config.knows_length == "request" and "requested_s" in tasks.columns:
-        asked = tasks["requested_s"].fill_null(0.0).to_numpy()
-        return np.where(asked > 0, asked, run)
+    run = tasks["duration_s"].to_numpy().astype(np.float64)
+    if config.knows_length == "true":
+        return run
+    short = _is_short(config, tasks, run / HOUR_S)
     if config.knows_length == "queue_mean":
-        short = _is_short(config, tasks, run / HOUR_S)
         means = [run[of].mean() if of.any() else 0.0 for of in (short, ~short)]
         return np.where(short, *means)
-    return np.asarray(run, np.float64)
+    known, submit = np.full(len(run), HOUR_S, np.float64), tasks["submit_s"].to_numpy()
+    wait = tasks["wait_s"].fill_null(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
+    queues = (short, ~short) if config.short_queues else (np.ones(len(run), bool),)
+    for of in queues:
+        order = np.argsort((submit + wait + run)[of])
+        ended = np.searchsorted((submit + wait + run)[of][order], submit[of], "right")
+        mean = np.cumsum(run[of][order])[ended - 1] / np.maximum(ended, 1)
+        known[of] = np.where(ended > 0, mean, HOUR_S)
+    if config.knows_length == "request" and "requested_s" in tasks.columns:
+        asked = tasks["requested_s"].fill_null(0.0).to_numpy()
+        known = np.where(asked > 0, asked, known)
+    return known
 
 
 def _hours(

@@ -78,7 +78,7 @@ def test_books_are_sums_over_minutes(
     """Random play: rewards, outcomes and starts agree with a plain count of minutes."""
     if limited:
         config = dataclasses.replace(config, grid_capacity="constant", capacity=24.0)
-    config = dataclasses.replace(config, waiting_weight=1e-4, decide=decide)
+    config = dataclasses.replace(config, waiting_weight=1e-4, late_weight=0.01, decide=decide)
     rng = np.random.default_rng(1)
     instance = instance_of(config, objective)
     workload = log() if config.jobs == "log" else NOTHING
@@ -111,7 +111,8 @@ def test_books_are_sums_over_minutes(
     assert outcomes["money"] == pytest.approx(money, rel=1e-6)
     assert outcomes["core_hours_waited"] == pytest.approx(waited)
     cost = {"carbon": kg, "price": money, "both": 0.1 * kg + money}[objective]
-    assert total == pytest.approx(-cost - 1e-4 * waited, rel=1e-6)
+    late = 0.01 * outcomes["late"]
+    assert total == pytest.approx(-cost - 1e-4 * waited - late, rel=1e-6)
     assert outcomes["total_reward"] == pytest.approx(total)
     assert total <= outcomes["bound"] + 1e-9
     load = np.zeros(int(instance.ints[m.HORIZON]))
@@ -276,7 +277,7 @@ def test_the_bound_on_limited_cores_is_above_what_late_starts_alone_could_cost()
     assert bounds[2] == pytest.approx(free)
 
 
-@pytest.mark.parametrize("knows", ["request", "true", "queue_mean"])
+@pytest.mark.parametrize("knows", ["request", "true", "queue_mean", "past_mean"])
 def test_lengths_as_known_decide_the_wait(knows: str) -> None:
     config = dataclasses.replace(LOG, knows_length=knows)
     run, known, *_ = blocks_of(instance_of(config))
@@ -317,6 +318,32 @@ def test_deadlines_are_of_queues_lengths_or_the_log(
     wait = m.block(instance.ints, m.LATEST_AT, n) - m.block(instance.ints, m.EARLIEST_AT, n)
     assert wait.tolist() == waits
     assert instance.ints[m.HORIZON] > max(waits) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ({"knows_length": "past_mean"}, [1, 1, 2, 4]),  # nothing has ended, as before, 2, 2 and 6
+        ({"knows_length": "past_mean", "short_queues": ("a",)}, [1, 1, 2, 6]),
+        ({}, [5, 1, 2, 4]),
+    ],
+    ids=str,
+)
+def test_lengths_are_means_of_jobs_that_had_ended(
+    change: dict[str, object], known: list[int]
+) -> None:
+    """Of 2 h from 0:00, 6 h from 1:00 after an hour in the queue, then jobs at 3:00 and 9:00."""
+    tasks = log(5).tasks.with_columns(
+        submit_s=pl.Series([0.0, 1.0, 3.0, 9.0, 200.0]) * 3600,
+        wait_s=pl.Series([0, 3600, 0, 0, 0]),
+        duration_s=pl.Series([2.0, 6.0, 9.0, 1.0, 1.0]) * 3600,
+        requested_s=pl.Series([5 * 3600.0, None, 0.0, None, None]),
+        queue=pl.Series(["a", "b", "a", "b", "b"]),
+    )  # fmt: skip
+    config = dataclasses.replace(LOG, **change)
+    workload = Workload(tasks, Provenance("table"))
+    instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+    assert blocks_of(instance)[1].tolist() == known
 
 
 def test_a_column_that_the_log_lacks_is_named() -> None:
