@@ -117,8 +117,9 @@ def write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
     context[MOMENT.hour_sin] = np.sin(angle)
     context[MOMENT.hour_cos] = np.cos(angle)
     if len(context) > MOMENT.cost_low_next_24:
-        seen = at_block(ints, floats, f.SEEN)
-        context[MOMENT.cost_low_next_24] = np.quantile(floats[seen : seen + 24], _LOW_AHEAD)
+        seen, left = at_block(ints, floats, f.SEEN), int(floats[f.HOURS]) - hour
+        ahead = floats[seen : seen + min(24, left)]
+        context[MOMENT.cost_low_next_24] = np.quantile(ahead, _LOW_AHEAD)
 
 
 @compiled()

@@ -12,6 +12,7 @@ from hindcast.pipeline.scenarios.deferrable.grid.books import (
     book,
     crowd,
     foresee,
+    in_slots,
     priced,
     slots_known,
     write_moment,
@@ -40,7 +41,7 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     """Write the columns of the grid of a job that can start."""
     slot_h, ahead = floats[f.SLOT_H], int(floats[f.LOOKED_AHEAD])
     now_h = ints[m.SLOT] * slot_h
-    known = floats[at_block(ints, floats, f.KNOWN) + job]
+    known = min(floats[at_block(ints, floats, f.KNOWN) + job], ahead - 3.0)  # with many pauses
     if known <= 0.0:  # it may pause and has run for longer than known
         known = slot_h
     candidates[row, ROW.wait_h] = now_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
@@ -53,7 +54,7 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     per_hour = max(known, 1e-9)
     now, least, cheaper, lower = 0.0, np.inf, 0, 0
     with_load, load_now, load_least = candidates.shape[1] > ROW.priced_now, 0.0, np.inf
-    slots = slots_known(ints, floats, job)
+    slots = in_slots(floats, known)
     for later in range(left + 1):
         after = begin + later * slot_h
         cost = between(paid, seen, after, after + known) / per_hour

@@ -111,7 +111,8 @@ def instance(
     if config.deadline in f.OF_LENGTHS and config.jobs == "log":
         slots = max(slots, int(jobs.latest.max()) + 2)
     slots += int(np.ceil(longest / slot_h)) if config.pausable else 0
-    hours = f.HISTORY + int(np.ceil(slots * slot_h + longest)) + 2
+    pauses_h = config.resume_h * slots / 2 if config.pausable else 0.0  # the most
+    hours = f.HISTORY + int(np.ceil(slots * slot_h + longest + pauses_h)) + 2
     carbon, price, local, first = _hours(config, series, workload, window, hours, rng)
     require_room(8.0 * (slots + hours) + 40.0 * len(run))
     capacity = _capacity(config, series, jobs, slots, first, slot_h)
