@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.grids.forecasts import FORECASTS, LEVEL7
-from hindcast.pipeline.grids.starts import Rule, Work, bound, integral, paused
+from hindcast.pipeline.grids.starts import Work, bound, integral
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
@@ -137,8 +137,8 @@ def instance(
         known_slots = np.maximum(np.ceil(np.maximum(known, run) / slot_h - 1e-9), 1)
         late = (known < run) & (config.resume_h > 0) | (not unlimited)
         due = np.where(late, slots + run / slot_h, jobs.latest + known_slots)
-        apart = work._replace(wait=(due - jobs.earliest) * slot_h - run)
-        least = float(paused(apart, y, Rule("now", "perfect"))[0] @ energy / 1e3 + waited.sum())
+        cheapest = _cheapest_hours(y, begin, f.HISTORY + due * slot_h, run)
+        least = float(cheapest @ energy / 1e3 + waited.sum())
     elif not unlimited:
         later = (slot_h * np.arange(slots)).astype(np.float64)
         costs_of = np.array([integral(y, f.HISTORY + later, f.HISTORY + later + r) for r in run])
@@ -170,6 +170,23 @@ def instance(
     if config.decide == "start":
         made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
     return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
+
+
+def _cheapest_hours(
+    y: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64],
+    run: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return the least cost of `run` hours of work between two times, in pieces, (J,)."""
+    least = np.zeros(len(run))
+    for job, (first, last) in enumerate(zip(begin, end, strict=True)):
+        hours = y[int(first) : int(np.ceil(last))]
+        amount = np.ones(len(hours))
+        amount[0] -= first % 1
+        amount[-1] -= -last % 1
+        order = np.argsort(hours)
+        taken = np.minimum(np.cumsum(amount[order]), run[job])
+        least[job] = np.diff(taken, prepend=0.0) @ hours[order]
+    return least
 
 
 def _limited_bound(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.float64]) -> float:
