@@ -37,7 +37,7 @@ def instance(
     """Return the arrivals of one run on an empty cluster, at the first pod that a node can take."""
     check_ranges(config, "config")
     nodes = nodes_of(config)
-    requests = read_requests(workload, nodes)
+    requests = read_requests(workload, nodes, window)
     if config.seeds and window >= len(config.seeds):
         raise InputError(
             f"window {window} has no seed; config.seeds lists {len(config.seeds)}, one a window"

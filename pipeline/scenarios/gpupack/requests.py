@@ -66,10 +66,10 @@ class Requests:
         return self.milli * self.gpus
 
 
-def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
+def read_requests(workload: Workload, nodes: Sequence[Node], window: int = 0) -> Requests:
     """Return the requests of a workload of pods, or of typical pods if it is generated.
 
-    Raises InputError for a workload of other jobs.
+    Of several lists, windows play one each in turn. Raises InputError for a workload of other jobs.
     """
     tasks = typical_pods() if workload.provenance.format == "generated" else workload.tasks
     if missing := [name for name in (*_COLUMNS, "ends") if name not in tasks.columns]:
@@ -77,6 +77,9 @@ def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
             f"the workload has no column {missing[0]}, expected pods, as the trace format `pods` "
             "reads them"
         )
+    if "list" in tasks.columns:
+        lists = tasks["list"].unique().sort()
+        tasks = tasks.filter(pl.col("list") == lists[window % len(lists)])
     tasks = tasks.sort("job_id")  # by bytes, as the published simulator sorts them
     kinds = tasks.select(_COLUMNS).unique(maintain_order=True).with_row_index("kind")
     of_pod = tasks.select(_COLUMNS).join(kinds, on=_COLUMNS, how="left", maintain_order="left")

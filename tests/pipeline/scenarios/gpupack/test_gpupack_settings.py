@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError
@@ -15,6 +16,7 @@ from hindcast.pipeline.scenarios.gpupack.nodes import Node, nodes_of, read_kind
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.testing import NOTHING
+from hindcast.pipeline.workloads.schema import Workload
 from tests.pipeline.scenarios.gpupack.gpupack_cases import (
     RULES,
     SCENARIO,
@@ -38,6 +40,22 @@ def test_published_nodes_are_those_of_the_list():
     assert len(set(nodes)) == 15
     tenth = nodes_of(GpupackConfig(every=10))
     assert (len(tenth), sum(node.gpus for node in tenth)) == (122, 623)
+
+
+def test_windows_play_lists_in_turn():
+    """Typical pods, scarcity and arrivals of a window are those of its list alone."""
+    small = [PlainPod(1000, 1024, 500, 1, "")] * 6
+    lists = [workload_of(small + [pod] * 3) for pod in (ONE_GPU, replace(ONE_GPU, spec="B"))]
+    joined = pl.concat(
+        one.tasks.with_columns(list=pl.lit(i), job_id=pl.format(f"{i}/{{}}", "job_id"))
+        for i, one in enumerate(lists)
+    )
+    both = Workload(joined, lists[0].provenance)
+    for window in range(4):
+        alone = instance_of(small_config(), lists[window % 2], window)
+        found = instance_of(small_config(), both, window)
+        np.testing.assert_array_equal(found.ints, alone.ints)
+        np.testing.assert_array_equal(found.floats, alone.floats)
 
 
 @pytest.mark.parametrize(
