@@ -47,16 +47,8 @@ class Packing:
         """Return the number of pods that no node can take, not even an empty one."""
         kinds = set(nodes_of(GpupackConfig(nodes=tuple(nodes))))
         requests = read_requests(self.workload, list(kinds))
-        fits = np.zeros(len(requests.cpu), np.bool_)
-        for node in kinds:
-            bit = 1 << requests.bit_of[node.model] if node.gpus else 0
-            fits |= (
-                (requests.cpu <= node.cpu)
-                & (requests.memory <= node.memory)
-                & (requests.gpus <= node.gpus)
-                & ((requests.gpus == 0) | (requests.models & bit != 0))
-            )
-        return int((~fits[requests.of_pod]).sum())
+        fit = np.any([requests.fit(node) for node in kinds], axis=0)
+        return int((~fit[requests.of_pod]).sum())
 
     def nodes_needed(self, rule: str, kind: str, others: Sequence[str], allowed: int) -> int | None:
         """Return the least number of nodes of a kind, beside others, for few refusals in every run.

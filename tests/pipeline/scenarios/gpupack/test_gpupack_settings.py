@@ -58,6 +58,28 @@ def test_windows_play_lists_in_turn():
         np.testing.assert_array_equal(found.floats, alone.floats)
 
 
+def test_scarcity_of_nodes_spreads_a_pod_over_those_that_could_take_it():
+    """The nodes are 3 of 4 GPUs (A), 2 of 2 (B) and 1 of 8 (B): 24 GPUs. 11.5 are asked for."""
+    anywhere, eight = ONE_GPU, replace(ONE_GPU, number=8)
+    on_b, on_a = replace(ONE_GPU, cpu=20_000), replace(ONE_GPU, milli=500, spec="A")
+    pods = workload_of([anywhere, anywhere, eight, on_b, on_a, replace(ONE_GPU, milli=0, number=0)])
+    expected = np.array([2 / 24 + 0.5 / 12, 2 / 24 + 1 / 12, 2 / 24 + 1 / 12 + 8 / 8]) * 24 / 11.5
+    player = Player(
+        small_config(node_scarcity=True), instance_of(small_config(node_scarcity=True), pods)
+    )
+    np.testing.assert_allclose(
+        player.floats[player.ints[m.NODE_SCARCITY_AT] :][:6], np.repeat(expected, [3, 2, 1])
+    )
+    rows = player.look()
+    of_cpu = dict(zip(rows["cpu"].tolist(), rows["node_scarcity"].tolist(), strict=True))
+    assert all(
+        of_cpu[cpu] == pytest.approx(one)
+        for cpu, one in zip((16e3, 24e3, 32e3), expected, strict=True)
+        if cpu in of_cpu
+    )
+    assert len(rows) == len(Player(small_config(), instance_of(small_config(), pods)).look()) + 1
+
+
 @pytest.mark.parametrize(
     ("text", "count", "node"),
     [
