@@ -69,7 +69,7 @@ class Requests:
         """Return which kinds an empty node can take, (P,)."""
         bit = 1 << self.bit_of[node.model] if node.gpus else 0
         there = (self.cpu <= node.cpu) & (self.memory <= node.memory) & (self.gpus <= node.gpus)
-        return there & ((self.gpus == 0) | (self.models & bit != 0))
+        return np.asarray(there & ((self.gpus == 0) | (self.models & bit != 0)))
 
     def scarcity_of(self, nodes: Sequence[Node]) -> Floats64:
         """Return the GPUs asked for by those there are, of every node, at a load of 1, (N,).
