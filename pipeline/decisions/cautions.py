@@ -12,7 +12,6 @@ from numba import njit
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.values import floats
-from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
     CONTRADICTED_A,
@@ -23,6 +22,7 @@ from hindcast.pipeline.estimators.decisions.propensity_tests import (
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
 from hindcast.pipeline.recipes.splits import SPLITS
+from hindcast.pipeline.statistics.distributions import chi_square_tail
 
 _QUARANTINED: Final = 0.01  # share of decisions in quarantine that is a caution
 _CERTAIN: Final = 1.0 - 1e-9
