@@ -15,6 +15,7 @@ from hindcast.pipeline.decisions.values import Array, floats, may_repeat
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashes
 from hindcast.pipeline.recipes.splits import SPLITS
+from hindcast.pipeline.storage.gathering import stored
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
@@ -48,7 +49,7 @@ def assemble(
     decisions = decisions.with_columns((pl.col("time") - (first or 0.0)).alias("time_s"))
     units = unit_ids(decisions).alias("unit_id")
     side = split_of(units, decisions["time"], mapping.split)
-    decisions = decisions.with_columns(units, side)
+    decisions = stored(decisions.with_columns(units, side))
     offsets = offsets_of(lengths)
     feasible = candidates["feasible"].to_numpy()
     weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]

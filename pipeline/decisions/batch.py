@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.values import Array, Flags
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
-from hindcast.pipeline.storage.gathering import Gathered, taken
+from hindcast.pipeline.storage.gathering import Gathered, Stored, taken
 
 Ints = NDArray[np.int64]
 
@@ -140,22 +140,20 @@ def concat(batches: Iterable[Batch], absent: float) -> Batch | None:
 
     A feature that a batch lacks is `absent` in it. No decision is in memory twice.
     """
-    decisions, lengths = [], []
+    decisions, lengths = Stored(), []
     context, candidates, features = Gathered(absent), Gathered(absent), Gathered(absent)
     for batch in batches:
-        decisions.append(batch.decisions)
+        decisions.add(batch.decisions)
         lengths.append(batch.lengths)
         context.add(batch.context, len(batch))
         count = int(batch.lengths.sum())
         candidates.add(batch.candidates, count)
         features.add(batch.features, count)
         del batch
-    if not decisions:
+    if not lengths:
         return None
-    whole = pl.concat(decisions, how="diagonal_relaxed", rechunk=True)
-    decisions.clear()
     sizes = np.concatenate(lengths).astype(np.int64)
-    return Batch(whole, context.frame(), candidates.frame(), features.frame(), sizes)
+    return Batch(decisions.frame(), context.frame(), candidates.frame(), features.frame(), sizes)
 
 
 def take(batch: Batch, rows: Ints) -> Batch:

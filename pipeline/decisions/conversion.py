@@ -43,7 +43,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.decisions import NAME
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.storage.gathering import release
+from hindcast.pipeline.storage.gathering import release, stored
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -262,7 +262,7 @@ def _table(
             0, len(heads)
         ),
     })  # fmt: skip
-    return Episodes(decisions, episode, step, table,
+    return Episodes(decisions, episode, step, stored(table),
                     int(cut.sum() - (~in_session & was_cut).sum()))  # fmt: skip
 
 

@@ -7,19 +7,24 @@ A mapped column reads as any other. `release` gives back the memory of the pages
 """
 
 import mmap
+import os
 import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-_LARGE: Final = 1_000_000  # rows from which on columns are kept in files
+_LARGE: Final = 200_000  # rows from which on columns are kept in files
 _TAKEN: Final = 500_000  # rows that are taken at a time
+_ALIGNED: Final = 64  # bytes
+_VIEW: Final = 16  # bytes of a text in place
+_LONGEST: Final = 1 << 31  # bytes of the texts of a column that Arrow can point into
+_Places: TypeAlias = list[tuple[int, int] | None]
 _MAPS: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
 
 
@@ -27,6 +32,80 @@ def release() -> None:
     """Give back the memory of all pages of mapped columns that were read."""
     for mapped in _MAPS:
         mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def stored(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame whose numbers and texts are mapped, if it has many rows.
+
+    A column of nulls takes no room: it lies in a hole of the file.
+    """
+    if frame.height < _LARGE:
+        return frame.rechunk()
+    with tempfile.TemporaryFile() as file:
+        file.truncate(_VIEW * frame.height)
+        file.seek(0, os.SEEK_END)
+        columns = [_written(file, column) for column in frame.get_columns()]
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPS.add(mapped)
+    whole = pa.py_buffer(mapped)
+
+    def mapped_column(kind: pa.DataType, offset: int, places: _Places) -> pl.Series:
+        parts = [None if place is None else whole.slice(*place) for place in places]
+        return pl.Series(pa.Array.from_buffers(kind, frame.height, parts, offset=offset))
+
+    return pl.DataFrame({
+        name: column if isinstance(column, pl.Series) else mapped_column(*column)
+        for name, column in zip(frame.columns, columns, strict=True)
+    })  # fmt: skip
+
+
+class Stored:
+    """Frames below each other, whose numbers and texts are mapped; what a frame lacks is null."""
+
+    def __init__(self) -> None:
+        self._stored: list[pl.DataFrame] = []
+        self._waiting: list[pl.DataFrame] = []
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add a frame."""
+        self._waiting.append(frame)
+        if sum(f.height for f in self._waiting) >= _LARGE:
+            self._stored.append(stored(_below(self._waiting)))
+            self._waiting.clear()
+
+    def frame(self) -> pl.DataFrame:
+        """Return the whole frame."""
+        if len(self._stored) == 1 and not self._waiting:
+            return self._stored[0]
+        return stored(_below([*self._stored, *self._waiting]))
+
+
+def _below(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _written(file: IO[bytes], column: pl.Series) -> pl.Series | tuple[pa.DataType, int, _Places]:
+    """Write a column; return type, offset and places of its buffers, or a column of another type.
+
+    A place is a position in the file and a number of bytes.
+    """
+    text = column.dtype == pl.String
+    if not (text or column.dtype.is_numeric()) or column.estimated_size() >= _LONGEST:
+        return column.rechunk()
+    if column.null_count() == len(column):
+        kind = pa.string_view() if text else column[:0].to_arrow().type
+        return kind, 0, [(0, (len(column) + 7) // 8), (0, _VIEW * len(column))]
+    array = column.rechunk().to_arrow()
+    if text:
+        array = array.cast(pa.string_view())
+    places: _Places = []
+    for buffer in array.buffers():
+        places.append(None if buffer is None else (file.tell(), buffer.size))
+        if buffer is not None:
+            file.write(buffer)
+            file.write(bytes(-buffer.size % _ALIGNED))
+    return array.type, array.offset, places
 
 
 class _File:

@@ -44,9 +44,9 @@ def behaviour_returns(episodes: pl.DataFrame, headline: Outcome) -> list[Behavio
     same draws for every behaviour. Intervals are NaN if there is one window.
     """
     names = episodes["behaviour"].unique(maintain_order=True).to_list()
-    return [
-        _of(name, episodes.filter(pl.col("behaviour") == name), headline.name) for name in names
-    ]
+    needed = dict.fromkeys(("behaviour", "window", "steps", "return", headline.name))
+    own = episodes.select(*needed)
+    return [_of(name, own.filter(pl.col("behaviour") == name), headline.name) for name in names]
 
 
 def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:

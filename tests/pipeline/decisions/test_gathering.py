@@ -8,7 +8,7 @@ from hindcast.pipeline.decisions.batch import Batch, concat, take
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import same_log
 from hindcast.pipeline.storage import gathering
-from hindcast.pipeline.storage.gathering import release
+from hindcast.pipeline.storage.gathering import Stored, release
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 
@@ -48,6 +48,32 @@ def test_columns_in_files_are_those_in_memory(monkeypatch, large):
     for one, other in zip(parts(take(memory, rows)), parts(take(mapped, rows)), strict=True):
         assert one.equals(other, null_equal=True)
     assert concat(iter(()), 0.0) is None
+
+
+def test_stored_columns_are_those_in_memory(monkeypatch):
+    """Texts in place and longer ones, slices, columns of nulls, and types that stay in memory."""
+    long = [None, "a text of more than twelve characters", "short", "", "é" * 9, "twelve chars"]
+    frame = pl.DataFrame({
+        "text": long, "number": [1.5, None, np.nan, np.inf, 0.0, -2.0], "flag": [True, None] * 3,
+        "count": pl.Series([3, None, 5, 6, 7, 8], dtype=pl.UInt64), "list": [[1.0], []] * 3,
+        "kind": pl.Series(["a", "b", None] * 2, dtype=pl.Categorical),
+        "unknown": pl.Series([None] * 6, dtype=pl.String),
+        "lost": pl.Series([None] * 6, dtype=pl.Int32),
+    })  # fmt: skip
+    frames = [frame[1:4], frame[:2].drop("count"), frame.clear(), frame[3:]]
+    memory = pl.concat(frames, how="diagonal_relaxed")
+    for large in (1, 4, 100):
+        monkeypatch.setattr(gathering, "_LARGE", large)
+        held = Stored()
+        for one in frames:
+            held.add(one)
+        found = held.frame()
+        release()
+        assert found.schema == memory.schema
+        assert found.equals(memory, null_equal=True)
+        assert (found["text"] == found["text"][::-1].reverse()).drop_nulls().all()
+        assert found["unknown"].null_count() == found["lost"].null_count() == memory.height
+        assert found["text"].filter(found["text"].str.len_chars() > 12).to_list() == [long[1]] * 2
 
 
 def test_a_log_in_files_is_the_log_in_memory(monkeypatch):
