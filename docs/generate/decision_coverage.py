@@ -68,7 +68,7 @@ BLOCK: Final = 50
 _CHEAP: Final = 2  # sound logs, in which only the propensities are tested, for one of others
 _LOGS: Final = 1000
 _SEED: Final = 2054
-_WHOLE: Final = 10  # one of so many logs goes the whole path where the estimators suffice
+_WHOLE: Final = 50  # one of so many logs goes the whole path where the estimators suffice
 _UNMARKED: Final = "numbers without the verdict"
 
 HIDDEN: Final = "no exploration, the taken one's alone"
