@@ -278,7 +278,8 @@ def _intervals(found: Answers, policy: str) -> Iterator[tuple[str, tuple[float, 
         row = by_name.get(name, {})
         yield name, _ends(row.get("low_alone"), row.get("high_alone"))
     for name in SESSIONS:
-        if (row := by_name.get(name)) is not None:
+        if name in by_name:
+            row = by_name[name]
             alone = row["verdict"] == ANSWERS
             yield name, _ends(row["low_alone"], row["high_alone"]) if alone else None
     row = by_name.get("snis", {})

@@ -25,14 +25,14 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.distributions import (
+from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
+from hindcast.pipeline.estimators.decisions.values import Value
+from hindcast.pipeline.estimators.intervals import drawn_counts
+from hindcast.pipeline.statistics.distributions import (
     beta_quantile,
     selected_quantile,
     t_quantile,
 )
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
-from hindcast.pipeline.estimators.decisions.values import Value
-from hindcast.pipeline.estimators.intervals import drawn_counts
 
 FEW_REWARDS: Final = 10
 _DRAWS: Final = 2000

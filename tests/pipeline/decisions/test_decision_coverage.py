@@ -25,9 +25,9 @@ from hindcast.pipeline.estimators.decisions import (
     values,
     weights,
 )
-from hindcast.pipeline.estimators.decisions.distributions import selected_quantile
 from hindcast.pipeline.estimators.decisions.intervals import intervals_of
 from hindcast.pipeline.estimators.decisions.support import ANSWERS, ROUGHLY
+from hindcast.pipeline.statistics.distributions import selected_quantile
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 TRUTH = {"uniform": 0.8068, "lowest:x": 1.0887, "highest:z": 1.0992}
