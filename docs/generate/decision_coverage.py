@@ -68,7 +68,7 @@ BLOCK: Final = 50
 _CHEAP: Final = 2  # sound logs, in which only the propensities are tested, for one of others
 _LOGS: Final = 1000
 _SEED: Final = 2054
-_WHOLE: Final = 10  # one of so many logs goes the whole path where the estimators suffice
+_WHOLE: Final = 50  # one of so many logs goes the whole path where the estimators suffice
 _UNMARKED: Final = "numbers without the verdict"
 
 HIDDEN: Final = "no exploration, the taken one's alone"
@@ -363,9 +363,11 @@ def coverage_markdown(content: bytes) -> str:
         "the lowest and highest are those of one policy. Rows are of logs whose verdict is "
         "**answers**. Numbers that stand without the verdict where it is **cannot answer**: "
         f"{unmarked}."), "",
-        ("A log that never explores, and tells only the propensities of what it took, hides the "
-        f"large weights that it did not draw ({HIDDEN!r}). Where it tells all probabilities, "
-        "they show it, and the verdict is **answers roughly** at most."), "",
+        ("Where weights are rare and large the verdict is **answers roughly** at most, so that few "
+        "or no rows are counted. If the log tells all probabilities, the skewness of the weights "
+        "is known. If it tells those of the taken candidates alone, weights that were not drawn "
+        "are hidden, and a log passes now and then. A share over few intervals says little: its "
+        "error is 0.22 / sqrt(logs)."), "",
     ]  # fmt: skip
     for part, title in _PARTS.items():
         mine = [r for r in found if r["setting"].startswith(f"{part}: ")]

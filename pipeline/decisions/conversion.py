@@ -157,7 +157,9 @@ def caveats_of(cautions: Sequence[Caution]) -> tuple[Caveat, ...]:
 
 
 def _provenance(log: DecisionLog, episodes: Episodes) -> Provenance:
-    counts = {**log.counts, "transitions": len(episodes.decisions), "cut_sessions": episodes.cut}
+    counts = {**log.counts, "transitions": len(episodes.decisions)}
+    if log.decisions["session"].null_count() < len(log):
+        counts["cut_sessions"] = episodes.cut
     return Provenance(DECISIONS, log.files, counts, {}, log.notes)
 
 

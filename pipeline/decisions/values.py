@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from hindcast.pipeline.storage.gathering import plain_texts
 from hindcast.pipeline.traces.field_values import is_local, moment
 
 Array = NDArray[np.float64]
@@ -98,7 +99,7 @@ def texts(values: pl.Series) -> pl.Series:
     """Return a column of few levels as categories without surrounding blanks, null where empty."""
     if values.dtype == pl.Categorical:
         return values
-    found = _plain(values).cast(pl.Categorical)
+    found = plain_texts(values).cast(pl.Categorical)
     levels = _levels(found).cast(pl.String)
     if (levels.str.strip_chars() != levels).any() or (levels == "").any():
         found = strings(values).cast(pl.Categorical)
@@ -118,19 +119,8 @@ def _levels(column: pl.Series) -> pl.Series:
 
 def strings(values: pl.Series) -> pl.Series:
     """Return a column as texts without surrounding blanks, null where it is empty."""
-    text = _plain(values).str.strip_chars()
+    text = plain_texts(values).str.strip_chars()
     return pl.select(pl.when(text != "").then(text)).to_series()
-
-
-def _plain(values: pl.Series) -> pl.Series:
-    if not values.dtype.is_float():
-        return values.cast(pl.String)
-    whole = ((values == values.round()) & (values.abs() < 2**53)).fill_null(value=False)
-    return pl.select(
-        pl.when(whole)
-        .then(values.cast(pl.Int64, strict=False).cast(pl.String))
-        .otherwise(values.cast(pl.String))
-    ).to_series()
 
 
 def times(values: pl.Series, zone: str) -> tuple[Array, Flags, bool]:

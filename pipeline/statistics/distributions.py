@@ -87,7 +87,7 @@ def selected_quantile(p: float, correlation: float, low: float, high: float) -> 
     nodes = list(zip((rho * of).tolist(), (shares / shares.sum()).tolist(), strict=True))
 
     def cdf(x: float) -> float:
-        return float(sum(share * 0.5 * math.erfc((at - x) / rest) for at, share in nodes))
+        return 0.5 * math.fsum(share * math.erfc((at - x) / rest) for at, share in nodes)
 
     return _solve(cdf, p, -8.0, 8.0)
 

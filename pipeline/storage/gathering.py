@@ -219,7 +219,8 @@ class Gathered:
             return pl.Series(np.full(height, self._absent))
         if category and column.dtype != pl.Categorical:
             there = column.fill_nan(None) != self._absent
-            return texts_of_numbers(pl.select(pl.when(there).then(column)).to_series())
+            known = pl.select(pl.when(there).then(column)).to_series()
+            return plain_texts(known).cast(pl.Categorical)
         return column
 
 
@@ -235,10 +236,13 @@ def taken(frame: pl.DataFrame, rows: slice | NDArray[np.int64]) -> pl.DataFrame:
     return found.frame()
 
 
-def texts_of_numbers(values: pl.Series) -> pl.Series:
-    """Return numbers as categories: 3.0 is "3"."""
-    whole = values.cast(pl.Int64, strict=False)
+def plain_texts(values: pl.Series) -> pl.Series:
+    """Return values as texts: the number 3.0 is "3"."""
+    if not values.dtype.is_float():
+        return values.cast(pl.String)
+    whole = ((values == values.round()) & (values.abs() < 2**53)).fill_null(value=False)
     return pl.select(
-        pl.when(whole == values).then(whole.cast(pl.String)).otherwise(values.cast(pl.String))
-        .cast(pl.Categorical)
-    ).to_series()  # fmt: skip
+        pl.when(whole)
+        .then(values.cast(pl.Int64, strict=False).cast(pl.String))
+        .otherwise(values.cast(pl.String))
+    ).to_series()
