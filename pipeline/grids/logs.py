@@ -68,13 +68,18 @@ class Laid:
         return Work(*map(np.concatenate, zip(*self.parts, strict=True)))
 
 
+def aim(series: Series) -> str:
+    """Return the column that is saved: carbon, or the price of a series without."""
+    return CARBON if CARBON in series.table.columns else PRICE
+
+
 def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s: str = "") -> Laid:
     """Return the jobs of a workload on the hours of a series of one zone. Raises InputError.
 
     `slack_h` are the longest waits of jobs below SHORT_H and of others; `zero_s` is the moment of
     second 0 of the log in seconds since 1970, "" if that is not known.
     """
-    x = series.values(CARBON)
+    x = series.values(aim(series))
     tasks = workload.tasks
     wait = tasks["wait_s"].fill_null(0.0).clip(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
     begin = (tasks["submit_s"].to_numpy() + wait) / HOUR_S
@@ -122,7 +127,8 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
 
 def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
-    x, work = series.values(CARBON), laid.work
+    x, work = series.values(aim(series)), laid.work
+    unit = "saved_g_per_kwh" if aim(series) == CARBON else "saved_per_mwh"
     price = series.values(PRICE) if PRICE in series.table.columns else np.full(len(x), np.nan)
     now, paid_now = work.cost(x, work.submit), work.cost(price, work.submit)
     core_h, run_ms = work.run * work.cores, np.rint(work.run * _HOUR_MS)
@@ -145,12 +151,13 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     ) -> dict[str, Any]:
         known = ~np.isnan(cost)
         low, high = _interval(now[known], cost[known], laid.weeks[known])
+        total = now[known].sum()  # a share of nothing, or of money that is earned, is unknown
         return {
             "rule": name, "foresight": rule.forecast == "perfect",
-            "saved_percent": 100 * (1 - cost[known].sum() / now[known].sum()),
-            "low": low, "high": high, "saved_g_per_kwh": per_energy(now - cost),
-            "saved_per_mwh": None, "wait_h": None, "wait_h_per_core_hour": None,
-            "peak_cores": None, "late": None, **more,
+            "saved_percent": 100 * (1 - cost[known].sum() / total) if total > 0 else None,
+            "low": low, "high": high, "saved_g_per_kwh": None, "saved_per_mwh": None,
+            "wait_h": None, "wait_h_per_core_hour": None, "peak_cores": None, "late": None,
+            unit: per_energy(now - cost), **more,
         }  # fmt: skip
 
     used = most_cores(0.0)
@@ -180,8 +187,8 @@ def _interval(
 ) -> tuple[float | None, float | None]:
     """Return the interval of the saved share in percent; None with few weeks."""
     sums = np.array([np.bincount(weeks, values) for values in (now, cost)])
-    sums = sums[:, sums[0] > 0]
-    if sums.shape[1] < _FEW:
+    sums = sums[:, sums[0] != 0]
+    if sums.shape[1] < _FEW or sums[0].sum() <= 0:
         return None, None
     change = relative_difference(sums[1], sums[0])
     return 100 * (0.0 - change.high), 100 * (0.0 - change.low)  # unlike -x, keeps a zero +0.0
@@ -194,14 +201,19 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     now, most = of["as it happened"], of["best start"]
     bounds = "" if best["low"] is None else f" ({best['low']:.1f} to {best['high']:.1f})"
     lines = []
-    if best["low"] is None:
+    if best["saved_percent"] is None:
+        lines.append("Electricity as it was used cost nothing or less: shares of it are unknown.")
+    elif best["low"] is None:
         lines.append(f"Fewer than {_FEW} weeks of jobs: the numbers are of these weeks alone.")
     elif best["low"] <= 0:
         lines.append(f"Not shown: the interval of what is saved begins at {best['low']:.1f} %.")
+    grams = best["saved_g_per_kwh"]
+    of_what = f"of the money for electricity, {best['saved_per_mwh'] or 0:.2f} per MWh"
+    if grams is not None:
+        of_what = f"of the carbon, {grams:.1f} g/kWh"
     lines.append(
         f"Starting later by `{BEST}`, which sees no hour to come, would have saved "
-        f"{best['saved_percent']:.1f} %{bounds} of the carbon, {best['saved_g_per_kwh']:.1f} "
-        f"g/kWh. The best starts that there are save {most['saved_percent']:.1f} %."
+        f"{_percent(best)}{bounds} {of_what}. The best starts that there are save {_percent(most)}."
     )
     used = now["peak_cores"]
     lines.append(
@@ -210,15 +222,22 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
         f"cores at one moment in place of {used:,}."
     )
     lines.append(
-        f"On {used:,} cores {limited['saved_percent']:.1f} % is left, with starts "
+        f"On {used:,} cores {_percent(limited)} is left, with starts "
         f"{limited['wait_h']:.1f} h later and {limited['late']:,} of {len(laid.begins):,} jobs "
         "beyond their slack."
     )
-    if best["saved_per_mwh"] is not None:
+    if grams is not None and best["saved_per_mwh"] is not None:
         lines.append(f"Money for electricity changes by {-best['saved_per_mwh']:+.2f} per MWh.")
     lines.append(
         f"{laid.known}; {laid.note}. {laid.outside:,} jobs are not counted, since they touch "
-        "hours that are unknown or outside of the series. Carbon is the zone's average, not that "
-        "of the marginal plant, and power of idle nodes is not counted."
-    )
+        "hours that are unknown or outside of the series. "
+        + ("Carbon is the zone's average, not that of the marginal plant, and power"
+           if grams is not None else "Power")
+        + " of idle nodes is not counted."
+    )  # fmt: skip
     return lines
+
+
+def _percent(row: Mapping[str, Any]) -> str:
+    share = row["saved_percent"]
+    return "an unknown share" if share is None else f"{share:.1f} %"

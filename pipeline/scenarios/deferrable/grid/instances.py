@@ -179,6 +179,8 @@ def _of_log(
     run, known = chosen["duration_s"].to_numpy() / HOUR_S, known_of_all[rows]
     slot_h = config.slot_s / HOUR_S
     submit = (chosen["submit_s"].to_numpy() - first_s) / HOUR_S
+    if config.align == "calendar":  # slots begin with an hour of the series
+        submit = submit + (_zero_s(workload) + first_s) % HOUR_S / HOUR_S
     wait = np.where(known < config.short_below, config.short_wait, config.long_wait)
     earliest = np.ceil(submit / slot_h - 1e-9).astype(np.int64)
     latest = np.maximum(np.floor((submit + wait) / slot_h + 1e-9).astype(np.int64), earliest)
@@ -218,10 +220,8 @@ def _hours(
     given = [series.values(name) for name in (CARBON, PRICE) if name in series.table.columns]
     total = len(given[0])
     if config.align == "calendar":
-        zero = workload.provenance.noted.get("UnixStartTime", "")
-        if not zero.strip().isdecimal():
-            raise RecipeError('config.align = "calendar": the log does not say when it began')
-        at = (window // config.draws_per_window) * config.horizon * config.slot_s + float(zero)
+        zero = _zero_s(workload)
+        at = (window // config.draws_per_window) * config.horizon * config.slot_s + zero
         first = int(at // HOUR_S) - series.first_hour
         places = np.array([first])
     else:
@@ -243,6 +243,14 @@ def _hours(
         for name in (CARBON, PRICE)
     }
     return values[CARBON], values[PRICE], first
+
+
+def _zero_s(workload: Workload) -> float:
+    """Return the beginning of a log in seconds since 1970. Raises RecipeError."""
+    zero = workload.provenance.noted.get("UnixStartTime", "")
+    if not zero.strip().isdecimal():
+        raise RecipeError('config.align = "calendar": the log does not say when it began')
+    return float(zero)
 
 
 def _capacity(
