@@ -38,7 +38,11 @@ from hindcast.pipeline.traces.text_rows import collect
 
 EXPECTED: Final = "a series of hours: CSV, Parquet or JSON, or a folder of such files"
 HOUR_S: Final = 3600
-LINE: Final = "\0line"  # no name of a column of a file
+LINE: Final = "\0line"  # no name of a column of a file, as those that follow
+_PLACE, _ZONE, _SECOND, _VALUE = "\0place", "\0zone", "\0second", "\0value"
+_EARLY, _LATE, _ANYWHERE = "\0early", "\0late", "\0anywhere"
+_LATEST_S: Final = 1e11  # seconds since 1970, in the year 5138
+_MOST_HOURS: Final = 1_000_000  # of a zone, 114 years
 CARBON, PRICE, CAPACITY, POWER = VALUES = (
     "carbon_g_per_kwh", "price_per_mwh", "capacity_cores", "power_kw",
 )  # fmt: skip
@@ -216,18 +220,20 @@ def _rows(
     zone = settings.zone if settings.zone in labels else zone_of(labels)
     name = pl.lit(settings.zone or file.name.split(".")[0])
     texts = texts.with_columns(
-        place=pl.format("{}: line {}", pl.lit(file.name), LINE),
-        zone=pl.coalesce(pl.col(zone), name) if zone else name,
+        pl.format("{}: line {}", pl.lit(file.name), LINE).alias(_PLACE),
+        (pl.coalesce(pl.col(zone), name) if zone else name).alias(_ZONE),
     )
     if settings.wide:
         kept = [label for label in labels if label != time and has_number(texts[label])]
         if not kept:
             raise TraceError(f"{file}: no column holds numbers; columns: {_list(labels)}")
-        index = ["place", *([time] if time else [])]
-        texts = texts.drop("zone").unpivot(kept, index=index, variable_name="zone")
-        picked = {settings.value: "value"}
+        index = [_PLACE, *([time] if time else [])]
+        texts = texts.drop(_ZONE).unpivot(kept, index=index, variable_name=_ZONE, value_name=_VALUE)
+        picked = {settings.value: _VALUE}
     texts = _with_seconds(texts, time, settings, file, counts)
-    return texts.select("place", "zone", "second", *_values(texts, picked, settings, labels, file))
+    inner = {"place": _PLACE, "zone": _ZONE, "second": _SECOND}
+    values = _values(texts, picked, settings, labels, file)
+    return texts.select(*(pl.col(at).alias(name) for name, at in inner.items()), *values)
 
 
 def texts_of(file: Path, rows: int | None = None) -> pl.DataFrame:
@@ -373,8 +379,8 @@ def _with_seconds(
         first = pl.select(_seconds(_iso(pl.lit(settings.start)), settings.time_zone or UTC)).item()
         if first is None:
             raise TraceError(f"--set start: {settings.start!r}: expected a time such as 2022-01-01")
-        nth = pl.int_range(pl.len()).over("zone")
-        return texts.with_columns(second=(first + nth * HOUR_S).cast(pl.Int64))
+        nth = pl.int_range(pl.len()).over(_ZONE)
+        return texts.with_columns((first + nth * HOUR_S).cast(pl.Int64).alias(_SECOND))
     scale = HOUR_S if time == "hour" else 1
     form = settings.time_format or None
     text = _instant(pl.col(time), form)
@@ -382,7 +388,7 @@ def _with_seconds(
     local = texts.filter(is_local(text, form))
     if local.height and not settings.time_zone and "utc" not in time.lower():
         raise TraceError(
-            f"{file}: {local['place'][0].partition(': ')[2]}: the time {local[time][0]!r} has no "
+            f"{file}: {local[_PLACE][0].partition(': ')[2]}: the time {local[time][0]!r} has no "
             "offset from UTC, and the header does not say UTC; name the clock by "
             "--set time_zone=UTC, or a name such as Europe/Berlin"
         )
@@ -390,22 +396,22 @@ def _with_seconds(
         texts.select(time)
         .unique()
         .with_columns(
-            early=_seconds(text, zone, form) * scale,
-            late=_seconds(text, zone, form, later=True) * scale,
-            anywhere=_seconds(text, UTC, form),
+            (_seconds(text, zone, form) * scale).alias(_EARLY),
+            (_seconds(text, zone, form, later=True) * scale).alias(_LATE),
+            _seconds(text, UTC, form).alias(_ANYWHERE),
         )
     )
     texts = texts.join(times, on=time, how="left", nulls_equal=True, maintain_order="left")
-    texts = texts.with_columns(nth=pl.int_range(pl.len()).over("zone", "early"))
-    if bad := texts.filter(pl.col("anywhere").is_null()).rows(named=True):
+    if bad := texts.filter(pl.col(_ANYWHERE).is_null()).rows(named=True):
         raise TraceError(
-            f"{file}: {bad[0]['place'].partition(': ')[2]}: {time}: {bad[0][time]!r} is no time, "
+            f"{file}: {bad[0][_PLACE].partition(': ')[2]}: {time}: {bad[0][time]!r} is no time, "
             "expected one such as 2022-01-31 13:00"
         )
-    counts["nonexistent"] += texts["early"].null_count()
-    later = (pl.col("late") != pl.col("early")) & (pl.col("nth") > 0)
-    second = pl.when(later).then("late").otherwise("early").round().cast(pl.Int64)
-    return texts.with_columns(second=second).filter(pl.col("second").is_not_null())
+    counts["nonexistent"] += texts[_EARLY].null_count()
+    nth = pl.int_range(pl.len()).over(_ZONE, _EARLY)
+    later = (pl.col(_LATE) != pl.col(_EARLY)) & (nth > 0)
+    second = pl.when(later).then(_LATE).otherwise(_EARLY).round().cast(pl.Int64)
+    return texts.with_columns(second.alias(_SECOND)).filter(pl.col(_SECOND).is_not_null())
 
 
 def _instant(text: pl.Expr, form: str | None) -> pl.Expr:
@@ -424,7 +430,8 @@ def _iso(text: pl.Expr) -> pl.Expr:
 def _seconds(text: pl.Expr, zone: str, form: str | None = None, *, later: bool = False) -> pl.Expr:
     """Return seconds since 1970; a number beyond 10^11 counts milliseconds."""
     second = moment(text, zone, form, later=later)
-    return pl.when(second > 1e11).then(second / 1e3).otherwise(second)
+    second = pl.when(second > _LATEST_S).then(second / 1e3).otherwise(second)
+    return pl.when(second.abs() <= _LATEST_S).then(second)
 
 
 def _values(
@@ -487,7 +494,7 @@ def _number(texts: pl.DataFrame, label: str, file: Path) -> pl.Expr:
     value = pl.when(known).then(text).cast(pl.Float64, strict=False)
     value = pl.when(value.is_finite()).then(value)
     if bad := texts.filter(known & value.is_null()).rows(named=True):
-        line = bad[0]["place"].partition(": ")[2]
+        line = bad[0][_PLACE].partition(": ")[2]
         raise TraceError(f"{file}: {line}: {label}: {bad[0][label]!r} is no number")
     return value
 
@@ -537,6 +544,11 @@ def _hours(
         rows = rows.with_columns(hour=pl.int_ranges("hour", pl.col("hour") + step // HOUR_S))
         rows = rows.explode("hour").unique("hour", keep="last", maintain_order=True)
     first, last = int(rows["hour"].min()), int(rows["hour"].max())  # type: ignore[arg-type]
+    if last - first >= _MOST_HOURS:
+        raise TraceError(
+            f"zone {zone!r}: its rows span {last - first:,} hours, expected at most "
+            f"{_MOST_HOURS:,}; is a time wrong?"
+        )
     every = pl.DataFrame({"hour": np.arange(first, last + 1)}).with_columns(zone=pl.lit(zone))
     rows = every.join(rows, on="hour", how="left", maintain_order="left")
     counts["hours"] += rows.height
