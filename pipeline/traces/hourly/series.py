@@ -176,21 +176,26 @@ def read_series(path: Path, settings: SeriesSettings = DEFAULTS) -> Series:
     files = files_of(path)
     if settings.time_zone:
         require_time_zone(settings.time_zone, "--set time_zone")
-    counts: Counter[str] = Counter()
-    remarks: dict[str, None] = {}
-    rows = pl.concat(
-        [_rows(file, settings, counts, remarks) for file in files], how="diagonal_relaxed"
-    )
-    gaps: list[int] = []
-    tables = [
-        _hours(_distinct(of_zone, counts), settings, counts, gaps, remarks)
-        for of_zone in rows.partition_by("zone", maintain_order=True)
-    ]
+    read = _Read(settings)
+    rows = pl.concat([_rows(file, read) for file in files], how="diagonal_relaxed")
+    zones = rows.partition_by("zone", maintain_order=True)
+    tables = [_hours(_distinct(of_zone, read), read) for of_zone in zones]
     table = pl.concat(tables, how="diagonal_relaxed")
     columns = [name for name in (*VALUES, "currency", "estimated") if name in table.columns]
     return Series(
-        table.select("zone", "hour", *columns), dict(counts), tuple(sorted(gaps)), tuple(remarks)
+        table.select("zone", "hour", *columns), dict(read.counts), tuple(sorted(read.gaps_h)),
+        tuple(read.remarks),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Settings of the reader, and counts, gaps and remarks of what was read so far."""
+
+    settings: SeriesSettings
+    counts: Counter[str] = field(default_factory=Counter)
+    gaps_h: list[int] = field(default_factory=list)
+    remarks: dict[str, None] = field(default_factory=dict)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -206,17 +211,15 @@ def files_of(path: Path) -> list[Path]:
     return files
 
 
-def _rows(
-    file: Path, settings: SeriesSettings, counts: Counter[str], remarks: dict[str, None]
-) -> pl.DataFrame:
+def _rows(file: Path, read: _Read) -> pl.DataFrame:
     """Return the rows of a file: place, zone, second, and its values in canonical units."""
-    texts = texts_of(file)
+    settings, texts = read.settings, texts_of(file)
     labels = texts.columns[1:]
     time = _time_column(labels, settings, file)
-    picked = {} if settings.wide else _picked(labels, settings, time, file, remarks)
+    picked = {} if settings.wide else _picked(labels, time, file, read)
     if texts.is_empty():
         raise TraceError(f"{file}: there is no row, expected {EXPECTED}")
-    counts["rows"] += texts.height
+    read.counts["rows"] += texts.height
     zone = settings.zone if settings.zone in labels else zone_of(labels)
     name = pl.lit(settings.zone or file.name.split(".")[0])
     texts = texts.with_columns(
@@ -230,7 +233,7 @@ def _rows(
         index = [_PLACE, *([time] if time else [])]
         texts = texts.drop(_ZONE).unpivot(kept, index=index, variable_name=_ZONE, value_name=_VALUE)
         picked = {settings.value: _VALUE}
-    texts = _with_seconds(texts, time, settings, file, counts)
+    texts = _with_seconds(texts, time, file, read)
     inner = {"place": _PLACE, "zone": _ZONE, "second": _SECOND}
     values = _values(texts, picked, settings, labels, file)
     return texts.select(*(pl.col(at).alias(name) for name, at in inner.items()), *values)
@@ -334,23 +337,17 @@ def of_kind(kind: str, labels: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _picked(
-    labels: Sequence[str],
-    settings: SeriesSettings,
-    time: str | None,
-    file: Path,
-    remarks: dict[str, None],
-) -> dict[str, str]:
+def _picked(labels: Sequence[str], time: str | None, file: Path, read: _Read) -> dict[str, str]:
     """Return the columns of carbon, price and capacity, of those that are there."""
     picked: dict[str, str] = {}
     for kind in KINDS:
-        if given := getattr(settings, kind):
+        if given := getattr(read.settings, kind):
             picked[kind] = _known(given, labels, kind, file)
             continue
         found = of_kind(kind, [label for label in labels if label != time])
         whole = [label for label in found if "direct" not in label.lower()]
         if kind == "carbon" and len(whole) == 1 and len(found) > 1:
-            remarks[f"carbon is the column {whole[0]!r}, not that of direct emissions"] = None
+            read.remarks[f"carbon is the column {whole[0]!r}, not that of direct emissions"] = None
         found = whole or found
         if len(found) > 1:
             raise TraceError(
@@ -367,14 +364,9 @@ def _picked(
     return picked
 
 
-def _with_seconds(
-    texts: pl.DataFrame,
-    time: str | None,
-    settings: SeriesSettings,
-    file: Path,
-    counts: Counter[str],
-) -> pl.DataFrame:
+def _with_seconds(texts: pl.DataFrame, time: str | None, file: Path, read: _Read) -> pl.DataFrame:
     """Return the rows with `second` since 1970, without those of times that do not exist."""
+    settings = read.settings
     if time is None:
         first = pl.select(_seconds(_iso(pl.lit(settings.start)), settings.time_zone or UTC)).item()
         if first is None:
@@ -407,7 +399,7 @@ def _with_seconds(
             f"{file}: {bad[0][_PLACE].partition(': ')[2]}: {time}: {bad[0][time]!r} is no time, "
             "expected one such as 2022-01-31 13:00"
         )
-    counts["nonexistent"] += texts[_EARLY].null_count()
+    read.counts["nonexistent"] += texts[_EARLY].null_count()
     nth = pl.int_range(pl.len()).over(_ZONE, _EARLY)
     later = (pl.col(_LATE) != pl.col(_EARLY)) & (nth > 0)
     second = pl.when(later).then(_LATE).otherwise(_EARLY).round().cast(pl.Int64)
@@ -499,12 +491,12 @@ def _number(texts: pl.DataFrame, label: str, file: Path) -> pl.Expr:
     return value
 
 
-def _distinct(rows: pl.DataFrame, counts: Counter[str]) -> pl.DataFrame:
+def _distinct(rows: pl.DataFrame, read: _Read) -> pl.DataFrame:
     """Return the rows of a zone by time, equal ones once; raise TraceError for contradictions."""
     values = [name for name in rows.columns if name not in {"place", "zone"}]
     once = rows.unique(values, keep="first", maintain_order=True)
     once = once.sort("second", maintain_order=True)
-    counts["duplicates"] += rows.height - once.height
+    read.counts["duplicates"] += rows.height - once.height
     twice = once.filter(pl.col("second").is_duplicated())
     if twice.height:
         first, second = twice["place"][:2]
@@ -513,13 +505,7 @@ def _distinct(rows: pl.DataFrame, counts: Counter[str]) -> pl.DataFrame:
     return once
 
 
-def _hours(
-    rows: pl.DataFrame,
-    settings: SeriesSettings,
-    counts: Counter[str],
-    gaps: list[int],
-    remarks: dict[str, None],
-) -> pl.DataFrame:
+def _hours(rows: pl.DataFrame, read: _Read) -> pl.DataFrame:
     """Return the rows of a zone by the hour, with short gaps filled."""
     zone = rows["zone"][0]
     steps = rows["second"].diff().drop_nulls()
@@ -528,19 +514,19 @@ def _hours(
         raise TraceError(
             f"zone {zone!r}: rows are {step:,} s apart, expected a part or a multiple of an hour"
         )
-    second = pl.col("second") - (step if settings.stamp == "end" else 0)
+    second = pl.col("second") - (step if read.settings.stamp == "end" else 0)
     rows = rows.with_columns(hour=second.floordiv(HOUR_S))
     late = int((rows["second"].to_numpy() % min(step, HOUR_S)).max())
     if late:
-        remarks[f"zone {zone!r}: times are up to {late} s after the hour, which counts"] = None
+        read.remarks[f"zone {zone!r}: times are up to {late} s after the hour, which counts"] = None
     names = [name for name in (*VALUES, "estimated") if name in rows.columns]
-    least = {CAPACITY, POWER} if settings.hourly_capacity == "min" else set()
+    least = {CAPACITY, POWER} if read.settings.hourly_capacity == "min" else set()
     rows = rows.group_by("hour", maintain_order=True).agg(
         *(pl.col(n).min() if n in least else pl.col(n).mean() for n in names),
         *(pl.col("currency").first() for _ in range("currency" in rows.columns)),
     )
     if step > HOUR_S:
-        remarks[f"zone {zone!r}: rows of {step // HOUR_S} h are repeated for each hour"] = None
+        read.remarks[f"zone {zone!r}: rows of {step // HOUR_S} h are repeated for each hour"] = None
         rows = rows.with_columns(hour=pl.int_ranges("hour", pl.col("hour") + step // HOUR_S))
         rows = rows.explode("hour").unique("hour", keep="last", maintain_order=True)
     first, last = int(rows["hour"].min()), int(rows["hour"].max())  # type: ignore[arg-type]
@@ -551,34 +537,32 @@ def _hours(
         )
     every = pl.DataFrame({"hour": np.arange(first, last + 1)}).with_columns(zone=pl.lit(zone))
     rows = every.join(rows, on="hour", how="left", maintain_order="left")
-    counts["hours"] += rows.height
+    read.counts["hours"] += rows.height
     for name in names:
         if name == "estimated":
             continue
-        filled = _filled(rows[name].fill_null(np.nan).to_numpy(), counts, gaps)
+        filled = _filled(rows[name].fill_null(np.nan).to_numpy(), read)
         rows = rows.with_columns(pl.Series(name, filled).fill_nan(None))
     if "currency" in rows.columns:
         rows = rows.with_columns(pl.col("currency").forward_fill().backward_fill())
     return rows
 
 
-def _filled(
-    given: NDArray[np.float64], counts: Counter[str], gaps: list[int]
-) -> NDArray[np.float64]:
+def _filled(given: NDArray[np.float64], read: _Read) -> NDArray[np.float64]:
     """Return hours with short gaps filled, see the module."""
     hours = given.copy()
     missing = np.concatenate([[0], np.isnan(hours).view(np.int8), [0]])
     edges = np.flatnonzero(np.diff(missing))
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
         length = int(end - begin)
-        gaps.append(length)
+        read.gaps_h.append(length)
         before = hours[max(begin - COPIED_H, 0) : end - COPIED_H]
         if length <= LINEAR_H and begin > 0 and end < len(hours):
             hours[begin:end] = np.linspace(hours[begin - 1], hours[end], length + 2)[1:-1]
-            counts["filled by a line"] += length
+            read.counts["filled by a line"] += length
         elif length <= COPIED_H <= begin and not np.isnan(before).any():
             hours[begin:end] = before
-            counts["filled by the day before"] += length
+            read.counts["filled by the day before"] += length
         else:
-            counts["null"] += length
+            read.counts["null"] += length
     return hours
