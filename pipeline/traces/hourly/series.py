@@ -450,7 +450,7 @@ def _values(
             hundredth = 0.01 if money in HUNDREDTHS else 1.0
             found.append((number * hundredth * _ENERGY.get(energy, 1.0)).alias(PRICE))
             code = _SIGNS.get(money, money.upper() if re.fullmatch("[a-z]{3}", money) else "")
-            column = next((n for n in labels if n.lower() == "currency"), None)
+            column = next((n for n in texts.columns if n.lower() == "currency"), None)
             found.append((pl.col(column) if column else pl.lit(code)).alias("currency"))
         else:
             words = re.findall(r"[a-z]+", _plain(given or label))

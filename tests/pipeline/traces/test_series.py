@@ -152,6 +152,13 @@ def test_wide_files_and_files_without_times(tmp_path: Path) -> None:
     assert found.first_hour == 473376
 
 
+def test_a_wide_file_may_have_a_column_of_the_currency(tmp_path: Path) -> None:
+    text = "time,DE,currency\n2024-01-02T00:00Z,.05,EUR\n"
+    found = read(tmp_path, text, wide=True, value="price", price_unit="EUR/kWh")
+    assert found.values(PRICE).tolist() == pytest.approx([50])
+    assert found.zones == ["DE"]
+
+
 def test_times_and_numbers_of_other_habits(tmp_path: Path) -> None:
     text = "Datum von;Preis DE [€/MWh]\n02.01.2024 00:00 - 02.01.2024 01:00;1,5\n"
     found = read(tmp_path, text, time="Datum von", time_zone="Europe/Berlin")
