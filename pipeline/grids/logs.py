@@ -127,8 +127,8 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
 
 def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
-    x, work = series.values(aim(series)), laid.work
-    unit = "saved_g_per_kwh" if aim(series) == CARBON else "saved_per_mwh"
+    goal, work = aim(series), laid.work
+    x = series.values(goal)
     price = series.values(PRICE) if PRICE in series.table.columns else np.full(len(x), np.nan)
     now, paid_now = work.cost(x, work.submit), work.cost(price, work.submit)
     core_h, run_ms = work.run * work.cores, np.rint(work.run * _HOUR_MS)
@@ -151,13 +151,14 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     ) -> dict[str, Any]:
         known = ~np.isnan(cost)
         low, high = _interval(now[known], cost[known], laid.weeks[known])
-        total = now[known].sum()  # a share of nothing, or of money that is earned, is unknown
+        before, saved = now[known].sum(), per_energy(now - cost)
         return {
             "rule": name, "foresight": rule.forecast == "perfect",
-            "saved_percent": 100 * (1 - cost[known].sum() / total) if total > 0 else None,
-            "low": low, "high": high, "saved_g_per_kwh": None, "saved_per_mwh": None,
-            "wait_h": None, "wait_h_per_core_hour": None, "peak_cores": None, "late": None,
-            unit: per_energy(now - cost), **more,
+            # a share of nothing, or of money that is earned, is unknown
+            "saved_percent": 100 * (1 - cost[known].sum() / before) if before > 0 else None,
+            "low": low, "high": high, "saved_g_per_kwh": saved if goal == CARBON else None,
+            "saved_per_mwh": saved if goal == PRICE else None, "wait_h": None,
+            "wait_h_per_core_hour": None, "peak_cores": None, "late": None, **more,
         }  # fmt: skip
 
     used = most_cores(0.0)
