@@ -114,8 +114,7 @@ def check_log(request: Any) -> None:
 
     if given := [name for name in _NEITHER if getattr(request, name)]:
         raise InputError(f"whatif --grid plays no scheduler; leave out --{given[0]}")
-    if len(_slack(request.slack)) > 2:
-        raise InputError(f"--slack {request.slack}: expected one or two numbers, such as 6,24")
+    _slack(request.slack)
     if request.grid != SYNTHETIC and not location(request.grid).exists():
         no_such_file(location(request.grid), EXPECTED)
     source_of(request)
@@ -126,8 +125,8 @@ def _slack(text: str) -> tuple[float, ...]:
         hours = tuple(float(word) for word in text.split(","))
     except ValueError:
         hours = (-1.0,)
-    if not all(0 <= hour <= 1e4 for hour in hours):
-        raise InputError(f"--slack {text}: expected hours such as 6,24")
+    if len(hours) > 2 or not all(0 <= hour <= 1e4 for hour in hours):
+        raise InputError(f"--slack {text}: expected one or two numbers of hours, such as 6,24")
     return hours
 
 

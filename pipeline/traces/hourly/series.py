@@ -38,7 +38,11 @@ from hindcast.pipeline.traces.text_rows import collect
 
 EXPECTED: Final = "a series of hours: CSV, Parquet or JSON, or a folder of such files"
 HOUR_S: Final = 3600
-LINE: Final = "\0line"  # no name of a column of a file
+LINE: Final = "\0line"  # no name of a column of a file, as those that follow
+_PLACE, _ZONE, _SECOND, _VALUE = "\0place", "\0zone", "\0second", "\0value"
+_EARLY, _LATE, _ANYWHERE = "\0early", "\0late", "\0anywhere"
+_LATEST_S: Final = 1e11  # seconds since 1970, in the year 5138
+_MOST_HOURS: Final = 1_000_000  # of a zone, 114 years
 CARBON, PRICE, CAPACITY, POWER = VALUES = (
     "carbon_g_per_kwh", "price_per_mwh", "capacity_cores", "power_kw",
 )  # fmt: skip
@@ -173,21 +177,26 @@ def read_series(path: Path, settings: SeriesSettings = DEFAULTS) -> Series:
     files = files_of(path)
     if settings.time_zone:
         require_time_zone(settings.time_zone, "--set time_zone")
-    counts: Counter[str] = Counter()
-    remarks: dict[str, None] = {}
-    rows = pl.concat(
-        [_rows(file, settings, counts, remarks) for file in files], how="diagonal_relaxed"
-    )
-    gaps: list[int] = []
-    tables = [
-        _hours(_distinct(of_zone, counts), settings, counts, gaps, remarks)
-        for of_zone in rows.partition_by("zone", maintain_order=True)
-    ]
+    read = _Read(settings)
+    rows = pl.concat([_rows(file, read) for file in files], how="diagonal_relaxed")
+    zones = rows.partition_by("zone", maintain_order=True)
+    tables = [_hours(_distinct(of_zone, read), read) for of_zone in zones]
     table = pl.concat(tables, how="diagonal_relaxed")
     columns = [name for name in (*VALUES, "currency", "estimated") if name in table.columns]
     return Series(
-        table.select("zone", "hour", *columns), dict(counts), tuple(sorted(gaps)), tuple(remarks)
+        table.select("zone", "hour", *columns), dict(read.counts), tuple(sorted(read.gaps_h)),
+        tuple(read.remarks),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Settings of the reader, and counts, gaps and remarks of what was read so far."""
+
+    settings: SeriesSettings
+    counts: Counter[str] = field(default_factory=Counter)
+    gaps_h: list[int] = field(default_factory=list)
+    remarks: dict[str, None] = field(default_factory=dict)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -213,8 +222,8 @@ def read_issued(path: Path, zone: str, columns: Sequence[str]) -> pl.DataFrame:
         no_such_file(path, "a file of issued forecasts")
     names = [f"forecast_{name}" if name in columns else "" for name in (CARBON, PRICE)]
     settings = replace(DEFAULTS, carbon=names[0], price=names[1])
-    rows = _rows(path, settings, Counter(), {})
-    issued = _rows(path, replace(settings, time="issued"), Counter(), {})["second"].to_numpy()
+    rows = _rows(path, _Read(settings))
+    issued = _rows(path, _Read(replace(settings, time="issued")))["second"].to_numpy()
     issued = np.where(issued < _HOURS_BELOW, issued, issued // HOUR_S)
     rows = rows.with_columns(issued=issued, hour=pl.col("second") // HOUR_S)
     if zone in rows["zone"]:
@@ -229,32 +238,32 @@ def read_issued(path: Path, zone: str, columns: Sequence[str]) -> pl.DataFrame:
     return rows.select("issued", "hour", *columns)
 
 
-def _rows(
-    file: Path, settings: SeriesSettings, counts: Counter[str], remarks: dict[str, None]
-) -> pl.DataFrame:
+def _rows(file: Path, read: _Read) -> pl.DataFrame:
     """Return the rows of a file: place, zone, second, and its values in canonical units."""
-    texts = texts_of(file)
+    settings, texts = read.settings, texts_of(file)
     labels = texts.columns[1:]
     time = _time_column(labels, settings, file)
-    picked = {} if settings.wide else _picked(labels, settings, time, file, remarks)
+    picked = {} if settings.wide else _picked(labels, time, file, read)
     if texts.is_empty():
         raise TraceError(f"{file}: there is no row, expected {EXPECTED}")
-    counts["rows"] += texts.height
+    read.counts["rows"] += texts.height
     zone = settings.zone if settings.zone in labels else zone_of(labels)
     name = pl.lit(settings.zone or file.name.split(".")[0])
     texts = texts.with_columns(
-        place=pl.format("{}: line {}", pl.lit(file.name), LINE),
-        zone=pl.coalesce(pl.col(zone), name) if zone else name,
+        pl.format("{}: line {}", pl.lit(file.name), LINE).alias(_PLACE),
+        (pl.coalesce(pl.col(zone), name) if zone else name).alias(_ZONE),
     )
     if settings.wide:
         kept = [label for label in labels if label != time and has_number(texts[label])]
         if not kept:
             raise TraceError(f"{file}: no column holds numbers; columns: {_list(labels)}")
-        index = ["place", *([time] if time else [])]
-        texts = texts.drop("zone").unpivot(kept, index=index, variable_name="zone")
-        picked = {settings.value: "value"}
-    texts = _with_seconds(texts, time, settings, file, counts)
-    return texts.select("place", "zone", "second", *_values(texts, picked, settings, labels, file))
+        index = [_PLACE, *([time] if time else [])]
+        texts = texts.drop(_ZONE).unpivot(kept, index=index, variable_name=_ZONE, value_name=_VALUE)
+        picked = {settings.value: _VALUE}
+    texts = _with_seconds(texts, time, file, read)
+    inner = {"place": _PLACE, "zone": _ZONE, "second": _SECOND}
+    values = _values(texts, picked, settings, labels, file)
+    return texts.select(*(pl.col(at).alias(name) for name, at in inner.items()), *values)
 
 
 def texts_of(file: Path, rows: int | None = None) -> pl.DataFrame:
@@ -355,23 +364,17 @@ def of_kind(kind: str, labels: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _picked(
-    labels: Sequence[str],
-    settings: SeriesSettings,
-    time: str | None,
-    file: Path,
-    remarks: dict[str, None],
-) -> dict[str, str]:
+def _picked(labels: Sequence[str], time: str | None, file: Path, read: _Read) -> dict[str, str]:
     """Return the columns of carbon, price and capacity, of those that are there."""
     picked: dict[str, str] = {}
     for kind in KINDS:
-        if given := getattr(settings, kind):
+        if given := getattr(read.settings, kind):
             picked[kind] = _known(given, labels, kind, file)
             continue
         found = of_kind(kind, [label for label in labels if label != time])
         whole = [label for label in found if "direct" not in label.lower()]
         if kind == "carbon" and len(whole) == 1 and len(found) > 1:
-            remarks[f"carbon is the column {whole[0]!r}, not that of direct emissions"] = None
+            read.remarks[f"carbon is the column {whole[0]!r}, not that of direct emissions"] = None
         found = whole or found
         if len(found) > 1:
             raise TraceError(
@@ -388,20 +391,15 @@ def _picked(
     return picked
 
 
-def _with_seconds(
-    texts: pl.DataFrame,
-    time: str | None,
-    settings: SeriesSettings,
-    file: Path,
-    counts: Counter[str],
-) -> pl.DataFrame:
+def _with_seconds(texts: pl.DataFrame, time: str | None, file: Path, read: _Read) -> pl.DataFrame:
     """Return the rows with `second` since 1970, without those of times that do not exist."""
+    settings = read.settings
     if time is None:
         first = pl.select(_seconds(_iso(pl.lit(settings.start)), settings.time_zone or UTC)).item()
         if first is None:
             raise TraceError(f"--set start: {settings.start!r}: expected a time such as 2022-01-01")
-        nth = pl.int_range(pl.len()).over("zone")
-        return texts.with_columns(second=(first + nth * HOUR_S).cast(pl.Int64))
+        nth = pl.int_range(pl.len()).over(_ZONE)
+        return texts.with_columns((first + nth * HOUR_S).cast(pl.Int64).alias(_SECOND))
     scale = HOUR_S if time == "hour" else 1
     form = settings.time_format or None
     text = _instant(pl.col(time), form)
@@ -409,7 +407,7 @@ def _with_seconds(
     local = texts.filter(is_local(text, form))
     if local.height and not settings.time_zone and "utc" not in time.lower():
         raise TraceError(
-            f"{file}: {local['place'][0].partition(': ')[2]}: the time {local[time][0]!r} has no "
+            f"{file}: {local[_PLACE][0].partition(': ')[2]}: the time {local[time][0]!r} has no "
             "offset from UTC, and the header does not say UTC; name the clock by "
             "--set time_zone=UTC, or a name such as Europe/Berlin"
         )
@@ -417,22 +415,22 @@ def _with_seconds(
         texts.select(time)
         .unique()
         .with_columns(
-            early=_seconds(text, zone, form) * scale,
-            late=_seconds(text, zone, form, later=True) * scale,
-            anywhere=_seconds(text, UTC, form),
+            (_seconds(text, zone, form) * scale).alias(_EARLY),
+            (_seconds(text, zone, form, later=True) * scale).alias(_LATE),
+            _seconds(text, UTC, form).alias(_ANYWHERE),
         )
     )
     texts = texts.join(times, on=time, how="left", nulls_equal=True, maintain_order="left")
-    texts = texts.with_columns(nth=pl.int_range(pl.len()).over("zone", "early"))
-    if bad := texts.filter(pl.col("anywhere").is_null()).rows(named=True):
+    if bad := texts.filter(pl.col(_ANYWHERE).is_null()).rows(named=True):
         raise TraceError(
-            f"{file}: {bad[0]['place'].partition(': ')[2]}: {time}: {bad[0][time]!r} is no time, "
+            f"{file}: {bad[0][_PLACE].partition(': ')[2]}: {time}: {bad[0][time]!r} is no time, "
             "expected one such as 2022-01-31 13:00"
         )
-    counts["nonexistent"] += texts["early"].null_count()
-    later = (pl.col("late") != pl.col("early")) & (pl.col("nth") > 0)
-    second = pl.when(later).then("late").otherwise("early").round().cast(pl.Int64)
-    return texts.with_columns(second=second).filter(pl.col("second").is_not_null())
+    read.counts["nonexistent"] += texts[_EARLY].null_count()
+    nth = pl.int_range(pl.len()).over(_ZONE, _EARLY)
+    later = (pl.col(_LATE) != pl.col(_EARLY)) & (nth > 0)
+    second = pl.when(later).then(_LATE).otherwise(_EARLY).round().cast(pl.Int64)
+    return texts.with_columns(second.alias(_SECOND)).filter(pl.col(_SECOND).is_not_null())
 
 
 def _instant(text: pl.Expr, form: str | None) -> pl.Expr:
@@ -451,7 +449,8 @@ def _iso(text: pl.Expr) -> pl.Expr:
 def _seconds(text: pl.Expr, zone: str, form: str | None = None, *, later: bool = False) -> pl.Expr:
     """Return seconds since 1970; a number beyond 10^11 counts milliseconds."""
     second = moment(text, zone, form, later=later)
-    return pl.when(second > 1e11).then(second / 1e3).otherwise(second)
+    second = pl.when(second > _LATEST_S).then(second / 1e3).otherwise(second)
+    return pl.when(second.abs() <= _LATEST_S).then(second)
 
 
 def _values(
@@ -478,7 +477,7 @@ def _values(
             hundredth = 0.01 if money in HUNDREDTHS else 1.0
             found.append((number * hundredth * _ENERGY.get(energy, 1.0)).alias(PRICE))
             code = _SIGNS.get(money, money.upper() if re.fullmatch("[a-z]{3}", money) else "")
-            column = next((n for n in labels if n.lower() == "currency"), None)
+            column = next((n for n in texts.columns if n.lower() == "currency"), None)
             found.append((pl.col(column) if column else pl.lit(code)).alias("currency"))
         else:
             words = re.findall(r"[a-z]+", _plain(given or label))
@@ -514,17 +513,17 @@ def _number(texts: pl.DataFrame, label: str, file: Path) -> pl.Expr:
     value = pl.when(known).then(text).cast(pl.Float64, strict=False)
     value = pl.when(value.is_finite()).then(value)
     if bad := texts.filter(known & value.is_null()).rows(named=True):
-        line = bad[0]["place"].partition(": ")[2]
+        line = bad[0][_PLACE].partition(": ")[2]
         raise TraceError(f"{file}: {line}: {label}: {bad[0][label]!r} is no number")
     return value
 
 
-def _distinct(rows: pl.DataFrame, counts: Counter[str]) -> pl.DataFrame:
+def _distinct(rows: pl.DataFrame, read: _Read) -> pl.DataFrame:
     """Return the rows of a zone by time, equal ones once; raise TraceError for contradictions."""
     values = [name for name in rows.columns if name not in {"place", "zone"}]
     once = rows.unique(values, keep="first", maintain_order=True)
     once = once.sort("second", maintain_order=True)
-    counts["duplicates"] += rows.height - once.height
+    read.counts["duplicates"] += rows.height - once.height
     twice = once.filter(pl.col("second").is_duplicated())
     if twice.height:
         first, second = twice["place"][:2]
@@ -533,13 +532,7 @@ def _distinct(rows: pl.DataFrame, counts: Counter[str]) -> pl.DataFrame:
     return once
 
 
-def _hours(
-    rows: pl.DataFrame,
-    settings: SeriesSettings,
-    counts: Counter[str],
-    gaps: list[int],
-    remarks: dict[str, None],
-) -> pl.DataFrame:
+def _hours(rows: pl.DataFrame, read: _Read) -> pl.DataFrame:
     """Return the rows of a zone by the hour, with short gaps filled."""
     zone = rows["zone"][0]
     steps = rows["second"].diff().drop_nulls()
@@ -548,52 +541,55 @@ def _hours(
         raise TraceError(
             f"zone {zone!r}: rows are {step:,} s apart, expected a part or a multiple of an hour"
         )
-    second = pl.col("second") - (step if settings.stamp == "end" else 0)
+    second = pl.col("second") - (step if read.settings.stamp == "end" else 0)
     rows = rows.with_columns(hour=second.floordiv(HOUR_S))
     late = int((rows["second"].to_numpy() % min(step, HOUR_S)).max())
     if late:
-        remarks[f"zone {zone!r}: times are up to {late} s after the hour, which counts"] = None
+        read.remarks[f"zone {zone!r}: times are up to {late} s after the hour, which counts"] = None
     names = [name for name in (*VALUES, "estimated") if name in rows.columns]
-    least = {CAPACITY, POWER} if settings.hourly_capacity == "min" else set()
+    least = {CAPACITY, POWER} if read.settings.hourly_capacity == "min" else set()
     rows = rows.group_by("hour", maintain_order=True).agg(
         *(pl.col(n).min() if n in least else pl.col(n).mean() for n in names),
         *(pl.col("currency").first() for _ in range("currency" in rows.columns)),
     )
     if step > HOUR_S:
-        remarks[f"zone {zone!r}: rows of {step // HOUR_S} h are repeated for each hour"] = None
+        read.remarks[f"zone {zone!r}: rows of {step // HOUR_S} h are repeated for each hour"] = None
         rows = rows.with_columns(hour=pl.int_ranges("hour", pl.col("hour") + step // HOUR_S))
         rows = rows.explode("hour").unique("hour", keep="last", maintain_order=True)
     first, last = int(rows["hour"].min()), int(rows["hour"].max())  # type: ignore[arg-type]
+    if last - first >= _MOST_HOURS:
+        raise TraceError(
+            f"zone {zone!r}: its rows span {last - first:,} hours, expected at most "
+            f"{_MOST_HOURS:,}; is a time wrong?"
+        )
     every = pl.DataFrame({"hour": np.arange(first, last + 1)}).with_columns(zone=pl.lit(zone))
     rows = every.join(rows, on="hour", how="left", maintain_order="left")
-    counts["hours"] += rows.height
+    read.counts["hours"] += rows.height
     for name in names:
         if name == "estimated":
             continue
-        filled = _filled(rows[name].fill_null(np.nan).to_numpy(), counts, gaps)
+        filled = _filled(rows[name].fill_null(np.nan).to_numpy(), read)
         rows = rows.with_columns(pl.Series(name, filled).fill_nan(None))
     if "currency" in rows.columns:
         rows = rows.with_columns(pl.col("currency").forward_fill().backward_fill())
     return rows
 
 
-def _filled(
-    given: NDArray[np.float64], counts: Counter[str], gaps: list[int]
-) -> NDArray[np.float64]:
+def _filled(given: NDArray[np.float64], read: _Read) -> NDArray[np.float64]:
     """Return hours with short gaps filled, see the module."""
     hours = given.copy()
     missing = np.concatenate([[0], np.isnan(hours).view(np.int8), [0]])
     edges = np.flatnonzero(np.diff(missing))
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
         length = int(end - begin)
-        gaps.append(length)
+        read.gaps_h.append(length)
         before = hours[max(begin - COPIED_H, 0) : end - COPIED_H]
         if length <= LINEAR_H and begin > 0 and end < len(hours):
             hours[begin:end] = np.linspace(hours[begin - 1], hours[end], length + 2)[1:-1]
-            counts["filled by a line"] += length
+            read.counts["filled by a line"] += length
         elif length <= COPIED_H <= begin and not np.isnan(before).any():
             hours[begin:end] = before
-            counts["filled by the day before"] += length
+            read.counts["filled by the day before"] += length
         else:
-            counts["null"] += length
+            read.counts["null"] += length
     return hours

@@ -152,6 +152,13 @@ def test_wide_files_and_files_without_times(tmp_path: Path) -> None:
     assert found.first_hour == 473376
 
 
+def test_a_wide_file_may_have_a_column_of_the_currency(tmp_path: Path) -> None:
+    text = "time,DE,currency\n2024-01-02T00:00Z,.05,EUR\n"
+    found = read(tmp_path, text, wide=True, value="price", price_unit="EUR/kWh")
+    assert found.values(PRICE).tolist() == pytest.approx([50])
+    assert found.zones == ["DE"]
+
+
 def test_times_and_numbers_of_other_habits(tmp_path: Path) -> None:
     text = "Datum von;Preis DE [€/MWh]\n02.01.2024 00:00 - 02.01.2024 01:00;1,5\n"
     found = read(tmp_path, text, time="Datum von", time_zone="Europe/Berlin")
@@ -206,3 +213,32 @@ def test_published_files_read_as_they_must() -> None:
         ends = [int(row["first_hour"]), int(row["last_hour"])]
         assert found.table["hour"][[0, -1]].to_list() == ends
         assert sorted(found.gaps_h) == sorted(map(int, row["gaps_h"].split()))
+
+
+def test_columns_may_have_any_name(tmp_path: Path) -> None:
+    """Names that the reader uses for its own columns are names as any other."""
+    text = "place,second,early,late,line,time,price EUR/MWh\n1,2,3,4,5,2024-01-01T00:00Z,50\n"
+    assert read(tmp_path, text).values(PRICE).tolist() == [50]
+    wide = "value,place,zone\n2024-01-01T00:00Z,300,310\n2024-01-01T01:00Z,320,330\n"
+    found = read(tmp_path, wide, wide=True, time="value")
+    assert found.zones == ["place", "zone"]
+    assert found.values(CARBON).tolist() == [300, 320, 310, 330]
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [("1e305", "is no time"), ("-1e300", "is no time"), ("5000-01-01T00:00Z", "is a time wrong?")],
+)
+def test_times_that_are_far_away_are_refused(tmp_path: Path, time: str, said: str) -> None:
+    with pytest.raises(TraceError, match=said):
+        read(tmp_path, f"time,price EUR/MWh\n2024-01-01T00:00Z,50\n{time},50\n")
+
+
+def test_carbon_below_0_may_be_a_price_and_a_price_has_a_known_unit(tmp_path: Path) -> None:
+    rows = "".join(f"2024-01-01T{n:02d}:00Z,{40 - 10 * n}\n" for n in range(9))
+    (tmp_path / "x.csv").write_text(f"time,carbon\n{rows}")
+    with pytest.raises(TraceError, match="is it a price"):
+        judged(read_series(tmp_path / "x.csv"))
+    with pytest.raises(TraceError, match="'EUR' has no known unit"):
+        read(tmp_path, f"time,price\n{rows}", price_unit="EUR")
+    read(tmp_path, f"time,price\n{rows}".replace("0\n", "000\n"), price_unit="EUR/GWh")
