@@ -202,7 +202,7 @@ def test_an_installed_package_is_built_verified_scored_and_learned_from(hindcast
     assert "duedates-v1" in hindcast("list", "--recipes")
     assert "tardiness_cost" in hindcast("list", "--policies", "duedates")
     hindcast("build", "duedates-v1", "--direct", "--out", "dataset", *sets)
-    assert "decisions replayed in the simulator" in hindcast("verify", "dataset")
+    assert "replayed in the simulator" in hindcast("verify", "dataset")
     hindcast(
         "train", "dataset", "--agent", "advantage_regression", "--steps", "5", "--direct",
         "--out", "agent",
