@@ -210,4 +210,4 @@ def test_an_installed_package_is_built_verified_scored_and_learned_from(hindcast
     scored = hindcast(
         "evaluate", "duedates-v1", "--direct", "--out", "evaluation", "--policy", "agent", *sets
     )
-    assert "tardiness_cost" in scored
+    assert "advantage_regression" in scored
