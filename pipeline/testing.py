@@ -84,9 +84,10 @@ def check_scenario(
     """Check a scenario: its spec, its compiled functions, and every way to run an episode.
 
     - Names in the spec are unique, features have units and ranges, and observations are in range.
-    - The same seed gives the same episode. Clocks never go back. Rewards are finite.
+    - The same number gives the same instance, and the same seed the same episode. Clocks never go
+      back. Elapsed times, rewards, reward terms and outcomes are written, and finite.
     - An observation updated in place by `observe` equals one written into empty buffers.
-    - An infeasible choice is refused and changes nothing.
+    - An infeasible choice is refused and changes nothing, at every decision.
     - The compiled episode loop, the recorder, the batch of environments and a loop in Python play
       the same episode with every rule, greedy and exploring.
     - Where the episodes of an instance earn the headline outcome up to a constant and a factor,
@@ -104,8 +105,13 @@ def check_scenario(
     check_spec(spec)
     made = [instances(number) for number in range(episodes)]
     for number, instance in enumerate(made):
+        again = instances(number)
+        same = (
+            np.array_equal(instance.ints, again.ints),
+            np.array_equal(instance.floats, again.floats, equal_nan=True),
+        )
+        assert all(same), f"instance {number} differs from the one made before"
         check_random_play(scenario, spec, instance, number)
-        check_refusals(scenario, spec, instance)
     played: list[list[Episode]] = [[] for _ in made]
     for heuristic in heuristics.values():
         for epsilon, temperature in ((0.0, 0.0), (0.3, 0.0), (0.1, 0.5)):
@@ -166,43 +172,58 @@ def check_observation(observation: Observation, spec: Spec) -> None:
         assert np.isfinite(array).all()
         for column, feature in enumerate(features):
             values = array[:, column]
-            assert (values >= feature.low - slack).all(), feature.name
-            assert (values <= feature.high + slack).all(), feature.name
+            inside = (values >= feature.low - slack) & (values <= feature.high + slack)
+            assert inside.all(), (
+                f"{feature.name} is {values[~inside][0]}, expected {feature.low} to {feature.high}"
+            )
     if spec.image_shape:
         assert observation.image is not None
         assert observation.image.shape == spec.image_shape
 
 
 def check_random_play(scenario: Scenario, spec: Spec, instance: Instance, seed: int) -> None:
-    """Check clocks, ranges, rewards and in-place updates in an episode of random choices."""
+    """Check clocks, ranges, rewards, refusals and in-place updates, with random choices."""
     first = _play(scenario, spec, instance, np.random.default_rng(seed))
+    for name, value in first[1].items():
+        assert np.isfinite(value), f"outcome wrote {value} as {name}, or nothing"
     again = _play(scenario, spec, instance, np.random.default_rng(seed))
-    assert first == again
-    assert all(np.isfinite(list(first[1].values())))
+    assert first == again, "the same choices on the same instance gave another episode"
 
 
 def _play(
     scenario: Scenario, spec: Spec, instance: Instance, rng: np.random.Generator
 ) -> tuple[list[tuple[int, float, float]], dict[str, float]]:
     """Play and check an episode of random choices; return its log and its outcomes."""
-    environment, observation = _begin(scenario, spec, instance)
+    roomy = dataclasses.replace(instance, capacity=2 * instance.capacity + 8)
+    environment, observation = _begin(scenario, spec, roomy)
     time_s = observation.time_s
     log = []
     while True:
+        rows = len(observation.feasible)
+        assert rows <= instance.capacity, (
+            f"observe returned {rows} rows, the capacity of the instance is {instance.capacity}"
+        )
         check_observation(observation, spec)
-        assert observation.feasible.any()
+        assert observation.feasible.any(), "no row is feasible, and the episode goes on"
         _check_fresh(environment, observation)
+        _check_refusals(environment, observation)
         choice = uniform(observation, rng)
+        environment._step_outputs[:] = np.nan
         step = environment.step(choice)
-        assert step.elapsed_s >= 0
-        assert step.observation.time_s >= time_s
+        passed = step.observation.time_s - time_s
+        assert step.elapsed_s >= 0, f"step wrote {step.elapsed_s} as elapsed time, or nothing"
+        assert passed >= 0, f"the clock went back by {-passed} s"
         assert not (step.terminated and step.truncated)
-        assert np.isfinite(step.reward)
+        assert np.isfinite(step.reward), f"step wrote the reward {step.reward}"
+        assert np.isfinite(step.terms).all(), f"step wrote the reward terms {step.terms}"
         log.append((choice, step.reward, step.elapsed_s))
         observation, time_s = step.observation, step.observation.time_s
         if step.terminated or step.truncated:
             check_observation(observation, spec)
-            return log, environment.outcome()
+            outcomes = np.full(len(spec.outcomes), np.nan)
+            scenario.outcome(environment._ints, environment._floats, outcomes)
+            names = [o.name for o in spec.outcomes]
+            return log, dict(zip(names, outcomes.tolist(), strict=True))
 
 
 def _begin(
@@ -228,13 +249,13 @@ def _check_fresh(environment: CompiledEnvironment, observation: Observation) -> 
         np.testing.assert_array_equal(buffers[1], observation.image.reshape(-1))
 
 
-def check_refusals(scenario: Scenario, spec: Spec, instance: Instance) -> None:
+def _check_refusals(environment: CompiledEnvironment, observation: Observation) -> None:
     """Check that infeasible choices are refused and change nothing.
 
     The environment compares a choice with the mask first. The compiled `step` gets the choices
     too, because compiled loops call it without that comparison.
     """
-    environment, observation = _begin(scenario, spec, instance)
+    scenario = environment._scenario
     before = environment._ints.copy(), environment._floats.copy()
     wrong = [-1, len(observation.feasible), *np.flatnonzero(~observation.feasible)[:3]]
     for choice in wrong:
