@@ -14,6 +14,7 @@ from hindcast.pipeline.storage.location import location
 if TYPE_CHECKING:
     from hindcast.pipeline.traces.tables.draft import Proposal
 
+_OF_NODES: Final = "gpupack"  # scenario of --nodes
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
 
 _FACTS: Final = 8  # remarks on a series that are shown
@@ -34,7 +35,8 @@ class Request:
         metavar="FILE",
     )
     scenario: str = p.option(
-        "scenario of the recipe: queue, binpack or deferrable (default: the first that suits)",
+        "scenario of the recipe: queue, binpack or deferrable of a workload (default: the first "
+        "that suits), gpupack of a list of pods",
         default="",
         metavar="NAME",
     )
@@ -62,8 +64,8 @@ def check(request: Request) -> None:
         no_such_file(source, "a table of jobs, CSV or Parquet, or the folder of a workload")
     if _is_workload(request):
         _check_workload(source)
-    elif (request.scenario or request.time_zone) and not request.nodes:
-        option = "--scenario" if request.scenario else "--time-zone"
+    elif request.time_zone or (request.scenario and not _reads_tables(request.scenario)):
+        option = "--time-zone" if request.time_zone else "--scenario"
         raise InputError(
             f"{option} is for a workload, but {source} is a table; ingest it first, and then give "
             "the workload"
@@ -77,6 +79,13 @@ def check(request: Request) -> None:
 def _is_workload(request: Request) -> bool:
     """Return whether the source is a folder that Hindcast wrote; another folder is a table."""
     return (location(request.source) / "manifest.json").exists()
+
+
+def _reads_tables(scenario: str) -> bool:
+    """Return whether a scenario proposes recipes for tables."""
+    from hindcast.pipeline.recipes.proposals.proposal import PROPOSALS, proposer
+
+    return scenario in PROPOSALS and hasattr(proposer(scenario), "propose")
 
 
 def _check_workload(source: Path) -> None:
@@ -117,7 +126,7 @@ def _path_in(out: Path, source: Path) -> str:
 
 def run(request: Request) -> dict[str, Any]:
     """Write the mapping of a table or the recipe of a workload; return its open questions too."""
-    if request.nodes:
+    if request.nodes or (request.scenario and not _is_workload(request)):
         return _pods(request)
     if _is_workload(request):
         return _recipe(request)
@@ -221,15 +230,17 @@ def _show_series(result: Mapping[str, Any]) -> Shown:
 
 
 def _pods(request: Request) -> dict[str, Any]:
-    """Write the recipe of a list of pods."""
-    from hindcast.pipeline.recipes.proposals.gpupack import propose_pods
+    """Write the recipe of a table that one scenario reads, such as a list of pods."""
+    from hindcast.pipeline.recipes.proposals.proposal import proposer
     from hindcast.pipeline.storage.files import write_text
 
-    source, out = location(request.source), _out(request)
-    proposal = propose_pods(source, _path_in(out, source), out.stem, request.nodes)
+    source, out, scenario = location(request.source), _out(request), request.scenario or _OF_NODES
+    propose = proposer(scenario).propose
+    proposal = propose(source, _path_in(out, source), out.stem, request.nodes)
     write_text(out, proposal.toml)
     return {
         "pods": str(out),
+        "scenario": scenario,
         "columns": proposal.columns,
         "facts": list(proposal.facts),
         "not_read": [],
@@ -238,7 +249,7 @@ def _pods(request: Request) -> dict[str, Any]:
 
 
 def _show_pods(result: Mapping[str, Any]) -> Shown:
-    lines = [f"{result['pods']}: a recipe for scenario gpupack"]
+    lines = [f"{result['pods']}: a recipe for scenario {result['scenario']}"]
     lines += [f"  {name:<16} {label}" for name, label in result["columns"].items()]
     lines += [*result["facts"], *_open_questions(result)]
     return Shown([*lines, f"  hindcast evaluate {result['pods']} --out evaluation"])

@@ -54,16 +54,8 @@ class Packing:
         """Return whether an empty node of these kinds can take each pod, (W,) by name."""
         kinds = set(nodes_of(GpupackConfig(nodes=tuple(nodes))))
         requests = read_requests(self.workload, list(kinds))
-        fits = np.zeros(len(requests.cpu), np.bool_)
-        for node in kinds:
-            bit = 1 << requests.bit_of[node.model] if node.gpus else 0
-            fits |= (
-                (requests.cpu <= node.cpu)
-                & (requests.memory <= node.memory)
-                & (requests.gpus <= node.gpus)
-                & ((requests.gpus == 0) | (requests.models & bit != 0))
-            )
-        return np.asarray(fits[requests.of_pod])
+        fit = np.any([requests.fit(node) for node in kinds], axis=0)
+        return np.asarray(fit[requests.of_pod])
 
     def nodes_needed(self, rule: str, kind: str, others: Sequence[str], allowed: int) -> int | None:
         """Return a number of nodes of a kind, beside others, for few refusals in every run.

@@ -11,14 +11,14 @@ Power is proportional to cores that run; nodes that idle or sleep are not counte
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.grids.starts import Rule, Work, bound, integral, paused, peak, starts
+from hindcast.pipeline.grids.starts import Rule, Work, bound, paused, peak, starts
 from hindcast.pipeline.statistics.intervals import relative_difference
 from hindcast.pipeline.traces.hourly.series import CARBON, HOUR_S, PRICE, Series
 from hindcast.pipeline.workloads.schema import Workload
@@ -29,16 +29,16 @@ _DAY: Final = 24
 _HOUR_MS: Final = 1000 * HOUR_S
 _FEW: Final = 4  # weeks below which there is no interval
 _ENOUGH: Final = 0.95  # share of jobs that must lie within the series to lay a log on it
-_KNOWN, _TRUE = "requested", "true"
-RULES: Final[Mapping[str, tuple[Rule, str]]] = {
-    "as it happened": (Rule("now"), _KNOWN),
-    "lowest_window, again": (Rule("lowest_window", again=True), _KNOWN),
-    "carbon_time": (Rule("carbon_time"), _KNOWN),
-    "lowest_slot, again": (Rule("lowest_slot", again=True), _KNOWN),
-    "threshold .2 of 24 h": (Rule("threshold"), _KNOWN),
-    "latest": (Rule("latest"), _KNOWN),
-    "lowest_window, hours and lengths known": (Rule("lowest_window", "perfect", again=True), _TRUE),
+RULES: Final[Mapping[str, Rule]] = {  # with a perfect forecast lengths are known, too
+    "as it happened": Rule("now"),
+    "lowest_window, again": Rule("lowest_window", again=True),
+    "carbon_time": Rule("carbon_time"),
+    "lowest_slot, again": Rule("lowest_slot", again=True),
+    "threshold .2 of 24 h": Rule("threshold"),
+    "latest": Rule("latest"),
+    "lowest_window, hours and lengths known": Rule("lowest_window", "perfect", again=True),
 }
+PIECES: Final = {"in pieces": Rule("now"), "best hours in pieces": Rule("now", "perfect")}
 BEST: Final = "lowest_window, again"  # of the rules that see no hour to come
 
 
@@ -61,6 +61,11 @@ class Laid:
     known: str
     note: str
     outside: int
+
+    @property
+    def work(self) -> Work:
+        """Jobs of all parts."""
+        return Work(*map(np.concatenate, zip(*self.parts, strict=True)))
 
 
 def aim(series: Series) -> str:
@@ -94,9 +99,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     first, last = float(work.submit[0]), float(work.submit[-1])
     ahead = 0.0 if zero is None else zero - series.first_hour
     if zero is not None and first + ahead < len(x) and last + ahead > 0:
-        placed = work._replace(submit=work.submit + ahead)
-        inside = placed.within(x)
-        parts, chosen = [placed.of(inside)], np.flatnonzero(inside)
+        placed, turn = work._replace(submit=work.submit + ahead), np.zeros(len(order))
         note = "log and series have dates in common; jobs of these dates count"
     else:
         tail = float(np.quantile(work.wait + np.maximum(work.run, work.known), _ENOUGH)) + _WEEK
@@ -107,14 +110,14 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
                 f"at least {np.ceil(2 * _WEEK + tail):,.0f} hours"
             )
         shifted = work.submit + ahead - np.floor((first + ahead) / _DAY) * _DAY
-        turn = np.floor(shifted / length).astype(np.int64)
+        turn = np.floor(shifted / length)
         placed = work._replace(submit=_WEEK + shifted - turn * length)
-        inside = placed.within(x)
-        each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
-        parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
         dates = "the log has no dates" if zero is None else "log and series have no date in common"
         note = f"{dates}; the log is laid on the series from its second week on"
-        note += f", {len(parts)} times over" if len(parts) > 1 else ""
+    inside = placed.within(x)
+    each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
+    parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
+    note += f", {len(parts)} times over" if len(parts) > 1 else ""
     if not len(chosen):
         raise InputError("no job of the log lies within hours of the series that are known")
     weeks = ((work.submit[chosen] - first) // _WEEK).astype(np.int64)
@@ -124,83 +127,60 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
 
 def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
-    x = series.values(aim(series))
-    price = series.values(PRICE) if PRICE in series.table.columns else None
-    plays = {name: _played(laid, x, *rule) for name, rule in RULES.items()}
-    run = np.concatenate([part.run for part in laid.parts])
-    cores = np.concatenate([part.cores for part in laid.parts])
-    slack = np.concatenate([part.wait for part in laid.parts])
-    run_ms = np.rint(run * _HOUR_MS)
+    goal, work = aim(series), laid.work
+    x = series.values(goal)
+    price = series.values(PRICE) if PRICE in series.table.columns else np.full(len(x), np.nan)
+    now, paid_now = work.cost(x, work.submit), work.cost(price, work.submit)
+    core_h, run_ms = work.run * work.cores, np.rint(work.run * _HOUR_MS)
+
+    def parts(rule: Rule) -> list[Work]:
+        exact = rule.forecast == "perfect"
+        return [part._replace(known=part.run) if exact else part for part in laid.parts]
 
     def most_cores(delay: NDArray[np.float64] | float) -> int:
         # Whole numbers, since sums of hours may miss that one job ends where another starts.
-        return peak(np.rint((laid.begins + delay) * _HOUR_MS), run_ms, cores)
-
-    used = most_cores(0.0)
-    limited, lengths = RULES[BEST]
-    name = f"{BEST}, on {used:,} cores"
-    plays[name] = _played(laid, x, Rule(limited.kind, again=True, capacity=used), lengths)
-    now = _cost(laid, x, plays["as it happened"])
-    paid_now = None if price is None else _cost(laid, price, plays["as it happened"])
-    rows = []
+        return peak(np.rint((laid.begins + delay) * _HOUR_MS), run_ms, work.cores)
 
     def per_energy(saved: NDArray[np.float64]) -> float | None:
         known = ~np.isnan(saved)
-        return float(saved[known].sum() / (run[known] @ cores[known])) if known.any() else None
+        energy = work.run[known] @ work.cores[known]
+        return float(saved[known].sum() / energy) if known.any() else None
 
-    def add(name: str, cost: NDArray[np.float64], delay: NDArray[np.float64] | None,
-            paid: NDArray[np.float64] | None, *, foresight: bool) -> None:  # fmt: skip
+    def row(
+        name: str, rule: Rule, cost: NDArray[np.float64], **more: float | None
+    ) -> dict[str, Any]:
         known = ~np.isnan(cost)
         low, high = _interval(now[known], cost[known], laid.weeks[known])
-        less = None if paid is None or paid_now is None else paid_now - paid
-        rows.append({
-            "rule": name, "foresight": foresight,
+        before, saved = now[known].sum(), per_energy(now - cost)
+        return {
+            "rule": name, "foresight": rule.forecast == "perfect",
             # a share of nothing, or of money that is earned, is unknown
-            "saved_percent": 100 * (1 - cost[known].sum() / now[known].sum())
-            if now[known].sum() > 0 else None,
-            "low": low, "high": high,
-            "saved_g_per_kwh": per_energy(now - cost) if aim(series) == CARBON else None,
-            "saved_per_mwh": None if less is None else per_energy(less),
-            "wait_h": None if delay is None else float(delay.mean()),
-            "wait_h_per_core_hour": None if delay is None
-            else float(delay @ (run * cores)) / float(run @ cores),
-            "peak_cores": None if delay is None else most_cores(delay),
-            "late": None if delay is None else int((delay > slack + 1e-9).sum()),
-        })  # fmt: skip
+            "saved_percent": 100 * (1 - cost[known].sum() / before) if before > 0 else None,
+            "low": low, "high": high, "saved_g_per_kwh": saved if goal == CARBON else None,
+            "saved_per_mwh": saved if goal == PRICE else None, "wait_h": None,
+            "wait_h_per_core_hour": None, "peak_cores": None, "late": None, **more,
+        }  # fmt: skip
 
-    for name, delay in plays.items():
-        foresight = name in RULES and RULES[name][0].forecast == "perfect"
-        paid = None if price is None else _cost(laid, price, delay)
-        add(name, _cost(laid, x, delay), delay, paid, foresight=foresight)
-    for name, seen in (("in pieces", "level7"), ("best hours in pieces", "perfect")):
-        exact = seen == "perfect"
-        parts = [part._replace(known=part.run) if exact else part for part in laid.parts]
-        pieces = [paused(part, x, Rule("now", seen)) for part in parts]
-        cost = np.concatenate([paid for paid, _ in pieces]) * cores
-        add(name, cost, None, cost if aim(series) == PRICE else None, foresight=exact)
-        begins = np.concatenate([part.submit for part in parts])
-        ends = np.concatenate([end for _, end in pieces])
-        rows[-1]["wait_h"] = float((ends - run - begins).mean())
-    best = np.concatenate([bound(part, x) for part in laid.parts]) * cores
-    add("best start", best, None, best if aim(series) == PRICE else None, foresight=True)
-    return rows
-
-
-def _played(laid: Laid, x: NDArray[np.float64], rule: Rule, lengths: str) -> NDArray[np.float64]:
-    """Return the hours by which each job starts later, (J,)."""
-    delays = []
-    for part in laid.parts:
-        work = part._replace(known=part.run) if lengths == _TRUE else part
-        delays.append(starts(work, x, rule) - work.submit)
-    return np.concatenate(delays)
-
-
-def _cost(laid: Laid, x: NDArray[np.float64], delay: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the integral of a series over each job's run times its cores, (J,)."""
-    begin = np.concatenate([part.submit for part in laid.parts]) + delay
-    run = np.concatenate([part.run for part in laid.parts])
-    cores = np.concatenate([part.cores for part in laid.parts])
-    return np.asarray(integral(x, begin, begin + run) * cores)
+    used = most_cores(0.0)
+    limited = replace(RULES[BEST], capacity=used)
+    rows = []
+    for name, rule in {**RULES, f"{BEST}, on {used:,} cores": limited}.items():
+        delay = np.concatenate([starts(part, x, rule) - part.submit for part in parts(rule)])
+        start = work.submit + delay
+        rows.append(row(
+            name, rule, work.cost(x, start),
+            saved_per_mwh=per_energy(paid_now - work.cost(price, start)),
+            wait_h=float(delay.mean()),
+            wait_h_per_core_hour=float(delay @ core_h) / float(work.run @ work.cores),
+            peak_cores=most_cores(delay), late=int((delay > work.wait + 1e-9).sum()),
+        ))  # fmt: skip
+    for name, rule in PIECES.items():
+        pieces = [paused(part, x, rule) for part in parts(rule)]
+        paid, end = np.concatenate(pieces, axis=1)
+        waited = float((end - work.run - work.submit).mean())
+        rows.append(row(name, rule, paid * work.cores, wait_h=waited))
+    best = np.concatenate([bound(part, x) * part.cores for part in laid.parts])
+    return [*rows, row("best start", Rule("now", "perfect"), best)]
 
 
 def _interval(

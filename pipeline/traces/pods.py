@@ -20,21 +20,26 @@ A pod is a job of one task with one instance. After the canonical columns its ro
     gpu_spec      string    as written; "" accepts all
     ends          bool      whether its duration is known
 
-`memory` is in MiB, since no machine is known. A pod without a known duration has 1 s.
+    list          int64     place of its file in `lists`, if several lists are read
+
+`memory` is in MiB, since no machine is known. A pod without a known duration has 1 s. With several
+lists, a job is named by its list and its pod.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
 Gradient Descent", USENIX ATC 2023, and the repository hkust-adsl/kubernetes-scheduler-simulator.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError, nearest
+from hindcast.pipeline.errors import TraceError, did_you_mean, nearest
 from hindcast.pipeline.traces.field_checks import name_fault, number, number_fault, value_fault
 from hindcast.pipeline.traces.field_values import moment
 from hindcast.pipeline.traces.first_look import head_lines, source_file
@@ -87,6 +92,21 @@ _UNIT_OF: Final = {"gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "gb": "G", 
 _EXTRA: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "ends")
 
 
+@dataclass(frozen=True)
+class PodsSettings:
+    """The lists of a folder that are read.
+
+    Attributes:
+        lists: Names of files in the folder that is the trace; the windows of a recipe play one of
+            these lists each, in turn. Empty if the trace is one list.
+    """
+
+    lists: tuple[str, ...] = ()
+
+
+ONE_LIST: Final = PodsSettings()
+
+
 def columns_of(path: Path) -> dict[str, str]:
     """Return the label of every known column of a list; raise TraceError if one is missing."""
     labels = _header(path)[0]
@@ -127,8 +147,51 @@ def _quantity(field: str, found: Mapping[str, str]) -> pl.Expr:
     return pl.coalesce(asked, pl.when(zero).then(pl.lit("0")))
 
 
-def read(path: Path) -> tuple[Workload, pl.DataFrame]:
-    """Return the workload of a list of pods, and its bad rows; raise TraceError if it is none."""
+def read(path: Path, settings: PodsSettings = ONE_LIST) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of lists of pods, and their bad rows; raise TraceError if they are none.
+
+    The path is that of a list, or with `settings.lists` the folder of these lists.
+    """
+    if not settings.lists:
+        return _read_list(path)
+    if not path.is_dir():
+        raise TraceError(
+            f"{path}: trace.settings.lists names lists in a folder, but this is no folder; give "
+            "the folder as trace.path, or leave lists out"
+        )
+    known = sorted(file.name for file in path.iterdir() if file.is_file())
+    for name in settings.lists:
+        if name not in known:
+            raise TraceError(
+                f"{path}: trace.settings.lists has {name!r}, expected files of this folder; "
+                f"{did_you_mean(name, known)}"
+            )
+    read_lists = [_read_list(path / name) for name in settings.lists]
+    counts, left_out = Counter[str](), Counter[str]()
+    for workload, _ in read_lists:
+        counts.update(workload.provenance.counts)
+        left_out.update(workload.provenance.left_out)
+    tasks = [
+        workload.tasks.with_columns(
+            job_id=pl.format(f"{i}/{{}}", "job_id"), list=pl.lit(i, pl.Int64)
+        )
+        for i, (workload, _) in enumerate(read_lists)
+    ]
+    in_time = pl.concat(tasks).sort("submit_s", maintain_order=True)
+    provenance = Provenance(
+        format=FORMAT,
+        files=tuple(file for workload, _ in read_lists for file in workload.provenance.files),
+        counts=dict(counts),
+        left_out=dict(left_out),
+        notes=tuple(dict.fromkeys(note for one, _ in read_lists for note in one.provenance.notes)),
+    )
+    jobs = pl.int_range(pl.len(), dtype=pl.Int64)
+    return Workload(tasks=in_time.with_columns(job=jobs), provenance=provenance), pl.concat(
+        bad for _, bad in read_lists
+    )
+
+
+def _read_list(path: Path) -> tuple[Workload, pl.DataFrame]:
     found = columns_of(path)
     field_of = {label: field for field, label in reversed(found.items())}
     header, separator = _header(path)
@@ -187,7 +250,7 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     provenance = Provenance(
         format=FORMAT,
         files=(source_file(path),),
-        counts=counts,
+        counts=dict(counts),
         left_out=pods.all_left_out,
         notes=("memory is in MiB", *pods.note()),
     )
@@ -206,8 +269,8 @@ def most_at_once(pods: pl.DataFrame) -> float | None:
 
 
 def raw_files(path: Path) -> tuple[Path, ...]:
-    """Return the files that `read` reads."""
-    return (path,)
+    """Return the files that `read` may read."""
+    return tuple(path.iterdir()) if path.is_dir() else (path,)
 
 
 def _whole_fault(name: str, value: pl.Expr, expected: str, most: int = MOST_MILLI) -> pl.Expr:

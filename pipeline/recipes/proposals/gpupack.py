@@ -38,7 +38,7 @@ class PodsProposal:
     unsure: tuple[str, ...]
 
 
-def propose_pods(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsProposal:
+def propose(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsProposal:
     """Return a proposal for a list of pods on nodes such as 40x64x96Gx8:A100.
 
     `path` is the list as the recipe names it, and `name` that of the recipe. Raises TraceError for

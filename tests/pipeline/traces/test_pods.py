@@ -7,7 +7,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.pods import most_at_once, read
+from hindcast.pipeline.traces.pods import PodsSettings, most_at_once, read
 
 PUBLISHED = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
@@ -131,3 +131,36 @@ def test_a_table_without_its_columns_is_refused(tmp_path):
 @pytest.mark.slow
 def test_it_is_a_trace_format(tmp_path):
     check_trace_format(FORMATS["pods"], written(tmp_path, PUBLISHED))
+
+
+def test_lists_of_a_folder_are_one_workload(tmp_path):
+    """Lists may name pods alike; a pod is then told by its list, whose order stays."""
+    head = "name,cpu_milli,memory_mib,num_gpu,creation_time\n"
+    written(tmp_path, f"{head}a,1000,10,1,5\nb,2000,10,1,1\n", "x.csv")
+    written(tmp_path, f"{head}a,3000,10,1,3\nc,bad,10,1,3\n", "y.csv")
+    workload, bad = read(tmp_path, PodsSettings(lists=("y.csv", "x.csv")))
+    columns = ("job", "job_id", "cpu_milli", "list")
+    assert workload.tasks.select(columns).rows() == [
+        (0, "1/b", 2000, 1),
+        (1, "0/a", 3000, 0),
+        (2, "1/a", 1000, 1),
+    ]
+    assert bad["file"].to_list() == ["y.csv"]
+    provenance = workload.provenance
+    assert [file.name for file in provenance.files] == ["y.csv", "x.csv"]
+    assert provenance.counts["rows_read"] == 4
+    assert provenance.left_out == {"quarantined": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "lists", "message"),
+    [
+        ("", ("z.csv",), "lists has 'z.csv', expected files of this folder; did you mean 'x.csv'"),
+        ("x.csv", ("x.csv",), "this is no folder"),
+        ("", (), "it is a folder"),
+    ],
+)
+def test_lists_that_are_not_there_are_refused(tmp_path, path, lists, message):
+    written(tmp_path, PUBLISHED, "x.csv")
+    with pytest.raises(TraceError, match=message):
+        read(tmp_path / path, PodsSettings(lists=lists))
