@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -143,8 +144,10 @@ def run(request: Request) -> dict[str, Any]:
             return found
         raise
     runs = proposal.known or {"duration", "end"} & proposal.columns.keys()
-    if not runs and (series := _series(source)):
-        return series
+    if not runs:
+        if series := _series(source):
+            return series
+        _say_pods(source, proposal)
     write_text(out, toml_of(proposal, _path_in(out, source)))
     return {
         "mapping": str(out),
@@ -178,6 +181,19 @@ def _decisions(source: Path, out: Path, *, by_values: bool = False) -> dict[str,
         "not_read": proposal.not_read,
         "unsure": proposal.unsure,
     }
+
+
+def _say_pods(source: Path, proposal: "Proposal") -> None:
+    """Add that a table without lengths of jobs can be read as a list of pods, if it can."""
+    from hindcast.pipeline.errors import TraceError
+    from hindcast.pipeline.traces.pods import columns_of
+
+    with suppress(TraceError):
+        columns_of(source)
+        proposal.unsure.append(
+            f"this may be a list of pods: `hindcast init {source} --nodes "
+            "COUNTxCPUSxMEMORYxGPUS:MODEL` proposes a recipe of gpupack"
+        )
 
 
 def _series(source: Path) -> dict[str, Any] | None:

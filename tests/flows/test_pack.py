@@ -100,6 +100,7 @@ def test_every_pod_arrives_once(pods):
     ("words", "said"),
     [
         (("--nodes", "2x64x96x4:A"), "such as '40x64x96Gx8:A100'"),
+        (("--nodes", "2x64x96Gx4:A", "published"), "or 'published' alone\n"),
         (("--nodes", "2x64x96Gx4:A", "--add", "x"), "such as '40x64x96Gx8:A100'"),
         (("--nodes", "2x64x96Gx4:A", "--policy", "bestfit"), "did you mean 'best_fit'"),
     ],
@@ -144,3 +145,8 @@ def test_a_list_in_the_present_folder_is_found(pods, tmp_path, capsys, monkeypat
     nodes = ["--set", 'config.nodes=["2x64x96Gx4:A"]', "--set", "config.seeds=[42, 7]"]
     assert main([*words, *nodes, "--workers", "1", "--out", "evaluation"]) == 0
     assert "best_fit" in capsys.readouterr().out
+
+
+def test_init_says_that_a_table_may_be_a_list_of_pods(pods, tmp_path, capsys):
+    assert main(["init", str(pods), "--out", str(tmp_path / "jobs.toml")]) == 0
+    assert f"hindcast init {pods} --nodes COUNTxCPUS" in capsys.readouterr().out

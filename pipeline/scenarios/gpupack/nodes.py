@@ -89,7 +89,8 @@ def read_kind(text: str) -> tuple[int, Node]:
     """Return the count and the node of a kind of nodes; raise InputError if it cannot be read."""
     match = _KIND.fullmatch(text)
     if match is None:
-        close = f"; did you mean {PUBLISHED!r}?" if nearest(text, [PUBLISHED]) else ""
+        near = text != PUBLISHED and nearest(text, [PUBLISHED])
+        close = f"; did you mean {PUBLISHED!r}?" if near else ""
         raise InputError(
             f"config.nodes: {text!r}, expected COUNTxCPUSxMEMORYxGPUS:MODEL, such as "
             f"'40x64x96Gx8:A100', or '{PUBLISHED}' alone{close}"

@@ -123,7 +123,10 @@ def _clock(found: SeriesProposal, texts: pl.DataFrame, labels: Sequence[str]) ->
             rest = [n for n in labels if n != label and not is_number(texts[n])]
             zones = [zone_of(labels), None, *rest]
             for zone in dict.fromkeys(zones):
-                if _regular(seconds, None if zone is None else texts[zone]):
+                by_name = label in named and bool(
+                    of_kind("carbon", labels) or of_kind("price", labels)
+                )
+                if _regular(seconds, None if zone is None else texts[zone], few=by_name):
                     _say_clock(found, label, form, zone, labels)
                     return True
     return False
@@ -179,12 +182,15 @@ def _seconds(texts: pl.Series, label: str, form: str) -> pl.Series | None:
     return seconds
 
 
-def _regular(seconds: pl.Series, zone: pl.Series | None) -> bool:
-    """Return whether the times of each zone are equally far apart but for gaps and clocks."""
+def _regular(seconds: pl.Series, zone: pl.Series | None, *, few: bool) -> bool:
+    """Return whether the times of each zone are equally far apart but for gaps and clocks.
+
+    Up to two times tell nothing; for them `few` is returned.
+    """
     rows = pl.DataFrame({"zone": "" if zone is None else zone, "second": seconds}).drop_nulls()
     steps = rows.select(pl.col("second").sort().diff().over("zone")).to_series().drop_nulls()
     if len(steps) < 2:
-        return False
+        return few and rows.height > 0
     step = float(steps.mode().min())  # type: ignore[arg-type]
     parts = step > 0 and (HOUR_S % step == 0 or step % HOUR_S == 0)
     return parts and float((steps == step).mean()) >= _REGULAR  # type: ignore[arg-type]
@@ -224,8 +230,9 @@ def _time_zone(found: SeriesProposal, texts: pl.DataFrame) -> None:
 
 def _missed(local: NDArray[np.int64], zone: str) -> int:
     """Return how many times are too many or too few for the clock of a zone, of (N,) in order."""
-    steps, often = np.unique(np.diff(local), return_counts=True)
-    step = int(steps[often.argmax()])
+    apart = np.diff(local)
+    steps, often = np.unique(apart[apart > 0], return_counts=True)
+    step = int(steps[often.argmax()]) if len(steps) else HOUR_S
     slots = (local - local[0]) // step
     first, count = int(local[0]), min(int(slots[-1]) + 1, _MOST_SLOTS)
     seen = np.bincount(slots[slots < count], minlength=count)

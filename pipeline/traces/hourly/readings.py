@@ -1,9 +1,11 @@
 """Checks of the units and the clock of a series."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import TraceError
@@ -68,8 +70,12 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
             yield f"{where}: {int((price < 0).sum()):,} hours have a negative price, which is kept"
     for name in {CAPACITY, POWER} & set(table.columns):
         capacity = _known(series, name)
-        if (capacity < 0).any():
-            raise TraceError(f"{where}: {name} is below 0, expected cores or kW that are free")
+        if (below := table.filter(pl.col(name) < 0)).height:
+            hour = datetime.fromtimestamp(3600 * below["hour"][0], UTC)
+            raise TraceError(
+                f"{where}: {name} is {below[name][0]:g} at {hour:%Y-%m-%d %H:%M} UTC, expected "
+                "cores or kW that are free, at least 0"
+            )
         if len(capacity) and (dark := float((capacity == 0).mean())) > _DARK:
             yield f"{where}: {dark:.0%} of {name} are 0: is it solar, in kW?"
     if {CARBON, PRICE} <= set(table.columns):

@@ -102,6 +102,28 @@ def test_unknown_prices_are_left_out_of_what_is_saved() -> None:
     assert saved == pytest.approx(of_known, rel=0.1)
 
 
+def test_a_series_of_prices_alone_is_asked_about_money() -> None:
+    """The price has the shape of the carbon, so the shares are equal; money below 0 has none."""
+    series = synthetic()
+    hours = np.arange(800.0)
+    laid = lay(log(hours.tolist(), [3.0] * len(hours)), series, (6.0, 24.0))
+    of_carbon = rows_of(laid, series)
+    shape = pl.col(CARBON).alias(PRICE)
+    prices = Series(series.table.select("zone", "hour", shape, "currency"), remarks=())
+    of_price = rows_of(lay(log(hours.tolist(), [3.0] * len(hours)), prices, (6.0, 24.0)), prices)
+    for rule, row in of_price.items():
+        assert row["saved_percent"] == pytest.approx(of_carbon[rule]["saved_percent"])
+        assert row["saved_per_mwh"] == pytest.approx(of_carbon[rule]["saved_g_per_kwh"])
+        assert row["saved_g_per_kwh"] is None
+    said = conclusion(list(of_price.values()), laid)
+    assert any("of the money for electricity" in line for line in said)
+    assert not any("arbon" in line for line in said)
+    below = Series(prices.table.with_columns(pl.col(PRICE) - 2000.0))
+    rows = compare(laid, below)
+    assert all(row["saved_percent"] is None for row in rows)
+    assert "cost nothing or less" in conclusion(rows, laid)[0]
+
+
 def test_the_command_writes_a_page_and_refuses_what_it_does_not_play(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

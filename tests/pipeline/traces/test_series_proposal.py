@@ -142,6 +142,14 @@ def test_life_cycle_emissions_are_taken_and_rows_of_jobs_are_no_series(tmp_path:
     assert propose(tmp_path / "none.csv") is None
 
 
+def test_a_row_or_two_are_a_series_by_their_names(tmp_path: Path) -> None:
+    for rows in (["2024-01-01 00:00,5"], ["2024-01-01 00:00,5", "2024-01-01 00:00,6"]):
+        found = proposed(tmp_path, "time,price EUR/MWh", rows)
+        assert found.settings == {"time_zone": ZONE}
+    (tmp_path / "two.csv").write_text("time,cores\n2024-01-01 00:00,5\n2024-01-02 00:00,6\n")
+    assert propose(tmp_path / "two.csv") is None
+
+
 @pytest.mark.slow
 def test_the_command_prints_what_to_type(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
