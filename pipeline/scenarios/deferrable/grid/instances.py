@@ -233,6 +233,8 @@ def _of_log(
     slot_h = config.slot_s / HOUR_S
     submit = (chosen["submit_s"].to_numpy() - first_s) / HOUR_S
     wait = _waits(config, chosen, submit + first_s / HOUR_S, known)
+    if config.align == "calendar":  # slots begin with an hour of the series
+        submit = submit + (_zero_s(workload) + first_s) % HOUR_S / HOUR_S
     earliest = np.ceil(submit / slot_h - 1e-9).astype(np.int64)
     latest = np.maximum(np.floor((submit + wait) / slot_h + 1e-9).astype(np.int64), earliest)
     cores = np.rint((chosen["cores"] * chosen["instances"]).to_numpy()).clip(1).astype(np.int64)
@@ -317,10 +319,8 @@ def _hours(
     given = [series.values(name) for name in (CARBON, PRICE) if name in series.table.columns]
     total = len(given[0])
     if config.align == "calendar":
-        zero = workload.provenance.noted.get("UnixStartTime", "")
-        if not zero.strip().isdecimal():
-            raise RecipeError('config.align = "calendar": the log does not say when it began')
-        at = (window // config.draws_per_window) * config.horizon * config.slot_s + float(zero)
+        zero = _zero_s(workload)
+        at = (window // config.draws_per_window) * config.horizon * config.slot_s + zero
         first = int(at // HOUR_S) - series.first_hour
         places = np.array([first])
     else:
@@ -372,6 +372,14 @@ def _issued(
         inside = (later >= 0) & (later < ahead)
         seen[t, later[inside]] = values[begin:last][inside]
     return seen
+
+
+def _zero_s(workload: Workload) -> float:
+    """Return the beginning of a log in seconds since 1970. Raises RecipeError."""
+    zero = workload.provenance.noted.get("UnixStartTime", "")
+    if not zero.strip().isdecimal():
+        raise RecipeError('config.align = "calendar": the log does not say when it began')
+    return float(zero)
 
 
 def _capacity(
