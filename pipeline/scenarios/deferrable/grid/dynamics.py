@@ -53,20 +53,15 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     begin = now_h - int(now_h)
     per_hour = max(known, 1e-9)
     now, least, cheaper, lower = 0.0, np.inf, 0, 0
-    with_load, load_now, load_least = candidates.shape[1] > ROW.priced_now, 0.0, np.inf
-    slots = in_slots(floats, known)
     for later in range(left + 1):
         after = begin + later * slot_h
         cost = between(paid, seen, after, after + known) / per_hour
-        with_price = cost
-        if with_load:
-            with_price += priced(ints, floats, later, slots) / per_hour
         if later == 0:
-            now, load_now = cost, with_price
-        least, load_least = min(least, cost), min(load_least, with_price)
+            now = cost
+        least = min(least, cost)
         cheaper += cost < now
         lower += seen[int(after)] < seen[0]
-    hours = left + 1
+    hours, slots = left + 1, in_slots(floats, known)
     if floats[f.PAUSABLE] == 1.0:
         hours = left + slots
         for later in range(left + 1, hours):
@@ -76,9 +71,14 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     candidates[row, ROW.cost_least] = least
     candidates[row, ROW.cost_rank] = cheaper / (left + 1)
     candidates[row, ROW.hour_rank] = lower / hours
-    if with_load:
-        candidates[row, ROW.priced_now] = load_now
-        candidates[row, ROW.priced_least] = load_least
+    if candidates.shape[1] > ROW.priced_now:
+        least = np.inf
+        for later in range(left, -1, -1):
+            after = begin + later * slot_h
+            cost = between(paid, seen, after, after + known) + priced(ints, floats, later, slots)
+            candidates[row, ROW.priced_now] = cost / per_hour
+            least = min(least, cost / per_hour)
+        candidates[row, ROW.priced_least] = least
 
 
 @compiled()
@@ -125,8 +125,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
         crowd(ints, floats)
     first = ints[m.RUNNING_JOBS]
     for row in range(rows):
-        for column in range(len(BASE_ROW), candidates.shape[1]):
-            candidates[row, column] = 0.0
+        candidates[row, len(BASE_ROW) :] = 0.0
         if first <= row < first + ints[m.STARTABLE_JOBS]:
             job = ints[ints[m.STARTABLE_AT] + row - first]
             _write_row(ints, floats, candidates, row, job)
