@@ -1,10 +1,12 @@
 """Instances on a grid: jobs of a window, hours of the series beside it, and the bound."""
 
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, RecipeError
@@ -30,33 +32,57 @@ from hindcast.pipeline.traces.hourly.series import (
 from hindcast.pipeline.workloads.schema import Workload
 
 _DAY: Final = 24
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 _BOUND_STEPS: Final = 80
 
 
-def series_of(config: DeferrableConfig) -> Series:
-    """Return the series of the settings. Raises RecipeError or TraceError."""
-    if config.series == SYNTHETIC:
-        return open_series(SYNTHETIC)
+def series_of(config: DeferrableConfig, rng: np.random.Generator) -> Series:
+    """Return the hours of the zone of the settings, or of one drawn from several.
+
+    Raises RecipeError or TraceError.
+    """
     path = location(config.series)
-    if not path.is_absolute() and not path.exists():
-        path = traces_folder() / config.series
-    if not path.exists():
-        raise RecipeError(
-            f"config.series: {config.series}: no such file or folder, expected one that exists, or "
-            f"one below $HINDCAST_TRACES, or {SYNTHETIC!r}"
-        )
-    return _read(path, config.zone, config.series_sha256, path.stat().st_mtime_ns)
+    if config.series != SYNTHETIC:
+        if not path.is_absolute() and not path.exists():
+            path = traces_folder() / config.series
+        if not path.exists():
+            raise RecipeError(
+                f"config.series: {config.series}: no such file or folder, expected one that "
+                f"exists, or one below $HINDCAST_TRACES, or {SYNTHETIC!r}"
+            )
+    changed = 0 if config.series == SYNTHETIC else path.stat().st_mtime_ns
+    found = [_zone(path, name.strip(), config, changed) for name in config.zone.split(",")]
+    return found[rng.integers(len(found))] if len(found) > 1 else found[0]
+
+
+@lru_cache(maxsize=256)
+def _zone(path: Path, zone: str, config: DeferrableConfig, changed: int) -> Series:
+    """Return the hours of a zone on the days of the settings (UTC)."""
+    if config.series == SYNTHETIC:
+        series = open_series(SYNTHETIC)
+    else:
+        series = _read(path, config.series_sha256, changed).only(zone, "config.zone")
+    table, hour = series.table, pl.col("hour")
+    for name, beside in (("first_day", hour.ge), ("last_day", hour.lt)):
+        day = getattr(config, name)
+        try:
+            at = date.fromisoformat(day).toordinal() - _EPOCH if day else None
+        except ValueError:
+            raise RecipeError(f"config.{name} is {day!r}, expected a day as 2022-01-31") from None
+        if at is not None:
+            table = table.filter(beside(_DAY * (at + (name == "last_day"))))
+    return Series(table, remarks=series.remarks)
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, zone: str, sha256: str, _changed: int) -> Series:
+def _read(path: Path, sha256: str, _changed: int) -> Series:
     """Return the series of a path, which is read once per change of the file."""
     if sha256 and path.is_file() and sha256_file(path) != sha256:
         raise RecipeError(
             f"config.series: {path}: its SHA-256 is {sha256_file(path)[:12]}..., the recipe has "
             f"{sha256[:12]}...; publishers revise their hours, so this is another series"
         )
-    return open_series(path).only(zone, "config.zone")
+    return open_series(path)
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:
@@ -87,7 +113,7 @@ def instance(
         jobs, run, known, submit = _of_log(config, workload, window)
     if not len(run):
         raise InputError(f"window {window}: no job is submitted in it")
-    series = series_of(config)
+    series = series_of(config, rng)
     slots = f.slots_of(config)
     longest = float(np.maximum(run, known).max(initial=1.0))
     hours = f.HISTORY + int(np.ceil(slots * slot_h + longest)) + 2
