@@ -146,6 +146,36 @@ def _carbon_time(context, candidates, feasible, parameters, scores):  # type: ig
 
 
 @compiled(SCORE)
+def _lowest_window_priced(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    priced = candidates.shape[1] > HOUR.priced_least
+    for i in range(len(scores)):
+        scores[i] = _earlier(candidates, i)
+        if priced and candidates[i, HOUR.priced_now] > candidates[i, HOUR.priced_least]:
+            above = candidates[i, HOUR.priced_now] - candidates[i, HOUR.priced_least]
+            scores[i] = -candidates[i, ROW.is_startable] * above
+
+
+@compiled(SCORE)
+def _pause_lowest(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """Compare the number of cheaper slots before the due end with those of the work left."""
+    grid = candidates.shape[1] > len(ROW)
+    for i in range(len(scores)):
+        scores[i] = _earlier(candidates, i)
+        slots = candidates[i, ROW.duration]
+        due = max(candidates[i, ROW.until_latest], 0.0) + slots
+        if grid and candidates[i, HOUR.hour_rank] * due > slots - 0.5:
+            scores[i] = -scores[i]
+
+
+@compiled(SCORE)
+def _ecovisor(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    ahead = len(context) > GRID_MOMENT.cost_low_next_24
+    low = not ahead or context[GRID_MOMENT.cost] < context[GRID_MOMENT.cost_low_next_24]
+    for i in range(len(scores)):
+        scores[i] = _earlier(candidates, i) if low else -_earlier(candidates, i)
+
+
+@compiled(SCORE)
 def _threshold(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     grid = candidates.shape[1] > len(ROW)
     low = not grid or context[GRID_MOMENT.cost] <= context[GRID_MOMENT.cost_low_24]
@@ -154,6 +184,7 @@ def _threshold(context, candidates, feasible, parameters, scores):  # type: igno
 
 
 _GRID: Final = ("cost_now",)  # a column that candidates have on a grid
+_PAUSABLE: Final = (*_GRID, "ran_last")
 _RULES: Final = (
     Heuristic(
         "fifo", _fifo,
@@ -224,6 +255,31 @@ _RULES: Final = (
         "threshold_24", _threshold, needs=_GRID,
         description="on a grid: all jobs in hours at or below the .2-quantile of the last 24 h",
         formula="as now if cost <= cost_low_24, else less than 0; ending the slot 0",
+    ),
+    Heuristic(
+        "lowest_window_priced", _lowest_window_priced, needs=(*_GRID, "priced_now"),
+        description="on a grid: the start of least forecast over the run, with a price of promised "
+            "cores",
+        formula="as now if priced_now <= priced_least, else priced_least - priced_now; ending the "
+            "slot 0",
+    ),
+    Heuristic(
+        "pause_lowest", _pause_lowest, needs=_PAUSABLE,
+        description="pausable: the job runs if fewer slots before its end are forecast cheaper "
+            "than it still needs",
+        formula="as now if hour_rank * (until_latest + duration) < duration, else less than 0; "
+            "ending the slot 0",
+    ),
+    Heuristic(
+        "wait_awhile", _pause_lowest, needs=_PAUSABLE,
+        description="as pause_lowest, by the name that it has where the forecast is perfect",
+        formula="as pause_lowest",
+    ),
+    Heuristic(
+        "pause_ecovisor", _ecovisor, needs=_PAUSABLE,
+        description="pausable: all jobs in hours below the forecast .3-quantile of the next 24 h, "
+            "which Ecovisor in GAIA knows (forecast = perfect)",
+        formula="as now if cost < cost_low_next_24, else less than 0; ending the slot 0",
     ),
 )  # fmt: skip
 HEURISTICS: Final[Mapping[str, Heuristic]] = {r.name: r for r in (*_RULES, RANDOM_PRICES)}

@@ -9,6 +9,7 @@ from hindcast.pipeline.simulation.spec import Spec
 # Settings of [config] that give candidates a column.
 _SETTINGS: Final = {
     "is_wait": "allow_wait", "log_weight": "run_times", "log_expected": "run_times",
+    "priced_now": "load_prices", "ran_last": "pausable",
 }  # fmt: skip
 
 

@@ -113,6 +113,7 @@ SCENARIO: Final = Scenario(
     step=step,
     outcome=outcome,
     demand=demand,
+    added={"priced_now": "load_prices"},
     bound="upper_bound",
     bound_kind="upper",
     source=(

@@ -18,6 +18,9 @@ Columns say what starting now costs per kW, and what the best start within the r
 does, by the forecast and the length as known. Rewards and outcomes use the truth. The bound is the
 best start of each job; on limited cores it is Lagrangian, and jobs may be late.
 
+With pausable = true, a chosen job runs for one slot and may pause
+(hindcast.pipeline.scenarios.deferrable.grid.pauses). The bound is the cheapest hours of each job.
+
 With decide = "start", each job chooses its start once, at its submission
 (hindcast.pipeline.scenarios.deferrable.grid.commitment).
 

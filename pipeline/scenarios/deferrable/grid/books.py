@@ -9,6 +9,7 @@ from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 
 _LOW = 0.2  # quantile of the last day
+_LOW_AHEAD = 0.3  # quantile of the next one; with the forecast `perfect` that of Ecovisor in GAIA
 
 
 @compiled(forceinline=True)
@@ -16,6 +17,12 @@ def at_block(ints: Ints, floats: Floats, which: int) -> int:
     """Return where a block of floats begins, from RUN to SEEN."""
     jobs, hours = ints[m.JOBS], int(floats[f.HOURS])
     return int(f.FLOAT_HEADER + min(which, f.COST) * jobs + max(which - f.COST, 0) * hours)
+
+
+@compiled(forceinline=True)
+def crowded_at(ints: Ints, floats: Floats) -> int:
+    """Return where the sums of promised load begin."""
+    return int(at_block(ints, floats, f.SEEN) + 2 * floats[f.LOOKED_AHEAD] + 1)
 
 
 @compiled()
@@ -27,11 +34,16 @@ def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
     return total
 
 
+@compiled(forceinline=True)
+def in_slots(floats: Floats, hours: float) -> int:
+    """Return the slots that a run touches, at least one."""
+    return max(int(np.ceil(hours / floats[f.SLOT_H] - 1e-9)), 1)
+
+
 @compiled()
 def slots_known(ints: Ints, floats: Floats, job: int) -> int:
     """Return the slots of a job's run as far as its length is known."""
-    known = floats[at_block(ints, floats, f.KNOWN) + job]
-    return max(int(np.ceil(known / floats[f.SLOT_H] - 1e-9)), 1)
+    return int(in_slots(floats, floats[at_block(ints, floats, f.KNOWN) + job]))
 
 
 @compiled()
@@ -53,6 +65,43 @@ def foresee(ints: Ints, floats: Floats) -> None:
 
 
 @compiled()
+def crowd(ints: Ints, floats: Floats) -> None:
+    """Sum (promised cores / capacity)^4 from this slot to each later one.
+
+    Promised are the chosen starts, or the jobs that run, as far as their lengths are known.
+    """
+    slot, at = ints[m.SLOT], crowded_at(ints, floats)
+    slots = ints[m.HORIZON] - slot
+    load = np.zeros(slots)
+    if floats[f.COMMITS] == 1.0:
+        load[:] = ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + slot + slots]
+    for place in range(ints[m.RUNNING_JOBS]):
+        job = ints[ints[m.RUNNING_AT] + place]
+        left = slots_known(ints, floats, job) + ints[ints[m.START_AT] + job] - slot
+        if floats[f.PAUSABLE] == 1.0:
+            left = 1
+        load[: min(max(left, 1), slots)] += ints[ints[m.CORES_AT] + job]
+    now = ints[ints[m.CAPACITY_AT] + slot]
+    floats[at] = 0.0
+    for later in range(slots):
+        capacity = now
+        if floats[f.COMMITS] == 1.0:
+            capacity = ints[ints[m.CAPACITY_AT] + slot + later]
+        floats[at + later + 1] = floats[at + later] + (load[later] / max(capacity, 1)) ** 4
+
+
+@compiled()
+def priced(ints: Ints, floats: Floats, later: int, slots: int) -> float:
+    """Return the price of promised load of a run of some slots that begins `later` slots on."""
+    y, at = at_block(ints, floats, f.COST), crowded_at(ints, floats)
+    here = y + int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
+    last = ints[m.HORIZON] - ints[m.SLOT]
+    sums = floats[at + min(later + slots, last)] - floats[at + min(later, last)]
+    level = np.abs(floats[here - 167 : here + 1].mean())
+    return float(floats[f.LOAD_PRICE] * level * floats[f.SLOT_H] * sums)
+
+
+@compiled()
 def write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
     """Write the features of the hour."""
     hour = int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
@@ -69,20 +118,28 @@ def write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
     angle = 2.0 * np.pi * ((hour + floats[f.HOUR_OF_DAY]) % 24) / 24.0
     context[MOMENT.hour_sin] = np.sin(angle)
     context[MOMENT.hour_cos] = np.cos(angle)
+    if len(context) > MOMENT.cost_low_next_24:
+        seen = at_block(ints, floats, f.SEEN)
+        context[MOMENT.cost_low_next_24] = np.quantile(floats[seen : seen + 24], _LOW_AHEAD)
 
 
 @compiled()
-def book(ints: Ints, floats: Floats, job: int, slot: int) -> None:
-    """Book the start of a job in a slot: carbon, money and waiting."""
+def charge(ints: Ints, floats: Floats, job: int, slot: int, hours: float, wait: float) -> None:
+    """Book hours of a job from the beginning of a slot on: carbon, money and waiting."""
     cores = float(ints[ints[m.CORES_AT] + job])
-    slot_h = floats[f.SLOT_H]
-    begin = f.HISTORY + slot * slot_h
-    end = min(begin + floats[at_block(ints, floats, f.RUN) + job], floats[f.HOURS])
+    begin = f.HISTORY + slot * floats[f.SLOT_H]
+    end = min(begin + hours, floats[f.HOURS])
     begin = min(begin, end)
     power = cores * floats[f.POWER_KW]
-    wait = slot * slot_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
     floats[f.CARBON_G] += power * _integral(floats, at_block(ints, floats, f.CARBON), begin, end)
     floats[f.MONEY] += power / 1e3 * _integral(floats, at_block(ints, floats, f.PRICE), begin, end)
     floats[f.WAIT_H] += wait
     floats[f.CORE_WAIT_H] += wait * cores
+
+
+@compiled()
+def book(ints: Ints, floats: Floats, job: int, slot: int) -> None:
+    """Book a job that starts in a slot and runs to its end."""
+    wait = slot * floats[f.SLOT_H] - floats[at_block(ints, floats, f.SUBMITTED) + job]
+    charge(ints, floats, job, slot, floats[at_block(ints, floats, f.RUN) + job], wait)
     floats[f.LATE] += slot > ints[ints[m.LATEST_AT] + job]

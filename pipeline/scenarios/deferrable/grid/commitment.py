@@ -18,7 +18,9 @@ from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.books import (
     at_block,
     book,
+    crowd,
     foresee,
+    priced,
     slots_known,
     write_moment,
 )
@@ -85,25 +87,32 @@ def observe_job(
     at, ahead = at_block(ints, floats, f.SEEN), int(floats[f.LOOKED_AHEAD])
     seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
     begin = slot * slot_h - int(slot * slot_h)
-    least = np.inf
+    least, load_least = np.inf, np.inf
+    with_load, slots = candidates.shape[1] > ROW.priced_now, slots_known(ints, floats, job)
+    if with_load:
+        crowd(ints, floats)
     for row in range(rows):
         start = first + row
-        for column in range(len(ROW)):
+        for column in range(candidates.shape[1]):
             candidates[row, column] = 0.0
         after = min(begin + (start - slot) * slot_h, ahead - known - 1.0)
         cost = between(paid, seen, after, after + known) / max(known, 1e-9)
         least = min(least, cost)
         candidates[row, BASE_ROW.cores] = cores
-        candidates[row, BASE_ROW.duration] = slots_known(ints, floats, job)
+        candidates[row, BASE_ROW.duration] = slots
         candidates[row, BASE_ROW.until_earliest] = start - slot
         candidates[row, BASE_ROW.until_latest] = latest - start
-        candidates[row, BASE_ROW.remaining] = slots_known(ints, floats, job)
+        candidates[row, BASE_ROW.remaining] = slots
         candidates[row, BASE_ROW.is_startable] = 1.0
         candidates[row, BASE_ROW.job] = job
         candidates[row, ROW.wait_h] = start * slot_h - submitted
         candidates[row, ROW.left_h] = (latest - start) * slot_h
         candidates[row, ROW.run_h] = known
         candidates[row, ROW.cost_now] = cost
+        if with_load:
+            cost += priced(ints, floats, start - slot, slots) / max(known, 1e-9)
+            candidates[row, ROW.priced_now] = cost
+            load_least = min(load_least, cost)
         feasible[row] = _fits(ints, start, duration, cores)
     for row in range(rows):
         cheaper, lower = 0, 0
@@ -112,6 +121,8 @@ def observe_job(
             cheaper += candidates[other, ROW.cost_now] < candidates[row, ROW.cost_now]
             lower += seen[int(begin + other * slot_h)] < hour
         candidates[row, ROW.cost_least] = least
+        if with_load:
+            candidates[row, ROW.priced_least] = load_least
         candidates[row, ROW.cost_rank] = cheaper / rows
         candidates[row, ROW.hour_rank] = lower / rows
     return rows

@@ -10,12 +10,15 @@ from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.books import (
     at_block,
     book,
+    crowd,
     foresee,
+    priced,
     slots_known,
     write_moment,
 )
 from hindcast.pipeline.scenarios.deferrable.grid.commitment import commit, observe_job
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, OUT, ROW, TERM
+from hindcast.pipeline.scenarios.deferrable.grid.pauses import close, latest_run, ran_last, run_slot
 from hindcast.pipeline.scenarios.deferrable.layout import U
 from hindcast.pipeline.scenarios.deferrable.observation import observe as observe_base
 from hindcast.pipeline.simulation import kernel as k
@@ -38,6 +41,8 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     slot_h, ahead = floats[f.SLOT_H], int(floats[f.LOOKED_AHEAD])
     now_h = ints[m.SLOT] * slot_h
     known = floats[at_block(ints, floats, f.KNOWN) + job]
+    if known <= 0.0:  # it may pause and has run for longer than known
+        known = slot_h
     candidates[row, ROW.wait_h] = now_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
     left = max(ints[ints[m.LATEST_AT] + job] - ints[m.SLOT], 0)
     candidates[row, ROW.left_h] = (ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]) * slot_h
@@ -47,18 +52,32 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     begin = now_h - int(now_h)
     per_hour = max(known, 1e-9)
     now, least, cheaper, lower = 0.0, np.inf, 0, 0
+    with_load, load_now, load_least = candidates.shape[1] > ROW.priced_now, 0.0, np.inf
+    slots = slots_known(ints, floats, job)
     for later in range(left + 1):
         after = begin + later * slot_h
         cost = between(paid, seen, after, after + known) / per_hour
+        with_price = cost
+        if with_load:
+            with_price += priced(ints, floats, later, slots) / per_hour
         if later == 0:
-            now = cost
-        least = min(least, cost)
+            now, load_now = cost, with_price
+        least, load_least = min(least, cost), min(load_least, with_price)
         cheaper += cost < now
         lower += seen[int(after)] < seen[0]
+    hours = left + 1
+    if floats[f.PAUSABLE] == 1.0:
+        hours = left + slots
+        for later in range(left + 1, hours):
+            lower += seen[int(begin + later * slot_h)] < seen[0]
+        candidates[row, ROW.ran_last] = ran_last(ints, job)
     candidates[row, ROW.cost_now] = now
     candidates[row, ROW.cost_least] = least
     candidates[row, ROW.cost_rank] = cheaper / (left + 1)
-    candidates[row, ROW.hour_rank] = lower / (left + 1)
+    candidates[row, ROW.hour_rank] = lower / hours
+    if with_load:
+        candidates[row, ROW.priced_now] = load_now
+        candidates[row, ROW.priced_least] = load_least
 
 
 @compiled()
@@ -68,12 +87,14 @@ def _as_known(ints: Ints, floats: Floats, context: Floats, candidates: Rows, row
     A job that runs for longer than known is expected to end in the next slot.
     """
     startable, future = 0.0, 0.0
-    context[MOMENT.freed_in_1 : MOMENT.freed_in_1 + m.LOOKAHEAD] = 0.0
+    pausable = floats[f.PAUSABLE] == 1.0
+    if not pausable:
+        context[MOMENT.freed_in_1 : MOMENT.freed_in_1 + m.LOOKAHEAD] = 0.0
     for row in range(rows - 1):
         job = int(candidates[row, BASE_ROW.job])
         slots = slots_known(ints, floats, job)
         left = slots
-        if candidates[row, BASE_ROW.is_running] == 1.0:
+        if candidates[row, BASE_ROW.is_running] == 1.0 and not pausable:
             left = max(slots + ints[ints[m.START_AT] + job] - ints[m.SLOT], 1)
             if left <= m.LOOKAHEAD:
                 context[MOMENT.freed_in_1 + left - 1] += candidates[row, BASE_ROW.cores]
@@ -99,9 +120,11 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     foresee(ints, floats)
     write_moment(ints, floats, context)
     _as_known(ints, floats, context, candidates, rows)
+    if candidates.shape[1] > ROW.priced_now:
+        crowd(ints, floats)
     first = ints[m.RUNNING_JOBS]
     for row in range(rows):
-        for column in range(len(BASE_ROW), len(ROW)):
+        for column in range(len(BASE_ROW), candidates.shape[1]):
             candidates[row, column] = 0.0
         if first <= row < first + ints[m.STARTABLE_JOBS]:
             job = ints[ints[m.STARTABLE_AT] + row - first]
@@ -112,6 +135,9 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
 @compiled()
 def _start(ints: Ints, floats: Floats, place: int) -> None:
     """Start a startable job and book it."""
+    if floats[f.PAUSABLE] == 1.0:
+        run_slot(ints, floats, place)
+        return
     book(ints, floats, ints[ints[m.STARTABLE_AT] + place], ints[m.SLOT])
     base.start_job(ints, U(place))
 
@@ -124,7 +150,7 @@ def _force(ints: Ints, floats: Floats) -> None:
     while place < ints[m.STARTABLE_JOBS]:
         job = ints[ints[m.STARTABLE_AT] + place]
         free = ints[ints[m.CAPACITY_AT] + ints[m.SLOT]] - ints[m.RUNNING_CORES]
-        due = ints[ints[m.LATEST_AT] + job] <= ints[m.SLOT]
+        due = latest_run(ints, floats, job) <= ints[m.SLOT]
         if last or (due and ints[ints[m.CORES_AT] + job] <= free):
             _start(ints, floats, place)
         else:
@@ -144,6 +170,8 @@ def _apply(ints: Ints, floats: Floats, choice: int) -> int:
         return k.RUNNING
     _force(ints, floats)
     floats[f.PEAK] = max(floats[f.PEAK], float(ints[m.RUNNING_CORES]))
+    if floats[f.PAUSABLE] == 1.0:
+        return int(close(ints, floats))
     return int(base.close_slot(ints, floats))
 
 
@@ -169,6 +197,26 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     step_outputs[k.TERMS + TERM.waiting] = 0.0 - wait
     step_outputs[k.REWARD] = step_outputs[k.TERMS + ints[m.OBJECTIVE] - m.GRID]
     return status
+
+
+@compiled()
+def _waits(ints: Ints, floats: Floats, outcomes: Floats) -> None:
+    """Fill the outcomes of the waits of started jobs."""
+    waits, started, by_work, work = np.zeros(ints[m.JOBS]), 0, 0.0, 0.0
+    submitted, length = at_block(ints, floats, f.SUBMITTED), at_block(ints, floats, f.LENGTH)
+    slot_h = floats[f.SLOT_H]
+    for job in range(ints[m.JOBS]):
+        start = ints[ints[m.START_AT] + job]
+        if start < 0:
+            continue
+        waits[started] = start * slot_h - floats[submitted + job]
+        core_h = floats[length + job] * ints[ints[m.CORES_AT] + job]
+        by_work, work = by_work + waits[started] * core_h, work + core_h
+        started += 1
+    if started > 0:
+        outcomes[OUT.longest_wait_h] = waits[:started].max()
+        outcomes[OUT.p95_wait_h] = np.quantile(waits[:started], 0.95)
+        outcomes[OUT.wait_h_by_work] = by_work / max(work, 1e-300)
 
 
 @compiled(OUTCOME)
@@ -202,3 +250,7 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     outcomes[OUT.carbon_now_kg] = now
     outcomes[OUT.energy_kwh] = floats[f.ENERGY_KWH]
     outcomes[OUT.bound] = 0.0 - floats[f.BOUND]
+    _waits(ints, floats, outcomes)
+    if len(outcomes) > OUT.suspensions:
+        outcomes[OUT.suspensions] = floats[f.SUSPENSIONS]
+        outcomes[OUT.bound_without_pause] = 0.0 - floats[f.START_BOUND]

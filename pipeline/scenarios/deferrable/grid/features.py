@@ -1,10 +1,14 @@
 """Features, terms and outcomes on a grid, and the layout of what they need in the memory.
 
-    floats   header of `deferrable` | header below | run, known, submitted (J each, in hours)
+    floats   header of `deferrable` | header below | run, known, submitted, length (J each, in h)
              | objective, carbon, price (H each, per hour; history first) | seen (K), paid (K + 1)
+             | crowded (T + 1)
 
 Hours are those of the series. Slot 0 begins at hour HISTORY of the H hours. `seen` is the forecast
 of the objective from the hour of the slot FORECAST_AT_SLOT on, `paid` its integral to every hour.
+`crowded` sums (promised cores / capacity)^4 from the current slot to every later one.
+
+Of work that may pause, `run` and `known` are what is left, and `submitted` moves on while it runs.
 """
 
 from dataclasses import replace
@@ -26,10 +30,11 @@ HISTORY: Final = 168  # hours before the window that forecasts may use
 (
     SLOT_H, HOURS, LOOKED_AHEAD, POWER_KW, WAITING_WEIGHT, CARBON_PRICE, FORESIGHT, SIGMA, SEED,
     FORECAST_AT_SLOT, CARBON_G, MONEY, WAIT_H, CORE_WAIT_H, LATE, PEAK, NOW_G, NOW_MONEY, BOUND,
-    ENERGY_KWH, NOW_COST, HOUR_OF_DAY, COMMITS,
-) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 23)  # fmt: skip
-FLOAT_HEADER: Final = m.FLOAT_HEADER + 23
-RUN, KNOWN, SUBMITTED, COST, CARBON, PRICE, SEEN = range(7)  # blocks of floats
+    ENERGY_KWH, NOW_COST, HOUR_OF_DAY, COMMITS, LOAD_PRICE, PAUSABLE, RESUME_H, SUSPENSIONS,
+    START_BOUND,
+) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 28)  # fmt: skip
+FLOAT_HEADER: Final = m.FLOAT_HEADER + 28
+RUN, KNOWN, SUBMITTED, LENGTH, COST, CARBON, PRICE, SEEN = range(8)  # blocks of floats
 
 _inf: Final = np.inf
 _MOMENT: Final = (
@@ -53,6 +58,17 @@ _ROWS: Final = (
     Feature("cost_rank", "1", 0, 1, "share of the starts in the wait that are cheaper than now"),
     Feature("hour_rank", "1", 0, 1, "share of the hours in the wait that are below this hour"),
 )
+# Columns that `load_prices` or `pausable` adds, and one that only `pausable` does.
+_AHEAD: Final = Feature(
+    "cost_low_next_24", "1", -_inf, _inf, "forecast .3-quantile of this and the next 23 h",
+    scale=100.0,
+)  # fmt: skip
+_PRICED: Final = (
+    Feature("priced_now", "1", -_inf, _inf, "cost_now and the price of promised load", scale=100.0),
+    Feature("priced_least", "1", -_inf, _inf, "the same of the best start in the wait",
+            scale=100.0),
+)  # fmt: skip
+_RAN: Final = Feature("ran_last", "1", 0, 1, "1 if it ran in the last slot, so that it would pause")
 
 
 def slots_of(config: DeferrableConfig) -> int:
@@ -64,11 +80,21 @@ def slots_of(config: DeferrableConfig) -> int:
 
 def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the features of the moment: those of `deferrable`, then those of the grid."""
-    return (*base_context(replace(config, horizon=slots_of(config))), *_MOMENT)
+    found = (*base_context(replace(config, horizon=slots_of(config))), *_MOMENT)
+    if not config.pausable:
+        return (*found, _AHEAD) if config.load_prices else found
+    # Slots are added for the lengths of the jobs, which are not in the settings.
+    return (*(replace(x, high=_inf) if x.name == "slots_left" else x for x in found), _AHEAD)
 
 
-CANDIDATES: Final = (*BASE_CANDIDATES, *_ROWS)
-OUTCOMES: Final = (
+def candidate_features(config: DeferrableConfig) -> tuple[Feature, ...]:
+    """Return the columns of the candidates: those of `deferrable`, then those of the grid."""
+    found = (*BASE_CANDIDATES, *_ROWS, *(_PRICED if config.load_prices or config.pausable else ()))
+    return (*found, _RAN) if config.pausable else found
+
+
+_ALL: Final = DeferrableConfig(pausable=True)
+_OUTCOMES: Final = (
     Outcome("total_reward", "1", "total of the objective", "higher"),
     Outcome("carbon_kg", "kg", "carbon of the jobs"),
     Outcome("money", "money", "price of their electricity"),
@@ -84,11 +110,18 @@ OUTCOMES: Final = (
     Outcome("carbon_now_kg", "kg", "carbon of starting every job at once", "neither"),
     Outcome("energy_kwh", "kWh", "energy of the jobs", "neither"),
     Outcome("bound", "1", "upper bound of the total reward: the best start of each job", "neither"),
+    Outcome("longest_wait_h", "h", "longest wait of a job"),
+    Outcome("p95_wait_h", "h", ".95-quantile of the waits of jobs"),
+    Outcome("wait_h_by_work", "h", "mean wait, each job by its cores x hours of work"),
 )
-MOMENT: Final = columns(context_features(DeferrableConfig()))
-ROW: Final = columns(CANDIDATES)
+_OF_PAUSABLE: Final = (
+    Outcome("suspensions", "1", "times that a started job was not chosen again"),
+    Outcome("bound_without_pause", "1", "the bound of jobs that run without pause", "neither"),
+)
+MOMENT: Final = columns(context_features(_ALL))
+ROW: Final = columns(candidate_features(_ALL))
 TERM: Final = columns(TERMS)
-OUT: Final = columns(OUTCOMES)
+OUT: Final = columns((*_OUTCOMES, *_OF_PAUSABLE))
 
 
 def spec(config: DeferrableConfig, objective: str) -> Spec:
@@ -97,8 +130,8 @@ def spec(config: DeferrableConfig, objective: str) -> Spec:
         scenario="deferrable",
         objective=objective,
         context=context_features(config),
-        candidates=CANDIDATES,
+        candidates=candidate_features(config),
         reward_terms=TERMS,
-        outcomes=OUTCOMES,
+        outcomes=(*_OUTCOMES, *(_OF_PAUSABLE if config.pausable else ())),
         discount=1.0,
     )

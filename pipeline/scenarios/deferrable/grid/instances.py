@@ -1,5 +1,6 @@
 """Instances on a grid: jobs of a window, hours of the series beside it, and the bound."""
 
+from dataclasses import replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.grids.forecasts import FORECASTS
-from hindcast.pipeline.grids.starts import Work, bound, integral
+from hindcast.pipeline.grids.starts import Rule, Work, bound, integral, paused
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
@@ -114,13 +115,14 @@ def instance(
     if not len(run):
         raise InputError(f"window {window}: no job is submitted in it")
     series = series_of(config, rng)
-    slots = f.slots_of(config)
     longest = float(np.maximum(run, known).max(initial=1.0))
+    slots = f.slots_of(config) + (int(np.ceil(longest / slot_h)) if config.pausable else 0)
     hours = f.HISTORY + int(np.ceil(slots * slot_h + longest)) + 2
     carbon, price, first = _hours(config, series, workload, window, hours, rng)
     require_room(8.0 * (slots + hours) + 40.0 * len(run))
     capacity = _capacity(config, series, jobs, slots, first, slot_h)
-    made = make_instance(config, objective, jobs, capacity)
+    pieces = replace(jobs, duration=np.ones_like(jobs.duration)) if config.pausable else jobs
+    made = make_instance(config, objective, pieces, capacity)
     costs = {"carbon": carbon, "price": price, "both": config.carbon_price * carbon / 1e3 + price}
     y = costs[objective]
     wait = (jobs.latest - jobs.earliest) * slot_h
@@ -128,12 +130,20 @@ def instance(
     power = config.watts_per_core * config.pue / 1e3
     work = Work(begin, run, run, wait.astype(np.float64), jobs.cores)
     ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
+    ahead = max(ahead, _DAY) if config.pausable or config.load_prices else ahead
     header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
     energy = power * jobs.cores
     waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
-    if config.grid_capacity == "unlimited":
-        least = float(bound(work, y) @ energy / 1e3 + waited.sum())
-    else:
+    unlimited = config.grid_capacity == "unlimited"
+    start_bound = least = float(bound(work, y) @ energy / 1e3 + waited.sum())
+    if config.pausable:
+        # On limited cores jobs may be late, and so may those that pause longer than known.
+        known_slots = np.maximum(np.ceil(np.maximum(known, run) / slot_h - 1e-9), 1)
+        late = (known < run) & (config.resume_h > 0) | (not unlimited)
+        due = np.where(late, slots + run / slot_h, jobs.latest + known_slots)
+        apart = work._replace(wait=(due - jobs.earliest) * slot_h - run)
+        least = float(paused(apart, y, Rule("now", "perfect"))[0] @ energy / 1e3 + waited.sum())
+    elif not unlimited:
         later = (slot_h * np.arange(slots)).astype(np.float64)
         costs_of = np.array([integral(y, f.HISTORY + later, f.HISTORY + later + r) for r in run])
         costs_of *= energy[:, None] / 1e3
@@ -151,10 +161,12 @@ def instance(
         (f.NOW_COST, integral(y, begin, begin + run) @ energy / 1e3),
         (f.BOUND, least),
         (f.ENERGY_KWH, run @ energy), (f.HOUR_OF_DAY, (series.first_hour + first) % _DAY),
-        (f.COMMITS, float(config.decide == "start")),
+        (f.COMMITS, float(config.decide == "start")), (f.LOAD_PRICE, config.load_price),
+        (f.PAUSABLE, float(config.pausable)), (f.RESUME_H, config.resume_h),
+        (f.START_BOUND, start_bound),
     ):  # fmt: skip
         header[place - m.FLOAT_HEADER] = value
-    blocks = (run, known, submit, y, carbon, price, np.zeros(2 * ahead + 1))
+    blocks = (run, known, submit, run, y, carbon, price, np.zeros(2 * ahead + 1 + slots + 1))
     floats = np.concatenate([made.floats, header, *blocks])
     starts = int((jobs.latest - jobs.earliest).max(initial=0)) + 1
     if config.decide == "start":

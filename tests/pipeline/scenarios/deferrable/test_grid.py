@@ -54,8 +54,9 @@ def instance_of(config: DeferrableConfig, objective: str = "carbon", seed: int =
 def blocks_of(instance: Instance) -> list[np.ndarray]:
     """Return run, known, submitted, objective, carbon and price of an instance."""
     jobs, hours = int(instance.ints[m.JOBS]), int(instance.floats[f.HOURS])
-    ends = np.cumsum([f.FLOAT_HEADER, jobs, jobs, jobs, hours, hours, hours])
-    return [instance.floats[a:b] for a, b in pairwise(ends)]
+    ends = np.cumsum([f.FLOAT_HEADER, jobs, jobs, jobs, jobs, hours, hours, hours])
+    found = [instance.floats[a:b] for a, b in pairwise(ends)]
+    return [*found[:3], *found[4:]]
 
 
 def starts_of(environment: CompiledEnvironment, jobs: int) -> np.ndarray:
@@ -120,13 +121,16 @@ def test_books_are_sums_over_minutes(
 
 
 @pytest.mark.parametrize("capacity", [None, 30])
-@pytest.mark.parametrize("rule", ["now", "latest", "lowest_window", "carbon_time"])
+@pytest.mark.parametrize(
+    "rule", ["now", "latest", "lowest_window", "carbon_time", "lowest_window_priced"]
+)
 def test_a_chosen_start_is_that_of_the_rule_without_a_simulator(
     rule: str, capacity: int | None
 ) -> None:
     """On whole hours, rules at the submission are those of hindcast.pipeline.grids.starts."""
     config = dataclasses.replace(GENERATED, decide="start", capacity=float(capacity or 0))
     config = dataclasses.replace(config, grid_capacity="constant" if capacity else "unlimited")
+    config = dataclasses.replace(config, load_prices=rule.endswith("priced"), load_price=0.7)
     instance = instance_of(config)
     n = int(instance.ints[m.JOBS])
     environment = CompiledEnvironment(SCENARIO, config, "carbon", NOTHING, 0)
@@ -141,8 +145,46 @@ def test_a_chosen_start_is_that_of_the_rule_without_a_simulator(
     earliest, latest, cores = (m.block(instance.ints, at, n) for at in names)
     wait = (latest - earliest).astype(float)
     work = Work(f.HISTORY + earliest.astype(float), run.copy(), known.copy(), wait, cores.copy())
-    expected = starts(work, y, Rule(rule, capacity=capacity)) - f.HISTORY
+    crowding = 0.7 if config.load_prices and capacity else 0.0
+    kind = rule.removesuffix("_priced")
+    expected = starts(work, y, Rule(kind, capacity=capacity, crowding=crowding)) - f.HISTORY
     assert starts_of(environment, n).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
+def test_priced_columns_are_the_cost_and_a_price_of_running_cores(config: DeferrableConfig) -> None:
+    """Slot by slot, promised are the running jobs as far as their lengths are known."""
+    config = dataclasses.replace(
+        config, load_prices=True, grid_capacity="constant", capacity=24.0, load_price=2.0
+    )
+    rng = np.random.default_rng(2)
+    instance = instance_of(config)
+    environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
+    observation, over, checked = environment.begin(instance), False, 0
+    y, n = blocks_of(instance)[3], int(instance.ints[m.JOBS])
+    while not over:
+        rows = observation.candidates
+        slot = int(environment._ints[m.SLOT])
+        level = y[f.HISTORY + slot - 167 : f.HISTORY + slot + 1].mean()
+        load = np.zeros(10_000)
+        for row in rows[rows[:, f.ROW.is_running] == 1]:
+            start = starts_of(environment, n)[int(row[f.ROW.job])]
+            load[: max(int(row[f.ROW.duration]) + start - slot, 1)] += row[f.ROW.cores]
+        load[int(environment._ints[m.HORIZON]) - slot :] = 0
+        for row in rows[rows[:, f.ROW.is_startable] == 1]:
+            slots, run = int(row[f.ROW.duration]), row[f.ROW.run_h]
+            price = [
+                2.0 * level * sum((load[at : at + slots] / 24.0) ** 4) / run
+                for at in range(max(int(row[f.ROW.until_latest]), 0) + 1)
+            ]
+            assert row[f.ROW.priced_now] == pytest.approx(row[f.ROW.cost_now] + price[0])
+            assert row[f.ROW.priced_least] >= row[f.ROW.cost_least] + min(price) - 1e-6
+            assert row[f.ROW.priced_least] <= row[f.ROW.priced_now]
+            checked += price[0] > 0
+        wait = rng.random() < 0.3
+        step = environment.step(len(rows) - 1 if wait else uniform(observation, rng))
+        observation, over = step.observation, step.terminated
+    assert checked > 100
 
 
 def follow(instance: Instance, config: DeferrableConfig, slots: int) -> list[np.ndarray]:
@@ -158,10 +200,11 @@ def follow(instance: Instance, config: DeferrableConfig, slots: int) -> list[np.
     return shown
 
 
+@pytest.mark.parametrize("change", [{}, {"pausable": True}, {"load_prices": True}], ids=str)
 @pytest.mark.parametrize("seen", ["day", "week", "mean7", "level7", "perfect"])
-def test_nothing_beyond_the_forecast_is_seen(seen: str) -> None:
+def test_nothing_beyond_the_forecast_is_seen(seen: str, change: dict[str, bool]) -> None:
     """Other hours from slot 20 on change no observation before; with `perfect` they do."""
-    config = dataclasses.replace(LOG, forecast=seen)
+    config = dataclasses.replace(LOG, forecast=seen, **change)
     instance = instance_of(config)
     other = dataclasses.replace(instance, floats=instance.floats.copy())
     for block in blocks_of(other)[3:]:
@@ -292,11 +335,24 @@ def test_a_window_draws_its_zone_and_only_days_that_are_used(tmp_path: Path) -> 
         series_of(dataclasses.replace(config, last_day="2.1.24"), np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
-@pytest.mark.parametrize("decide", ["slot", "start"])
-def test_the_scenario_keeps_the_contract(config: DeferrableConfig, decide: str) -> None:
-    config = dataclasses.replace(config, horizon=24, decide=decide)
-    rules = {name: HEURISTICS[name] for name in ("lowest_window", "threshold_24", "random_prices")}
+@pytest.mark.parametrize(
+    ("config", "change"),
+    [
+        (GENERATED, {}),
+        (GENERATED, {"decide": "start"}),
+        (GENERATED, {"load_prices": True}),
+        (GENERATED, {"pausable": True}),
+        (LOG, {}),
+        (LOG, {"decide": "start"}),
+        pytest.param(LOG, {"load_prices": True, "decide": "start"}, marks=pytest.mark.slow),
+        pytest.param(LOG, {"pausable": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_scenario_keeps_the_contract(config: DeferrableConfig, change: dict[str, str]) -> None:
+    config = dataclasses.replace(config, horizon=8, **change)
+    columns = {feature.name for feature in SCENARIO.spec(config, "both").candidates}
+    names = ("lowest_window", "random_prices", "lowest_window_priced", "pause_lowest")
+    rules = {name: HEURISTICS[name] for name in names if columns >= {*HEURISTICS[name].needs}}
     check_scenario(
         SCENARIO, config, "both", lambda seed: instance_of(config, "both", seed), rules, episodes=2
     )
