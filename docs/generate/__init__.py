@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from docs.generate.commands import command_pages
+from docs.generate.grid_agents import grid_agents_pages
 from docs.generate.headlines import headline_pages
 from docs.generate.learners import learner_pages
 from docs.generate.papers import paper_pages
@@ -55,6 +56,7 @@ def pages_of() -> Mapping[str, str]:
         **protocol_pages(),
         **result_pages(),
         **headline_pages(),
+        **grid_agents_pages(),
         **queue_rules_pages(),
         **paper_pages(),
     }
