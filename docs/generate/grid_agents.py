@@ -61,7 +61,7 @@ RULES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     "lowest_slot": ("lowest_slot", ()),
     BASE: (BASE, ()),
     "lowest_window_priced": ("lowest_window_priced", (_PRICED,)),
-    "lowest_window, start chosen at submission": (BASE, (_START,)),
+    "lowest_window, start chosen at submission": (BASE, (_PRICED, _START)),
     "lowest_window_priced, start chosen at submission": (
         "lowest_window_priced", (_PRICED, _START)
     ),
@@ -96,7 +96,7 @@ _YEAR: Final = ('config.first_day="2024-01-01"', 'config.last_day="2024-12-31"')
 PARTS: Final[Mapping[str, Part]] = {
     "zones": Part("deferrable-grid-zones-v1", ZONES, 6),
     **{
-        f"years, {zone}": Part("deferrable-grid-years-online", (zone,), 2, _YEAR)
+        f"years, {zone}": Part("deferrable-grid-years-online", (zone,), 3, _YEAR)
         for zone in ("US-TEX-ERCO", "DE-LU", "US-CAL-CISO", "ZA")
     },
 }
