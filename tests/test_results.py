@@ -9,6 +9,7 @@ import pytest
 
 from docs.generate import gate
 from docs.generate.delivered import DELIVERIES, row_of
+from docs.generate.families import verdicts
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import anchors_table, protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
@@ -70,6 +71,7 @@ def test_the_numbers_of_the_readme_are_those_of_the_table(problem, decimals):
     rule = agent - float(row["paired_difference"])
     unit = " s" if "makespan" in one.outcome else ""
     assert f"{agent:,.{decimals}f}{unit} against {rule:,.{decimals}f}{unit}" in readme
+    assert verdicts([row_of(each) for each in DELIVERIES])[DELIVERIES.index(one)] == 1
 
 
 def test_the_losses_of_the_readme_are_those_of_the_table():

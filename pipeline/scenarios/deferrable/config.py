@@ -47,14 +47,26 @@ class DeferrableConfig:
             draws one.
         first_day: First day (UTC) of the series that is used, such as 2021-01-01; "" for all.
         last_day: Last such day.
-        forecast: What policies see of hours to come (hindcast.pipeline.grids.forecasts).
+        forecast: What policies see of hours to come (hindcast.pipeline.grids.forecasts), or "file":
+            the last forecast of `forecast_series` that was issued by the hour, and level7 for hours
+            that it does not have.
+        forecast_series: File with the columns issued, hour and forecast_carbon_g_per_kwh or
+            forecast_price_per_mwh, and zone if there are several.
+        time_zone: Time zone of the hour of the day that policies see, such as Europe/Berlin.
         forecast_error: Relative error of the forecast `noise` a day ahead, at least 0.
-        knows_length: Length of a job as policies know it, where the log has requests.
+        knows_length: Length of a job as policies know it: its "request", or without one the
+            "past_mean" of its queue; "true" and "queue_mean" (of the whole log) have foresight.
         short_below: Known length in hours below which a job may wait `short_wait`, at least 0.
         short_wait: Longest wait of short jobs in hours, at least 0.
         long_wait: Longest wait of other jobs in hours, at least 0.
+        short_queues: Names of queues whose jobs are short; by default their known length decides.
+        deadline: Longest wait: that of the job's "queues", short and long; "hours": `long_wait`;
+            "factor": `deadline_factor` x known length; or "column": the due end `deadline_s` of the
+            log less the known length, and that of the queues for jobs without one.
+        deadline_factor: Wait of a job relative to its length, at least 0.
         grid_capacity: "unlimited", "constant" (`capacity`), or "series" for its free cores.
         waiting_weight: Cost of a core-hour of waiting, in the unit of the objective, at least 0.
+        late_weight: Cost of a late job likewise, at least 0; it is in the term `waiting`.
         carbon_price: Money per t of carbon in the objective `both`, at least 0.
         watts_per_core: Power of a running core in W, above 0.
         pue: Power usage effectiveness, at least 1.
@@ -93,20 +105,28 @@ class DeferrableConfig:
     zone: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
     first_day: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
     last_day: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
-    forecast: Literal["perfect", "day", "week", "mean7", "level7", "noise"] = field(
+    forecast: Literal["perfect", "day", "week", "mean7", "level7", "noise", "file"] = field(
         default="level7", metadata=LEFT_OUT_WHEN_DEFAULT
     )
+    forecast_series: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
+    time_zone: str = field(default="UTC", metadata=LEFT_OUT_WHEN_DEFAULT)
     forecast_error: float = number(0.2, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
-    knows_length: Literal["request", "true", "queue_mean"] = field(
+    knows_length: Literal["request", "past_mean", "true", "queue_mean"] = field(
         default="request", metadata=LEFT_OUT_WHEN_DEFAULT
     )
     short_below: float = number(2.0, "at least 0", "h", metadata=LEFT_OUT_WHEN_DEFAULT)
     short_wait: float = number(6.0, "from 0 to 10,000", "h", metadata=LEFT_OUT_WHEN_DEFAULT)
     long_wait: float = number(24.0, "from 0 to 10,000", "h", metadata=LEFT_OUT_WHEN_DEFAULT)
+    short_queues: tuple[str, ...] = field(default=(), metadata=LEFT_OUT_WHEN_DEFAULT)
+    deadline: Literal["queues", "hours", "factor", "column"] = field(
+        default="queues", metadata=LEFT_OUT_WHEN_DEFAULT
+    )
+    deadline_factor: float = number(1.0, "from 0 to 10,000", metadata=LEFT_OUT_WHEN_DEFAULT)
     grid_capacity: Literal["unlimited", "constant", "series"] = field(
         default="unlimited", metadata=LEFT_OUT_WHEN_DEFAULT
     )
     waiting_weight: float = number(0.0, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
+    late_weight: float = number(0.0, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
     carbon_price: float = number(100.0, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
     watts_per_core: float = number(10.0, "above 0", "W", metadata=LEFT_OUT_WHEN_DEFAULT)
     pue: float = number(1.0, "at least 1", metadata=LEFT_OUT_WHEN_DEFAULT)

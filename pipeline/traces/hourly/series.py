@@ -20,7 +20,7 @@ null, as an earlier or later gap that touches the ends of the series.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -44,6 +44,7 @@ CARBON, PRICE, CAPACITY, POWER = VALUES = (
 WARNING: Final = "warning: "
 LINEAR_H: Final = 3  # longest gap that is filled by a line
 COPIED_H: Final = 24  # longest gap that is filled by the day before
+_HOURS_BELOW: Final = 10**7  # a number of seconds below it would be a time of early 1970
 _UNKNOWN: Final = ("", "na", "n/a", "n/e", "nan", "null", "none", "-")
 _TIME: Final = r"^(date ?time|time ?stamp|time|date|hour|interval ?start|start ?time|mtu)\b"
 _HEADERS: Final[Mapping[str, str]] = {
@@ -184,6 +185,32 @@ def read_series(path: Path, settings: SeriesSettings = DEFAULTS) -> Series:
     return Series(
         table.select("zone", "hour", *columns), dict(counts), tuple(sorted(gaps)), tuple(remarks)
     )  # fmt: skip
+
+
+def read_issued(path: Path, zone: str, columns: Sequence[str]) -> pl.DataFrame:
+    """Return issued forecasts of a zone by issue and hour: issued, hour (both since 1970), columns.
+
+    The file has them as `forecast_` and their names, and times as others, or hours since 1970.
+    Raises TraceError.
+    """
+    if not path.is_file():
+        no_such_file(path, "a file of issued forecasts")
+    names = [f"forecast_{name}" if name in columns else "" for name in (CARBON, PRICE)]
+    settings = replace(DEFAULTS, carbon=names[0], price=names[1])
+    rows = _rows(path, settings, Counter(), {})
+    issued = _rows(path, replace(settings, time="issued"), Counter(), {})["second"].to_numpy()
+    issued = np.where(issued < _HOURS_BELOW, issued, issued // HOUR_S)
+    rows = rows.with_columns(issued=issued, hour=pl.col("second") // HOUR_S)
+    if zone in rows["zone"]:
+        rows = rows.filter(pl.col("zone") == zone)
+    if rows["zone"].n_unique() > 1:
+        hint = did_you_mean(zone, rows["zone"].unique())
+        raise TraceError(f"{path}: there is no zone {zone!r}; {hint}")
+    rows = rows.sort("issued", "hour", maintain_order=True)
+    twice = rows.filter(pl.struct("issued", "hour").is_duplicated())
+    if twice.height:
+        raise TraceError(f"{twice['place'][0]} and {twice['place'][1]} are of one issue and hour")
+    return rows.select("issued", "hour", *columns)
 
 
 def _rows(

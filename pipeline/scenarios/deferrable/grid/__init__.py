@@ -19,7 +19,8 @@ does, by the forecast and the length as known. Rewards and outcomes use the trut
 best start of each job; on limited cores it is Lagrangian, and jobs may be late.
 
 With pausable = true, a chosen job runs for one slot and may pause
-(hindcast.pipeline.scenarios.deferrable.grid.pauses). The bound is the cheapest hours of each job.
+(hindcast.pipeline.scenarios.deferrable.grid.pauses). The bound is the cheapest hours of each job,
+whatever the cores; it does not hold where prices are negative and pauses add work.
 
 With decide = "start", each job chooses its start once, at its submission
 (hindcast.pipeline.scenarios.deferrable.grid.commitment).

@@ -59,6 +59,11 @@ def foresee(ints: Ints, floats: Floats) -> None:
         floats[y : y + hours], now, int(floats[f.FORESIGHT]), 0, floats[f.SIGMA],
         int(floats[f.SEED]), min(ahead, hours - now), floats[seen : seen + ahead],
     )  # fmt: skip
+    if floats[f.ISSUED] == 1.0:
+        at = crowded_at(ints, floats) + ints[m.HORIZON] + 1 + (now - f.HISTORY) * ahead
+        for h in range(1, min(ahead, hours - now)):
+            if not np.isnan(floats[at + h]):
+                floats[seen + h] = floats[at + h]
     floats[seen + ahead] = 0.0
     for h in range(min(ahead, hours - now)):
         floats[seen + ahead + h + 1] = floats[seen + ahead + h] + floats[seen + h]
@@ -66,39 +71,32 @@ def foresee(ints: Ints, floats: Floats) -> None:
 
 @compiled()
 def crowd(ints: Ints, floats: Floats) -> None:
-    """Sum (promised cores / capacity)^4 from this slot to each later one.
+    """Sum the prices of promised cores from this slot to each later one.
 
     Promised are the chosen starts, or the jobs that run, as far as their lengths are known.
     """
-    slot, at = ints[m.SLOT], crowded_at(ints, floats)
-    slots = ints[m.HORIZON] - slot
-    load = np.zeros(slots)
+    slot, at, here = ints[m.SLOT], crowded_at(ints, floats), at_block(ints, floats, f.COST)
+    here += int(f.HISTORY + slot * floats[f.SLOT_H])
+    price = floats[f.LOAD_PRICE] * np.abs(floats[here - 167 : here + 1].mean()) * floats[f.SLOT_H]
+    load = np.zeros(ints[m.HORIZON] - slot)
     if floats[f.COMMITS] == 1.0:
-        load[:] = ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + slot + slots]
-    for place in range(ints[m.RUNNING_JOBS]):
-        job = ints[ints[m.RUNNING_AT] + place]
+        load += ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + ints[m.HORIZON]]
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
         left = slots_known(ints, floats, job) + ints[ints[m.START_AT] + job] - slot
-        if floats[f.PAUSABLE] == 1.0:
-            left = 1
-        load[: min(max(left, 1), slots)] += ints[ints[m.CORES_AT] + job]
-    now = ints[ints[m.CAPACITY_AT] + slot]
+        left = 1 if floats[f.PAUSABLE] == 1.0 else max(left, 1)
+        load[:left] += ints[ints[m.CORES_AT] + job]
     floats[at] = 0.0
-    for later in range(slots):
-        capacity = now
-        if floats[f.COMMITS] == 1.0:
-            capacity = ints[ints[m.CAPACITY_AT] + slot + later]
-        floats[at + later + 1] = floats[at + later] + (load[later] / max(capacity, 1)) ** 4
+    for later in range(len(load)):
+        known = later if floats[f.COMMITS] == 1.0 else 0
+        capacity = max(ints[ints[m.CAPACITY_AT] + slot + known], 1)
+        floats[at + later + 1] = floats[at + later] + price * (load[later] / capacity) ** 4
 
 
 @compiled()
 def priced(ints: Ints, floats: Floats, later: int, slots: int) -> float:
-    """Return the price of promised load of a run of some slots that begins `later` slots on."""
-    y, at = at_block(ints, floats, f.COST), crowded_at(ints, floats)
-    here = y + int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
-    last = ints[m.HORIZON] - ints[m.SLOT]
-    sums = floats[at + min(later + slots, last)] - floats[at + min(later, last)]
-    level = np.abs(floats[here - 167 : here + 1].mean())
-    return float(floats[f.LOAD_PRICE] * level * floats[f.SLOT_H] * sums)
+    """Return the price of promised cores of a run of some slots that begins `later` slots on."""
+    at, last = crowded_at(ints, floats), ints[m.HORIZON] - ints[m.SLOT]
+    return float(floats[at + min(later + slots, last)] - floats[at + min(later, last)])
 
 
 @compiled()
@@ -115,12 +113,13 @@ def write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
     context[MOMENT.cost_mean_24] = floats[here - 23 : here + 1].mean()
     context[MOMENT.cost_low_24] = np.quantile(floats[here - 23 : here + 1], _LOW)
     context[MOMENT.cost_mean_168] = floats[here - 167 : here + 1].mean()
-    angle = 2.0 * np.pi * ((hour + floats[f.HOUR_OF_DAY]) % 24) / 24.0
+    angle = 2.0 * np.pi * floats[at_block(ints, floats, f.LOCAL_HOUR) + hour] / 24.0
     context[MOMENT.hour_sin] = np.sin(angle)
     context[MOMENT.hour_cos] = np.cos(angle)
     if len(context) > MOMENT.cost_low_next_24:
-        seen = at_block(ints, floats, f.SEEN)
-        context[MOMENT.cost_low_next_24] = np.quantile(floats[seen : seen + 24], _LOW_AHEAD)
+        seen, left = at_block(ints, floats, f.SEEN), int(floats[f.HOURS]) - hour
+        ahead = floats[seen : seen + min(24, left)]
+        context[MOMENT.cost_low_next_24] = np.quantile(ahead, _LOW_AHEAD)
 
 
 @compiled()

@@ -12,6 +12,7 @@ from hindcast.pipeline.scenarios.deferrable.grid.books import (
     book,
     crowd,
     foresee,
+    in_slots,
     priced,
     slots_known,
     write_moment,
@@ -40,7 +41,7 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     """Write the columns of the grid of a job that can start."""
     slot_h, ahead = floats[f.SLOT_H], int(floats[f.LOOKED_AHEAD])
     now_h = ints[m.SLOT] * slot_h
-    known = floats[at_block(ints, floats, f.KNOWN) + job]
+    known = min(floats[at_block(ints, floats, f.KNOWN) + job], ahead - 3.0)  # with many pauses
     if known <= 0.0:  # it may pause and has run for longer than known
         known = slot_h
     candidates[row, ROW.wait_h] = now_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
@@ -53,7 +54,7 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
     per_hour = max(known, 1e-9)
     now, least, cheaper, lower = 0.0, np.inf, 0, 0
     with_load, load_now, load_least = candidates.shape[1] > ROW.priced_now, 0.0, np.inf
-    slots = slots_known(ints, floats, job)
+    slots = in_slots(floats, known)
     for later in range(left + 1):
         after = begin + later * slot_h
         cost = between(paid, seen, after, after + known) / per_hour
@@ -175,12 +176,19 @@ def _apply(ints: Ints, floats: Floats, choice: int) -> int:
     return int(base.close_slot(ints, floats))
 
 
+@compiled()
+def _delay(floats: Floats) -> float:
+    """Return the cost of waiting and of late jobs so far."""
+    wait = floats[f.WAITING_WEIGHT] * floats[f.CORE_WAIT_H]
+    return float(wait + floats[f.LATE_WEIGHT] * floats[f.LATE])
+
+
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
     if ints[m.OBJECTIVE] < m.GRID:
         return base.step(ints, floats, choice, step_outputs)
-    grams, money, waited = floats[f.CARBON_G], floats[f.MONEY], floats[f.CORE_WAIT_H]
+    grams, money, waited = floats[f.CARBON_G], floats[f.MONEY], _delay(floats)
     time = floats[k.TIME]
     status = _apply(ints, floats, choice)
     if status == k.INFEASIBLE:
@@ -188,7 +196,7 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     step_outputs[k.ELAPSED] = floats[k.TIME] - time
     kg = (floats[f.CARBON_G] - grams) / 1e3
     paid = floats[f.MONEY] - money
-    wait = floats[f.WAITING_WEIGHT] * (floats[f.CORE_WAIT_H] - waited)
+    wait = _delay(floats) - waited
     step_outputs[k.TERMS + TERM.carbon] = 0.0 - kg - wait
     step_outputs[k.TERMS + TERM.price] = 0.0 - paid - wait
     step_outputs[k.TERMS + TERM.both] = 0.0 - floats[f.CARBON_PRICE] * kg / 1e3 - paid - wait
@@ -202,21 +210,16 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
 @compiled()
 def _waits(ints: Ints, floats: Floats, outcomes: Floats) -> None:
     """Fill the outcomes of the waits of started jobs."""
-    waits, started, by_work, work = np.zeros(ints[m.JOBS]), 0, 0.0, 0.0
-    submitted, length = at_block(ints, floats, f.SUBMITTED), at_block(ints, floats, f.LENGTH)
-    slot_h = floats[f.SLOT_H]
-    for job in range(ints[m.JOBS]):
-        start = ints[ints[m.START_AT] + job]
-        if start < 0:
-            continue
-        waits[started] = start * slot_h - floats[submitted + job]
-        core_h = floats[length + job] * ints[ints[m.CORES_AT] + job]
-        by_work, work = by_work + waits[started] * core_h, work + core_h
-        started += 1
-    if started > 0:
-        outcomes[OUT.longest_wait_h] = waits[:started].max()
-        outcomes[OUT.p95_wait_h] = np.quantile(waits[:started], 0.95)
-        outcomes[OUT.wait_h_by_work] = by_work / max(work, 1e-300)
+    jobs, at = ints[m.JOBS], at_block(ints, floats, f.SUBMITTED)
+    start = ints[ints[m.START_AT] : ints[m.START_AT] + jobs]
+    waits = (start * floats[f.SLOT_H] - floats[at : at + jobs])[start >= 0]
+    at = at_block(ints, floats, f.LENGTH)
+    cores = ints[ints[m.CORES_AT] : ints[m.CORES_AT] + jobs]
+    work = (floats[at : at + jobs] * cores)[start >= 0]
+    if len(waits) > 0:
+        outcomes[OUT.longest_wait_h] = waits.max()
+        outcomes[OUT.p95_wait_h] = np.quantile(waits, 0.95)
+        outcomes[OUT.wait_h_by_work] = (waits * work).sum() / work.sum()
 
 
 @compiled(OUTCOME)
@@ -226,7 +229,7 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
         base.outcome(ints, floats, outcomes)
         return
     kg, money = floats[f.CARBON_G] / 1e3, floats[f.MONEY]
-    wait = floats[f.WAITING_WEIGHT] * floats[f.CORE_WAIT_H]
+    wait = _delay(floats)
     cost = kg
     if ints[m.OBJECTIVE] == _PRICE:
         cost = money

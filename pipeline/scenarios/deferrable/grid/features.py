@@ -1,12 +1,13 @@
 """Features, terms and outcomes on a grid, and the layout of what they need in the memory.
 
     floats   header of `deferrable` | header below | run, known, submitted, length (J each, in h)
-             | objective, carbon, price (H each, per hour; history first) | seen (K), paid (K + 1)
-             | crowded (T + 1)
+             | objective, carbon, price (per hour), hour of the day (H each, history first)
+             | seen (K), paid (K + 1) | crowded (T + 1) | issued (K for each hour of the slots)
 
 Hours are those of the series. Slot 0 begins at hour HISTORY of the H hours. `seen` is the forecast
 of the objective from the hour of the slot FORECAST_AT_SLOT on, `paid` its integral to every hour.
-`crowded` sums (promised cores / capacity)^4 from the current slot to every later one.
+`crowded` sums the prices of promised cores from the current slot to every later one. `issued` has
+the forecasts of a file, NaN where it has none.
 
 Of work that may pause, `run` and `known` are what is left, and `submitted` moves on while it runs.
 """
@@ -24,17 +25,18 @@ from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("carbon", "price", "both")
 TERMS: Final = (*OBJECTIVES, "emissions", "money", "waiting")
+OF_LENGTHS: Final = ("factor", "column")  # deadlines for which slots follow from the jobs
 HISTORY: Final = 168  # hours before the window that forecasts may use
 
 # header of floats behind that of `deferrable`
 (
     SLOT_H, HOURS, LOOKED_AHEAD, POWER_KW, WAITING_WEIGHT, CARBON_PRICE, FORESIGHT, SIGMA, SEED,
     FORECAST_AT_SLOT, CARBON_G, MONEY, WAIT_H, CORE_WAIT_H, LATE, PEAK, NOW_G, NOW_MONEY, BOUND,
-    ENERGY_KWH, NOW_COST, HOUR_OF_DAY, COMMITS, LOAD_PRICE, PAUSABLE, RESUME_H, SUSPENSIONS,
-    START_BOUND,
-) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 28)  # fmt: skip
-FLOAT_HEADER: Final = m.FLOAT_HEADER + 28
-RUN, KNOWN, SUBMITTED, LENGTH, COST, CARBON, PRICE, SEEN = range(8)  # blocks of floats
+    ENERGY_KWH, NOW_COST, ISSUED, COMMITS, LOAD_PRICE, PAUSABLE, RESUME_H, SUSPENSIONS,
+    START_BOUND, LATE_WEIGHT,
+) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 29)  # fmt: skip
+FLOAT_HEADER: Final = m.FLOAT_HEADER + 29
+RUN, KNOWN, SUBMITTED, LENGTH, COST, CARBON, PRICE, LOCAL_HOUR, SEEN = range(9)  # blocks of floats
 
 _inf: Final = np.inf
 _MOMENT: Final = (
@@ -81,10 +83,9 @@ def slots_of(config: DeferrableConfig) -> int:
 def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the features of the moment: those of `deferrable`, then those of the grid."""
     found = (*base_context(replace(config, horizon=slots_of(config))), *_MOMENT)
-    if not config.pausable:
-        return (*found, _AHEAD) if config.load_prices else found
-    # Slots are added for the lengths of the jobs, which are not in the settings.
-    return (*(replace(x, high=_inf) if x.name == "slots_left" else x for x in found), _AHEAD)
+    if config.pausable or config.deadline in OF_LENGTHS:
+        found = tuple(replace(x, high=_inf) if x.name == "slots_left" else x for x in found)
+    return (*found, _AHEAD) if config.pausable or config.load_prices else found
 
 
 def candidate_features(config: DeferrableConfig) -> tuple[Feature, ...]:

@@ -4,14 +4,14 @@ from dataclasses import replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, RecipeError
-from hindcast.pipeline.grids.forecasts import FORECASTS
+from hindcast.pipeline.grids.forecasts import FORECASTS, LEVEL7
 from hindcast.pipeline.grids.starts import Rule, Work, bound, integral, paused
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
@@ -21,6 +21,7 @@ from hindcast.pipeline.scenarios.deferrable.memory import make_instance
 from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Demand, Instance, require_room
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.location import location, traces_folder
+from hindcast.pipeline.traces.field_values import UTC, require_time_zone
 from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC, open_series
 from hindcast.pipeline.traces.hourly.series import (
     CAPACITY,
@@ -29,11 +30,14 @@ from hindcast.pipeline.traces.hourly.series import (
     PRICE,
     Series,
     all_known,
+    read_issued,
 )
 from hindcast.pipeline.workloads.schema import Workload
 
 _DAY: Final = 24
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+_QUEUES: Final = ("queue", "partition")  # columns of a log, the first that it has
+_BOTH: Final = (CARBON, PRICE)
 _BOUND_STEPS: Final = 80
 
 
@@ -44,13 +48,7 @@ def series_of(config: DeferrableConfig, rng: np.random.Generator) -> Series:
     """
     path = location(config.series)
     if config.series != SYNTHETIC:
-        if not path.is_absolute() and not path.exists():
-            path = traces_folder() / config.series
-        if not path.exists():
-            raise RecipeError(
-                f"config.series: {config.series}: no such file or folder, expected one that "
-                f"exists, or one below $HINDCAST_TRACES, or {SYNTHETIC!r}"
-            )
+        path = _path(config.series, "config.series", f", or {SYNTHETIC!r}")
     changed = 0 if config.series == SYNTHETIC else path.stat().st_mtime_ns
     found = [_zone(path, name.strip(), config, changed) for name in config.zone.split(",")]
     return found[rng.integers(len(found))] if len(found) > 1 else found[0]
@@ -73,6 +71,25 @@ def _zone(path: Path, zone: str, config: DeferrableConfig, changed: int) -> Seri
         if at is not None:
             table = table.filter(beside(_DAY * (at + (name == "last_day"))))
     return Series(table, remarks=series.remarks)
+
+
+def _path(given: str, where: str, other: str = "") -> Path:
+    """Return the path of a setting, which may be below the folder of traces."""
+    path = location(given)
+    if not path.is_absolute() and not path.exists():
+        path = traces_folder() / given
+    if not given or not path.exists():
+        raise RecipeError(
+            f"{where}: {given}: no such file or folder, expected one that exists, or one below "
+            f"$HINDCAST_TRACES{other}"
+        )
+    return path
+
+
+@lru_cache(maxsize=4)
+def _read_issued(path: Path, zone: str, columns: tuple[str, ...], _changed: int) -> pl.DataFrame:
+    """Return the issued forecasts of a path, which is read once per change of the file."""
+    return read_issued(path, zone, columns)
 
 
 @lru_cache(maxsize=4)
@@ -115,22 +132,28 @@ def instance(
     if not len(run):
         raise InputError(f"window {window}: no job is submitted in it")
     series = series_of(config, rng)
+    config = replace(config, zone=series.zones[0]) if "," in config.zone else config
     longest = float(np.maximum(run, known).max(initial=1.0))
-    slots = f.slots_of(config) + (int(np.ceil(longest / slot_h)) if config.pausable else 0)
-    hours = f.HISTORY + int(np.ceil(slots * slot_h + longest)) + 2
-    carbon, price, first = _hours(config, series, workload, window, hours, rng)
+    slots = f.slots_of(config)
+    if config.deadline in f.OF_LENGTHS and config.jobs == "log":
+        slots = max(slots, int(jobs.latest.max()) + 2)
+    slots += int(np.ceil(longest / slot_h)) if config.pausable else 0
+    pauses_h = config.resume_h * slots / 2 if config.pausable else 0.0  # the most
+    hours = f.HISTORY + int(np.ceil(slots * slot_h + longest + pauses_h)) + 2
+    carbon, price, local, first = _hours(config, series, workload, window, hours, rng)
     require_room(8.0 * (slots + hours) + 40.0 * len(run))
     capacity = _capacity(config, series, jobs, slots, first, slot_h)
     pieces = replace(jobs, duration=np.ones_like(jobs.duration)) if config.pausable else jobs
     made = make_instance(config, objective, pieces, capacity)
-    costs = {"carbon": carbon, "price": price, "both": config.carbon_price * carbon / 1e3 + price}
-    y = costs[objective]
+    y = _cost(config, objective, carbon, price)
     wait = (jobs.latest - jobs.earliest) * slot_h
     begin = (f.HISTORY + jobs.earliest * slot_h).astype(np.float64)
     power = config.watts_per_core * config.pue / 1e3
     work = Work(begin, run, run, wait.astype(np.float64), jobs.cores)
     ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
     ahead = max(ahead, _DAY) if config.pausable or config.load_prices else ahead
+    at = series.first_hour + first
+    issued = _issued(config, objective, at, int(slots * slot_h) + 1, ahead).ravel()
     header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
     energy = power * jobs.cores
     waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
@@ -154,19 +177,21 @@ def instance(
     for place, value in (
         (f.SLOT_H, slot_h), (f.HOURS, hours), (f.LOOKED_AHEAD, ahead), (f.POWER_KW, power),
         (f.WAITING_WEIGHT, config.waiting_weight), (f.CARBON_PRICE, config.carbon_price),
-        (f.FORESIGHT, FORECASTS.index(config.forecast)), (f.SIGMA, config.forecast_error),
-        (f.SEED, float(rng.integers(1 << 30))), (f.FORECAST_AT_SLOT, -1.0),
+        (f.FORESIGHT, LEVEL7 if issued.size else FORECASTS.index(config.forecast)),
+        (f.SIGMA, config.forecast_error), (f.SEED, float(rng.integers(1 << 30))),
+        (f.FORECAST_AT_SLOT, -1.0),
         (f.NOW_G, integral(carbon, begin, begin + run) @ energy),
         (f.NOW_MONEY, integral(price, begin, begin + run) @ energy / 1e3),
         (f.NOW_COST, integral(y, begin, begin + run) @ energy / 1e3),
         (f.BOUND, least),
-        (f.ENERGY_KWH, run @ energy), (f.HOUR_OF_DAY, (series.first_hour + first) % _DAY),
+        (f.ENERGY_KWH, run @ energy), (f.ISSUED, float(issued.size > 0)),
         (f.COMMITS, float(config.decide == "start")), (f.LOAD_PRICE, config.load_price),
         (f.PAUSABLE, float(config.pausable)), (f.RESUME_H, config.resume_h),
-        (f.START_BOUND, start_bound),
+        (f.START_BOUND, start_bound), (f.LATE_WEIGHT, config.late_weight),
     ):  # fmt: skip
         header[place - m.FLOAT_HEADER] = value
-    blocks = (run, known, submit, run, y, carbon, price, np.zeros(2 * ahead + 1 + slots + 1))
+    seen = np.zeros(2 * ahead + slots + 2)
+    blocks = (run, known, submit, run, y, carbon, price, local, seen, issued)
     floats = np.concatenate([made.floats, header, *blocks])
     starts = int((jobs.latest - jobs.earliest).max(initial=0)) + 1
     if config.decide == "start":
@@ -217,12 +242,41 @@ def _of_log(
     run, known = chosen["duration_s"].to_numpy() / HOUR_S, known_of_all[rows]
     slot_h = config.slot_s / HOUR_S
     submit = (chosen["submit_s"].to_numpy() - first_s) / HOUR_S
-    wait = np.where(known < config.short_below, config.short_wait, config.long_wait)
+    wait = _waits(config, chosen, submit + first_s / HOUR_S, known)
     earliest = np.ceil(submit / slot_h - 1e-9).astype(np.int64)
     latest = np.maximum(np.floor((submit + wait) / slot_h + 1e-9).astype(np.int64), earliest)
     cores = np.rint((chosen["cores"] * chosen["instances"]).to_numpy()).clip(1).astype(np.int64)
     duration = np.maximum(np.ceil(run / slot_h - 1e-9), 1.0).astype(np.int64)
     return Jobs(cores, duration, earliest, latest, earliest.copy()), run, known, submit
+
+
+def _is_short(config: DeferrableConfig, tasks: pl.DataFrame, hours: NDArray[np.float64]) -> Any:
+    """Return whether jobs of these lengths are in the short queue, (J,)."""
+    if config.short_queues:
+        queue = next((name for name in _QUEUES if name in tasks.columns), None)
+        if queue is None:
+            raise RecipeError("config.short_queues: the log has no column of a queue")
+        return tasks[queue].cast(pl.String).fill_null("").is_in(config.short_queues).to_numpy()
+    return hours < config.short_below
+
+
+def _waits(
+    config: DeferrableConfig, tasks: pl.DataFrame, submit: NDArray[np.float64],
+    known: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return the longest wait of each job in hours, by its submission on the clock of the log."""
+    if config.deadline == "hours":
+        return np.full(len(known), config.long_wait)
+    if config.deadline == "factor":
+        return config.deadline_factor * known
+    short = _is_short(config, tasks, known)
+    wait = np.where(short, config.short_wait, config.long_wait)
+    if config.deadline == "queues":
+        return wait
+    if "deadline_s" not in tasks.columns:
+        raise RecipeError('config.deadline = "column": the log has no column deadline_s')
+    due = tasks["deadline_s"].cast(pl.Float64).fill_null(np.nan).to_numpy() / HOUR_S
+    return np.where(np.isnan(due), wait, np.maximum(due - known - submit, 0.0))
 
 
 def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
@@ -235,24 +289,41 @@ def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
 
 
 def _known(config: DeferrableConfig, workload: Workload) -> NDArray[np.float64]:
-    """Return the lengths as policies know them, in s; `queue_mean` is over the whole log."""
+    """Return the lengths as policies know them, in s; `queue_mean` is over the whole log.
+
+    Without a request it is the mean of the jobs of its queue that had ended before, or an hour.
+    """
     tasks = workload.tasks
-    run = tasks["duration_s"].to_numpy()
-    if config.knows_length == "request" and "requested_s" in tasks.columns:
-        asked = tasks["requested_s"].fill_null(0.0).to_numpy()
-        return np.where(asked > 0, asked, run)
+    run = tasks["duration_s"].to_numpy().astype(np.float64)
+    if config.knows_length == "true":
+        return run
+    short = _is_short(config, tasks, run / HOUR_S)
     if config.knows_length == "queue_mean":
-        short = run < config.short_below * HOUR_S
         means = [run[of].mean() if of.any() else 0.0 for of in (short, ~short)]
         return np.where(short, *means)
-    return np.asarray(run, np.float64)
+    known, submit = np.full(len(run), HOUR_S, np.float64), tasks["submit_s"].to_numpy()
+    wait = tasks["wait_s"].fill_null(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
+    queues = (short, ~short) if config.short_queues else (np.ones(len(run), bool),)
+    for of in queues:
+        order = np.argsort((submit + wait + run)[of])
+        ended = np.searchsorted((submit + wait + run)[of][order], submit[of], "right")
+        mean = np.cumsum(run[of][order])[ended - 1] / np.maximum(ended, 1)
+        known[of] = np.where(ended > 0, mean, HOUR_S)
+    if config.knows_length == "request" and "requested_s" in tasks.columns:
+        asked = tasks["requested_s"].fill_null(0.0).to_numpy()
+        known = np.where(asked > 0, asked, known)
+    return known
 
 
 def _hours(
     config: DeferrableConfig, series: Series, workload: Workload, window: int, hours: int,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:  # fmt: skip
-    """Return carbon and price of a window's hours, history first, and the first hour of slot 0."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int]:  # fmt: skip
+    """Return carbon, price and hour of day of a window, history first, and the hour of slot 0."""
+    require_time_zone(config.time_zone, "config.time_zone")
+    clock = pl.from_epoch(series.table["hour"] * HOUR_S).dt.replace_time_zone(UTC)
+    clock = clock.dt.convert_time_zone(config.time_zone)
+    local = (clock.dt.hour() + clock.dt.minute() / 60).to_numpy()
     given = [series.values(name) for name in (CARBON, PRICE) if name in series.table.columns]
     total = len(given[0])
     if config.align == "calendar":
@@ -263,8 +334,7 @@ def _hours(
         first = int(at // HOUR_S) - series.first_hour
         places = np.array([first])
     else:
-        midnight = -series.first_hour % _DAY
-        places = np.arange(midnight, total, _DAY)
+        places = np.flatnonzero(local < 1)
     inside = (places >= f.HISTORY) & (places - f.HISTORY + hours <= total)
     places = places[inside]
     begins = places - f.HISTORY
@@ -280,7 +350,38 @@ def _hours(
         name: series.values(name)[cut] if name in series.table.columns else np.zeros(hours)
         for name in (CARBON, PRICE)
     }
-    return values[CARBON], values[PRICE], first
+    return values[CARBON], values[PRICE], local[cut], first
+
+
+def _cost(
+    config: DeferrableConfig, objective: str, carbon: NDArray[np.float64],
+    price: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return hours in the unit of the objective."""
+    both = config.carbon_price * carbon / 1e3 + price
+    return {"carbon": carbon, "price": price, "both": both}[objective]
+
+
+def _issued(
+    config: DeferrableConfig, objective: str, first: int, hours: int, ahead: int
+) -> NDArray[np.float64]:
+    """Return what the last forecast of each hour from `first` on has of those after it, (T, K)."""
+    if config.forecast != "file":
+        return np.zeros((0, ahead))
+    require_room(float(hours * ahead))
+    columns = {"carbon": [CARBON], "price": [PRICE], "both": [CARBON, PRICE]}[objective]
+    path = _path(config.forecast_series, "config.forecast_series")
+    table = _read_issued(path, config.zone, tuple(columns), path.stat().st_mtime_ns)
+    issue, hour = table["issued"].to_numpy(), table["hour"].to_numpy()
+    of = [table[name].to_numpy() if name in columns else np.zeros(len(hour)) for name in _BOTH]
+    values, seen = _cost(config, objective, *of), np.full((hours, ahead), np.nan)
+    for t in range(hours):
+        last = np.searchsorted(issue, first + t, "right")
+        begin = np.searchsorted(issue, issue[last - 1]) if last else 0
+        later = hour[begin:last] - first - t
+        inside = (later >= 0) & (later < ahead)
+        seen[t, later[inside]] = values[begin:last][inside]
+    return seen
 
 
 def _capacity(

@@ -47,14 +47,11 @@ def _work(ints: Ints, floats: Floats, job: int, hours: float) -> None:
 @compiled()
 def latest_run(ints: Ints, floats: Floats, job: int) -> int:
     """Return the last slot from which a job that does not run in it can still meet its end."""
-    latest = ints[ints[m.LATEST_AT] + job]
+    latest = int(ints[ints[m.LATEST_AT] + job])
     if ran_last(ints, job) and floats[f.RESUME_H] > 0.0:
-        known = at_block(ints, floats, f.KNOWN) + job
-        latest += slots_known(ints, floats, job)
-        floats[known] += floats[f.RESUME_H]
-        latest -= slots_known(ints, floats, job)
-        floats[known] -= floats[f.RESUME_H]
-    return int(latest)
+        known = floats[at_block(ints, floats, f.KNOWN) + job] + floats[f.RESUME_H]
+        latest += slots_known(ints, floats, job) - in_slots(floats, known)
+    return latest
 
 
 @compiled()
@@ -62,21 +59,18 @@ def run_slot(ints: Ints, floats: Floats, place: int) -> None:
     """Run a startable job for this slot, or to its end in the last slot of all."""
     job, slot, slot_h = ints[ints[m.STARTABLE_AT] + place], ints[m.SLOT], floats[f.SLOT_H]
     left = floats[at_block(ints, floats, f.RUN) + job]
+    submitted = at_block(ints, floats, f.SUBMITTED) + job
     hours = left if slot == ints[m.HORIZON] - 1 else min(left, slot_h)
     before = ints[ints[m.START_AT] + job]
-    wait = slot * slot_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
-    if before >= 0:
-        wait = (slot - before - 1) * slot_h
-    charge(ints, floats, job, slot, hours, wait)
+    since = (before + 1) * slot_h if before >= 0 else floats[submitted]
+    charge(ints, floats, job, slot, hours, slot * slot_h - since)
     _work(ints, floats, job, hours)
     if left - hours <= _NOTHING_H:
         due = ints[ints[m.LATEST_AT] + job] + slots_known(ints, floats, job)
         length = floats[at_block(ints, floats, f.LENGTH) + job]
         known = length + floats[at_block(ints, floats, f.KNOWN) + job]
         due += max(in_slots(floats, length) - in_slots(floats, known), 0)
-        floats[at_block(ints, floats, f.SUBMITTED) + job] -= (
-            hours  # its start less this is its wait
-        )
+        floats[submitted] -= hours  # its last start less this is its wait
         floats[f.LATE] += slot + np.ceil(hours / slot_h - 1e-9) > due
     base.start_job(ints, U(place))
 
@@ -94,13 +88,11 @@ def close(ints: Ints, floats: Floats) -> int:
     ran = ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]].copy()
     status = int(base.close_slot(ints, floats))
     if status == k.RUNNING:
-        run, end = at_block(ints, floats, f.RUN), ints[m.STARTABLE_AT] + ints[m.STARTABLE_JOBS]
-        for job in ran:
-            if floats[run + job] > _NOTHING_H:
-                ints[end] = job
-                end += 1
-                ints[m.STARTABLE_JOBS] += 1
-                ints[m.STARTABLE_CORES] += ints[ints[m.CORES_AT] + job]
-                ints[m.STARTABLE_SLOTS] += 1
-        ints[ints[m.STARTABLE_AT] : end] = np.sort(ints[ints[m.STARTABLE_AT] : end])
+        at, run = ints[m.STARTABLE_AT], at_block(ints, floats, f.RUN)
+        for job in ran[floats[run + ran] > _NOTHING_H]:
+            ints[at + ints[m.STARTABLE_JOBS]] = job
+            ints[m.STARTABLE_JOBS] += 1
+            ints[m.STARTABLE_CORES] += ints[ints[m.CORES_AT] + job]
+            ints[m.STARTABLE_SLOTS] += 1
+        ints[at : at + ints[m.STARTABLE_JOBS]].sort()
     return status

@@ -14,11 +14,13 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.scenarios.deferrable.grid.books import at_block
 from hindcast.pipeline.scenarios.deferrable.grid.instances import series_of
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.storage import location
 from hindcast.pipeline.testing import check_scenario, uniform
+from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, read_issued
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.deferrable import HEURISTICS
 
@@ -76,7 +78,7 @@ def test_books_are_sums_over_minutes(
     """Random play: rewards, outcomes and starts agree with a plain count of minutes."""
     if limited:
         config = dataclasses.replace(config, grid_capacity="constant", capacity=24.0)
-    config = dataclasses.replace(config, waiting_weight=1e-4, decide=decide)
+    config = dataclasses.replace(config, waiting_weight=1e-4, late_weight=0.01, decide=decide)
     rng = np.random.default_rng(1)
     instance = instance_of(config, objective)
     workload = log() if config.jobs == "log" else NOTHING
@@ -109,7 +111,8 @@ def test_books_are_sums_over_minutes(
     assert outcomes["money"] == pytest.approx(money, rel=1e-6)
     assert outcomes["core_hours_waited"] == pytest.approx(waited)
     cost = {"carbon": kg, "price": money, "both": 0.1 * kg + money}[objective]
-    assert total == pytest.approx(-cost - 1e-4 * waited, rel=1e-6)
+    late = 0.01 * outcomes["late"]
+    assert total == pytest.approx(-cost - 1e-4 * waited - late, rel=1e-6)
     assert outcomes["total_reward"] == pytest.approx(total)
     assert total <= outcomes["bound"] + 1e-9
     load = np.zeros(int(instance.ints[m.HORIZON]))
@@ -274,7 +277,7 @@ def test_the_bound_on_limited_cores_is_above_what_late_starts_alone_could_cost()
     assert bounds[2] == pytest.approx(free)
 
 
-@pytest.mark.parametrize("knows", ["request", "true", "queue_mean"])
+@pytest.mark.parametrize("knows", ["request", "true", "queue_mean", "past_mean"])
 def test_lengths_as_known_decide_the_wait(knows: str) -> None:
     config = dataclasses.replace(LOG, knows_length=knows)
     run, known, *_ = blocks_of(instance_of(config))
@@ -286,6 +289,145 @@ def test_lengths_as_known_decide_the_wait(knows: str) -> None:
     exact = np.allclose(run, known)
     assert exact == (knows == "true")
     assert knows != "queue_mean" or len(np.unique(known)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "waits"),
+    [
+        ({"deadline": "hours"}, [20, 20, 20]),
+        ({"deadline": "factor", "deadline_factor": 3.0}, [3, 12, 30]),  # known 1, 4, 10 h
+        ({"deadline": "column"}, [8, 20, 0]),  # due at 9 h, unknown, too early
+        ({"short_queues": ("batch", "fast")}, [20, 6, 20]),
+        ({"short_queues": ("batch",), "knows_length": "queue_mean"}, [20, 6, 20]),
+    ],
+    ids=str,
+)
+def test_deadlines_are_of_queues_lengths_or_the_log(
+    change: dict[str, object], waits: list[int]
+) -> None:
+    tasks = log(4).tasks.with_columns(
+        submit_s=pl.Series([0.0, 0.0, 0.0, 4e5]), duration_s=pl.lit(3600.0),
+        requested_s=pl.Series([3600.0, 4 * 3600.0, 36000.0, 3600.0]),
+        deadline_s=pl.Series([9 * 3600.0, None, 7200.0, None]),
+        queue=pl.Series(["long", "batch", None, "batch"]),
+    )  # fmt: skip
+    workload = Workload(tasks, Provenance("table"))
+    config = dataclasses.replace(LOG, **change)
+    instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+    n = int(instance.ints[m.JOBS])
+    wait = m.block(instance.ints, m.LATEST_AT, n) - m.block(instance.ints, m.EARLIEST_AT, n)
+    assert wait.tolist() == waits
+    assert instance.ints[m.HORIZON] > max(waits) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ({"knows_length": "past_mean"}, [1, 1, 2, 4]),  # nothing has ended, as before, 2, 2 and 6
+        ({"knows_length": "past_mean", "short_queues": ("a",)}, [1, 1, 2, 6]),
+        ({}, [5, 1, 2, 4]),
+    ],
+    ids=str,
+)
+def test_lengths_are_means_of_jobs_that_had_ended(
+    change: dict[str, object], known: list[int]
+) -> None:
+    """Of 2 h from 0:00, 6 h from 1:00 after an hour in the queue, then jobs at 3:00 and 9:00."""
+    tasks = log(5).tasks.with_columns(
+        submit_s=pl.Series([0.0, 1.0, 3.0, 9.0, 200.0]) * 3600,
+        wait_s=pl.Series([0, 3600, 0, 0, 0]),
+        duration_s=pl.Series([2.0, 6.0, 9.0, 1.0, 1.0]) * 3600,
+        requested_s=pl.Series([5 * 3600.0, None, 0.0, None, None]),
+        queue=pl.Series(["a", "b", "a", "b", "b"]),
+    )  # fmt: skip
+    config = dataclasses.replace(LOG, **change)
+    workload = Workload(tasks, Provenance("table"))
+    instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+    assert blocks_of(instance)[1].tolist() == known
+
+
+def test_a_column_that_the_log_lacks_is_named() -> None:
+    with pytest.raises(RecipeError, match="no column deadline_s"):
+        instance_of(dataclasses.replace(LOG, deadline="column"))
+    with pytest.raises(RecipeError, match="no column of a queue"):
+        instance_of(dataclasses.replace(LOG, short_queues=("fast",)))
+
+
+def test_the_hour_of_the_day_and_drawn_days_are_of_the_time_zone() -> None:
+    """On the synthetic series, which begins at midnight UTC of 2022-01-01."""
+    for zone, midnight in (("UTC", 0.0), ("Asia/Kolkata", 18.5), ("America/New_York", 5.0)):
+        config = dataclasses.replace(GENERATED, time_zone=zone)
+        instance = instance_of(config)
+        environment = CompiledEnvironment(SCENARIO, config, "carbon", NOTHING, 0)
+        context = environment.begin(instance).context
+        expected = 0.5 if zone == "Asia/Kolkata" else 0.0
+        angle = np.arctan2(context[f.MOMENT.hour_sin], context[f.MOMENT.hour_cos])
+        assert angle * 12 / np.pi == pytest.approx(expected)
+        carbon = series_of(config).values("carbon_g_per_kwh")
+        first = np.flatnonzero(carbon == blocks_of(instance)[4][f.HISTORY])
+        hours = {(hour - np.ceil(midnight)) % 24 for hour in first}
+        assert hours & {0.0, 23.0}  # 23: New York in summer
+    with pytest.raises(TraceError, match=r"config\.time_zone: there is no time zone 'Berlin'"):
+        instance_of(dataclasses.replace(GENERATED, time_zone="Berlin"))
+
+
+@pytest.mark.parametrize("objective", ["carbon", "both"])
+def test_issued_forecasts_are_seen_from_their_issue_on(tmp_path: Path, objective: str) -> None:
+    """Every 6 h, hours 3 to 14 after the issue are forecast; the others are those of level7."""
+    series = series_of(GENERATED)
+    start = series.first_hour
+    rows = [
+        f"{issued},{issued + later},{issued % 97 + later},{later - 5}"
+        for issued in range(start + 30, start + 8760, 6) for later in range(3, 15)
+    ]  # fmt: skip
+    head = "issued,hour,forecast_carbon_g_per_kwh,forecast_price_per_mwh"
+    (tmp_path / "issued.csv").write_text("\n".join([head, *rows]))
+    config = dataclasses.replace(
+        GENERATED, forecast="file", forecast_series=str(tmp_path / "issued.csv")
+    )
+    plain = dataclasses.replace(GENERATED, forecast="level7")
+    seen = []
+    for each in (config, plain):
+        instance = instance_of(each, objective)
+        environment = CompiledEnvironment(SCENARIO, each, objective, NOTHING, 0)
+        observation = environment.begin(instance)
+        while environment._ints[m.SLOT] < 33:
+            observation = environment.step(len(observation.feasible) - 1).observation
+        ahead = int(instance.floats[f.LOOKED_AHEAD])
+        at = at_block(instance.ints, instance.floats, f.SEEN)
+        seen.append(environment._floats[at : at + ahead].copy())
+        slot = int(environment._ints[m.SLOT])
+    carbon = series.values("carbon_g_per_kwh")
+    window = blocks_of(instance)[4]
+    first = next(i for i in range(8760) if np.array_equal(carbon[i : i + 200], window[:200]))
+    now = start + first + f.HISTORY + slot
+    issued = start + 30 + (now - start - 30) // 6 * 6
+    for h in range(ahead):
+        later = now + h - issued
+        if h > 0 and 3 <= later < 15:
+            expected = issued % 97 + later
+            expected = expected if objective == "carbon" else expected / 10 + later - 5
+            assert seen[0][h] == pytest.approx(expected)
+        else:
+            assert seen[0][h] == seen[1][h]
+    with pytest.raises(RecipeError, match=r"config\.forecast_series: : no such file"):
+        instance_of(dataclasses.replace(config, forecast_series=""))
+
+
+def test_issued_forecasts_are_read_by_zone_and_time(tmp_path: Path) -> None:
+    path = tmp_path / "issued.csv"
+    head = "zone,issued,time,forecast_price_per_mwh\n"
+    path.write_text(
+        head + "a,2024-01-01T06:00Z,2024-01-01T08:00Z,5\nb,2024-01-01T06:00Z,2024-01-01T08:00Z,7\n"
+    )
+    assert read_issued(path, "b", [PRICE]).rows() == [(473358, 473360, 7.0)]
+    with pytest.raises(TraceError, match="there is no zone 'c'"):
+        read_issued(path, "c", [PRICE])
+    with pytest.raises(TraceError, match="no column 'forecast_carbon_g_per_kwh'"):
+        read_issued(path, "a", [CARBON])
+    path.write_text(head + "a,2024-01-01T06:00Z,2024-01-01T08:00Z,5\n" * 2)
+    with pytest.raises(TraceError, match=r"line 2 and .*line 3 are of one issue and hour"):
+        read_issued(path, "a", [PRICE])
 
 
 def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
