@@ -363,7 +363,7 @@ def test_the_hour_of_the_day_and_drawn_days_are_of_the_time_zone() -> None:
         expected = 0.5 if zone == "Asia/Kolkata" else 0.0
         angle = np.arctan2(context[f.MOMENT.hour_sin], context[f.MOMENT.hour_cos])
         assert angle * 12 / np.pi == pytest.approx(expected)
-        carbon = series_of(config).values("carbon_g_per_kwh")
+        carbon = series_of(config, np.random.default_rng(0)).values("carbon_g_per_kwh")
         first = np.flatnonzero(carbon == blocks_of(instance)[4][f.HISTORY])
         hours = {(hour - np.ceil(midnight)) % 24 for hour in first}
         assert hours & {0.0, 23.0}  # 23: New York in summer
@@ -374,7 +374,7 @@ def test_the_hour_of_the_day_and_drawn_days_are_of_the_time_zone() -> None:
 @pytest.mark.parametrize("objective", ["carbon", "both"])
 def test_issued_forecasts_are_seen_from_their_issue_on(tmp_path: Path, objective: str) -> None:
     """Every 6 h, hours 3 to 14 after the issue are forecast; the others are those of level7."""
-    series = series_of(GENERATED)
+    series = series_of(GENERATED, np.random.default_rng(0))
     start = series.first_hour
     rows = [
         f"{issued},{issued + later},{issued % 97 + later},{later - 5}"
