@@ -127,9 +127,7 @@ def play(part: Part, work: Path, agents: Path) -> Iterator[tuple[str, str, Playe
         (name, "oracle" if settings == _KNOWN else "rule", [rule], settings)
         for name, (rule, settings) in RULES.items()
     ]
-    for folder in folders:
-        checkpoints = sorted(folder.rglob("best/checkpoint.json"))
-        jobs.append((folder.name, "agent", [str(path.parent) for path in checkpoints], ()))
+    jobs += [(folder.name, "agent", [], ()) for folder in folders]
     workload = load_source(_recipe(part, 0, ()))
     made: dict[Sequence[str], list[list[Instance]]] = {}
     for name, kind, policies, settings in jobs:
@@ -142,11 +140,16 @@ def play(part: Part, work: Path, agents: Path) -> Iterator[tuple[str, str, Playe
             played = [
                 [[_outcomes(recipe, instance, each.behaviour) for instance in zone]
                  for zone in made[settings]]
-                for each in entrants(recipe, policies)
+                for each in entrants(recipe, policies or _checkpoints(agents / name))
             ]  # fmt: skip
             work.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(played), encoding="utf-8")
         yield name, kind, json.loads(kept.read_text(encoding="utf-8"))
+
+
+def _checkpoints(folder: Path) -> list[str]:
+    """Return the selected checkpoints of the trainings of an agent."""
+    return [str(path.parent) for path in sorted(folder.glob("*/best/checkpoint.json"))]
 
 
 def _outcomes(recipe: Recipe, instance: Instance, behaviour: Behaviour) -> dict[str, float]:
