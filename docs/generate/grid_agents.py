@@ -1,26 +1,22 @@
-"""Rules, oracles and agents of `deferrable` on zones and years that nobody trained on.
+"""Rules, an oracle and agents of `deferrable` on zones of a grid that nobody trained on.
 
     python -m docs.generate.grid_agents WORK AGENTS
 
-plays them on the same windows and writes docs/results/grid_agents.csv. AGENTS/PROBLEM/NAME has the
+plays them on the same windows and writes docs/results/grid_agents.csv. AGENTS/NAME has the
 trainings of an agent, one folder per seed, whose selected checkpoints are the agent NAME. What a
 policy played is kept in WORK and read from there. The record of this process goes to stderr, for
 docs/results/provenance.json.
 
-    zones    every third zone of 2022 by name; training has the others
-    years    2024, in US-TEX-ERCO, which training lacks, and three zones whose 2021 and 2022 it has
-
-A row is a policy on the windows of a part. Sums over the windows of a zone come first, then means
-over zones. `less` is the cost of lowest_window less that of the policy, in percent of the cost of
-starting at once. Its interval is the 95 % bootstrap over windows within zones, over zones where
-they are many, and over seeds.
+The zones are every third one by name; training has the others. Sums over the windows of a zone come
+first, then means over zones. `less` is the carbon of lowest_window less that of the policy, in
+percent of that of starting at once. Its interval is the 95 % bootstrap over windows within zones,
+over zones, and over seeds.
 """
 
 import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +40,7 @@ from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.entrants import entrants
 
 TABLE: Final = Path(__file__).parents[1] / "results" / "grid_agents.csv"
+RECIPE: Final = "deferrable-grid-zones-v1"
 BASE: Final = "lowest_window"
 ZONES: Final = (
     "AU-TAS", "BA", "CA-QC", "DK-DK1", "FR", "HR", "IT-CNO", "LV", "NO-NO4", "SE-SE1", "SK",
@@ -68,59 +65,31 @@ RULES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     "lowest_window, perfect forecast and lengths": (BASE, _KNOWN),
 }  # fmt: skip
 _RESAMPLES: Final = 2000
-_MANY: Final = 10  # zones from which on they are drawn
+_EVERY: Final = 18  # distance of the test windows of a zone; zones take other ones in turn
 _SEED: Final = 55
 
 Array = NDArray[np.float64]
 Played = Sequence[Sequence[Sequence[Mapping[str, float]]]]  # outcomes by seed, zone and window
 
 
-@dataclass(frozen=True)
-class Part:
-    """Zones of a problem whose rows are summed up.
-
-    Attributes:
-        recipe: Recipe of the problem.
-        zones: Zones.
-        every: Distance of the test windows of a zone; zones take other ones in turn.
-        settings: Overrides of the recipe beside the zone.
-    """
-
-    recipe: str
-    zones: Sequence[str]
-    every: int
-    settings: Sequence[str] = ()
-
-
-_YEAR: Final = ('config.first_day="2024-01-01"', 'config.last_day="2024-12-31"')
-PARTS: Final[Mapping[str, Part]] = {
-    "zones": Part("deferrable-grid-zones-v1", ZONES, 6),
-    **{
-        f"years, {zone}": Part("deferrable-grid-years-online", (zone,), 3, _YEAR)
-        for zone in ("US-TEX-ERCO", "DE-LU", "US-CAL-CISO", "ZA")
-    },
-}
-
-
-def _recipe(part: Part, number: int, settings: Sequence[str]) -> Recipe:
+def _recipe(number: int, settings: Sequence[str]) -> Recipe:
     """Return the recipe of the zone of a number, whose windows are drawn apart."""
-    zone = part.zones[number]
-    own = [f'config.zone="{zone}"', f"seed={_SEED + number}", *part.settings, *settings]
-    return load_recipe(part.recipe, own)
+    own = [f'config.zone="{ZONES[number]}"', f"seed={_SEED + number}", *settings]
+    return load_recipe(RECIPE, own)
 
 
-def _instances(part: Part, settings: Sequence[str], workload: Workload) -> list[list[Instance]]:
+def _instances(settings: Sequence[str], workload: Workload) -> list[list[Instance]]:
     """Return the test windows of every zone."""
     found = []
-    for number in range(len(part.zones)):
-        recipe = _recipe(part, number, settings)
-        windows = list(recipe.windows("test"))[number % part.every :: part.every]
+    for number in range(len(ZONES)):
+        recipe = _recipe(number, settings)
+        windows = list(recipe.windows("test"))[number % _EVERY :: _EVERY]
         scenario = load_scenario(recipe.scenario)
         found.append([make_instance(recipe, scenario, workload, window) for window in windows])
     return found
 
 
-def play(part: Part, work: Path, agents: Path) -> Iterator[tuple[str, str, Played]]:
+def play(work: Path, agents: Path) -> Iterator[tuple[str, str, Played]]:
     """Yield name and kind of every policy, and what it played."""
     folders = sorted(agents.iterdir()) if agents.is_dir() else []
     jobs: list[tuple[str, str, Sequence[str], Sequence[str]]] = [
@@ -128,15 +97,15 @@ def play(part: Part, work: Path, agents: Path) -> Iterator[tuple[str, str, Playe
         for name, (rule, settings) in RULES.items()
     ]
     jobs += [(folder.name, "agent", [], ()) for folder in folders]
-    workload = load_source(_recipe(part, 0, ()))
+    workload = load_source(_recipe(0, ()))
     made: dict[Sequence[str], list[list[Instance]]] = {}
     for name, kind, policies, settings in jobs:
         kept = work / f"{name}.json"
         if not kept.is_file():
             if settings not in made:
                 made = {key: value for key, value in made.items() if not key}
-                made[settings] = _instances(part, settings, workload)
-            recipe = _recipe(part, 0, settings)
+                made[settings] = _instances(settings, workload)
+            recipe = _recipe(0, settings)
             played = [
                 [[_outcomes(recipe, instance, each.behaviour) for instance in zone]
                  for zone in made[settings]]
@@ -166,14 +135,6 @@ def _of(played: Played, name: str) -> Array:
     return np.array([[[each[name] for each in zone] for zone in seed] for seed in played])
 
 
-def _now(played: Played, recipe: Recipe) -> Array:
-    """Return the cost of starting at once (Z, W), in the unit of the objective."""
-    kg, money = _of(played, "carbon_now_kg")[0], _of(played, "money")[0]
-    money += _of(played, "money_saved_per_mwh")[0] * _of(played, "energy_kwh")[0] / 1e3
-    both = recipe.config.carbon_price * kg / 1e3 + money
-    return {"carbon": kg, "price": money, "both": both}[recipe.objective]
-
-
 def _interval(less: Array, now: Array) -> tuple[float, float, float]:
     """Return the mean over zones of the summed differences (S, Z, W), in % of `now`, and 95 %."""
     rng = np.random.default_rng(_SEED)
@@ -187,99 +148,76 @@ def _interval(less: Array, now: Array) -> tuple[float, float, float]:
     mean = percent(np.arange(zones), every, less)
     found = []
     for _ in range(_RESAMPLES):
-        chosen = rng.integers(zones, size=zones) if zones >= _MANY else np.arange(zones)
+        chosen = rng.integers(zones, size=zones)
         places = rng.integers(windows, size=(zones, windows))
         found.append(percent(chosen, places, less[rng.integers(seeds, size=seeds)]))
     low, high = np.quantile(found, [0.025, 0.975])
     return mean, float(low), float(high)
 
 
-def rows(name: str, part: Part, work: Path, agents: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a part, the bound last."""
-    recipe = _recipe(part, 0, ())
-    played = list(play(part, work, agents))
+def rows(work: Path, agents: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the table, the bound last."""
+    played = list(play(work, agents))
     base = next(found for policy, _, found in played if policy == BASE)
-    now, bound = _now(base, recipe), -_of(base, "bound")[0]
-    reference = -_of(base, "total_reward")
-    energy = _of(base, "energy_kwh")[0]
+    now, bound = _of(base, "carbon_now_kg")[0], -_of(base, "bound")[0]
+    reference, energy = _of(base, "carbon_kg"), _of(base, "energy_kwh")[0]
 
-    def saved(of: Array, by: Array) -> float:
-        zones = np.abs(by.sum(axis=1)) > 1e-9
-        return float(np.mean((of.sum(axis=1) / by.sum(axis=1))[zones]))
+    def share(of: Array, by: Array) -> float:
+        varied = by.sum(axis=1) > 1e-9  # a zone whose hours are alike has nothing to save
+        return float(np.mean((of.sum(axis=1) / by.sum(axis=1))[varied]))
 
     for policy, kind, found in played:
-        cost = -_of(found, "total_reward")
-        less, low, high = _interval(reference - cost, now)
-        mean = cost.mean(axis=0)
-        kg = _of(found, "carbon_kg").mean(axis=0)
-        kg_now = _of(base, "carbon_now_kg")[0]
+        kg = _of(found, "carbon_kg")
+        saved = now - kg.mean(axis=0)
+        less, low, high = _interval(reference - kg, now)
         yield {
-            "part": name, "policy": policy, "kind": kind, "seeds": len(found),
-            "zones": len(part.zones), "windows": now.size,
-            "saved_percent": 100 * saved(now - mean, now),
-            "share_of_bound": 100 * saved(now - mean, now - bound),
-            "carbon_saved_percent": 100 * saved(kg_now - kg, kg_now),
-            "g_per_kwh": 1e3 * saved(kg_now - kg, energy),
-            "money_per_mwh": float(np.mean(_of(found, "money_saved_per_mwh"))),
+            "policy": policy, "kind": kind, "seeds": len(found), "zones": len(ZONES),
+            "windows": now.size, "saved_percent": 100 * share(saved, now),
+            "share_of_bound": 100 * share(saved, now - bound),
+            "g_per_kwh": 1e3 * share(saved, energy),
             "wait_h": float(np.mean(_of(found, "mean_wait_h"))),
             "late_percent": 100 * float(_of(found, "late").sum() / _of(found, "jobs").sum()),
             "peak_cores": float(np.mean(_of(found, "peak_cores"))),
             "less": less, "low": low, "high": high,
-            "seeds_above": sum(float(one) > 0 for one in (reference - cost).sum(axis=(1, 2))),
+            "seeds_above": sum(float(one) > 0 for one in (reference - kg).sum(axis=(1, 2))),
         }  # fmt: skip
     yield {
-        "part": name, "policy": "bound", "kind": "bound", "zones": len(part.zones),
-        "windows": now.size, "saved_percent": 100 * saved(now - bound, now),
-        "share_of_bound": 100.0,
+        "policy": "bound", "kind": "bound", "zones": len(ZONES), "windows": now.size,
+        "saved_percent": 100 * share(now - bound, now), "share_of_bound": 100.0,
+        "g_per_kwh": 1e3 * share(now - bound, energy),
     }  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Play all parts and write the table."""
+    """Play what is not kept and write the table."""
     work, agents = map(Path, arguments)
-    found = []
-    for name, part in PARTS.items():
-        found += list(rows(name, part, work / name, agents / name.split(",", maxsplit=1)[0]))
+    written = pl.DataFrame(list(rows(work, agents)), infer_schema_length=None)
     record = provenance()
     key = key_of(record)
     sys.stderr.write(f'"{key}": {json.dumps(record, indent=2)}\n')
-    written = pl.DataFrame(found, infer_schema_length=None)
     rounded = written.with_columns(pl.selectors.float().round(3), provenance=pl.lit(key))
     rounded.write_csv(TABLE)
 
 
 def grid_agents_pages() -> Mapping[str, str]:
-    """Return the tables of docs/results/grid-agents.md."""
-    with TABLE.open(newline="", encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
-    return {
-        f"parts/grid-agents-{number}.md": _table([row for row in found if row["part"] == part])
-        for number, part in enumerate(PARTS)
-    }
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the table of a part."""
-    in_money = any(float(row["money_per_mwh"] or 0.0) for row in rows)
+    """Return the table of docs/results/grid-agents.md."""
     columns = {
-        "saved_percent": "saved, %", "share_of_bound": "of the bound, %",
-        "carbon_saved_percent": "carbon, %", "g_per_kwh": "g/kWh", "money_per_mwh": "money/MWh",
+        "saved_percent": "saved, %", "g_per_kwh": "g/kWh", "share_of_bound": "of the bound, %",
         "wait_h": "wait, h", "late_percent": "late, %", "peak_cores": "peak cores",
     }  # fmt: skip
-    for name in ("carbon_saved_percent", "money_per_mwh"):
-        if not in_money:
-            del columns[name]
     cells = []
-    for row in rows:
-        rule, *settings = row["policy"].split(", ")
-        name = ", ".join([code(rule), *settings])
-        less = ""
-        if row["low"] and row["policy"] != BASE:
-            ends = write_interval(float(row["low"]), float(row["high"]), 2, signed=True)
-            less = f"{write_number(float(row['less']), 2, signed=True)} ({ends})"
-        numbers = (write_number(float(row[column]), 1) if row[column] else "" for column in columns)
-        cells.append([name + (", agent" if row["kind"] == "agent" else ""), *numbers, less])
-    return table(["policy", *columns.values(), f"better than {code(BASE)}"], cells, left=1)
+    with TABLE.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            rule, *settings = row["policy"].split(", ")
+            less = ""
+            if row["low"] and row["policy"] != BASE:
+                ends = write_interval(float(row["low"]), float(row["high"]), 2, signed=True)
+                less = f"{write_number(float(row['less']), 2, signed=True)} ({ends})"
+            seeds = [f"{row['seeds']} seeds"] if row["kind"] == "agent" else []
+            numbers = (write_number(float(row[of]), 1) if row[of] else "" for of in columns)
+            cells.append([", ".join([code(rule), *settings, *seeds]), *numbers, less])
+    head = ["policy", *columns.values(), f"better than {code(BASE)}"]
+    return {"parts/grid-agents.md": table(head, cells, left=1)}
 
 
 if __name__ == "__main__":
