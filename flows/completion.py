@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from hindcast.flows.commands import SUMMARIES
+from hindcast.flows.commands import ADDED, SUMMARIES
 from hindcast.flows.parser import command_parser, main_parser
 
 SCRIPTS: Final[Mapping[str, str]] = {
@@ -49,8 +49,8 @@ def words(typed: Sequence[str]) -> list[str]:
 def _possible(before: Sequence[str], last: str) -> Iterable[str]:
     name = next((word for word in before if not word.startswith("-")), None)
     if name is None:
-        return SUMMARIES if not last.startswith("-") else _options(main_parser())
-    if name not in SUMMARIES:
+        return [*SUMMARIES, *ADDED] if not last.startswith("-") else _options(main_parser())
+    if name not in SUMMARIES and name not in ADDED:
         return ()
     parser = command_parser(name)
     if last.startswith("-"):

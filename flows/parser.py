@@ -22,7 +22,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, Union, get_args, get_origin
 
 from hindcast.flows import commands
-from hindcast.pipeline.errors import InputError, did_you_mean, unknown_name
+from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.storage.location import location
 
 DESCRIPTION: Final = """\
@@ -202,8 +202,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if at == len(argv) or arguments.version or arguments.completion:
         return arguments
     name = argv[at]
-    if name not in commands.SUMMARIES:
-        raise unknown_name("command", name, commands.SUMMARIES)
+    commands.summary_of(name)  # raises UnknownName
     arguments.command = name
     parser, words = command_parser(name), argv[at + 1 :]
     # Intermixed: arguments may follow options. That way of parsing loses the word --.
@@ -226,7 +225,8 @@ def main_parser() -> Parser:
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=16),
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
-    for title, summaries in commands.GROUPS.items():
+    added = {name: command.summary for name, command in commands.ADDED.items()}
+    for title, summaries in (*commands.GROUPS.items(), *([("plug-ins", added)] if added else [])):
         # Arguments, since argparse has no groups of subcommands; `parse` gives this parser no word.
         group = parser.add_argument_group(title)
         for name, summary in summaries.items():
@@ -268,7 +268,7 @@ def _direct(command: commands.Command) -> tuple[bool | None, str]:
 def command_parser(name: str) -> Parser:
     """Return the parser of one command."""
     command = commands.find(name).COMMANDS[name]
-    description = sentence(commands.SUMMARIES[name])
+    description = sentence(commands.summary_of(name))
     details = command.details if isinstance(command.details, str) else command.details()
     if details:
         description += f"\n\n{details}"

@@ -89,6 +89,8 @@ def check_scenario(
     - An infeasible choice is refused and changes nothing.
     - The compiled episode loop, the recorder, the batch of environments and a loop in Python play
       the same episode with every rule, greedy and exploring.
+    - Where the episodes of an instance earn the headline outcome up to a constant and a factor,
+      the factor has the sign that `better` says.
 
     Args:
         scenario: The scenario.
@@ -104,10 +106,33 @@ def check_scenario(
     for number, instance in enumerate(made):
         check_random_play(scenario, spec, instance, number)
         check_refusals(scenario, spec, instance)
+    played: list[list[Episode]] = [[] for _ in made]
     for heuristic in heuristics.values():
         for epsilon, temperature in ((0.0, 0.0), (0.3, 0.0), (0.1, 0.5)):
             behaviour = Behaviour(heuristic.name, heuristic, epsilon, temperature)
-            check_callers_agree(scenario, spec, made, behaviour)
+            for one, found in zip(
+                played, check_callers_agree(scenario, spec, made, behaviour), strict=True
+            ):
+                one.append(found)
+    for one in played:
+        _check_sign(spec, one)
+
+
+def _check_sign(spec: Spec, played: Sequence[Episode]) -> None:
+    """Check the sign of rewards that are the headline outcome but for a constant and a factor."""
+    outcomes, totals = np.array([(e.outcomes[0], e.total) for e in played]).reshape(-1, 2).T
+    spread = np.ptp(outcomes) if len(played) else 0.0
+    if not spread > 1e-6 * np.abs(outcomes).max(initial=0.0):
+        return
+    if len(np.unique(np.round((outcomes - outcomes.min()) / spread, 6))) < 4:
+        return  # so few points are easily on a line
+    factor, constant = np.polyfit(outcomes, totals, 1)
+    if np.allclose(totals, factor * outcomes + constant, rtol=0.0, atol=1e-7 * np.ptp(totals)):
+        headline = spec.outcomes[0]
+        assert (factor > 0) == (headline.better == "higher"), (
+            f"the total reward is {factor:g} times {headline.name} (+ a constant), of which "
+            f"{headline.better} is better: the reward has the wrong sign"
+        )
 
 
 def check_spec(spec: Spec) -> None:
@@ -229,23 +254,25 @@ def check_refusals(scenario: Scenario, spec: Spec, instance: Instance) -> None:
 
 def check_callers_agree(
     scenario: Scenario, spec: Spec, instances: Sequence[Instance], behaviour: Behaviour
-) -> None:
+) -> list[Episode]:
     """Check that the compiled loop, the recorder, the batch and Python play the same episodes.
 
-    The batch holds each instance twice, the second time with another seed.
+    The batch holds each instance twice, the second time with another seed. Returns an episode of
+    every instance.
     """
     alone = [
         check_episode(scenario, spec, instance, behaviour, seed)
         for seed, instance in enumerate(instances)
     ]
     if behaviour.policy.draw is not None:  # only the compiled callers draw parameters
-        return
+        return alone
     seeds = (*range(len(alone)), *range(1, len(alone) + 1))
     together = run_batched(
         scenario, spec, [*instances, *instances], behaviour, [*map(np.random.default_rng, seeds)]
     )
     for one, other in zip(alone, together[: len(alone)], strict=True):
         _assert_same(one, other)
+    return alone
 
 
 def check_episode(

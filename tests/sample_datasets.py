@@ -75,6 +75,26 @@ def build_thermal(folder: Path) -> Path:
     return _build("thermal-default-v1", folder / "dataset", ("random",), settings)
 
 
+def build_pods(folder: Path) -> Path:
+    """Build a dataset of `gpupack` on a few nodes, whose candidates are places with counts."""
+    settings = ("config.load=0.3", "config.every=40")
+    return _build("gpupack-typical-v1", folder / "dataset", ("random", "fgd"), settings)
+
+
+def build_grid(folder: Path, decide: str = "slot") -> Path:
+    """Build a dataset of `deferrable` on the synthetic grid, whose rewards are what jobs emit."""
+    settings = (
+        "config.horizon=24", "config.jobs_per_slot=1.0", "config.longest_window=6",
+        f'config.decide="{decide}"',
+    )  # fmt: skip
+    return _build("deferrable-grid-v1", folder / "dataset", ("random", "lowest_window"), settings)
+
+
+def build_starts(folder: Path) -> Path:
+    """Build one in which each job chooses its start once, among the slots of its wait."""
+    return build_grid(folder, "start")
+
+
 def _build(name: str, folder: Path, policies: Sequence[str], settings: Sequence[str]) -> Path:
     recipe = load_recipe(name, (*settings, *SPLITS))
     kept = tuple(replace(b, episodes=1) for b in recipe.behaviours if b.policy in policies)
@@ -89,6 +109,9 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "images": build_images,
     "valued": build_valued,
     "thermal": build_thermal,
+    "pods": build_pods,
+    "grid": build_grid,
+    "starts": build_starts,
 }
 if "history" in EXPORTS:  # a format of a paper
     KINDS["recorded"] = build_recorded

@@ -16,8 +16,9 @@ from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
 from hindcast.pipeline.recipes import shipped
-from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.scenarios import SCENARIOS
 from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants

@@ -7,7 +7,8 @@ import pytest
 
 from docs.generate.delivered import DELIVERIES, row_of
 from hindcast.pipeline.evaluation.evaluate import evaluate
-from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.policies.entrants import entrants
 from tests.conftest import require_traces
 

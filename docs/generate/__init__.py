@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from docs.generate.claims import claim_pages
 from docs.generate.commands import command_pages
 from docs.generate.grid_agents import grid_agents_pages
 from docs.generate.headlines import headline_pages
@@ -57,6 +58,7 @@ def pages_of() -> Mapping[str, str]:
         **result_pages(),
         **headline_pages(),
         **grid_agents_pages(),
+        **claim_pages(),
         **queue_rules_pages(),
         **paper_pages(),
     }

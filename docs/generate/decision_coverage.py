@@ -56,7 +56,14 @@ COLUMNS: Final = (
     "setting", "decisions", "logs", "policy", "quantity", "answers", "shown", "contained",
     "truth_below", "truth_above", "provenance",
 )  # fmt: skip
-ESTIMATORS: Final = ("dr", "snis", "is")
+ESTIMATORS: Final = ("dr", "snis", "is", "sndr")
+SESSIONS: Final = (
+    "sessions_dr",
+    "sessions_snis",
+    "sessions_is",
+    "sessions_pdis",
+    "sessions_snpdis",
+)
 BLOCK: Final = 50
 _CHEAP: Final = 2  # sound logs, in which only the propensities are tested, for one of others
 _LOGS: Final = 1000
@@ -68,6 +75,9 @@ HIDDEN: Final = "no exploration, the taken one's alone"
 KNOWN: Final[Mapping[str, tuple[World, int]]] = {
     "rewards of any size": (World(), 400),
     "rewards of any size, longer": (World(), 2000),
+    "rewards of any size, 300 decisions": (World(propensity="taken"), 300),
+    "rewards of any size, 30,000 decisions": (World(), 30_000),
+    "rewards of heavy tails": (World(heavy=True), 1000),
     "reward that no linear model has": (World(curve=0.6), 400),
     "propensities counted from 512 draws": (World(propensity="monte_carlo"), 400),
     "drift of the reward": (World(drift=1.0), 1000),
@@ -77,13 +87,34 @@ KNOWN: Final[Mapping[str, tuple[World, int]]] = {
     "units of 20 decisions": (World(unit=20), 1000),
     "clicks, 10 %": (World(clicks=0.1), 1000),
     "clicks, 2 %": (World(clicks=0.02), 1000),
+    "clicks, 1 %, longer": (World(clicks=0.01), 5000),
+    "sessions of 2 decisions": (World(candidates=(2, 4), explore=0.3, unit=2, sessions=True), 2000),
     "30 to 50 candidates": (World(candidates=(30, 50)), 1500),
+    "30 to 50 candidates, the taken one's alone": (
+        World(candidates=(30, 50), propensity="taken"),
+        1500,
+    ),
+    "80 to 120 candidates": (World(candidates=(80, 120)), 3000),
+    "large weights": (World(sharp=2.0, explore=0.05), 1000),
+    "large weights, the taken one's alone": (
+        World(sharp=2.0, explore=0.05, propensity="taken"),
+        1000,
+    ),
     "rare large weights": (World(sharp=3.0, explore=0.02), 1000),
     "rare large weights, the taken one's alone": (
         World(sharp=3.0, explore=0.02, propensity="taken"),
         1000,
     ),
+    "rare large weights, longer": (World(sharp=3.0, explore=0.02), 30_000),
+    "rare large weights, the taken one's alone, no linear model": (
+        World(sharp=3.0, explore=0.02, curve=0.6, propensity="taken"),
+        1000,
+    ),
     "no exploration": (World(sharp=4.0, explore=0.0), 1000),
+    "little exploration, the taken one's alone": (
+        World(sharp=2.0, explore=0.0, propensity="taken"),
+        1000,
+    ),
     HIDDEN: (
         World(sharp=4.0, explore=0.0, propensity="taken"),
         1000,
@@ -198,22 +229,24 @@ def on_arrays(world: World, decisions: int, seed: int) -> Iterator[tuple[str, Fo
     q = cross_fitted_ridge(e, log.hour[:, None], features, folds_of(map(str, unit)))
     for policy in POLICIES:
         target = log.target(policy)
-        verdict = support(e, target).verdict
+        supported = support(e, target)
+        verdict = supported.verdict
         if verdict == CANNOT:
             yield policy, Found(verdict, dict.fromkeys(ESTIMATORS))
             continue
         made = values(e, target, q)
-        intervals = intervals_of(e, [made[n] for n in ESTIMATORS], weights(e, target), [0.95])
+        shown = [made[n] for n in ESTIMATORS]
+        intervals = intervals_of(e, shown, weights(e, target), [0.95], passed=supported.passed)
         yield policy, Found(verdict, {
-            name: (shown.low, shown.high) if shown.shown else None
-            for name, [shown] in zip(ESTIMATORS, intervals, strict=True)
+            name: (found.low, found.high) if found.shown else None
+            for name, [found] in zip(ESTIMATORS, intervals, strict=True)
         })  # fmt: skip
 
 
 def coverage(world: World, decisions: int, seeds: range) -> list[list[Any]]:
     """Return rows (decisions, logs, policy, quantity, answers, shown, contained, below, above)."""
     truth = true_values(world)
-    plain = not world.late and world.propensity != "none"
+    plain = not (world.late or world.sessions or world.propensity == "none")
     counts: dict[tuple[str, str], Counter[str]] = {}
     for seed in seeds:
         way = on_arrays if plain and seed % _WHOLE else asked
@@ -221,14 +254,15 @@ def coverage(world: World, decisions: int, seeds: range) -> list[list[Any]]:
             unmarked = counts.setdefault((policy, _UNMARKED), Counter())
             unmarked["shown"] += found.unmarked
             for quantity, ends in found.ends.items():
+                value = truth[policy] * (world.unit if quantity in SESSIONS else 1)
                 c = counts.setdefault((policy, quantity), Counter())
                 c["answers"] += found.verdict == ANSWERS
                 if ends is None or found.verdict != ANSWERS:
                     continue
                 c["shown"] += 1
-                c["below"] += truth[policy] < ends[0]
-                c["above"] += truth[policy] > ends[1]
-                c["contained"] += ends[0] <= truth[policy] <= ends[1]
+                c["below"] += value < ends[0]
+                c["above"] += value > ends[1]
+                c["contained"] += ends[0] <= value <= ends[1]
     names = ("answers", "shown", "contained", "below", "above")
     return [
         [decisions, len(seeds), policy, quantity, *(int(c[n]) for n in names)]
@@ -243,6 +277,11 @@ def _intervals(found: Answers, policy: str) -> Iterator[tuple[str, tuple[float, 
     for name in ESTIMATORS:
         row = by_name.get(name, {})
         yield name, _ends(row.get("low_alone"), row.get("high_alone"))
+    for name in SESSIONS:
+        if name in by_name:
+            row = by_name[name]
+            alone = row["verdict"] == ANSWERS
+            yield name, _ends(row["low_alone"], row["high_alone"]) if alone else None
     row = by_name.get("snis", {})
     for factor in FACTORS if found.propensities == "estimated" else ():
         ends = _ends(row.get(f"low_odds_{factor:g}"), row.get(f"high_odds_{factor:g}"))

@@ -110,7 +110,7 @@ SELECTED: Final = (  # they look ahead, which a delivery does not
     Delivery("`multicluster`, looking ahead", "play", "cost", 3, "multicluster-rollout-online", "",
              "evolution-best@rollout"),
 )  # fmt: skip
-_TABLES: Final = {"play": "online.csv", "log": "offline.csv"}
+TABLES: Final = {"play": "online.csv", "log": "offline.csv"}
 
 
 def delivered_table() -> str:
@@ -150,7 +150,7 @@ def selected_table() -> str:
 
 def row_of(one: Delivery, recipe: str = "") -> Mapping[str, str]:
     """Return the row of a delivery against the strongest rule of a recipe; "" is that of test."""
-    found = _rows(_TABLES[one.source])[recipe or one.recipe]
+    found = _rows(TABLES[one.source])[recipe or one.recipe]
     known = heuristics(found[0]["scenario"])
     own = [r for r in found if r["policy"] == one.policy and r["baseline"] in known]
     return max(own, key=_of_baseline)

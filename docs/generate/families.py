@@ -40,15 +40,14 @@ def verdicts(rows: Sequence[Mapping[str, str]]) -> NDArray[np.int64]:
 
     All rows are one family, whose error is 5 % (Holm).
     """
-    differences = [_interval(row) for row in rows]
-    shown = (
-        holm(
-            [p_value(one, int(row["windows"])) for one, row in zip(differences, rows, strict=True)]
-        )
-        < _ERROR
-    )
+    values = [_interval(row).value for row in rows]
     sign = [1 if row["higher_is_better"] == "true" else -1 for row in rows]
-    return np.where(shown, np.sign([one.value for one in differences]) * sign, 0).astype(np.int64)
+    return np.where(adjusted(rows) < _ERROR, np.sign(values) * sign, 0).astype(np.int64)
+
+
+def adjusted(rows: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
+    """Return the p-values of rows, which are one family, after Holm's adjustment."""
+    return holm([p_value(_interval(row), int(row["windows"])) for row in rows])
 
 
 def mde(row: Mapping[str, str], decimals: int) -> str:

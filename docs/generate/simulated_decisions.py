@@ -48,6 +48,8 @@ class World:
         hidden: Factor of the odds of the logger's choice by a trait of candidates that the log
             lacks, on which the reward depends as well.
         square: Logger's preference for x near .5, which a logit in x misses.
+        heavy: True for rewards whose noise is Student's t with 3 degrees of freedom.
+        sessions: True if a unit is a session, whose decisions follow one another.
     """
 
     candidates: tuple[int, int] = (2, 6)
@@ -61,6 +63,8 @@ class World:
     sharp: float = 1.0
     hidden: float = 1.0
     square: float = 0.0
+    heavy: bool = False
+    sessions: bool = False
 
     def draw(self, decisions: int, rng: np.random.Generator) -> "SimulatedLog":
         """Return a log of so many decisions, in the order of their times."""
@@ -74,7 +78,9 @@ class World:
         arm = (rng.integers(arms, size=decisions)[owner] + np.arange(count) - offsets[owner]) % arms
         trait = rng.random(count) < 0.5
         units = -(-decisions // self.unit)
-        unit = rng.permutation(np.repeat(np.arange(units), self.unit)[:decisions])
+        unit = np.repeat(np.arange(units), self.unit)[:decisions]
+        if not self.sessions:
+            unit = rng.permutation(unit)
         hour = rng.random(units)[unit]
         effect = rng.normal(0.0, 0.3, size=units)[unit] if self.unit > 1 else np.zeros(decisions)
         time = np.sort(rng.random(decisions))
@@ -96,6 +102,8 @@ class World:
         taken = offsets[:-1] + chosen
         if self.clicks:
             reward = (rng.random(decisions) < mean[taken]).astype(np.float64)
+        elif self.heavy:  # of the variance of the normal one
+            reward = mean[taken] + rng.standard_t(3, size=decisions) * 0.5 / np.sqrt(3.0)
         else:
             reward = mean[taken] + rng.normal(0.0, 0.5, size=decisions)
         lost = self._lost(time, large[taken], rng)
@@ -163,7 +171,7 @@ class SimulatedLog:
                    "reward": "r"}  # fmt: skip
         kind: dict[str, Any] = {"kind": "exact"}
         if self.world.unit > 1:
-            columns["unit"] = "user"
+            columns["session" if self.world.sessions else "unit"] = "user"
         if self.world.propensity == "all":
             frame, columns["probability"] = frame.with_columns(p=self.probability), "p"
         elif self.world.propensity == "none":

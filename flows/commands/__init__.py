@@ -13,7 +13,10 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from hindcast.pipeline.errors import unknown_name
+from hindcast.pipeline.plugins import Registry
 
 # Group -> name -> summary, in the order of `hindcast --help`, which therefore loads no command.
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -37,6 +40,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "verify": "recompute every claim of a dataset's manifest",
         "export": "write a dataset in the format of another tool",
         "diff": "print the differences between two datasets, from the recipe to the bytes",
+        "new-scenario": "write a small scheduling problem as a package, to change into your own",
     },
     "learning": {
         "run": "build, verify, train, evaluate and report, all in one command",
@@ -78,12 +82,23 @@ _MODULES: Final = {
     "grid": "logs.grid",
     "pack": "logs.pack",
     "start": "logs.start",
+    "traces": "logs.traces",
     "whatif": "logs.whatif",
     "list": "inspect",
     "show": "inspect",
     "diff": "inspect",
     "plan": "evaluate",
 }  # names that differ from the module's
+
+
+class Added(NamedTuple):
+    """Command of a plug-in: the dotted name of its module, and its summary."""
+
+    module: str
+    summary: str
+
+
+ADDED: Final = Registry[Added]("commands", {})
 
 Call: TypeAlias = Callable[[Any], dict[str, Any]]  # call(request) runs the command of a request
 
@@ -140,8 +155,19 @@ def listed(title: str, entries: Mapping[str, Any], width: int = 22) -> str:
     return "\n".join([f"{title}:", *rows])
 
 
+def summary_of(name: str) -> str:
+    """Return the summary of a command. Raises UnknownName."""
+    if name in SUMMARIES:
+        return SUMMARIES[name]
+    if name not in ADDED:
+        raise unknown_name("command", name, [*SUMMARIES, *ADDED])
+    return ADDED[name].summary
+
+
 def find(name: str) -> Any:
     """Return the module of the command of that name."""
+    if name not in SUMMARIES:
+        return importlib.import_module(ADDED[name].module)
     return importlib.import_module(f"{__name__}.{_MODULES.get(name, name.replace('-', '_'))}")
 
 

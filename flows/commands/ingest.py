@@ -4,6 +4,7 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -186,10 +187,12 @@ def show(result: Mapping[str, Any]) -> Shown:
         return replace(made, lines=[*made.lines, *counts, *notes])
     if "series" in result:
         hours, zones = result["counts"]["hours"], len(result["zones"])
-        first, last = result["first_hour"], result["last_hour"]
-        lines = [
-            f"{result['series']}: {hours:,} hours of {zones} zones, {first} to {last} since 1970"
-        ]
+        first, last = (
+            f"{datetime.fromtimestamp(3600 * result[key], UTC):%Y-%m-%d %H:%M}"
+            for key in ("first_hour", "last_hour")
+        )
+        of = f"{zones} zones" if zones > 1 else f"zone {result['zones'][0]}"
+        lines = [f"{result['series']}: {hours:,} hours of {of}, {first} to {last} UTC"]
         lines += [f"  {name}: {n:,}" for name, n in result["counts"].items() if n]
         lines += [f"  gaps, in hours: {', '.join(map(str, result['gaps_h']))}"] * bool(
             result["gaps_h"]

@@ -1,5 +1,6 @@
-"""`hindcast init`: look at a table or a workload, and propose a mapping or a recipe."""
+"""`hindcast init`: look at a table, a series or a workload; propose how it is read or run."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,10 @@ from hindcast.pipeline.storage.location import location
 if TYPE_CHECKING:
     from hindcast.pipeline.traces.tables.draft import Proposal
 
+_OF_NODES: Final = "gpupack"  # scenario of --nodes
 _NEEDED: Final = frozenset({"submit", "start", "end", "duration", "cores", "requested_cores"})
+
+_FACTS: Final = 8  # remarks on a series that are shown
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,8 @@ class Request:
     """Table of jobs or workload, and the file for its mapping or recipe."""
 
     source: p.Folder = p.argument(
-        "table of jobs, CSV or Parquet, or a folder of such; a log of decisions; or a workload "
-        "that `ingest` wrote",
+        "table of jobs, CSV or Parquet, or a folder of such; a log of decisions; a series of a "
+        "grid; or a workload that `ingest` wrote",
         metavar="TABLE|WORKLOAD",
     )
     out: p.Folder = p.option(
@@ -30,7 +34,8 @@ class Request:
         metavar="FILE",
     )
     scenario: str = p.option(
-        "scenario of the recipe: queue, binpack or deferrable (default: the first that suits)",
+        "scenario of the recipe: queue, binpack or deferrable of a workload (default: the first "
+        "that suits), gpupack of a list of pods",
         default="",
         metavar="NAME",
     )
@@ -58,8 +63,8 @@ def check(request: Request) -> None:
         no_such_file(source, "a table of jobs, CSV or Parquet, or the folder of a workload")
     if _is_workload(request):
         _check_workload(source)
-    elif (request.scenario or request.time_zone) and not request.nodes:
-        option = "--scenario" if request.scenario else "--time-zone"
+    elif request.time_zone or (request.scenario and not _reads_tables(request.scenario)):
+        option = "--time-zone" if request.time_zone else "--scenario"
         raise InputError(
             f"{option} is for a workload, but {source} is a table; ingest it first, and then give "
             "the workload"
@@ -73,6 +78,13 @@ def check(request: Request) -> None:
 def _is_workload(request: Request) -> bool:
     """Return whether the source is a folder that Hindcast wrote; another folder is a table."""
     return (location(request.source) / "manifest.json").exists()
+
+
+def _reads_tables(scenario: str) -> bool:
+    """Return whether a scenario proposes recipes for tables."""
+    from hindcast.pipeline.recipes.proposals.proposal import PROPOSALS, proposer
+
+    return scenario in PROPOSALS and hasattr(proposer(scenario), "propose")
 
 
 def _check_workload(source: Path) -> None:
@@ -113,7 +125,7 @@ def _path_in(out: Path, source: Path) -> str:
 
 def run(request: Request) -> dict[str, Any]:
     """Write the mapping of a table or the recipe of a workload; return its open questions too."""
-    if request.nodes:
+    if request.nodes or (request.scenario and not _is_workload(request)):
         return _pods(request)
     if _is_workload(request):
         return _recipe(request)
@@ -127,9 +139,12 @@ def run(request: Request) -> dict[str, Any]:
     try:
         proposal = _mapping(source)
     except TraceError:  # no table of jobs by its names
-        if decided := _decisions(source, out, by_values=True):
-            return decided
+        if found := _series(source) or _decisions(source, out, by_values=True):
+            return found
         raise
+    runs = proposal.known or {"duration", "end"} & proposal.columns.keys()
+    if not runs and (series := _series(source)):
+        return series
     write_text(out, toml_of(proposal, _path_in(out, source)))
     return {
         "mapping": str(out),
@@ -165,16 +180,51 @@ def _decisions(source: Path, out: Path, *, by_values: bool = False) -> dict[str,
     }
 
 
+def _series(source: Path) -> dict[str, Any] | None:
+    """Return the settings that read a series of a grid; None for a table that is none."""
+    from hindcast.pipeline.errors import TraceError
+    from hindcast.pipeline.traces.hourly.proposal import propose
+
+    proposal = propose(source)
+    if proposal is None:
+        return None
+    if not proposal.columns:
+        raise TraceError(
+            f"{source}: rows are equally far apart in time, as in a series of a grid, but no name "
+            "says which column is a carbon intensity, a price or a capacity; for a series name it, "
+            f"as in `hindcast ingest series {source} --set price=COLUMN`; the columns of numbers "
+            f"are {', '.join(proposal.not_read)[:300]}"
+        )
+    return {"series": str(source), **asdict(proposal)}
+
+
+def _show_series(result: Mapping[str, Any]) -> Shown:
+    lines = [f"{result['series']}: a series of a grid; nothing is written, since it needs no file"]
+    lines += [f"  {name:<16} {label}" for name, label in result["columns"].items()]
+    lines += [f"  {fact}" for fact in result["facts"][:_FACTS]]
+    if (more := len(result["facts"]) - _FACTS) > 0:
+        lines.append(f"  and {more:,} more, which `ingest series` prints")
+    settings = [
+        f"--set {shlex.quote(f'{key}={str(value).lower() if value is True else value}')}"
+        for key, value in result["settings"].items()
+    ]
+    command = ["hindcast ingest series", shlex.quote(result["series"]), *settings, "--out series"]
+    questions = _open_questions(result)[:-1]
+    return Shown([*lines, *questions, "Then:", f"  {' '.join(command)}"])
+
+
 def _pods(request: Request) -> dict[str, Any]:
-    """Write the recipe of a list of pods."""
-    from hindcast.pipeline.recipes.proposals.gpupack import propose_pods
+    """Write the recipe of a table that one scenario reads, such as a list of pods."""
+    from hindcast.pipeline.recipes.proposals.proposal import proposer
     from hindcast.pipeline.storage.files import write_text
 
-    source, out = location(request.source), _out(request)
-    proposal = propose_pods(source, _path_in(out, source), out.stem, request.nodes)
+    source, out, scenario = location(request.source), _out(request), request.scenario or _OF_NODES
+    propose = proposer(scenario).propose
+    proposal = propose(source, _path_in(out, source), out.stem, request.nodes)
     write_text(out, proposal.toml)
     return {
         "pods": str(out),
+        "scenario": scenario,
         "columns": proposal.columns,
         "facts": list(proposal.facts),
         "not_read": [],
@@ -183,7 +233,7 @@ def _pods(request: Request) -> dict[str, Any]:
 
 
 def _show_pods(result: Mapping[str, Any]) -> Shown:
-    lines = [f"{result['pods']}: a recipe for scenario gpupack"]
+    lines = [f"{result['pods']}: a recipe for scenario {result['scenario']}"]
     lines += [f"  {name:<16} {label}" for name, label in result["columns"].items()]
     lines += [*result["facts"], *_open_questions(result)]
     return Shown([*lines, f"  hindcast evaluate {result['pods']} --out evaluation"])
@@ -278,6 +328,8 @@ def show(result: Mapping[str, Any]) -> Shown:
     """Return the proposal, its open questions, the parts left out, and the next command."""
     if "pods" in result:
         return _show_pods(result)
+    if "series" in result:
+        return _show_series(result)
     if "decisions" in result:
         return _show_decisions(result)
     return _show_recipe(result) if "recipe" in result else _show_mapping(result)
@@ -342,5 +394,6 @@ COMMANDS: Final = {"init": Command(
     "hindcast init jobs.csv --out jobs.toml",
     Request,
     "Of a table it proposes the mapping that `ingest table` reads, of a log of decisions that of "
-    "`ingest decisions`, of a workload a recipe for `run`.",
+    "`ingest decisions`, of a series the settings of `ingest series`, of a workload a recipe for "
+    "`run`.",
 )}  # fmt: skip

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
@@ -14,6 +16,8 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.registry import resolve
 
+BEYOND: Final = 8  # numbers of nodes above the answer that suffice too
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -23,15 +27,18 @@ class Packing:
         workload: The pods.
         runs: Number of orders.
         seed: Seed of the orders.
+        ends: "never" if pods stay, "recorded" if they come and go at the times of the list.
     """
 
     workload: Workload
     runs: int
     seed: int
+    ends: Literal["never", "recorded"] = "never"
 
     def outcomes(self, rule: str, nodes: Sequence[str]) -> Mapping[str, list[float]]:
         """Return the outcomes of a rule in every run, by name."""
-        scenario, config = load_scenario("gpupack"), GpupackConfig(nodes=tuple(nodes), load=0.0)
+        scenario = load_scenario("gpupack")
+        config = GpupackConfig(nodes=tuple(nodes), load=0.0, ends=self.ends)
         spec = scenario.spec(config, "allocated")
         behaviour = resolve(rule, "gpupack", spec)
         rows = []
@@ -43,27 +50,20 @@ class Packing:
         columns = np.array(rows).T.tolist()
         return dict(zip((o.name for o in spec.outcomes), columns, strict=True))
 
-    def too_large(self, nodes: Sequence[str]) -> int:
-        """Return the number of pods that no node can take, not even an empty one."""
+    def fits(self, nodes: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether an empty node of these kinds can take each pod, (W,) by name."""
         kinds = set(nodes_of(GpupackConfig(nodes=tuple(nodes))))
         requests = read_requests(self.workload, list(kinds))
-        fits = np.zeros(len(requests.cpu), np.bool_)
-        for node in kinds:
-            bit = 1 << requests.bit_of[node.model] if node.gpus else 0
-            fits |= (
-                (requests.cpu <= node.cpu)
-                & (requests.memory <= node.memory)
-                & (requests.gpus <= node.gpus)
-                & ((requests.gpus == 0) | (requests.models & bit != 0))
-            )
-        return int((~fits[requests.of_pod]).sum())
+        fit = np.any([requests.fit(node) for node in kinds], axis=0)
+        return np.asarray(fit[requests.of_pod])
 
     def nodes_needed(self, rule: str, kind: str, others: Sequence[str], allowed: int) -> int | None:
-        """Return the least number of nodes of a kind, beside others, for few refusals in every run.
+        """Return a number of nodes of a kind, beside others, for few refusals in every run.
 
         `kind` is a kind of nodes without a count, and `allowed` the number of pods that may be
-        refused. The number is found by bisection, which takes for granted that more nodes do not
-        refuse more pods. None if no number of nodes is enough.
+        refused. The number is found by bisection. A rule may refuse more pods on more nodes, so
+        the next BEYOND numbers are played too, and the answer is above the last that is not enough.
+        None if no number of nodes is enough.
         """
 
         def enough(count: int) -> bool:
@@ -80,7 +80,11 @@ class Packing:
             if middle == 0 and not others:
                 break
             low, high = (low, middle) if enough(middle) else (middle, high)
-        return high
+        last = high
+        while last < min(high + BEYOND, MOST_NODES):
+            last += 1
+            high = high if enough(last) else last + 1
+        return high if high <= MOST_NODES else None
 
 
 def refused_pods(outcomes: Mapping[str, list[float]]) -> list[float]:

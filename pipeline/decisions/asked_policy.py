@@ -30,6 +30,7 @@ from hindcast.pipeline.estimators.decisions.intervals import (
     NONE,
     Interval,
     carrying,
+    error_quantile,
     intervals_of,
     t_interval,
 )
@@ -42,8 +43,11 @@ from hindcast.pipeline.estimators.decisions.support import (
     FEWEST,
     LARGEST,
     ROUGHLY,
+    SKEWED,
     bounds,
     decisions_needed,
+    off_one,
+    skewness_of,
 )
 from hindcast.pipeline.estimators.decisions.values import (
     clustered_error,
@@ -53,6 +57,8 @@ from hindcast.pipeline.estimators.decisions.values import (
 )
 
 ORDER: Final = ("dr", "snis", "is", "sndr", "dm", "clipped", "switch")
+BIASED: Final = ("dm", "clipped", "switch")
+BESIDE: Final = "beside"  # verdict of rows that may be biased: never an answer alone
 SESSIONS: Final = ("dr", "is", "snis", "pdis", "snpdis")
 _EXPLORE: Final = 0.1
 _DIFFER: Final = 2.0  # standard errors between dr and snis that are told
@@ -145,7 +151,8 @@ class AskedPolicy:
         levels = (self.asking.level, LEVEL)
         if self.support.ess < FEWEST:
             return [[NONE for _ in levels] for _ in found]
-        made = intervals_of(self.e, found, self.w, levels, self.asking.options.seed)
+        seed, passed = self.asking.options.seed, self.support.passed
+        made = intervals_of(self.e, found, self.w, levels, seed, passed)
         # The noise of estimated propensities makes 1 / p too large: `is` is biased by it.
         noisy = self.asking.kind == "estimated" and not self.is_log
         return [
@@ -160,6 +167,7 @@ class AskedPolicy:
         s = self.support
         shown = interval or NONE
         difference, low, high = self._difference(made)
+        beside = estimator in BIASED and s.verdict != CANNOT
         return {
             "policy": self.name, "estimator": estimator, "value": value, "se": se,
             "low": shown.low, "high": shown.high, "interval": shown.kind,
@@ -167,22 +175,23 @@ class AskedPolicy:
             "difference": difference, "difference_low": low, "difference_high": high,
             "ess": s.ess, "mean_weight": s.mean_weight, "largest_weight": s.largest_weight,
             "decisions": s.decisions, "units": s.units, "split": self.split,
-            "verdict": s.verdict, "propensities": self.asking.kind,
+            "verdict": BESIDE if beside else s.verdict, "propensities": self.asking.kind,
             "accepted": self.asking.accepted,
             **{f"{end}_odds_{f:g}": _NAN for f in FACTORS for end in ("low", "high")},
         }  # fmt: skip
 
     def _difference(self, made: Value | None) -> tuple[float, float, float]:
         """Return the difference to the log's mean on the same decisions, with its interval."""
-        if made is None or made.name in ("dm", "clipped", "switch"):
+        if made is None or made.name in BIASED:
             return _NAN, _NAN, _NAN
         mean = logged_mean(self.e)
-        se = standard_error(self.e, made.z - mean.z)
-        value = made.value - mean.value
+        z = made.z - mean.z
+        se, value = standard_error(self.e, z), made.value - mean.value
         few = carrying(self.e, self.w) < FEW_REWARDS  # their spread says nothing of those unseen
         if self.support.ess < FEWEST or few:
             return value, _NAN, _NAN
-        interval = t_interval(value, se, self.e.units, self.asking.level)
+        quantile = error_quantile(self.e, z, self.w, self.support.passed)
+        interval = t_interval(value, se, self.e.units, self.asking.level, quantile)
         return value, interval.low, interval.high
 
     def _sessions(self) -> list[dict[str, Any]]:
@@ -192,15 +201,22 @@ class AskedPolicy:
             return []
         rows = []
         units = units_of(episodes.units)
+        w, even = np.exp(episodes.log_weights), np.ones(len(episodes))
+        error = clustered_error(even, w - w.mean(), episodes.units)
+        rough = skewness_of(w, even) > SKEWED or off_one(float(w.mean()), error)
         for name in SESSIONS:
             found = estimate_sessions(name, episodes, _NO_BOOTSTRAP)
             z = found.contributions - found.value
-            se = clustered_error(np.ones(len(z)), z, episodes.units)
+            se = clustered_error(even, z, episodes.units)
             few, verdict = not found.ess >= FEWEST, self.support.verdict
-            if verdict == ANSWERS and found.ess < ENOUGH:
+            if verdict == ANSWERS and (found.ess < ENOUGH or rough):
                 verdict = ROUGHLY
-            shown = NONE if few else t_interval(found.value, se, units, self.asking.level)
+            shown, alone = (
+                NONE if few else t_interval(found.value, se, units, level)
+                for level in (self.asking.level, LEVEL)
+            )
             row = self._row(f"sessions_{name}", found.value, se, shown, None)
+            row |= {"low_alone": alone.low, "high_alone": alone.high}
             row |= {"ess": found.ess, "mean_weight": found.mean_weight, "units": units,
                     "largest_weight": found.max_weight,
                     "verdict": CANNOT if few else verdict}  # fmt: skip
@@ -217,7 +233,7 @@ class AskedPolicy:
         return {
             "policy": self.name, "verdict": s.verdict, "why": "; ".join(s.why),
             "decisions": s.decisions, "units": s.units, "ess": s.ess, "ess_units": s.ess_units,
-            "expected_ess": s.expected_ess,
+            "expected_ess": s.expected_ess, "skewness": s.skewness,
             "mean_weight": s.mean_weight, "mean_weight_se": s.mean_weight_se,
             "largest_weight": s.largest_weight, "largest_share": s.largest_share,
             "largest_decision": d["id"][at] if at >= 0 else None,

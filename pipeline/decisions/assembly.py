@@ -11,7 +11,7 @@ from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums, take
 from hindcast.pipeline.decisions.checks import overridden
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
-from hindcast.pipeline.decisions.values import Array, floats
+from hindcast.pipeline.decisions.values import Array, floats, may_repeat
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashes
 from hindcast.pipeline.recipes.splits import SPLITS
@@ -48,7 +48,7 @@ def assemble(
     decisions = decisions.with_columns((pl.col("time") - (first or 0.0)).alias("time_s"))
     units = unit_ids(decisions).alias("unit_id")
     side = split_of(units, decisions["time"], mapping.split)
-    decisions = decisions.with_columns(units, pl.Series("split", side))
+    decisions = decisions.with_columns(units, side)
     offsets = offsets_of(lengths)
     feasible = candidates["feasible"].to_numpy()
     weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]
@@ -84,22 +84,24 @@ def _with_kinds(batch: Batch, mapping: DecisionMapping, reading: Reading) -> pl.
     """Return the decisions with propensity, kind and draws."""
     single = batch.decisions["single"].to_numpy()
     p = batch.decisions["propensity"].to_numpy()
-    kind, draws = _kinds(batch, mapping, p, single, reading)
-    logs = mapping.propensity.kind in ("exact", "monte_carlo")
-    p = np.where(single, 1.0, p if logs else np.nan)
+    said = mapping.propensity.kind
+    draws = _draws(batch, mapping, p, single, reading)
+    exact = np.isnan(draws) if said == "monte_carlo" else single
+    p = np.where(single, 1.0, p if said in ("exact", "monte_carlo") else np.nan)
     return batch.decisions.drop("reason", "content", "single").with_columns(
-        pl.Series("propensity", p).fill_nan(None), pl.Series("kind", kind),
+        pl.Series("propensity", p).fill_nan(None),
+        pl.when(pl.Series(exact)).then(pl.lit("exact")).otherwise(pl.lit(said)).alias("kind"),
         pl.Series("draws", draws).fill_nan(None),
     )  # fmt: skip
 
 
-def _kinds(
+def _draws(
     batch: Batch, mapping: DecisionMapping, p: Array, single: np.ndarray, reading: Reading
-) -> tuple[np.ndarray, Array]:
-    """Return the kind of each propensity, and its draws (NaN if it is not a Monte-Carlo one)."""
+) -> Array:
+    """Return the draws of each propensity, NaN if it is not a Monte-Carlo one."""
     count, settings = len(batch), mapping.propensity
     if settings.kind != "monte_carlo":
-        return np.where(single, "exact", settings.kind), np.full(count, np.nan)
+        return np.full(count, np.nan)
     if isinstance(settings.draws, int):
         draws = np.full(count, float(settings.draws))
     elif settings.draws:
@@ -113,7 +115,7 @@ def _kinds(
                 f"multiples of {step:g}: {1.0 / step:,.0f} draws"
             )
     draws[single | ~(draws >= 1)] = np.nan
-    return np.where(np.isnan(draws), "exact", "monte_carlo"), draws
+    return draws
 
 
 def step_of(p: Array) -> float | None:
@@ -167,11 +169,11 @@ def unit_ids(decisions: pl.DataFrame) -> pl.Series:
     return pl.select(units).to_series()
 
 
-def split_of(units: pl.Series, times: pl.Series, split: Split) -> np.ndarray:
+def split_of(units: pl.Series, times: pl.Series, split: Split) -> pl.Series:
     """Return the split of each decision, by the ids of the units; a unit is on one side."""
-    names = np.array(SPLITS, object)
+    names = pl.Series("split", SPLITS)
     if split.by == "hash":
-        distinct = units.unique(maintain_order=True)
+        distinct = units.unique(maintain_order=True) if may_repeat(units) else units
         u = hashes(distinct) / _HASHED
         later = 1 - split.test - split.validation
         side = np.where(u >= 1 - split.test, 2, np.where(u >= later, 1, 0))
@@ -179,7 +181,7 @@ def split_of(units: pl.Series, times: pl.Series, split: Split) -> np.ndarray:
             places = pl.DataFrame({"t": distinct, "s": side})
             found = pl.DataFrame({"t": units})
             side = found.join(places, on="t", how="left", maintain_order="left")["s"].to_numpy()
-        return np.asarray(names[side])
+        return names[side]
     # Units in the order of their first decisions; those of one time stay together, on the earlier
     # side.
     numbers = units.rank("dense").to_numpy()
@@ -196,7 +198,7 @@ def split_of(units: pl.Series, times: pl.Series, split: Split) -> np.ndarray:
         side[cut:] = number
     of_unit = np.empty(count, np.int64)
     of_unit[order] = side
-    return np.asarray(names[of_unit[inverse]])
+    return names[of_unit[inverse]]
 
 
 def _readable(frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:

@@ -217,11 +217,12 @@ def sums(values: Array | Flags, offsets: Ints) -> Array:
         return np.zeros(len(offsets) - 1)
     if values.dtype == bool and values.all():
         return np.diff(offsets).astype(np.float64)
-    total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
-    if np.isfinite(total[-1]) and values.dtype == bool:
+    if values.dtype == bool:
+        total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
         return np.asarray(total[offsets[1:]] - total[offsets[:-1]])
     result = np.zeros(len(offsets) - 1)
     filled = np.flatnonzero(np.diff(offsets))
     if len(filled):
-        result[filled] = np.add.reduceat(values.astype(np.float64), offsets[:-1][filled])
+        numbers = values.astype(np.float64, copy=False)
+        result[filled] = np.add.reduceat(numbers, offsets[:-1][filled])
     return result

@@ -7,9 +7,10 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numba import njit
 
 from hindcast.pipeline.decisions.arrays import logged_decisions
-from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, Caution, DecisionLog, Flags
+from hindcast.pipeline.decisions.log import SMALL_PIECE, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
@@ -86,7 +87,7 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
         begin = rows.stop
         e = logged_decisions(piece, None if chosen is None else chosen[rows])
         mine = used[rows]
-        of_candidates = mine[e.owner]
+        of_candidates = slice(None) if mine.all() else mine[e.owner]
         part = e if mine.all() else e.take(mine)
         coded = {
             n: (levels.codes(piece.features[n])[of_candidates], levels.names)
@@ -113,8 +114,8 @@ class _Levels:
     def codes(self, column: pl.Series) -> Ints:
         """Return the numbers of the levels, -1 for others and for none."""
         last = len(self._lookup) - 1
-        physical = column.to_physical().cast(pl.Int64).fill_null(last).to_numpy()
-        return np.asarray(self._lookup[np.minimum(physical, last)], np.int64)
+        physical = column.to_physical().fill_null(last).to_numpy()
+        return np.asarray(self._lookup[np.minimum(physical, last)])
 
 
 def _quarantine(log: DecisionLog, found: list[Caution]) -> None:
@@ -316,7 +317,7 @@ def _leaks(log: DecisionLog, found: list[Caution]) -> None:
         for name in figures:
             values = piece.feature(name)
             same[name] += int((values[e.taken] == e.reward)[telling].sum())
-            alone[name] += int(_only_taken(values, e)[wide].sum())
+            alone[name] += int(_only_taken(values, e.offsets, e.taken)[wide].sum())
         for name in of_context:
             equal = piece.context[name].to_numpy() == e.reward
             same[f"context {name}"] += int(equal[telling].sum())
@@ -334,14 +335,22 @@ def _leaks(log: DecisionLog, found: list[Caution]) -> None:
         )
 
 
-def _only_taken(values: Array, e: LoggedDecisions) -> Flags:
+@njit(cache=True, nogil=True)
+def _only_taken(values, offsets, taken):  # type: ignore[no-untyped-def]
     """Return in which decisions a feature has one value but for the taken candidate."""
-    absent = np.where(np.isnan(values), np.inf, values)
-    low, high = absent.copy(), absent.copy()
-    low[e.taken], high[e.taken] = np.inf, -np.inf
-    starts = e.offsets[:-1]
-    least, most = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
-    return np.asarray((least == most) & (absent[e.taken] != least))
+    found = np.zeros(len(taken), np.bool_)
+    for decision in range(len(taken)):
+        own = first = np.nan
+        alike = True
+        for row in range(offsets[decision], offsets[decision + 1]):
+            value = np.inf if np.isnan(values[row]) else values[row]
+            if row == taken[decision]:
+                own = value
+            elif alike:
+                alike = np.isnan(first) or value == first
+                first = value
+        found[decision] = alike and not np.isnan(first) and own != first
+    return found
 
 
 def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
@@ -353,14 +362,15 @@ def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
         for name, dtype in frame.schema.items():
             if dtype != pl.Categorical or not rows.any():
                 continue
-            known = list(log.vocabulary[f"{side}.{name}"])
-            later = frame[name].filter(pl.Series(rows)).drop_nulls().cast(pl.String)
-            unseen = int((~later.is_in(known)).sum())
+            known = log.vocabulary[f"{side}.{name}"]
+            counted = frame[name].filter(pl.Series(rows)).drop_nulls().value_counts()
+            later = dict(counted.iter_rows())
+            unseen = sum(number for level, number in later.items() if level not in known)
             if unseen:
                 found.append(Caution(
                     "unseen_levels",
-                    f"{unseen:,} of {len(later):,} values of {name} outside of the train split are "
-                    "levels that it does not have",
+                    f"{unseen:,} of {sum(later.values()):,} values of {name} outside of the train "
+                    "split are levels that it does not have",
                     {"feature": name, "values": unseen},
                 ))  # fmt: skip
     loggers = log.decisions["logger"].drop_nulls().n_unique()

@@ -15,7 +15,7 @@ import polars as pl
 from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, Reasons, always, sums, take
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.rows import DIFFERS
-from hindcast.pipeline.decisions.values import Array, Flags, floats
+from hindcast.pipeline.decisions.values import Array, Flags, floats, may_repeat
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.estimators.decisions.logged import ABOVE_ONE
 
@@ -74,6 +74,8 @@ class _Outside:
 def without_repetitions(batch: Batch, reading: Reading) -> Batch:
     """Return the decisions without those that repeat another one; ids that differ are marked."""
     ids = batch.decisions["id"]
+    if not may_repeat(ids):
+        return batch
     again = ids.is_duplicated() & ids.is_not_null()
     if not again.any():
         return batch
@@ -111,17 +113,19 @@ def checked(batch: Batch, mapping: DecisionMapping, terms: Sequence[str]) -> Bat
     known = (chosen >= 0) & (chosen < batch.lengths)
     rows = offsets[:-1] + np.where(known, chosen, 0)
     rows = np.minimum(rows, max(len(feasible) - 1, 0))
-    p = propensity_of(batch, rows)
+    p = propensity_of(batch, rows, logged)
     complete = complete_probabilities(logged, feasible, offsets)
     reasons = Reasons(decisions["reason"].to_list())
     _choices(batch, reasons, known, rows)
     if mapping.propensity.kind in ("exact", "monte_carlo"):
-        _propensities(batch, reasons, size >= 2, complete, rows, p)
+        _propensities(batch, reasons, size >= 2, complete, rows, p, logged)
     _finite(batch, reasons, terms)
-    of_candidates = np.repeat(complete, batch.lengths)
-    spread = np.where(of_candidates, np.where(feasible, logged, 0.0), np.nan)
-    of_single = np.repeat(size == 1, batch.lengths)
-    spread = np.where(of_single & ~np.isnan(spread), feasible.astype(np.float64), spread)
+    spread = logged if feasible.all() else np.where(feasible, logged, 0.0)
+    if not complete.all():
+        spread = np.where(np.repeat(complete, batch.lengths), spread, np.nan)
+    if (size == 1).any():
+        of_single = np.repeat(size == 1, batch.lengths)
+        spread = np.where(of_single & ~np.isnan(spread), feasible.astype(np.float64), spread)
     return replace(
         batch,
         decisions=decisions.with_columns(
@@ -162,22 +166,23 @@ def _finite(batch: Batch, reasons: Reasons, terms: Sequence[str]) -> None:
 
 
 def _propensities(
-    batch: Batch, reasons: Reasons, several: Flags, complete: Flags, rows: Ints, p: Array
-) -> None:
+    batch: Batch, reasons: Reasons, several: Flags, complete: Flags, rows: Ints, p: Array,
+    logged: Array,
+) -> None:  # fmt: skip
     """Mark decisions whose probabilities are missing, or are none."""
     weighed = several & ~overridden(batch.decisions).to_numpy()
-    logged = floats(batch.candidates["probability"])
     feasible, offsets = batch.candidates["feasible"].to_numpy(), batch.offsets
-    total = sums(np.where(feasible, np.nan_to_num(logged), 0.0), offsets)
-    reasons.mark(
-        complete & ~(np.abs(total - 1.0) < SUM),
-        lambda d: f"the probabilities of the feasible candidates sum to {total[d]:.3g}",
-    )
-    given = ~feasible & (np.nan_to_num(logged) > LEAST)
-    reasons.mark(
-        complete & (sums(given, offsets) > 0),
-        always("an infeasible candidate has a probability above 0"),
-    )
+    if complete.any():
+        known = np.nan_to_num(logged)
+        total = sums(known if feasible.all() else np.where(feasible, known, 0.0), offsets)
+        reasons.mark(
+            complete & ~(np.abs(total - 1.0) < SUM),
+            lambda d: f"the probabilities of the feasible candidates sum to {total[d]:.3g}",
+        )
+        reasons.mark(
+            complete & (sums(~feasible & (known > LEAST), offsets) > 0),
+            always("an infeasible candidate has a probability above 0"),
+        )
     reasons.mark(weighed & np.isnan(p), always("the propensity is missing"))
     reasons.mark(weighed & (p <= 0), lambda d: f"taken with propensity {p[d]:g}, expected above 0")
     reasons.mark(
@@ -203,12 +208,11 @@ def overridden(decisions: pl.DataFrame) -> pl.Series:
     return (decisions["overridden"] | other).alias("overridden")
 
 
-def propensity_of(batch: Batch, rows: Ints) -> Array:
+def propensity_of(batch: Batch, rows: Ints, logged: Array) -> Array:
     """Return the propensity of each decision: as stated, else that of the drawn candidate."""
     stated = floats(batch.decisions["propensity"])
     sampled = batch.decisions["sampled"].fill_null(-1).to_numpy()
     drawn = np.where(sampled >= 0, batch.offsets[:-1] + np.maximum(sampled, 0), rows)
-    logged = floats(batch.candidates["probability"])
     if not len(logged):
         return stated
     return np.where(np.isnan(stated), logged[np.minimum(drawn, len(logged) - 1)], stated)

@@ -32,6 +32,7 @@ from hindcast.pipeline.decisions.encoding import Encoded, encode
 from hindcast.pipeline.decisions.log import Caution, DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
+from hindcast.pipeline.decisions.values import may_repeat
 from hindcast.pipeline.errors import StorageError, TraceError
 from hindcast.pipeline.estimators.decisions.logged import beginnings, unbroken
 from hindcast.pipeline.recipes.loading import parse_recipe
@@ -232,7 +233,7 @@ def episodes_of(log: DecisionLog) -> Episodes:
 def _firsts(names: pl.Series) -> Ints:
     """Return the place of the first item with the name of each one."""
     at = np.arange(len(names))
-    if names.n_unique() == len(names):
+    if not may_repeat(names):
         return at
     first = pl.col("place").first().over("name")
     return pl.DataFrame({"name": names, "place": at}).select(first)["place"].to_numpy()

@@ -54,7 +54,19 @@ def numbers(values: pl.Series) -> tuple[Array, Flags]:
 
 def floats(column: pl.Series) -> Array:
     """Return a column of numbers as float64, NaN where it is null."""
-    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    found = column.cast(pl.Float64)
+    return (found.fill_null(float("nan")) if found.null_count() else found).to_numpy()
+
+
+def may_repeat(values: pl.Series) -> bool:
+    """Return whether a column may have a value twice, by the hashes of its values."""
+    return repeats(values.hash(seed=1).to_numpy())
+
+
+def repeats(hashes: NDArray[np.uint64]) -> bool:
+    """Return whether a number is there twice."""
+    ordered = np.sort(hashes)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def flags(values: pl.Series) -> tuple[NDArray[np.int8], Flags]:
@@ -87,10 +99,21 @@ def texts(values: pl.Series) -> pl.Series:
     if values.dtype == pl.Categorical:
         return values
     found = _plain(values).cast(pl.Categorical)
-    levels = found.unique().drop_nulls().cast(pl.String)
+    levels = _levels(found).cast(pl.String)
     if (levels.str.strip_chars() != levels).any() or (levels == "").any():
         found = strings(values).cast(pl.Categorical)
     return found
+
+
+def _levels(column: pl.Series) -> pl.Series:
+    """Return a value of each level of a category."""
+    known = column.drop_nulls()
+    codes = known.to_physical().to_numpy()
+    if codes.max(initial=0) > len(codes):
+        return known.unique()
+    place = np.zeros(len(codes) + 1, np.int64)
+    place[codes] = np.arange(1, len(codes) + 1)
+    return known[place[place > 0] - 1]
 
 
 def strings(values: pl.Series) -> pl.Series:

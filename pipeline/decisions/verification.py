@@ -81,8 +81,8 @@ def _check_log(log: DecisionLog, folder: Path) -> None:
     units = unit_ids(d)
     require = partial(_require, d, folder)
     require((units == d["unit_id"]).to_numpy(), "its unit is another one")
-    require(split_of(units, d["time"], log.mapping.split) == d["split"].to_numpy(),
-            "its split is another one")  # fmt: skip
+    side = split_of(units, d["time"], log.mapping.split)
+    require((side == d["split"]).to_numpy(), "its split is another one")
 
 
 def _check_piece(log: DecisionLog, folder: Path) -> None:

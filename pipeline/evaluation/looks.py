@@ -20,6 +20,7 @@ from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.storage.guards import parse_json, require_file
 from hindcast.pipeline.traces.cache import cache_folder
 
+LEDGER: Final = "looks.jsonl"
 _LARGEST: Final = 64 << 20
 _WINDOWS: Final = ("scenario", "config", "trace", "seed")
 
@@ -89,4 +90,4 @@ def _lines(path: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 def _path() -> Path | None:
     folder = cache_folder()
-    return None if folder is None else folder.with_name("looks.jsonl")
+    return None if folder is None else folder.with_name(LEDGER)

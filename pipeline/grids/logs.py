@@ -11,14 +11,14 @@ Power is proportional to cores that run; nodes that idle or sleep are not counte
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.grids.starts import Rule, Work, bound, integral, paused, peak, starts
+from hindcast.pipeline.grids.starts import Rule, Work, bound, paused, peak, starts
 from hindcast.pipeline.statistics.intervals import relative_difference
 from hindcast.pipeline.traces.hourly.series import CARBON, HOUR_S, PRICE, Series
 from hindcast.pipeline.workloads.schema import Workload
@@ -29,16 +29,16 @@ _DAY: Final = 24
 _HOUR_MS: Final = 1000 * HOUR_S
 _FEW: Final = 4  # weeks below which there is no interval
 _ENOUGH: Final = 0.95  # share of jobs that must lie within the series to lay a log on it
-_KNOWN, _TRUE = "requested", "true"
-RULES: Final[Mapping[str, tuple[Rule, str]]] = {
-    "as it happened": (Rule("now"), _KNOWN),
-    "lowest_window, again": (Rule("lowest_window", again=True), _KNOWN),
-    "carbon_time": (Rule("carbon_time"), _KNOWN),
-    "lowest_slot, again": (Rule("lowest_slot", again=True), _KNOWN),
-    "threshold .2 of 24 h": (Rule("threshold"), _KNOWN),
-    "latest": (Rule("latest"), _KNOWN),
-    "lowest_window, hours and lengths known": (Rule("lowest_window", "perfect", again=True), _TRUE),
+RULES: Final[Mapping[str, Rule]] = {  # with a perfect forecast lengths are known, too
+    "as it happened": Rule("now"),
+    "lowest_window, again": Rule("lowest_window", again=True),
+    "carbon_time": Rule("carbon_time"),
+    "lowest_slot, again": Rule("lowest_slot", again=True),
+    "threshold .2 of 24 h": Rule("threshold"),
+    "latest": Rule("latest"),
+    "lowest_window, hours and lengths known": Rule("lowest_window", "perfect", again=True),
 }
+PIECES: Final = {"in pieces": Rule("now"), "best hours in pieces": Rule("now", "perfect")}
 BEST: Final = "lowest_window, again"  # of the rules that see no hour to come
 
 
@@ -62,6 +62,16 @@ class Laid:
     note: str
     outside: int
 
+    @property
+    def work(self) -> Work:
+        """Jobs of all parts."""
+        return Work(*map(np.concatenate, zip(*self.parts, strict=True)))
+
+
+def aim(series: Series) -> str:
+    """Return the column that is saved: carbon, or the price of a series without."""
+    return CARBON if CARBON in series.table.columns else PRICE
+
 
 def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s: str = "") -> Laid:
     """Return the jobs of a workload on the hours of a series of one zone. Raises InputError.
@@ -69,7 +79,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     `slack_h` are the longest waits of jobs below SHORT_H and of others; `zero_s` is the moment of
     second 0 of the log in seconds since 1970, "" if that is not known.
     """
-    x = series.values(CARBON)
+    x = series.values(aim(series))
     tasks = workload.tasks
     wait = tasks["wait_s"].fill_null(0.0).clip(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
     begin = (tasks["submit_s"].to_numpy() + wait) / HOUR_S
@@ -89,9 +99,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     first, last = float(work.submit[0]), float(work.submit[-1])
     ahead = 0.0 if zero is None else zero - series.first_hour
     if zero is not None and first + ahead < len(x) and last + ahead > 0:
-        placed = work._replace(submit=work.submit + ahead)
-        inside = placed.within(x)
-        parts, chosen = [placed.of(inside)], np.flatnonzero(inside)
+        placed, turn = work._replace(submit=work.submit + ahead), np.zeros(len(order))
         note = "log and series have dates in common; jobs of these dates count"
     else:
         tail = float(np.quantile(work.wait + np.maximum(work.run, work.known), _ENOUGH)) + _WEEK
@@ -102,14 +110,14 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
                 f"at least {np.ceil(2 * _WEEK + tail):,.0f} hours"
             )
         shifted = work.submit + ahead - np.floor((first + ahead) / _DAY) * _DAY
-        turn = np.floor(shifted / length).astype(np.int64)
+        turn = np.floor(shifted / length)
         placed = work._replace(submit=_WEEK + shifted - turn * length)
-        inside = placed.within(x)
-        each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
-        parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
         dates = "the log has no dates" if zero is None else "log and series have no date in common"
         note = f"{dates}; the log is laid on the series from its second week on"
-        note += f", {len(parts)} times over" if len(parts) > 1 else ""
+    inside = placed.within(x)
+    each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
+    parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
+    note += f", {len(parts)} times over" if len(parts) > 1 else ""
     if not len(chosen):
         raise InputError("no job of the log lies within hours of the series that are known")
     weeks = ((work.submit[chosen] - first) // _WEEK).astype(np.int64)
@@ -119,80 +127,60 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
 
 def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
-    x = series.values(CARBON)
-    price = series.values(PRICE) if PRICE in series.table.columns else None
-    plays = {name: _played(laid, x, *rule) for name, rule in RULES.items()}
-    run = np.concatenate([part.run for part in laid.parts])
-    cores = np.concatenate([part.cores for part in laid.parts])
-    slack = np.concatenate([part.wait for part in laid.parts])
-    run_ms = np.rint(run * _HOUR_MS)
+    goal, work = aim(series), laid.work
+    x = series.values(goal)
+    price = series.values(PRICE) if PRICE in series.table.columns else np.full(len(x), np.nan)
+    now, paid_now = work.cost(x, work.submit), work.cost(price, work.submit)
+    core_h, run_ms = work.run * work.cores, np.rint(work.run * _HOUR_MS)
+
+    def parts(rule: Rule) -> list[Work]:
+        exact = rule.forecast == "perfect"
+        return [part._replace(known=part.run) if exact else part for part in laid.parts]
 
     def most_cores(delay: NDArray[np.float64] | float) -> int:
         # Whole numbers, since sums of hours may miss that one job ends where another starts.
-        return peak(np.rint((laid.begins + delay) * _HOUR_MS), run_ms, cores)
-
-    used = most_cores(0.0)
-    limited, lengths = RULES[BEST]
-    name = f"{BEST}, on {used:,} cores"
-    plays[name] = _played(laid, x, Rule(limited.kind, again=True, capacity=used), lengths)
-    now = _cost(laid, x, plays["as it happened"])
-    paid_now = None if price is None else _cost(laid, price, plays["as it happened"])
-    rows = []
+        return peak(np.rint((laid.begins + delay) * _HOUR_MS), run_ms, work.cores)
 
     def per_energy(saved: NDArray[np.float64]) -> float | None:
         known = ~np.isnan(saved)
-        return float(saved[known].sum() / (run[known] @ cores[known])) if known.any() else None
+        energy = work.run[known] @ work.cores[known]
+        return float(saved[known].sum() / energy) if known.any() else None
 
-    def add(name: str, cost: NDArray[np.float64], delay: NDArray[np.float64] | None,
-            paid: NDArray[np.float64] | None, *, foresight: bool) -> None:  # fmt: skip
+    def row(
+        name: str, rule: Rule, cost: NDArray[np.float64], **more: float | None
+    ) -> dict[str, Any]:
         known = ~np.isnan(cost)
         low, high = _interval(now[known], cost[known], laid.weeks[known])
-        less = None if paid is None or paid_now is None else paid_now - paid
-        rows.append({
-            "rule": name, "foresight": foresight,
-            "saved_percent": 100 * (1 - cost[known].sum() / now[known].sum()),
-            "low": low, "high": high,
-            "saved_g_per_kwh": per_energy(now - cost),
-            "saved_per_mwh": None if less is None else per_energy(less),
-            "wait_h": None if delay is None else float(delay.mean()),
-            "wait_h_per_core_hour": None if delay is None
-            else float(delay @ (run * cores)) / float(run @ cores),
-            "peak_cores": None if delay is None else most_cores(delay),
-            "late": None if delay is None else int((delay > slack + 1e-9).sum()),
-        })  # fmt: skip
+        before, saved = now[known].sum(), per_energy(now - cost)
+        return {
+            "rule": name, "foresight": rule.forecast == "perfect",
+            # a share of nothing, or of money that is earned, is unknown
+            "saved_percent": 100 * (1 - cost[known].sum() / before) if before > 0 else None,
+            "low": low, "high": high, "saved_g_per_kwh": saved if goal == CARBON else None,
+            "saved_per_mwh": saved if goal == PRICE else None, "wait_h": None,
+            "wait_h_per_core_hour": None, "peak_cores": None, "late": None, **more,
+        }  # fmt: skip
 
-    for name, delay in plays.items():
-        foresight = name in RULES and RULES[name][0].forecast == "perfect"
-        paid = None if price is None else _cost(laid, price, delay)
-        add(name, _cost(laid, x, delay), delay, paid, foresight=foresight)
-    for name, seen in (("in pieces", "level7"), ("best hours in pieces", "perfect")):
-        exact = seen == "perfect"
-        parts = [part._replace(known=part.run) if exact else part for part in laid.parts]
-        pieces = [paused(part, x, Rule("now", seen)) for part in parts]
-        add(name, np.concatenate([paid for paid, _ in pieces]) * cores, None, None, foresight=exact)
-        begins = np.concatenate([part.submit for part in parts])
-        ends = np.concatenate([end for _, end in pieces])
-        rows[-1]["wait_h"] = float((ends - run - begins).mean())
-    best = np.concatenate([bound(part, x) for part in laid.parts]) * cores
-    add("best start", best, None, None, foresight=True)
-    return rows
-
-
-def _played(laid: Laid, x: NDArray[np.float64], rule: Rule, lengths: str) -> NDArray[np.float64]:
-    """Return the hours by which each job starts later, (J,)."""
-    delays = []
-    for part in laid.parts:
-        work = part._replace(known=part.run) if lengths == _TRUE else part
-        delays.append(starts(work, x, rule) - work.submit)
-    return np.concatenate(delays)
-
-
-def _cost(laid: Laid, x: NDArray[np.float64], delay: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the integral of a series over each job's run times its cores, (J,)."""
-    begin = np.concatenate([part.submit for part in laid.parts]) + delay
-    run = np.concatenate([part.run for part in laid.parts])
-    cores = np.concatenate([part.cores for part in laid.parts])
-    return np.asarray(integral(x, begin, begin + run) * cores)
+    used = most_cores(0.0)
+    limited = replace(RULES[BEST], capacity=used)
+    rows = []
+    for name, rule in {**RULES, f"{BEST}, on {used:,} cores": limited}.items():
+        delay = np.concatenate([starts(part, x, rule) - part.submit for part in parts(rule)])
+        start = work.submit + delay
+        rows.append(row(
+            name, rule, work.cost(x, start),
+            saved_per_mwh=per_energy(paid_now - work.cost(price, start)),
+            wait_h=float(delay.mean()),
+            wait_h_per_core_hour=float(delay @ core_h) / float(work.run @ work.cores),
+            peak_cores=most_cores(delay), late=int((delay > work.wait + 1e-9).sum()),
+        ))  # fmt: skip
+    for name, rule in PIECES.items():
+        pieces = [paused(part, x, rule) for part in parts(rule)]
+        paid, end = np.concatenate(pieces, axis=1)
+        waited = float((end - work.run - work.submit).mean())
+        rows.append(row(name, rule, paid * work.cores, wait_h=waited))
+    best = np.concatenate([bound(part, x) * part.cores for part in laid.parts])
+    return [*rows, row("best start", Rule("now", "perfect"), best)]
 
 
 def _interval(
@@ -200,8 +188,8 @@ def _interval(
 ) -> tuple[float | None, float | None]:
     """Return the interval of the saved share in percent; None with few weeks."""
     sums = np.array([np.bincount(weeks, values) for values in (now, cost)])
-    sums = sums[:, sums[0] > 0]
-    if sums.shape[1] < _FEW:
+    sums = sums[:, sums[0] != 0]
+    if sums.shape[1] < _FEW or sums[0].sum() <= 0:
         return None, None
     change = relative_difference(sums[1], sums[0])
     return 100 * (0.0 - change.high), 100 * (0.0 - change.low)  # unlike -x, keeps a zero +0.0
@@ -214,14 +202,19 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     now, most = of["as it happened"], of["best start"]
     bounds = "" if best["low"] is None else f" ({best['low']:.1f} to {best['high']:.1f})"
     lines = []
-    if best["low"] is None:
+    if best["saved_percent"] is None:
+        lines.append("Electricity as it was used cost nothing or less: shares of it are unknown.")
+    elif best["low"] is None:
         lines.append(f"Fewer than {_FEW} weeks of jobs: the numbers are of these weeks alone.")
     elif best["low"] <= 0:
         lines.append(f"Not shown: the interval of what is saved begins at {best['low']:.1f} %.")
+    grams = best["saved_g_per_kwh"]
+    of_what = f"of the money for electricity, {best['saved_per_mwh'] or 0:.2f} per MWh"
+    if grams is not None:
+        of_what = f"of the carbon, {grams:.1f} g/kWh"
     lines.append(
         f"Starting later by `{BEST}`, which sees no hour to come, would have saved "
-        f"{best['saved_percent']:.1f} %{bounds} of the carbon, {best['saved_g_per_kwh']:.1f} "
-        f"g/kWh. The best starts that there are save {most['saved_percent']:.1f} %."
+        f"{_percent(best)}{bounds} {of_what}. The best starts that there are save {_percent(most)}."
     )
     used = now["peak_cores"]
     lines.append(
@@ -230,15 +223,22 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
         f"cores at one moment in place of {used:,}."
     )
     lines.append(
-        f"On {used:,} cores {limited['saved_percent']:.1f} % is left, with starts "
+        f"On {used:,} cores {_percent(limited)} is left, with starts "
         f"{limited['wait_h']:.1f} h later and {limited['late']:,} of {len(laid.begins):,} jobs "
         "beyond their slack."
     )
-    if best["saved_per_mwh"] is not None:
+    if grams is not None and best["saved_per_mwh"] is not None:
         lines.append(f"Money for electricity changes by {-best['saved_per_mwh']:+.2f} per MWh.")
     lines.append(
         f"{laid.known}; {laid.note}. {laid.outside:,} jobs are not counted, since they touch "
-        "hours that are unknown or outside of the series. Carbon is the zone's average, not that "
-        "of the marginal plant, and power of idle nodes is not counted."
-    )
+        "hours that are unknown or outside of the series. "
+        + ("Carbon is the zone's average, not that of the marginal plant, and power"
+           if grams is not None else "Power")
+        + " of idle nodes is not counted."
+    )  # fmt: skip
     return lines
+
+
+def _percent(row: Mapping[str, Any]) -> str:
+    share = row["saved_percent"]
+    return "an unknown share" if share is None else f"{share:.1f} %"

@@ -21,7 +21,7 @@ Sources: Hanafy et al., ASPLOS 2024; Wiesner et al., "Let's Wait Awhile", Middle
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ _BACK_H: Final = 24
 _SIGMA: Final = 0.2  # relative error of the forecast `noise` a day ahead
 _SEED: Final = 0  # of that error
 _FAR: Final = 1 << 40  # a capacity that nothing reaches
+Times: TypeAlias = NDArray[np.float64 | np.integer[Any]]
 
 
 class Work(NamedTuple):
@@ -59,10 +60,12 @@ class Work(NamedTuple):
 
     def within(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which jobs can neither leave the series nor touch an unknown hour, (J,)."""
-        first = np.floor(self.submit).astype(np.int64)
-        end = np.ceil(self.submit + self.wait + np.maximum(self.run, self.known)).astype(np.int64)
-        inside = (first >= 0) & (end <= len(x))
-        return inside & all_known(x, np.clip(first, 0, len(x)), np.minimum(end, len(x)))
+        end = self.submit + self.wait + np.maximum(self.run, self.known)
+        return ~np.isnan(integral(x, self.submit, end))
+
+    def cost(self, x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the integral of x over the run from each start, times the cores, (J,)."""
+        return integral(x, start, start + self.run) * self.cores
 
     def of(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> "Work":
         """Return some of the jobs."""
@@ -172,13 +175,9 @@ def _best(
 
 
 @compiled()
-def _play(work: Work, x: Floats, rule: _Settings, start: Floats) -> None:
+def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) -> None:
     """Fill the starts of all jobs, hour by hour: first of those that wait, then of new ones."""
-    jobs, longest = len(start), 0.0
-    for job in range(jobs):
-        longest = max(longest, work.wait[job] + work.known[job])
-    load = np.zeros(4 * len(x) if rule.capacity < _FAR else 0, np.int64)
-    hour = _Hour(np.empty(int(longest) + 4), np.zeros(int(longest) + 5), load)
+    jobs, load = len(start), hour.load
     waiting, n_waiting, next_job, t = np.empty(jobs, np.int64), 0, 0, 0
     while next_job < jobs or n_waiting > 0:
         if n_waiting == 0:
@@ -237,28 +236,28 @@ def starts(work: Work, x: NDArray[np.float64], rule: Rule) -> NDArray[np.float64
     capacity = _FAR if rule.capacity is None else rule.capacity
     if len(work.cores) and work.cores.max() > capacity:
         raise InputError(f"a job asks for {work.cores.max()} cores, but there are {capacity}")
-    found = np.empty(len(work.submit))
-    _play(work, np.array(x, np.float64), _settings(rule, capacity), found)
+    kind, foresight = RULES.index(rule.kind), FORECASTS.index(rule.forecast)
+    again = rule.again or kind == THRESHOLD
+    settings = _Settings(kind, foresight, again, capacity, float(rule.crowding))
+    load = np.zeros(4 * len(x) if capacity < _FAR else 0, np.int64)
+    ahead, found = _hours_ahead(work), np.empty(len(work.submit))
+    hour = _Hour(np.empty(ahead), np.zeros(ahead + 1), load)
+    _play(work, np.array(x, np.float64), settings, hour, found)
     return found
 
 
-def _settings(rule: Rule, capacity: int) -> _Settings:
-    again = rule.again or rule.kind == "threshold"
-    kind, foresight = RULES.index(rule.kind), FORECASTS.index(rule.forecast)
-    return _Settings(kind, foresight, again, capacity, float(rule.crowding))
+def _hours_ahead(work: Work) -> int:
+    """Return how many hours a forecast must have for any job."""
+    return int((work.wait + work.known).max(initial=0.0)) + 4
 
 
 @compiled()
-def _pause(work: Work, x: Floats, rule: _Settings, paid: Floats, end: Floats) -> None:
+def _pause(work: Work, x: Floats, foresight: int, seen: Floats, paid: Floats, end: Floats) -> None:
     """Fill the integral of x over the pieces of each job, and its end.
 
     Work is needed before submit + wait + known length. In an hour a job runs for what it still has
     to beyond the cheaper time that is forecast to be left.
     """
-    longest = 0.0
-    for job in range(len(paid)):
-        longest = max(longest, work.wait[job] + work.known[job])
-    seen = np.empty(int(longest) + 4)
     for job in range(len(paid)):
         left, guess, time = work.run[job], work.known[job], work.submit[job]
         last = time + work.wait[job] + guess
@@ -268,7 +267,7 @@ def _pause(work: Work, x: Floats, rule: _Settings, paid: Floats, end: Floats) ->
             need = int(np.ceil(last)) - t
             runs = left
             if guess > 0.0 and need > 1:
-                forecast(x, t, rule.foresight, 0, _SIGMA, _SEED, need, seen)
+                forecast(x, t, foresight, 0, _SIGMA, _SEED, need, seen)
                 cheaper = 0.0
                 for h in range(1, need):
                     if seen[h] < seen[0]:
@@ -287,24 +286,23 @@ def paused(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the integral of x over each job's pieces by `pause`, and its end, (J,) each."""
     found, end = np.empty((2, len(work.submit)))
-    _pause(work, np.array(x, np.float64), _settings(rule, _FAR), found, end)
+    seen, foresight = np.empty(_hours_ahead(work)), FORECASTS.index(rule.forecast)
+    _pause(work, np.array(x, np.float64), foresight, seen, found, end)
     return found, end
 
 
-def integral(
-    x: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def integral(x: NDArray[np.float64], begin: Times, end: Times) -> NDArray[np.float64]:
     """Return the integral of a series from `begin` to `end`, in hours.
 
     It is NaN outside of the series, and where an hour is unknown.
     """
     paid = np.concatenate([[0.0], np.cumsum(np.nan_to_num(x)), [np.nan]])
-    padded = np.append(x, 0.0)
+    hourly = np.append(x, [np.nan, np.nan])  # before and after the series
 
-    def until(time: NDArray[np.float64]) -> NDArray[np.float64]:
-        hour = np.clip(np.floor(time).astype(np.int64), 0, len(x))
-        rest = np.where(time > len(x), np.nan, time - hour)
-        return np.asarray(paid[hour] + np.where(rest > 0, padded[hour] * rest, rest))
+    def until(time: Times) -> NDArray[np.float64]:
+        hour = np.clip(np.floor(time).astype(np.int64), -1, len(x) + 1)
+        rest = time - hour
+        return np.asarray(paid[hour] + np.where(rest > 0, hourly[hour] * rest, 0.0))
 
     found = until(end) - until(begin)
     if not np.isnan(x).any():

@@ -5,13 +5,14 @@ of the moment. The right one shows the candidates as rows: a column per feature,
 largest value, and a first column that is dark for a feasible candidate.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.simulation.environment import Observation
 from hindcast.pipeline.simulation.spec import Spec
 
@@ -71,7 +72,7 @@ def picture(view: View) -> NDArray[np.uint8]:
     canvas: Any = FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.2, 1.0))
     figure.suptitle(f"{view.title}, {view.observation.time_s:,.6g} s", fontsize=10)
-    _CLUSTERS.get(view.spec.scenario, _features)(view, left)
+    PICTURES.get(view.spec.scenario, _features)(view, left)
     _candidates(view, right)
     canvas.draw()
     return np.array(canvas.buffer_rgba())[:, :, :3]
@@ -200,11 +201,12 @@ def _thermal(view: View, axes: Any) -> None:
     axes.set_title(f"servers: usage (colour), heat (size); total heat {total:.4g}", fontsize=9)
 
 
-_CLUSTERS: Final[Mapping[str, Callable[[View, Any], None]]] = {
+# Functions (view, axes) that draw the cluster of a scenario.
+PICTURES: Final = Registry[Callable[[View, Any], None]]("pictures", {
     "binpack": _binpack,
     "deferrable": _deferrable,
     "gpupack": _gpupack,
     "multicluster": _multicluster,
     "slots": _slots,
     "thermal": _thermal,
-}
+})  # fmt: skip

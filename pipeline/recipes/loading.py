@@ -26,7 +26,7 @@ from hindcast.pipeline.recipes.checkpoints import (
 from hindcast.pipeline.recipes.own_code import pin_code
 from hindcast.pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
 from hindcast.pipeline.recipes.settings import read_settings
-from hindcast.pipeline.recipes.shipped import known_recipes, recipe_folder
+from hindcast.pipeline.recipes.shipped import known_recipes, recipe_file
 from hindcast.pipeline.recipes.splits import read_split
 from hindcast.pipeline.recipes.toml_text import check_table, parse_toml, read_toml
 from hindcast.pipeline.scenarios import load_scenario
@@ -52,11 +52,10 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         if (manifest := built_from(path)) is not None:
             return _of_dataset(manifest, path, overrides)
         path = path / "recipe.toml"
-    if not path.is_file():
-        path = recipe_folder() / str(name) / "recipe.toml"
-    if not path.is_file():
+    found = path if path.is_file() else recipe_file(str(name))
+    if found is None:
         raise _no_recipe(str(name), is_folder=is_folder)
-    return _resolved(_read(path), path.parent, str(path), overrides)
+    return _resolved(_read(found), found.parent, str(found), overrides)
 
 
 def _no_recipe(name: str, *, is_folder: bool) -> RecipeError:

@@ -1,7 +1,12 @@
-"""Recipes that come with Hindcast, found without loading one."""
+"""Recipes that come with Hindcast or with a plug-in, found without loading one."""
 
 import sys
 from pathlib import Path
+from typing import Final
+
+from hindcast.pipeline.plugins import Registry
+
+RECIPES: Final = Registry[Path]("recipes", {})  # of plug-ins: files by id
 
 
 def recipe_folder() -> Path:
@@ -12,6 +17,13 @@ def recipe_folder() -> Path:
     return beside if is_checkout else Path(sys.prefix) / "share" / "hindcast" / "datasets"
 
 
+def recipe_file(name: str) -> Path | None:
+    """Return the file of the recipe with an id, or None if there is no such recipe."""
+    own = recipe_folder() / name / "recipe.toml"
+    return own if own.is_file() else RECIPES.get(name)
+
+
 def known_recipes() -> list[str]:
-    """Return the ids of the recipes that come with Hindcast."""
-    return sorted(p.parent.name for p in recipe_folder().glob("*/recipe.toml"))
+    """Return the ids of the recipes that come with Hindcast or with a plug-in."""
+    own = (p.parent.name for p in recipe_folder().glob("*/recipe.toml"))
+    return sorted({*own, *RECIPES})

@@ -33,7 +33,9 @@ SCENARIOS: Final = Registry[Any](
 WITHOUT_SIMULATOR: Final[Mapping[str, str]] = {"decisions": "hindcast.pipeline.scenarios.decisions"}
 
 # Scenarios for which states of a real machine can be read, and the module that reads them.
-LIVE_STATES: Final[Mapping[str, str]] = {"queue": "hindcast.pipeline.scenarios.queue.live_state"}
+LIVE_STATES: Final = Registry[str](
+    "live_states", {"queue": "hindcast.pipeline.scenarios.queue.live_state"}
+)
 
 
 def load_scenario(name: str) -> "Scenario":

@@ -9,9 +9,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+import numpy as np
+
 _TINY: Final = 1e-300
 _CLOSE: Final = 1e-15
 _STEPS: Final = 500
+_NODES: Final = np.polynomial.legendre.leggauss(64)
+_CLOSEST: Final = 0.99  # correlation up to which the nodes are close enough
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
@@ -69,6 +73,23 @@ def t_quantile(p: float, degrees: float) -> float:
 def t_tails(t: float, degrees: float) -> float:
     """Return the probability that Student's t is at least `t` away from 0."""
     return beta_cdf(degrees / (degrees + t * t), degrees / 2.0, 0.5)
+
+
+def selected_quantile(p: float, correlation: float, low: float, high: float) -> float:
+    """Return the p-quantile of a normal variable, given that a correlated one is in low .. high.
+
+    Both have the mean 0 and the variance 1.
+    """
+    rho = min(max(correlation, -_CLOSEST), _CLOSEST)
+    rest = math.sqrt(2.0 * (1.0 - rho**2))
+    of = 0.5 * (low + high) + 0.5 * (high - low) * _NODES[0]
+    shares = _NODES[1] * np.exp(-0.5 * of**2)
+    nodes = list(zip((rho * of).tolist(), (shares / shares.sum()).tolist(), strict=True))
+
+    def cdf(x: float) -> float:
+        return float(sum(share * 0.5 * math.erfc((at - x) / rest) for at, share in nodes))
+
+    return _solve(cdf, p, -8.0, 8.0)
 
 
 def chi_square_tail(x: float, degrees: float) -> float:

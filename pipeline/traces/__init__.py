@@ -155,7 +155,7 @@ FORMATS: Final = Registry("trace_formats", {
         path=(
             "a .csv file with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, "
             "gpu_spec (openb_pod_list_*.csv), or cpu and memory as Kubernetes writes them; .csv.gz "
-            "is read too"
+            "is read too; or a folder, whose lists `lists` names"
         ),
         source=(
             "github.com/hkust-adsl/kubernetes-scheduler-simulator, folder data/csv; or your own "
@@ -168,6 +168,7 @@ FORMATS: Final = Registry("trace_formats", {
         ),
         read=pods.read,
         files=pods.raw_files,
+        settings=pods.PodsSettings,
         licence="apache-2.0",
     ),
     "swf": _job_log(

@@ -1,14 +1,18 @@
 """Reader of lists of pods that ask for CPU, memory and GPUs, such as the Alibaba GPU trace 2023.
 
-A list is a .csv file with a header. The columns of the published lists, and other names of them:
+A list is a .csv file with a header, of commas, semicolons or tabs. The columns of the published
+lists, and other names of them; capitals, blanks and signs in names do not count:
 
-    name          also pod               name of the pod, unique
+    name          also pod               name of the pod, unique; with a namespace, if there is one
     cpu_milli     or cpu, cores          thousandths of a CPU; CPUs such as 4 or 500m
     memory_mib    or memory              MiB; a quantity such as 16Gi, in bytes without a unit
-    num_gpu       also gpus              number of GPUs, 0 to 16
+    num_gpu       also gpus              number of GPUs, 0 to 16, or a share of one such as .5
     gpu_milli     optional               thousandths of each GPU; below 1000 with one GPU alone
     gpu_spec      optional; gpu_model    accepted models, joined by |; empty: all
-    creation_time, deletion_time         optional; seconds
+    creation_time, deletion_time         optional; seconds, or as in ISO 8601
+
+Requests and limits of Kubernetes are read too (CPU REQUESTS, nvidia.com/gpu LIMITS). The request
+counts, else the limit, else 0, as the scheduler sees a container without them. <none> is 0.
 
 A pod is a job of one task with one instance. After the canonical columns its row has
 
@@ -16,20 +20,28 @@ A pod is a job of one task with one instance. After the canonical columns its ro
     gpu_spec      string    as written; "" accepts all
     ends          bool      whether its duration is known
 
-`memory` is in MiB, since no machine is known. A pod without a known duration has 1 s.
+    list          int64     place of its file in `lists`, if several lists are read
+
+`memory` is in MiB, since no machine is known. A pod without a known duration has 1 s. With several
+lists, a job is named by its list and its pod.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
 Gradient Descent", USENIX ATC 2023, and the repository hkust-adsl/kubernetes-scheduler-simulator.
 """
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
 
-from hindcast.pipeline.errors import TraceError, nearest
+from hindcast.pipeline.errors import TraceError, did_you_mean, nearest
 from hindcast.pipeline.traces.field_checks import name_fault, number, number_fault, value_fault
+from hindcast.pipeline.traces.field_values import moment
 from hindcast.pipeline.traces.first_look import head_lines, source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
 from hindcast.pipeline.traces.text_rows import scan_rows, sift
@@ -43,55 +55,162 @@ _EXPECTED: Final = (
     "a list of pods (.csv with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, "
     "gpu_spec)"
 )
+_ASKED: Final = ("{}_request", "{}_requests", "requests_{}", "request_{}", "{}_req", "req_{}")
+_LIMITS: Final = ("{}_limit", "{}_limits", "limits_{}", "limit_{}")
+_GPUS: Final = ("gpu", "gpus", "nvidia_com_gpu")
+
+
+def _asked(forms: Sequence[str], *names: str) -> tuple[str, ...]:
+    return tuple(form.format(name) for form in forms for name in names)
+
+
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "name": ("name", "pod", "pod_name"),
-    "cpu": ("cpu_milli", "cpu", "cpus", "cores"),
-    "memory": ("memory_mib", "memory"),
-    "num_gpu": ("num_gpu", "gpus", "gpu", "num_gpus"),
+    "cpu": ("cpu_milli", "cpu", "cpus", "cores", *_asked(_ASKED, "cpu")),
+    "memory": ("memory_mib", "memory", *_asked(_ASKED, "memory", "mem"), "mem", "memory_gib",
+               "mem_gib", "memory_gi", "memory_mi", "mem_mib", "memory_gb", "mem_gb", "memory_mb",
+               "memory_bytes"),
+    "num_gpu": ("num_gpu", "gpus", "gpu", "num_gpus", *_asked(_ASKED, *_GPUS), "nvidia_com_gpu",
+                "gpu_count"),
     "gpu_milli": ("gpu_milli",),
-    "gpu_spec": ("gpu_spec", "gpu_model", "gpu_type"),
-    "created": ("creation_time",),
-    "deleted": ("deletion_time",),
-}
+    "gpu_spec": ("gpu_spec", "gpu_model", "gpu_type", "gpu_product", "nvidia_com_gpu_product"),
+    "created": ("creation_time", "created", "created_at", "creation_timestamp", "start_time"),
+    "deleted": ("deletion_time", "finished", "finished_at", "deleted", "deleted_at", "end_time",
+                "completion_time"),
+    "namespace": ("namespace",),
+    "cpu limit": _asked(_LIMITS, "cpu"),
+    "memory limit": _asked(_LIMITS, "memory", "mem"),
+    "num_gpu limit": _asked(_LIMITS, *_GPUS),
+}  # fmt: skip
+_NONE: Final = "<none>"
 _NEEDED: Final = ("name", "cpu", "memory", "num_gpu")
 _BYTES: Final[Mapping[str, float]] = {
     "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
 }  # fmt: skip
+_UNIT_OF: Final = {"gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "gb": "G", "mb": "M"}
 _EXTRA: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "ends")
+
+
+@dataclass(frozen=True)
+class PodsSettings:
+    """The lists of a folder that are read.
+
+    Attributes:
+        lists: Names of files in the folder that is the trace; the windows of a recipe play one of
+            these lists each, in turn. Empty if the trace is one list.
+    """
+
+    lists: tuple[str, ...] = ()
+
+
+ONE_LIST: Final = PodsSettings()
 
 
 def columns_of(path: Path) -> dict[str, str]:
     """Return the label of every known column of a list; raise TraceError if one is missing."""
-    labels = [label.strip(' \t"') for label in head_lines(path, _EXPECTED)[0].split(",")]
-    lower = {label.lower(): label for label in reversed(labels)}
+    labels = _header(path)[0]
+    plain = {_plain(label): label for label in reversed(labels)}
     found = {
-        field: next((lower[name] for name in names if name in lower), "")
+        field: next((plain[name] for name in names if name in plain), "")
         for field, names in _NAMES.items()
     }
     for field in _NEEDED:
+        found[field] = found[field] or found.get(f"{field} limit", "")
         if not found[field]:
             close = nearest(_NAMES[field][0], labels)
             raise TraceError(
-                f"{path}: no column {' or '.join(_NAMES[field])} in the header; expected "
+                f"{path}: no column {' or '.join(_NAMES[field][:4])} in the header; expected "
                 f"{_EXPECTED}" + (f"; did you mean {close!r}?" if close else "")
             )
     return {field: label for field, label in found.items() if label}
 
 
-def read(path: Path) -> tuple[Workload, pl.DataFrame]:
-    """Return the workload of a list of pods, and its bad rows; raise TraceError if it is none."""
+def _header(path: Path) -> tuple[list[str], str]:
+    """Return the labels of the columns, and the character between them."""
+    line = head_lines(path, _EXPECTED)[0]
+    separator = max(",;\t", key=line.count)
+    return [label.strip(' \t"') for label in line.split(separator)], separator
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
+
+
+def _quantity(field: str, found: Mapping[str, str]) -> pl.Expr:
+    """Return what a pod asks for: its request, else its limit, else 0 in Kubernetes."""
+    texts = [pl.col(name) for name in (field, f"{field} limit") if found.get(name)]
+    zero = pl.any_horizontal(text == _NONE for text in texts)
+    if any(word in _plain(found[field]) for word in ("req", "limit", "nvidia")):
+        zero = pl.lit(value=True)
+    asked = pl.coalesce(pl.when(text != _NONE).then(text) for text in texts)
+    return pl.coalesce(asked, pl.when(zero).then(pl.lit("0")))
+
+
+def read(path: Path, settings: PodsSettings = ONE_LIST) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of lists of pods, and their bad rows; raise TraceError if they are none.
+
+    The path is that of a list, or with `settings.lists` the folder of these lists.
+    """
+    if not settings.lists:
+        return _read_list(path)
+    if not path.is_dir():
+        raise TraceError(
+            f"{path}: trace.settings.lists names lists in a folder, but this is no folder; give "
+            "the folder as trace.path, or leave lists out"
+        )
+    known = sorted(file.name for file in path.iterdir() if file.is_file())
+    for name in settings.lists:
+        if name not in known:
+            raise TraceError(
+                f"{path}: trace.settings.lists has {name!r}, expected files of this folder; "
+                f"{did_you_mean(name, known)}"
+            )
+    read_lists = [_read_list(path / name) for name in settings.lists]
+    counts, left_out = Counter[str](), Counter[str]()
+    for workload, _ in read_lists:
+        counts.update(workload.provenance.counts)
+        left_out.update(workload.provenance.left_out)
+    tasks = [
+        workload.tasks.with_columns(
+            job_id=pl.format(f"{i}/{{}}", "job_id"), list=pl.lit(i, pl.Int64)
+        )
+        for i, (workload, _) in enumerate(read_lists)
+    ]
+    in_time = pl.concat(tasks).sort("submit_s", maintain_order=True)
+    provenance = Provenance(
+        format=FORMAT,
+        files=tuple(file for workload, _ in read_lists for file in workload.provenance.files),
+        counts=dict(counts),
+        left_out=dict(left_out),
+        notes=tuple(dict.fromkeys(note for one, _ in read_lists for note in one.provenance.notes)),
+    )
+    jobs = pl.int_range(pl.len(), dtype=pl.Int64)
+    return Workload(tasks=in_time.with_columns(job=jobs), provenance=provenance), pl.concat(
+        bad for _, bad in read_lists
+    )
+
+
+def _read_list(path: Path) -> tuple[Workload, pl.DataFrame]:
     found = columns_of(path)
-    field_of = {label: field for field, label in found.items()}
-    header = [label.strip(' \t"') for label in head_lines(path, _EXPECTED)[0].split(",")]
-    rows = scan_rows(path, [field_of.get(label, "") for label in header], header_line=1)
-    absent = [field for field in _NAMES if field not in found]
+    field_of = {label: field for field, label in reversed(found.items())}
+    header, separator = _header(path)
+    taken = dict.fromkeys(label for label in header if label in field_of)
+    names = [field_of[label] if taken.pop(label, 1) is None else "" for label in header]
+    rows = scan_rows(path, names, header_line=1, separator=separator)
+    absent = [field for field in _NAMES if field not in names]
     rows = rows.with_columns(pl.lit(None, dtype=pl.String).alias(field) for field in absent)
+    rows = rows.with_columns(_quantity(f, found).alias(f) for f in ("cpu", "memory", "num_gpu"))
+    if "namespace" in found:
+        rows = rows.with_columns(name=pl.concat_str("namespace", "name", separator="/"))
     cpu = number("cpu") if found["cpu"] == "cpu_milli" else _cpu_milli()
-    memory = number("memory") if found["memory"] == "memory_mib" else _mib()
+    memory = number("memory") if found["memory"] == "memory_mib" else _mib(_plain(found["memory"]))
     gpus, given = number("num_gpu"), number("gpu_milli")
+    part = gpus.is_between(0, 1, closed="none") & ("gpu_milli" not in found)
+    given = pl.when(part).then((gpus * WHOLE - 1e-6).ceil()).otherwise(given)
+    gpus = pl.when(part).then(1.0).otherwise(gpus)
     share = pl.when(gpus == 0).then(0.0).otherwise(pl.coalesce(given, pl.lit(float(WHOLE))))
-    lasted = number("deleted") - number("created")
+    lasted = moment(pl.col("deleted")) - moment(pl.col("created"))
     known = (lasted > 0).fill_null(value=False)
     values = rows.select(
         "line",
@@ -108,10 +227,9 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
             value_fault("gpu_milli", (gpus > 0) & (share != share.floor()), "a whole number"),
             value_fault("gpu_milli", (gpus > 0) & (share < 1), "above 0 for a pod with GPUs"),
             value_fault("gpu_milli", (gpus > 1) & (share != WHOLE), "1000 for several GPUs"),
-            number_fault("created", optional=True),
-            number_fault("deleted", optional=True),
+            *(_time_fault(name) for name in ("created", "deleted")),
         ),
-        submit_s=number("created").fill_null(0.0),
+        submit_s=moment(pl.col("created")).fill_null(0.0),
         duration_s=pl.when(known).then(lasted).otherwise(1.0),
         cores=pl.max_horizontal(cpu / WHOLE, 1e-6),
         memory=memory,
@@ -132,16 +250,27 @@ def read(path: Path) -> tuple[Workload, pl.DataFrame]:
     provenance = Provenance(
         format=FORMAT,
         files=(source_file(path),),
-        counts=counts,
+        counts=dict(counts),
         left_out=pods.all_left_out,
         notes=("memory is in MiB", *pods.note()),
     )
     return Workload(tasks=tasks, provenance=provenance), pods.quarantine
 
 
+def most_at_once(pods: pl.DataFrame) -> float | None:
+    """Return the GPUs that pods ask for at once; None if a pod has no known duration."""
+    if not pods["ends"].all():
+        return None
+    asked = (pods["num_gpu"] * pods["gpu_milli"]).to_numpy()
+    times = np.concatenate([pods["submit_s"], pods["submit_s"] + pods["duration_s"]])
+    changes = np.concatenate([asked, -asked])
+    # pods that end when another arrives leave before it
+    return float(np.cumsum(changes[np.lexsort((changes, times))]).max()) / WHOLE
+
+
 def raw_files(path: Path) -> tuple[Path, ...]:
-    """Return the files that `read` reads."""
-    return (path,)
+    """Return the files that `read` may read."""
+    return tuple(path.iterdir()) if path.is_dir() else (path,)
 
 
 def _whole_fault(name: str, value: pl.Expr, expected: str, most: int = MOST_MILLI) -> pl.Expr:
@@ -153,6 +282,12 @@ def _whole_fault(name: str, value: pl.Expr, expected: str, most: int = MOST_MILL
     return pl.coalesce(missing, value_fault(name, ~whole.fill_null(value=False), expected))
 
 
+def _time_fault(name: str) -> pl.Expr:
+    time = moment(pl.col(name))
+    unread = pl.col(name).is_not_null() & ~time.is_finite().fill_null(value=False)
+    return value_fault(name, unread, "seconds or a time such as 2025-01-31T13:00:00Z")
+
+
 def _cpu_milli() -> pl.Expr:
     """Return CPUs such as 4, .5 or 500m in thousandths, rounded up."""
     text = pl.col("cpu")
@@ -160,9 +295,15 @@ def _cpu_milli() -> pl.Expr:
     return (milli * pl.when(text.str.ends_with("m")).then(1.0).otherwise(1e3) - 1e-6).ceil()
 
 
-def _mib() -> pl.Expr:
-    """Return a quantity of memory of Kubernetes in MiB, rounded up."""
+def _mib(label: str) -> pl.Expr:
+    """Return a quantity of memory of Kubernetes in MiB, rounded up.
+
+    A number without a unit is in that of the label, such as gib in memory_gib, else in bytes.
+    """
     amount = pl.col("memory").str.extract(r"^([0-9.]+)[A-Za-z]*$").cast(pl.Float64, strict=False)
     unit = pl.col("memory").str.extract(r"^[0-9.]+([A-Za-z]*)$")
-    factor = unit.replace_strict(dict(_BYTES), default=None, return_dtype=pl.Float64)
+    said = _UNIT_OF.get(label.rpartition("_")[2], "")
+    factor = unit.replace_strict(
+        {**_BYTES, "": _BYTES[said]}, default=None, return_dtype=pl.Float64
+    )
     return (amount * factor / 2.0**20 - 1e-6).ceil()

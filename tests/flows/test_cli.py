@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hindcast.flows import cli, commands
-from hindcast.flows.commands import traces
+from hindcast.flows.commands.logs import traces
 from hindcast.flows.parser import parse
 from hindcast.pipeline.errors import HindcastError, StorageError
 

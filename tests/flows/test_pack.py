@@ -52,16 +52,42 @@ def test_the_table_says_what_is_refused_and_what_nodes_bring(pods, capsys):
     assert "1 pods do not fit on an empty node of these kinds" in out
     assert "with 2x64x96Gx4:A" in out
     for rule in ("best_fit", "fgd", "fit_starved_scarce"):
-        assert f"{rule}: 3 nodes have at most 1 refused pods in every run" in out
+        assert f"{rule}: 3 to 11 nodes have at most 1 refused pods in every run" in out
 
 
 def test_pods_beside_other_nodes_may_need_none(pods):
     packing = Packing(read(pods)[0], 2, 0)
-    assert packing.too_large(["1x64x96Gx4:A"]) == 1
+    assert (~packing.fits(["1x64x96Gx4:A"])).sum() == 1
     others = ["3x64x96Gx4:A"]
     assert packing.nodes_needed("fgd", "64x96Gx4:B", others, 1) == 0
     assert packing.nodes_needed("fgd", "64x96Gx4:B", ["1x64x96Gx4:A"], 1) == 2
     assert packing.nodes_needed("fgd", "2x96Gx4:B", ["1x64x96Gx4:A"], 1) is None
+
+
+def test_a_number_of_nodes_counts_if_the_next_ones_suffice_too(pods, monkeypatch):
+    """A rule that refuses pods on 5 and 7 nodes and not on 4, 6 and more needs 8."""
+
+    def outcomes(_self, _rule, nodes):
+        count = int(nodes[0].partition("x")[0])
+        return {"refused_none": [float(count < 4 or count in {5, 7})]}
+
+    monkeypatch.setattr(Packing, "outcomes", outcomes)
+    assert Packing(read(pods)[0], 1, 0).nodes_needed("fgd", "64x96Gx4:A", [], 0) == 8
+
+
+def test_pods_may_leave_at_the_times_of_the_list(tmp_path, capsys):
+    """Twenty pods of four GPUs follow each other on one node of four; all at once need twenty."""
+    path = tmp_path / "pods.csv"
+    rows = [f"{n},1,1Gi,4,{10 * n},{10 * n + 10}\n" for n in range(20)]
+    path.write_text("name,cpu,memory,gpus,created,finished\n" + "".join(rows))
+    words = (str(path), "--nodes", "1x64x96Gx4:A", "--policy", "best_fit", "--runs", "1")
+    code, out, _ = ran(capsys, *words, "--ends", "recorded")
+    assert code == 0
+    assert "at most 4.0 GPUs at once\n" in out
+    assert "best_fit: 1 to 9 nodes have at most 0 refused pods" in out
+    code, out, _ = ran(capsys, *words)
+    assert "at once; here they stay, unless --ends recorded\n" in out
+    assert "best_fit: 20 to 28 nodes have at most 0 refused pods" in out
 
 
 def test_every_pod_arrives_once(pods):

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from hindcast.flows.cli import main
+from hindcast.pipeline.evaluation import looks
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
 
+LEDGER = Path("cache/looks.jsonl")
 FAMILY = "one family, p after Holm's adjustment"
 RECIPE = ("slots-demo-v1", "--set", 'split.test="900..909"')
 OTHER = ("slots-demo-v1", "--set", 'split.test="910..919"')
@@ -25,6 +27,7 @@ def folder(tmp_path, monkeypatch):
     """Run commands in an empty folder with a ledger of its own, and forget the modules in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HINDCAST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(looks, "LEDGER", LEDGER.name)
     yield
     for name, module in list(sys.modules.items()):
         if str(tmp_path) in str(getattr(module, "__file__", "")):
@@ -103,9 +106,8 @@ def test_other_windows_and_another_recipe_are_named():
 def test_a_plan_after_the_look_is_named():
     policies = [*RULES, *agents("a", seeds=1)]
     evaluate(policies, of_plan="")
-    ledger = Path("cache/looks.jsonl")
-    earlier = json.loads(ledger.read_text()) | {"time": "2020-01-01T00:00:00+00:00"}
-    ledger.write_text(json.dumps(earlier) + "\n")
+    earlier = json.loads(LEDGER.read_text()) | {"time": "2020-01-01T00:00:00+00:00"}
+    LEDGER.write_text(json.dumps(earlier) + "\n")
     plan(policies)
     assert evaluate(out="ev2") == ["seed0 had been scored on these windows before the plan"]
 
@@ -126,7 +128,7 @@ def test_agents_that_were_tried_before_are_counted(capsys):
 def test_validation_windows_and_rules_are_no_looks():
     evaluate([*RULES, *agents("a"), "--split", "validation"], of_plan="")
     evaluate(RULES, of_plan="", out="ev2")
-    assert not Path("cache/looks.jsonl").exists()
+    assert not LEDGER.exists()
     assert read_evaluation(Path("ev")).looks is None
 
 
@@ -138,7 +140,7 @@ def test_without_a_cache_nothing_is_counted(monkeypatch):
 
 def test_a_damaged_ledger_is_no_error():
     Path("cache").mkdir()
-    Path("cache/looks.jsonl").write_bytes(b'{"time": 1\n\xff\n{}\n[]\n"x"\n')
+    LEDGER.write_bytes(b'{"time": 1\n\xff\n{}\n[]\n"x"\n')
     evaluate([*RULES, *agents("a")], of_plan="")
     assert read_evaluation(Path("ev")).looks == 0
 

@@ -5,11 +5,17 @@ import sys
 
 import pytest
 
+from hindcast.flows.cli import main
+from hindcast.flows.commands import ADDED
+from hindcast.flows.completion import words
 from hindcast.pipeline import plugins
 from hindcast.pipeline.errors import InputError, UnknownName
 from hindcast.pipeline.exports import EXPORTS
+from hindcast.pipeline.gymnasium_env.rendering import PICTURES
 from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.proposals.proposal import PROPOSALS
+from hindcast.pipeline.recipes.shipped import RECIPES, known_recipes
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario, register_scenario
 from hindcast.pipeline.traces import FORMATS
 from hindcast.policies.heuristics import heuristics
@@ -22,17 +28,18 @@ from hindcast.pipeline.exports import EXPORTS, Export
 EXPORTS.register("{name}", Export("{name}", __name__, "a format from outside", "everything"))
 """
 REGISTRIES = (SCENARIOS, AGENTS, ONLINE_AGENTS, FORMATS, EXPORTS)
+HELD = (*REGISTRIES, ADDED, PICTURES, PROPOSALS, RECIPES)
 
 
 @pytest.fixture(autouse=True)
 def outside(tmp_path, monkeypatch):
     """A folder on the path for modules of plug-ins; what a test registers is forgotten."""
-    modules, known = dict(sys.modules), [dict(registry._known) for registry in REGISTRIES]
+    modules, known = dict(sys.modules), [dict(registry._known) for registry in HELD]
     monkeypatch.syspath_prepend(tmp_path)
     plugins._entry_points.cache_clear()
     yield tmp_path
     plugins._entry_points.cache_clear()
-    for registry, before in zip(REGISTRIES, known, strict=True):
+    for registry, before in zip(HELD, known, strict=True):
         registry._known = before
     for name in set(sys.modules) - set(modules):
         if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in (
@@ -42,12 +49,13 @@ def outside(tmp_path, monkeypatch):
 
 
 def install(folder, group, **entries):
-    """Make the folder hold an installed package with these entry points."""
+    """Make the folder hold an installed package with these entry points, beside others."""
     about = folder / "outside-1.0.dist-info"
-    about.mkdir()
+    about.mkdir(exist_ok=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
     lines = [f"{name} = {value}" for name, value in entries.items()]
-    (about / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
+    with (about / "entry_points.txt").open("a") as file:
+        file.write("\n".join([f"[{group}]", *lines, ""]))
 
 
 def test_a_registered_name_is_found_listed_and_suggested():
@@ -125,6 +133,66 @@ def test_entry_points_are_imported_when_they_are_named(outside):
     with pytest.raises(InputError, match="the module does not register 'lies'"):
         EXPORTS.get("lies")
     assert "mine" not in FORMATS  # another group
+
+
+COMMAND = """
+from dataclasses import dataclass
+from pathlib import Path
+from hindcast.flows import parser as p
+from hindcast.flows.commands import Added, Command, Shown, refuse_nothing as check
+
+@dataclass(frozen=True)
+class Request:
+    name: str = p.argument("whom to greet")
+
+def run(request):
+    return {"greeted": request.name}
+
+def show(result):
+    return Shown([f"hello {result['greeted']}"])
+
+COMMANDS = {"greet": Command("hindcast greet you", Request)}
+GREET = Added(__name__, "greet somebody")
+RECIPE = Path(__file__).with_name("recipe.toml")
+HERE = __name__
+
+def draw(view, axes):
+    return None
+
+def propose(source, path, name, nodes):
+    from types import SimpleNamespace
+    return SimpleNamespace(toml=f"# {path}", columns={"a": "b"}, facts=(), unsure=())
+"""
+
+
+def test_a_package_brings_a_command_a_recipe_a_picture_and_a_proposal(outside, capsys):
+    (outside / "brought.py").write_text(COMMAND)
+    (outside / "recipe.toml").write_text(
+        'id = "brought-v1"\nscenario = "binpack"\nsplit = {train = "0..3"}\n'
+        'trace = {format = "synthetic"}\n'
+    )
+    install(outside, "hindcast.commands", greet="brought:GREET")
+    install(outside, "hindcast.recipes", **{"brought-v1": "brought:RECIPE"})
+    install(outside, "hindcast.pictures", queue="brought:draw")
+    install(outside, "hindcast.proposals", mine="brought:HERE")
+    assert main(["greet", "you"]) == 0
+    assert capsys.readouterr().out == "hello you\n"
+    assert main(["--help"]) == 0
+    assert "greet somebody" in capsys.readouterr().out
+    assert words(["gre"]) == ["greet"]
+    assert words(["greet", "--js"]) == ["--json"]
+    assert main(["gret"]) == 2
+    assert "did you mean 'greet'" in capsys.readouterr().err
+    assert "brought-v1" in known_recipes()
+    assert load_recipe("brought-v1").base == outside
+    with pytest.raises(InputError, match="did you mean 'brought-v1'"):
+        load_recipe("brought-v2")
+    assert PICTURES["queue"].__module__ == "brought"
+    table = outside / "t.csv"
+    table.write_text("b\n1\n")
+    assert main(["init", str(table), "--scenario", "mine"]) == 0
+    assert "a recipe for scenario mine" in capsys.readouterr().out
+    assert (outside / "t.toml").read_text() == "# t.csv"
 
 
 def test_a_name_of_a_stranger_imports_nothing(outside, tiny_recipe, tmp_path):

@@ -11,8 +11,9 @@ import pytest
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.errors import InputError, RecipeError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
-from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue import layout as m

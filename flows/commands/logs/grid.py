@@ -28,7 +28,9 @@ class Request:
         "hours by which a start may be later; as many as the series has: until its end",
         default="24,168", metavar="H,...",
     )  # fmt: skip
-    price: bool = p.option("save money instead of carbon", default=False)
+    price: bool = p.option(
+        "save money instead of carbon, as for a series of prices alone", default=False
+    )
     settings: tuple[p.Override, ...] = p.option(
         "setting of the reader of series (TOML), such as time_zone=UTC; may be repeated",
         default=(), flag="--set", action="append", metavar="KEY=VALUE",
@@ -71,7 +73,7 @@ def run(request: Request) -> dict[str, Any]:
 
     series = open_series(request.series, _settings(request))
     chosen = series.only(request.zone) if request.zone else series
-    column = PRICE if request.price else CARBON
+    column = PRICE if request.price or CARBON not in chosen.table.columns else CARBON
     jobs, slack = _hours("--jobs", request.jobs), _hours("--slack", request.slack)
     rows = table_of(chosen, jobs, slack, column)
     write_text(location(request.out), pl.DataFrame(rows).write_csv())
@@ -134,14 +136,23 @@ def run_log(request: Any) -> dict[str, Any]:
     import polars as pl
 
     from hindcast.flows.runs.whatif import reading, source_of
+    from hindcast.pipeline.errors import TraceError
     from hindcast.pipeline.grids.logs import compare, conclusion, lay
     from hindcast.pipeline.pages.markdown import text_table
     from hindcast.pipeline.recipes.workload_source import load_source
     from hindcast.pipeline.storage.files import make_folder, write_text
     from hindcast.pipeline.traces import FORMATS
-    from hindcast.pipeline.traces.hourly.ingest import open_series
+    from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC, open_series
 
-    one = open_series(request.grid).only(request.zone)
+    try:
+        one = open_series(request.grid).only(request.zone)
+    except TraceError as error:
+        if (location(request.grid) / "manifest.json").exists() or request.grid == SYNTHETIC:
+            raise
+        raise TraceError(
+            f"{error}; give the settings to `hindcast ingest series {request.grid} --out SERIES`, "
+            "and --grid SERIES"
+        ) from error
     slack = _slack(request.slack)
     source = source_of(request)
     workload = load_source(reading(source))

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown
 from hindcast.flows.progress import progress
 from hindcast.pipeline.storage.location import location
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _RULES: Final = ("best_fit", "fgd", "fit_starved_scarce")
 _KIND: Final = "COUNTxCPUSxMEMORYxGPUS:MODEL"
@@ -35,6 +38,10 @@ class Request:
     )  # fmt: skip
     refuse: Annotated[float, p.Bounds("PERCENT", ge=0, le=100)] = p.option(
         "percent of the pods that may be refused in any run if nodes are counted", default=0.0
+    )
+    ends: Literal["never", "recorded"] = p.option(
+        "when pods leave: never, or at the times of the list, at which they arrive then too",
+        default="never",
     )
     runs: Annotated[int, p.Bounds("N", ge=1, le=1000)] = p.option(
         "orders in which the pods arrive, drawn", default=5
@@ -66,13 +73,16 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
     from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of, without_count
     from hindcast.pipeline.traces import FORMATS
+    from hindcast.pipeline.traces.pods import most_at_once
 
     workload, bad = FORMATS["pods"].reading(location(request.pods))
-    packing = Packing(workload, request.runs, request.seed)
+    packing = Packing(workload, request.runs, request.seed, request.ends)
     tasks, nodes = workload.tasks, nodes_of(GpupackConfig(nodes=request.nodes))
     kind = without_count(request.nodes[0])
-    too_large = packing.too_large(request.nodes)
+    too_large = int((~packing.fits(request.nodes)).sum())
+    elsewhere = tasks.sort("job_id").filter(~packing.fits([kind]))
     allowed = too_large + int(request.refuse / 100 * tasks.height)
+    allocated = "placed" if request.ends == "never" else "allocated_peak"
     rows: list[dict[str, Any]] = []
     rules = request.rules or _RULES
     with progress("pack") as tell:
@@ -89,7 +99,7 @@ def run(request: Request) -> dict[str, Any]:
                     "most_refused_pods": max(refused),
                     "refused_without_gpu": sum(found["refused_none"]) / request.runs,
                     "refused_gpus_percent": sum(found["refused"]) / request.runs,
-                    "allocated_percent": sum(found["placed"]) / request.runs,
+                    "allocated_percent": sum(found[allocated]) / request.runs,
                 })  # fmt: skip
             rows[-1 - len(request.more)]["nodes_needed"] = packing.nodes_needed(
                 rule, kind, request.nodes[1:], allowed
@@ -100,9 +110,12 @@ def run(request: Request) -> dict[str, Any]:
         "listed": tasks.height,
         "bad_rows": bad.height,
         "asked": {
-            "gpus": float((tasks["num_gpu"] * tasks["gpu_milli"]).sum()) / 1000,
+            "gpus": _gpus(tasks),
             "cpus": float(tasks["cpu_milli"].sum()) / 1000,
+            "gpus_at_once": most_at_once(tasks),
+            "gpus_not_of_kind": _gpus(elsewhere),
         },
+        "ends": request.ends,
         "nodes": list(request.nodes),
         "there": {"gpus": sum(n.gpus for n in nodes), "cpus": sum(n.cpu for n in nodes) / 1000},
         "kind": kind,
@@ -113,14 +126,24 @@ def run(request: Request) -> dict[str, Any]:
     }
 
 
+def _gpus(pods: "pl.DataFrame") -> float:
+    return float((pods["num_gpu"] * pods["gpu_milli"]).sum()) / 1000
+
+
 def show(result: Mapping[str, Any]) -> Shown:
     """Return what is asked for and there, a table by rule, and the nodes that are needed."""
+    from hindcast.flows.runs.packing import BEYOND
+
     asked, there = result["asked"], result["there"]
     wants = f"{asked['gpus']:,.1f} GPUs and {asked['cpus']:,.0f} CPUs"
     lines = [
         f"{result['pods']}: {result['listed']:,} pods ask for {wants}",
         f"{' '.join(result['nodes'])}: {there['gpus']:,} GPUs and {there['cpus']:,.0f} CPUs",
     ]
+    if asked["gpus_at_once"] is not None:
+        stay = "" if result["ends"] == "recorded" else "; here they stay, unless --ends recorded"
+        lines.append(f"by the times of the list they ask for at most {asked['gpus_at_once']:,.1f} "
+                     f"GPUs at once{stay}")  # fmt: skip
     if result["bad_rows"]:
         lines.append(f"{result['bad_rows']:,} rows could not be read and are left out")
     if result["too_large"]:
@@ -134,19 +157,28 @@ def show(result: Mapping[str, Any]) -> Shown:
             f"{row['refused_gpus_percent']:>13.2f}%{row['allocated_percent']:>13.2f}%  {added}"
         )
     orders = f"{result['runs']} drawn orders of arrival"
-    lines += ["", f"means over {orders}; allocated: GPUs of the cluster in use at the end", ""]
+    use = "GPUs of the cluster in use at the end"
+    if result["ends"] == "recorded":
+        orders, use = f"{result['runs']} runs with drawn ties", "most GPUs in use at once"
+    lines += ["", f"means over {orders}; allocated: {use}", ""]
     few = f"at most {result['allowed']:,} refused pods in every run"
     for row in result["rows"]:
         if "nodes_needed" in row:
             need = row["nodes_needed"]
-            count = "no number of nodes has" if need is None else f"{need:,} nodes have"
+            count = f"{need:,} to {(need or 0) + BEYOND:,} nodes have" if need is not None else (
+                "no number of nodes has")  # fmt: skip
             lines.append(f"{row['rule']}: {count} {few} (nodes of {result['kind']})")
+    if any(row.get("nodes_needed", 0) is None for row in result["rows"]):
+        pods = f"pods that ask for {asked['gpus_not_of_kind']:,.1f} GPUs"
+        lines.append(
+            f"{pods} do not fit on such a node: name another kind first to count its nodes"
+        )
     return Shown(lines, result["rows"])
 
 
 COMMANDS: Final = {"pack": Command(
     "hindcast pack pods.csv --nodes 40x64x96Gx8:A100 --add 5x96x512Gx8:H100",
     Request,
-    "Every pod of the list arrives once and stays, in drawn orders. It is placed where the rule\n"
+    "Every pod of the list arrives once, in drawn orders, and stays. It is placed where the rule\n"
     "says, with equal scores drawn, or refused if no node can take it. See the page of `gpupack`.",
 )}  # fmt: skip

@@ -5,6 +5,7 @@ money prices_2021_2024.parquet. Nothing is trained, so the protocol has no stage
 for the page, and `cells.csv` is written beside the folder of the paper.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +31,7 @@ from hindcast.flows.papers.publishing import protocol_of
 from hindcast.flows.papers.results import CLAIM, TABLE, Results, TableText
 from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.grids.starts import Rule, Work, integral, paused, peak, starts
+from hindcast.pipeline.grids.starts import Rule, Work, paused, peak, starts
 from hindcast.pipeline.statistics.intervals import bootstrap_interval
 from hindcast.pipeline.storage.files import write_text
 from hindcast.pipeline.storage.location import traces_folder
@@ -46,17 +47,20 @@ _STARTS: Final = range(0, 8001, 500)  # first hours of windows, of 2022
 _LIMITED: Final = ("AU-SA", "DE", "US-CAL-CISO", "NL")
 _LOADS: Final = (3.0, 2.0, 1.5, 1.25)  # cores, as multiples of the mean load
 _MONEY: Final = ("carbon", "price", "both at 100 per t")
-_COMMIT: Final = {
-    "Lowest-Slot": Rule("lowest_slot", "perfect"),
-    "Carbon-Time": Rule("carbon_time", "perfect"),
-    "Lowest-Window": Rule("lowest_window", "perfect"),
+_NAMES: Final = ("Lowest-Slot", "Carbon-Time", "Lowest-Window")
+# Policies, and whether they know the lengths.
+_RULES: Final[Mapping[str, tuple[Rule, bool]]] = {
+    "Lowest-Slot": (Rule("lowest_slot", "perfect"), False),
+    "Carbon-Time": (Rule("carbon_time", "perfect"), False),
+    "Lowest-Window": (Rule("lowest_window", "perfect"), False),
+    "Carbon-Time, level7": (Rule("carbon_time"), False),
+    "Carbon-Time, day before": (Rule("carbon_time", "day"), False),
+    "lowest window again, level7": (Rule("lowest_window", again=True), False),
+    "threshold .2 of 24 h": (Rule("threshold"), False),
+    "Carbon-Time, length known": (Rule("carbon_time", "perfect"), True),
+    "Lowest-Window, length known": (Rule("lowest_window", "perfect"), True),
 }
-_SEEN: Final = {
-    "Carbon-Time, level7": Rule("carbon_time"),
-    "Carbon-Time, day before": Rule("carbon_time", "day"),
-    "lowest window again, level7": Rule("lowest_window", again=True),
-    "threshold .2 of 24 h": Rule("threshold"),
-}
+_PAUSES: Final = {"Wait AWhile": Rule("now", "perfect"), "pause, level7": Rule("now")}
 
 
 def files() -> list[Path]:
@@ -121,25 +125,19 @@ def _saved(jobs: Jobs, x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]
     found: dict[str, list[tuple[float, ...]]] = {}
     for first in _STARTS:
         work, known = work_of(jobs, first), work_of(jobs, first, known=True)
-        core_hours = work.run * work.cores
-        now = float(integral(x, work.submit, work.submit + work.run) @ work.cores)
-        plays = {name: starts(work, x, rule) for name, rule in {**_COMMIT, **_SEEN}.items()}
-        for name in ("Carbon-Time", "Lowest-Window"):
-            plays[f"{name}, length known"] = starts(known, x, _COMMIT[name])
-        for name, start in plays.items():
-            cost = float(integral(x, start, start + work.run) @ work.cores)
-            wait = float((start - work.submit).mean())
-            found.setdefault(name, []).append((
-                100 * (1 - cost / now), (now - cost) / core_hours.sum(), wait,
-                peak(start, work.run, work.cores),
-            ))  # fmt: skip
-        for name, forecast in (("Wait AWhile", "perfect"), ("pause, level7", "level7")):
-            costs, end = paused(known, x, Rule("now", forecast))
-            cost = float(costs @ work.cores)
-            wait = float((end - work.submit - work.run).mean())
-            found.setdefault(name, []).append(
-                (100 * (1 - cost / now), (now - cost) / core_hours.sum(), wait, np.nan)
-            )
+        now, energy = float(work.cost(x, work.submit).sum()), float(work.run @ work.cores)
+        plays = {}
+        for name, (rule, exact) in _RULES.items():
+            start = starts(known if exact else work, x, rule)
+            cores = float(peak(start, work.run, work.cores))
+            plays[name] = work.cost(x, start), start - work.submit, cores
+        for name, rule in _PAUSES.items():
+            paid, end = paused(known, x, rule)
+            plays[name] = paid * work.cores, end - work.submit - work.run, np.nan
+        for name, (cost, wait, cores) in plays.items():
+            saved = now - float(cost.sum())
+            row = (100 * saved / now, saved / energy, float(wait.mean()), cores)
+            found.setdefault(name, []).append(row)
     return {name: np.array(each) for name, each in found.items()}
 
 
@@ -175,21 +173,20 @@ def _limited(jobs: Jobs, zone: str, x: NDArray[np.float64]) -> list[dict[str, An
     """Return what rules save on a limited number of cores, and how many jobs are late."""
     found = []
     work = work_of(jobs, FIRST_HOUR, known=True)
-    now = integral(x, work.submit, work.submit + work.run) @ work.cores
+    now = work.cost(x, work.submit).sum()
     span = float((work.submit + work.run).max() - work.submit.min())
     for load in _LOADS:
         capacity = max(int(load * (np.ceil(work.run) @ work.cores) / span), int(work.cores.max()))
-        for name, rule in (
-            ("perfect", Rule("lowest_window", "perfect", capacity=capacity)),
-            ("level7", Rule("lowest_window", capacity=capacity)),
-            ("level7, crowding 1", Rule("lowest_window", capacity=capacity, crowding=1.0)),
-        ):
+        add = partial(cell, "limited cores", f"{zone}, {load:g} times the load ({capacity})")
+        for name, seen, crowding in (
+            ("perfect", "perfect", 0.0), ("level7", "level7", 0.0),
+            ("level7, crowding 1", "level7", 1.0),
+        ):  # fmt: skip
+            rule = Rule("lowest_window", seen, capacity=capacity, crowding=crowding)
             start = starts(work, x, rule)
-            cost = integral(x, start, start + work.run) @ work.cores
-            late = int((start - work.submit > work.wait + 1e-9).sum())
-            add = partial(cell, "limited cores", f"{zone}, {load:g} times the load ({capacity})")
-            found += [add(f"{name}: saved", "%", float(100 * (1 - cost / now))),
-                      add(f"{name}: late", "jobs", float(late))]  # fmt: skip
+            late = float((start - work.submit > work.wait + 1e-9).sum())
+            saved = 100 * float(1 - work.cost(x, start).sum() / now)
+            found += [add(f"{name}: saved", "%", saved), add(f"{name}: late", "jobs", late)]
     return found
 
 
@@ -221,22 +218,22 @@ def _money(jobs: Jobs, series: Series) -> list[dict[str, Any]]:
         objectives = (carbon, price, 0.1 * carbon + price)  # money per MWh
         windows = range(200, len(price) - 400, 500)
         works = [work_of(jobs, first, known=True) for first in windows]
-        works = [work for work in works if work.within(price).all() and work.within(carbon).all()]
+        works = [work for work in works if work.within(carbon + price).all()]
         for name, x in zip(_MONEY, objectives, strict=True):
-            saved = np.zeros(4)  # of carbon and price: now, then
+            spent = np.zeros((2, 2))  # carbon and price: started at once, and later
             for work in works:
                 start = starts(work, x, Rule("lowest_window", again=True))
-                for place, values in enumerate((carbon, price)):
-                    for then, begin in enumerate((work.submit, start)):
-                        saved[2 * place + then] += (
-                            integral(values, begin, begin + work.run) @ work.cores
-                        )
+                spent += [[work.cost(values, begin).sum() for begin in (work.submit, start)]
+                          for values in (carbon, price)]  # fmt: skip
+            (carbon_now, carbon_then), (paid_now, paid_then) = spent.tolist()
             energy = sum(float(work.run @ work.cores) for work in works)
             add = partial(cell, "money", f"{zone}, waiting for {name}")
-            found += [add("carbon saved", "%", float(100 * (1 - saved[1] / saved[0]))),
-                      add("carbon saved per kWh", "g/kWh", float((saved[0] - saved[1]) / energy)),
-                      add("price saved", f"{of.table['currency'][0]}/MWh",
-                          float((saved[2] - saved[3]) / energy))]  # fmt: skip
+            found += [
+                add("carbon saved", "%", 100 * (1 - carbon_then / carbon_now)),
+                add("carbon saved per kWh", "g/kWh", (carbon_now - carbon_then) / energy),
+                add("price saved", f"{of.table['currency'][0]}/MWh",
+                    (paid_now - paid_then) / energy),
+            ]  # fmt: skip
     return found
 
 
@@ -244,7 +241,7 @@ def _claims(saved: dict[str, dict[str, NDArray[np.float64]]]) -> list[dict[str, 
     def by_zone(policy: str) -> NDArray[np.float64]:
         return np.array([of[policy].mean(axis=0) for of in saved.values()])
 
-    slot, time, window = (by_zone(name) for name in _COMMIT)
+    slot, time, window = map(by_zone, _NAMES)
     varies = window[:, 0] > 1e-9
     per_hour = [each[varies, 0] / each[varies, 2] for each in (slot, time, window)]
     neighbours = [bootstrap_interval(time[varies, 0] - slot[varies, 0]),

@@ -14,12 +14,12 @@ Source: Hanafy et al., "Going Green for Less Green", ASPLOS 2024; umassos/GAIA@6
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.pipeline.grids.starts import integral
 from hindcast.pipeline.simulation.kernel import Ints, Mask, compiled
 
 TICK_S: Final = 5
@@ -103,127 +103,73 @@ class Run:
 
 def play(jobs: Jobs, intensity: NDArray[np.float64], policy: Policy) -> Run:
     """Return what a policy does with jobs on hours of carbon, (T,) in g/kWh."""
-    x = np.rint(intensity * _HUNDREDTHS)
-    wait = np.where(jobs.length < SHORT, *map(float, policy.waits.split("x"))) * HOUR
-    job, offset, length = _plan(jobs, x, policy, wait.astype(np.int64), expected_lengths(jobs))
+    ticks = np.repeat(np.rint(intensity * _HUNDREDTHS), HOUR)  # whole numbers have exact sums
+    wait = np.where(jobs.length < SHORT, *map(int, policy.waits.split("x"))) * HOUR
+    job, offset, length = _plan(jobs, ticks, policy, wait)
     whole = np.bincount(job, minlength=len(wait))[job] == 1
     forgets = policy.start_without_arrival & whole
     planned = np.where(forgets, offset, jobs.arrival[job] + offset)
     class_length = length if policy.scheduling == "suspend-resume" else jobs.raw[job]
     is_short = np.where(whole, jobs.raw[job], class_length) <= SHORT
-    spot = "spot" in policy.scheduling
-    conserving = "cost" in policy.scheduling
-    order, start = np.empty(len(job), np.int64), np.empty(len(job), np.int64)
-    paid_by = np.zeros(len(job), np.int64)
+    order, start, paid_by = np.zeros((3, len(job)), np.int64)
     _run(
-        jobs.arrival[job], planned, length, jobs.cores[job], is_short, spot, conserving,
-        policy.reserved, order, start, paid_by,
+        jobs.arrival[job], planned, length, jobs.cores[job], is_short, "spot" in policy.scheduling,
+        "cost" in policy.scheduling, policy.reserved, order, start, paid_by,
     )  # fmt: skip
     job, length, start, paid_by = job[order], length[order], start[order], paid_by[order]
     cores = jobs.cores[job]
-    paid = np.concatenate([[0], np.cumsum(x)])
-    ticks = _integral(x, paid, start + length) - _integral(x, paid, start)
+    carbon = integral(ticks, start, start + length) * cores
     money = cores * length * np.array([0.0, ON_DEMAND, SPOT])[paid_by]
     reserved = policy.reserved * RESERVED_RATE * ON_DEMAND * start.max(initial=0)
     return Run(
-        job, start, length, ticks * cores / _HUNDREDTHS / 1e3 / HOUR,
+        job, start, length, carbon / _HUNDREDTHS / 1e3 / HOUR,
         float(money.sum() + reserved), float((start - jobs.arrival[job]).mean() / HOUR),
     )  # fmt: skip
 
 
-def _integral(
-    x: NDArray[np.float64], paid: NDArray[np.float64], tick: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the sum of all ticks before `tick`."""
-    hour = np.minimum(tick // HOUR, len(x) - 1)
-    return np.asarray(paid[hour] * HOUR + x[hour] * (tick - hour * HOUR))
-
-
 def _plan(
-    jobs: Jobs,
-    x: NDArray[np.float64],
-    policy: Policy,
-    wait: NDArray[np.int64],
-    expected: NDArray[np.int64],
+    jobs: Jobs, ticks: NDArray[np.float64], policy: Policy, wait: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the pieces: job, start after the arrival, and length in ticks."""
     number = np.arange(len(wait))
     if policy.scheduling == "cost":
         return number, wait, jobs.length
     if policy.scheduling.startswith("suspend"):
-        cheapest = policy.scheduling in {"suspend-resume", "suspend-resume-spot"}
-        split = _cheapest_ticks if cheapest else _below_threshold
-        pieces = [
-            (job, begin, end - begin)
-            for job in number
-            for begin, end in split(x, *(int(of[job]) for of in (jobs.arrival, jobs.length, wait)))
-        ]
-        job, begin, length = np.ascontiguousarray(np.array(pieces, np.int64).T)
-        return job, begin, length
-    known = jobs.length if policy.carbon in {"oracle", "cst_oracle"} else expected
-    offset = np.zeros(len(wait), np.int64)
-    if policy.carbon == "lowest":
+        choose = _below_threshold if policy.scheduling.endswith("threshold") else _cheapest
+        pieces = []
         for job in number:
-            first = jobs.arrival[job] // HOUR
-            hours = x[first : (jobs.arrival[job] + wait[job]) // HOUR + 1]
-            offset[job] = max((first + np.argmin(hours)) * HOUR - jobs.arrival[job], 0)
-        return number, offset, jobs.length
-    paid = np.concatenate([[0], np.cumsum(x)])
-    for job in number:
-        steps = np.arange(0, wait[job] + 1, HOUR)
-        steps = steps[jobs.arrival[job] + steps + known[job] <= len(x) * HOUR]
-        starts = jobs.arrival[job] + steps
-        cost = _integral(x, paid, starts + known[job]) - _integral(x, paid, starts)
-        if policy.carbon in {"waiting", "oracle"}:
-            offset[job] = steps[np.argmin(cost)]
-        else:
-            offset[job] = steps[np.argmax((cost[0] - cost) / (steps + known[job]))]
+            chosen = choose(ticks[jobs.arrival[job] :], int(jobs.length[job]), int(wait[job]))
+            runs = np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1)
+            pieces += [(job, run[0], len(run)) for run in runs]
+        job, begin, length = np.array(pieces, np.int64).T.copy()
+        return job, begin, length
+    seen = expected_lengths(jobs)
+    if policy.carbon in {"oracle", "cst_oracle"}:
+        seen = jobs.length
+    elif policy.carbon == "lowest":
+        seen = np.ones_like(wait)
+    later = np.arange(0, int(wait.max(initial=0)) + 1, HOUR)
+    begin = jobs.arrival[:, None] + later
+    cost = integral(ticks, begin, begin + seen[:, None])
+    cost[later > wait[:, None]] = np.nan
+    if policy.carbon.startswith("cst"):
+        saved_per_tick = (cost[:, :1] - cost) / (later + seen[:, None])
+        return number, later[np.nanargmax(saved_per_tick, axis=1)], jobs.length
+    offset = later[np.nanargmin(cost, axis=1)]
+    if policy.carbon == "lowest":
+        offset = np.maximum(offset - (jobs.arrival + offset) % HOUR, 0)
     return number, offset, jobs.length
 
 
-def _segments(x: NDArray[np.float64], arrival: int, end: int) -> list[tuple[int, int, float]]:
-    """Return the parts of hours in a window: begin and end after the arrival, and intensity."""
-    edges = [arrival, *range((arrival // HOUR + 1) * HOUR, end, HOUR), end]
-    return [(a - arrival, b - arrival, x[a // HOUR]) for a, b in pairwise(edges)]
+def _cheapest(ahead: NDArray[np.float64], length: int, wait: int) -> NDArray[np.int64]:
+    """Return the `length` cheapest ticks of a job's window, earlier ones first."""
+    return np.sort(np.argsort(ahead[: length + wait], kind="stable")[:length])
 
 
-def _cheapest_ticks(
-    x: NDArray[np.float64], arrival: int, length: int, wait: int
-) -> list[tuple[int, int]]:
-    """Return the runs of the `length` cheapest ticks of a window, earlier ones first."""
-    chosen, left = [], length
-    segments = _segments(x, arrival, arrival + length + wait)
-    for begin, end, _ in sorted(segments, key=lambda each: (each[2], each[0])):
-        taken = min(left, end - begin)
-        chosen += [(begin, begin + taken)] * (taken > 0)
-        left -= taken
-    return _joined(sorted(chosen))
-
-
-def _below_threshold(
-    x: NDArray[np.float64], arrival: int, length: int, wait: int
-) -> list[tuple[int, int]]:
-    """Return runs below the .3-quantile of the next 24 h, or once the wait is used up."""
-    day = np.repeat(x[arrival // HOUR : arrival // HOUR + 25], HOUR)[arrival % HOUR :][: 24 * HOUR]
-    threshold = float(np.quantile(day, 0.3))
-    chosen = []
-    for begin, end, value in _segments(x, arrival, arrival + length + wait):
-        first = begin if value < threshold else min(begin + wait, end)
-        wait -= first - begin
-        taken = min(length, end - first)
-        chosen += [(first, first + taken)] * (taken > 0)
-        length -= taken
-    return _joined(chosen)
-
-
-def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined = [runs[0]]
-    for begin, end in runs[1:]:
-        if begin == joined[-1][1]:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((begin, end))
-    return joined
+def _below_threshold(ahead: NDArray[np.float64], length: int, wait: int) -> NDArray[np.int64]:
+    """Return ticks below the .3-quantile of the next 24 h, and any once the wait is used up."""
+    cheap = ahead[: length + wait] < np.quantile(ahead[: 24 * HOUR], 0.3)
+    return np.flatnonzero(cheap | (np.cumsum(~cheap) > wait))[:length]
 
 
 @compiled()
@@ -266,9 +212,9 @@ def _run(
     """Fill the order of the starts, their ticks, and who pays: 0 reserved, 1 on demand, 2 spot."""
     pieces = len(arrival)
     heap, other = np.empty(pieces, np.int64), np.empty(pieces, np.int64)
-    ends = np.empty(pieces, np.int64)  # of pieces on reserved cores, with their cores
-    held = np.empty(pieces, np.int64)
-    running, waiting, submitted, started = 0, 0, 0, 0
+    last_start = max(planned.max(), arrival.max())
+    freed = np.zeros(last_start + length.max() + 1, np.int64)  # reserved cores that end by tick
+    waiting, submitted, started = 0, 0, 0
     free = reserved
     tick = 0
     while started < pieces:
@@ -295,16 +241,8 @@ def _run(
             elif free >= cores[piece]:
                 paid_by[piece] = 0
                 free -= cores[piece]
-                ends[running], held[running] = tick + length[piece], cores[piece]
-                running += 1
+                freed[tick + length[piece]] += cores[piece]
         heap, other = other, heap
         waiting = left
-        kept = 0
-        for place in range(running):
-            if ends[place] == tick:
-                free += held[place]
-            else:
-                ends[kept], held[kept] = ends[place], held[place]
-                kept += 1
-        running = kept
+        free += freed[tick]
         tick += 1

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.batch import (
     CANDIDATE_COLUMNS,
@@ -27,7 +28,16 @@ from hindcast.pipeline.decisions.batch import (
 )
 from hindcast.pipeline.decisions.mapping import DecisionMapping
 from hindcast.pipeline.decisions.shapes.tables import Piece, Tables
-from hindcast.pipeline.decisions.values import Array, Flags, flags, numbers, strings, texts, times
+from hindcast.pipeline.decisions.values import (
+    Array,
+    Flags,
+    flags,
+    numbers,
+    repeats,
+    strings,
+    texts,
+    times,
+)
 
 _LINE: Final = "\x00line"
 _FILE: Final = "\x00file"
@@ -71,15 +81,15 @@ def read_rows(
 
 def _without_returns(batches: Iterator[Batch]) -> Iterator[Batch]:
     """Yield batches; raise IdsReturn as soon as it is seen that an id came before."""
-    ids: list[pl.Series] = []
+    ids: list[NDArray[np.uint64]] = []
     seen = checked = 0
     for batch in chain(batches, [None]):
         if batch is not None:
-            ids.append(batch.decisions["id"].hash(seed=1))
+            ids.append(batch.decisions["id"].hash(seed=1).to_numpy())
             seen += len(batch)
         if ids and (batch is None or seen >= 2 * checked):
             checked = seen
-            if pl.concat(ids).is_duplicated().any():
+            if repeats(np.concatenate(ids)):
                 raise IdsReturn
         if batch is not None:
             yield batch
@@ -224,11 +234,12 @@ class _Grouping:
     def _with_numbers(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows whose texts are numbers, column by column, where all of them are some."""
         found = [
-            column.cast(pl.Float64, strict=False)
-            for column in rows.select(self.figures)
-            if column.dtype == pl.String
+            rows[name].cast(pl.Float64, strict=False)
+            for name in self.figures
+            if rows.schema[name] == pl.String
         ]
-        return rows.with_columns(c for c in found if c.null_count() == rows[c.name].null_count())
+        read = [c for c in found if c.null_count() == rows[c.name].null_count()]
+        return rows.with_columns(read) if read else rows
 
     def _distinct(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints, pl.Series | None, Flags]:
         """Return the rows without those that repeat another one of their decision.

@@ -129,6 +129,8 @@ def effective(counts: NDArray[Any]) -> float:
 
 def _behaviours_by_window(episodes: pl.DataFrame) -> dict[int, tuple[int, str]]:
     """Return window and behaviour of the episodes on windows with two behaviours."""
+    if episodes["behaviour"].n_unique() < 2:
+        return {}
     several = pl.col("behaviour").n_unique().over("window") > 1
     rows = episodes.filter(several).select("episode", "window", "behaviour").rows()
     return {episode: (window, behaviour) for episode, window, behaviour in rows}

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from hindcast.pipeline.errors import InputError
@@ -212,12 +213,28 @@ def best(e: LoggedDecisions, scores: Array) -> Array:
 
     Ties go to the first. A score of NaN is never taken, unless all are.
     """
-    usable = np.where(e.feasible, np.where(np.isnan(scores), -np.inf, scores), -np.inf)
-    at = np.flatnonzero((usable == highest(e, usable)[e.owner]) & e.feasible)
+    rows = best_rows(e, scores)
     target = np.zeros(len(e.owner))
-    place = np.flatnonzero(np.diff(e.owner[at], prepend=-1))
-    target[at[place]] = 1.0
+    target[rows[rows >= 0]] = 1.0
     return target
+
+
+def best_rows(e: LoggedDecisions, scores: Array) -> Ints:
+    """Return the rows (D,) of the candidates that `best` takes, -1 where none is feasible."""
+    rows = np.empty(len(e), np.int64)
+    _best_rows(e.offsets, e.feasible, np.ascontiguousarray(scores, np.float64), rows)
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def _best_rows(offsets, feasible, scores, rows):  # type: ignore[no-untyped-def]
+    for d in range(len(rows)):
+        at, most = -1, -np.inf
+        for row in range(offsets[d], offsets[d + 1]):
+            if feasible[row] and (at < 0 or scores[row] > most):
+                at = row
+                most = -np.inf if np.isnan(scores[row]) else scores[row]
+        rows[d] = at
 
 
 def highest(e: LoggedDecisions, values: Array) -> Array:

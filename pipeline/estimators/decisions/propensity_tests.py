@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from hindcast.pipeline.estimators.decisions.logged import (
@@ -27,8 +28,7 @@ from hindcast.pipeline.estimators.decisions.logged import (
     Flags,
     Ints,
     LoggedDecisions,
-    beginnings,
-    best,
+    best_rows,
     numbered,
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
@@ -115,15 +115,14 @@ def candidate_sets(
     yield "all", np.flatnonzero(usable)
     for code, rows in _levels(ids, usable):
         yield f"id {names[code]}", rows
-    yield "the first", np.flatnonzero((best(e, np.zeros(len(usable))) > 0) & usable)
+    yield "the first", best_rows(e, np.zeros(len(usable)))[e.several]
     for feature, (codes, levels) in categories.items():
         for code, rows in _levels(codes, usable):
             yield f"{feature} {levels[code]}", rows
     for feature, values in numbers.items():
-        known = ~np.isnan(values)
         for word, scores in (("lowest", -values), ("highest", values)):
-            at = (best(e, scores) > 0) & usable & known
-            yield f"{word} {feature}", np.flatnonzero(at)
+            rows = best_rows(e, scores)[e.several]
+            yield f"{word} {feature}", rows[~np.isnan(values[rows])]
 
 
 def _levels(codes: Codes, usable: Flags) -> Iterator[tuple[int, Ints]]:
@@ -173,18 +172,15 @@ class Tally:
     ) -> None:
         """Add a part; `unit` (D,) numbers the units of the whole log, else they are those of e."""
         complete = e.several & e.complete
-        inside_of = np.zeros(len(e.owner), bool)
         for name, rows in sets:
             if not len(rows):
                 continue
-            starts = np.flatnonzero(beginnings(e.owner[rows]))
-            members, size = e.owner[rows[starts]], np.diff(starts, append=len(rows))
-            inside_of[rows] = True
-            inside = inside_of[e.taken[members]]
-            inside_of[rows] = False
+            members, starts, inside = _members(rows, e.owner, e.taken)
+            size, p = np.diff(starts, append=len(rows)), e.probability[rows]
+            if len(members) < len(rows):
+                p = np.add.reduceat(p, starts)
             w = np.where(inside, e.inverse[members] / size, 0.0)
             s = e.weight[members]
-            p = np.add.reduceat(e.probability[rows], starts)
             there = complete[members]
             sums = np.concatenate([
                 [len(members), (s * w).sum(), s.sum()], _surplus(inside, p, s, there),
@@ -220,6 +216,21 @@ class Tally:
         )  # fmt: skip
 
 
+@njit(cache=True, nogil=True)
+def _members(rows, owner, taken):  # type: ignore[no-untyped-def]
+    """Return the decisions of a set, where their rows begin, and which took one of these."""
+    members, starts = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    inside = np.zeros(len(rows), np.bool_)
+    count = 0
+    for at in range(len(rows)):
+        decision = owner[rows[at]]
+        if count == 0 or members[count - 1] != decision:
+            members[count], starts[count] = decision, at
+            count += 1
+        inside[count - 1] |= taken[decision] == rows[at]
+    return members[:count], starts[:count], inside[:count]
+
+
 def _logs(w: Array, s: Array) -> Array:
     """Return the logarithm of the product of one set, by bet."""
     taken = w > 0
@@ -246,7 +257,8 @@ def _exploration(w: Array, s: Array, epsilon: float) -> Array:
 
 def _surplus(inside: Flags, p: Array, s: Array, complete: Flags) -> Array:
     """Return t and V of test B, and the number of decisions with all probabilities."""
-    inside, p, s = inside[complete], p[complete], s[complete]
+    if not complete.all():
+        inside, p, s = inside[complete], p[complete], s[complete]
     t, variance = (s * (inside - p)).sum(), (s**2 * np.clip(p * (1.0 - p), 0.0, None)).sum()
     return np.array([t, variance, float(len(p))])
 

@@ -2,8 +2,8 @@
 
     answers           ESS of at least 50, mean weight within 3 standard errors of 1 and in
                       .8 .. 1.25, at least 95 % of the policy's probability covered, propensities
-                      not contradicted, no decision with over a tenth of the weight, and an ESS of
-                      at most twice the expected one
+                      not contradicted, no decision with over a tenth of the weight, an ESS of
+                      at most twice the expected one, and a skewness of the weights of at most .2
     answers roughly   ESS of at least 10, or one of the others not so
     cannot answer     else
 
@@ -11,6 +11,13 @@ ESS is the effective number of decisions, (sum s w)^2 / sum (s w)^2. Where all p
 logged, the mean of w^2 is known before anything is drawn: an ESS far above the one that follows
 from it says that the rare decisions of large weight were not drawn, so that the errors are too
 small.
+
+The skewness is sum (s (w - mean w))^3 / (sum (s w)^2)^1.5: the third moment of the error of an
+estimate whose rewards do not depend on the weights, in units of its standard deviation. Above .2
+intervals of 95 % held the value in 80 to 92 % of simulated logs. Where all probabilities are logged
+it is the expected one. Where they are not, large weights that were not drawn cannot be seen. Those
+of the uniform policy then tell how rare the taken candidates can be: a skewness of theirs above .1
+is no plain answer for a policy that uses less than half of the decisions.
 """
 
 import math
@@ -29,10 +36,12 @@ ENOUGH: Final = 50.0
 FEWEST: Final = 10.0
 COVERED: Final = 0.95
 LARGEST: Final = 0.1  # share of one weight that is told
+SKEWED: Final = 0.2  # skewness of the weights that is told
 SMALL: Final = 0.05  # probability from which a candidate is well supported
 _MEAN: Final = (0.8, 1.25)
 _ERRORS: Final = 3.0
 _UNSEEN: Final = 2.0  # ESS over the expected one
+_HIDDEN: Final = 0.1  # that of uniform choices, where the taken ones' propensities are logged alone
 _QUANTILE: Final = 3.84  # of chi-square with 1 degree of freedom, 95 %
 
 
@@ -58,6 +67,7 @@ class Support:
         verdict: ANSWERS, ROUGHLY or CANNOT.
         why: Reasons of the verdict, one clause each.
         expected_ess: The ESS that follows from the logged probabilities; NaN without all of them.
+        skewness: Skewness of the weights, the expected one where all probabilities are logged.
     """
 
     decisions: int
@@ -76,6 +86,18 @@ class Support:
     verdict: str
     why: tuple[str, ...]
     expected_ess: float = float("nan")
+    skewness: float = float("nan")
+
+    @property
+    def passed(self) -> tuple[float, float]:
+        """Deviations of the mean weight from 1, in standard errors, that the verdict let through.
+
+        Infinite if the verdict does not depend on it, or lets three errors through.
+        """
+        if self.verdict != ANSWERS or not self.mean_weight_se > (1.0 - _MEAN[0]) / _ERRORS:
+            return -math.inf, math.inf
+        low, high = ((end - 1.0) / self.mean_weight_se for end in _MEAN)
+        return max(low, -_ERRORS), min(high, _ERRORS)
 
 
 def effective(s: Array) -> float:
@@ -99,7 +121,9 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
     ess = effective(s)
     covered = _covered(e, target, 0.0) if logged else float("nan")
     share = float(s.max(initial=0.0) / s.sum()) if s.any() else 0.0
-    expected = _expected_ess(e, target) if logged else float("nan")
+    expected, skewness = (
+        _expected(e, target) if logged else (float("nan"), skewness_of(w, e.weight))
+    )
     verdict, why = _verdict(e, ess, mean, se, covered, contradicted)
     unseen = []
     if share > LARGEST:
@@ -109,6 +133,26 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
             f"{ess:.1f} effective decisions where {expected:.1f} are expected by the probabilities "
             "of the log: rare ones of large weight were not drawn"
         )
+    if skewness > SKEWED:
+        unseen.append(
+            f"its weights are skewed ({skewness:.2f}, at most {SKEWED:g} for a plain answer): few "
+            "decisions carry the error, so that intervals are too short"
+        )
+    elif (
+        not logged
+        and 2.0 * ess < len(e)
+        and (
+            hidden := skewness_of(
+                np.where(e.several, e.inverse / np.maximum(e.size, 1), 1.0), e.weight
+            )
+        )
+        > _HIDDEN
+    ):
+        unseen.append(
+            "the log tells the propensities of the taken candidates alone, and some are rare (the "
+            f"weights of uniform choices have a skewness of {hidden:.2f}, at most {_HIDDEN:g} for "
+            "a plain answer): large weights that were not drawn cannot be seen"
+        )
     if verdict == ANSWERS and unseen:
         verdict, why = ROUGHLY, tuple(unseen)
     return Support(
@@ -116,7 +160,7 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
         float(w.max(initial=0.0)), share, at,
         covered, _covered(e, target, SMALL) if logged else float("nan"),
         weighted_mean(e, 1.0 - _total(e, target * e.likely)) if logged else float("nan"),
-        weighted_mean(e, 1.0 - target[e.taken]), verdict, why, expected,
+        weighted_mean(e, 1.0 - target[e.taken]), verdict, why, expected, skewness,
     )  # fmt: skip
 
 
@@ -144,9 +188,7 @@ def _verdict(
     rough = []
     if ess < ENOUGH:
         rough.append(f"{ess:.1f} effective decisions, fewer than {ENOUGH:.0f}")
-    # An error of 0 is that of weights which are all alike; rounding is no deviation then.
-    off = abs(mean - 1.0) > _ERRORS * (0.0 if math.isnan(se) else se) + 1e-6
-    if off or not _MEAN[0] <= mean <= _MEAN[1]:
+    if off_one(mean, se):
         rough.append(f"a mean weight of {mean:.3f} (se {se:.3f}), expected 1")
     return (ROUGHLY, tuple(rough)) if rough else (ANSWERS, ())
 
@@ -158,11 +200,33 @@ def _covered(e: LoggedDecisions, target: Array, above: float) -> float:
     return weighted_mean(e, _total(e, target * (taken | alone)))
 
 
-def _expected_ess(e: LoggedDecisions, target: Array) -> float:
-    """Return the ESS by the mean of w^2, which is the sum over candidates of target^2 / p."""
-    p = np.where(e.probability > 0.0, e.probability, np.inf)
-    squares = np.where(e.several, _total(e, target**2 / p), 1.0)
-    return float(e.weight.sum() ** 2 / (e.weight**2 * squares).sum())
+def _expected(e: LoggedDecisions, target: Array) -> tuple[float, float]:
+    """Return the ESS and the skewness by the moments of w: sums of target^k / p^(k - 1)."""
+    there = np.where(e.probability > 0.0, target, 0.0)
+    ratio = there / np.where(e.probability > 0.0, e.probability, 1.0)
+    one, two, three = (
+        np.where(e.several, _total(e, moment), 1.0)
+        for moment in (there, ratio * there, ratio**2 * there)
+    )
+    squares = float((e.weight**2 * two).sum())
+    if not squares > 0.0:
+        return float("nan"), float("nan")
+    third = three - 3.0 * one * two + 2.0 * one**3
+    return float(e.weight.sum() ** 2 / squares), float((e.weight**3 * third).sum() / squares**1.5)
+
+
+def skewness_of(w: Array, weight: Array) -> float:
+    """Return the skewness of weights w, see this module; 0 if none has weight."""
+    squares = float(((weight * w) ** 2).sum())
+    third = float(((weight * (w - (weight * w).sum() / weight.sum())) ** 3).sum())
+    return third / squares**1.5 if squares > 0.0 else 0.0
+
+
+def off_one(mean: float, se: float) -> bool:
+    """Return whether a mean weight is too far from 1 for a plain answer."""
+    # An error of 0 is that of weights which are all alike; rounding is no deviation then.
+    off = abs(mean - 1.0) > _ERRORS * (0.0 if math.isnan(se) else se) + 1e-6
+    return off or not _MEAN[0] <= mean <= _MEAN[1]
 
 
 def bounds(e: LoggedDecisions, target: Array) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from hindcast.pipeline.recipes.proposals.plan import (
 from hindcast.pipeline.recipes.proposals.resources import work_with_gpus
 from hindcast.pipeline.workloads.schema import Workload
 
+DESCRIPTION: Final = "windows of {jobs_per_window} jobs on {machines} machines"
 _JOBS: Final = (50, 20, 10, 5)  # of a window, the preferred number first
 _WINDOWS: Final = 60  # for which a number of jobs is good
 _FEWEST: Final = 5

@@ -19,6 +19,7 @@ from hindcast.pipeline.recipes.proposals.plan import (
 )
 from hindcast.pipeline.workloads.schema import Workload
 
+DESCRIPTION: Final = "windows of {horizon} slots of {slot_s:g} s"
 _SLOTS_S: Final = (60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 _LONGEST: Final = 8  # slots of a job, the default of the scenario
 _SHORT_ENOUGH: Final = 0.9  # share of the jobs that are no longer

@@ -12,11 +12,12 @@ from hindcast.pipeline.recipes.toml import value_toml
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
 from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of
 from hindcast.pipeline.scenarios.gpupack.requests import read_requests
-from hindcast.pipeline.traces.pods import columns_of, read
+from hindcast.pipeline.traces.pods import columns_of, most_at_once, read
 
 _PUBLISHED: Final = ("published",)
 _RULES: Final = ("random", "dot_product", "clustering", "packing", "best_fit", "fgd",
                  "fit_starved", "fit_starved_scarce")  # fmt: skip
+_LITTLE_MIB: Final = 64
 _RECORDED: Final = ("best_fit", "fgd", "fit_starved_scarce")
 
 
@@ -37,7 +38,7 @@ class PodsProposal:
     unsure: tuple[str, ...]
 
 
-def propose_pods(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsProposal:
+def propose(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsProposal:
     """Return a proposal for a list of pods on nodes such as 40x64x96Gx8:A100.
 
     `path` is the list as the recipe names it, and `name` that of the recipe. Raises TraceError for
@@ -63,13 +64,17 @@ def propose_pods(source: Path, path: str, name: str, nodes: Sequence[str]) -> Po
     if bad.height:
         unsure.append(f"{bad.height:,} rows could not be read; line {bad['line'][0]}: "
                       f"{bad['reason'][0]}")  # fmt: skip
+    if pods["memory_mib"].max() < _LITTLE_MIB:  # type: ignore[operator]
+        unsure.append("no pod asks for 64 MiB: numbers without a unit are bytes, so name a column "
+                      "in GiB memory_gib")  # fmt: skip
     if not nodes:
         unsure.append("the nodes are the published ones, since no --nodes were given")
     unknown = {m for spec in pods["gpu_spec"].unique() for m in spec.split("|") if m}
     if absent := sorted(unknown - requests.bit_of.keys()):
         unsure.append(f"no node has the models {', '.join(absent)}, which pods ask for")
     if timed == pods.height:
-        unsure.append('every pod has a duration: ends = "recorded" plays the times of the list')
+        unsure.append(f"every pod has a duration: at most {most_at_once(pods):,.1f} GPUs are asked "
+                      'for at once; ends = "recorded" plays the times of the list')  # fmt: skip
     stem = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "pods"
     lines = [
         f"id = {value_toml(f'{stem}-gpupack')}",

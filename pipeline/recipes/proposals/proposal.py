@@ -1,6 +1,6 @@
 """Proposal of a recipe for a workload: its scenario, its settings, and the reasons for them.
 
-The first scenario of SCENARIOS that suits the workload is proposed, unless one is given. Settings
+The first scenario of PROPOSALS that suits the workload is proposed, unless one is given. Settings
 come from the workload. Tasks that they leave out are counted; limits of the results are warnings.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hindcast.pipeline.errors import InputError, printable, unknown_name
+from hindcast.pipeline.plugins import Registry
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, ScenarioPlan, Start
 from hindcast.pipeline.workloads.caveats import of_provenance
@@ -23,17 +24,14 @@ from hindcast.pipeline.workloads.log_caveats import log_caveats, mostly_unread
 from hindcast.pipeline.workloads.schema import Workload
 
 _FOLDER: Final = "hindcast.pipeline.recipes.proposals"
-# Scenario -> module with `misfit` and `plan`, in the order in which they are considered.
-SCENARIOS: Final[Mapping[str, str]] = {
+# Scenario -> module, in the order in which they are considered. It has `misfit`, `plan` and
+# DESCRIPTION for a workload, or `propose` for a table that only this scenario reads.
+PROPOSALS: Final = Registry[str]("proposals", {
     "queue": f"{_FOLDER}.queue",
     "binpack": f"{_FOLDER}.binpack",
     "deferrable": f"{_FOLDER}.deferrable",
-}
-_DESCRIPTIONS: Final[Mapping[str, str]] = {
-    "queue": "windows of {jobs} jobs and {follow} that follow",
-    "binpack": "windows of {jobs_per_window} jobs on {machines} machines",
-    "deferrable": "windows of {horizon} slots of {slot_s:g} s",
-}
+    "gpupack": f"{_FOLDER}.gpupack",
+})  # fmt: skip
 _WEEK_S: Final = 604_800
 _DAY_S: Final = 86_400
 _WIDTH: Final = 96
@@ -82,19 +80,17 @@ def propose_recipe(
     Raises:
         InputError: If the scenario or the time zone is unknown, or the workload is too small.
     """
-    if scenario and scenario not in SCENARIOS:
-        raise unknown_name("scenario for a log", scenario, SCENARIOS)
+    modules = {name: module for name in PROPOSALS if hasattr(module := proposer(name), "plan")}
+    if scenario and scenario not in modules:
+        raise unknown_name("scenario for a log", scenario, modules)
     if workload.tasks.is_empty():
         raise InputError("the workload has no tasks")
-    modules = {
-        candidate: importlib.import_module(module_name)
-        for candidate, module_name in SCENARIOS.items()
-    }
     suits = {candidate: str(module.misfit(workload)) for candidate, module in modules.items()}
     chosen = scenario or next(candidate for candidate, why in suits.items() if not why)
     start = start_of(workload, time_zone)
     plan: ScenarioPlan = modules[chosen].plan(workload, start)
-    text = _toml(plan, chosen, path, name)
+    described = modules[chosen].DESCRIPTION.format(**plan.config)
+    text = _toml(plan, chosen, path, name, described)
     parse_recipe(tomllib.loads(text), f"the proposal for {path}")
     found = log_caveats(workload) if chosen == "queue" else of_provenance(workload.provenance)
     trace_caveats = [caveat.text for caveat in found]
@@ -148,9 +144,13 @@ def start_of(workload: Workload, time_zone: str = "") -> Start:
     )
 
 
-def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str) -> str:
+def proposer(scenario: str) -> Any:
+    """Return the module that proposes recipes of a scenario of PROPOSALS."""
+    return importlib.import_module(PROPOSALS[scenario])
+
+
+def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str, described: str) -> str:
     """Return the recipe of a plan."""
-    described = _DESCRIPTIONS[scenario].format(**plan.config)
     stem = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "log"
     lines = [
         f"id = {_value(f'{stem}-{scenario}')}",

@@ -21,6 +21,7 @@ from hindcast.pipeline.recipes.proposals.resources import resources_hint
 from hindcast.pipeline.scenarios.queue.instances import Log, read_log, usable
 from hindcast.pipeline.workloads.schema import Workload
 
+DESCRIPTION: Final = "windows of {jobs} jobs and {follow} that follow"
 _JOBS: Final = (256, 128, 64, 32, 16, 8)  # of a window, the preferred number first
 _FOLLOW: Final = 4  # windows of jobs that arrive after a window
 _LEAST: Final = {"train": 8, "validation": 3, "test": 8}  # windows for which _JOBS is good

@@ -30,7 +30,7 @@ from typing import Final
 
 from hindcast.pipeline.scenarios.gpupack import dynamics as kernel
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
-from hindcast.pipeline.scenarios.gpupack.features import OBJECTIVES, spec
+from hindcast.pipeline.scenarios.gpupack.features import NODE_SCARCITY, OBJECTIVES, spec
 from hindcast.pipeline.scenarios.gpupack.instances import instance, windows
 from hindcast.pipeline.scenarios.gpupack.observation import observe
 from hindcast.pipeline.scenarios.gpupack.outcomes import outcome
@@ -46,6 +46,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=outcome,
+    added={NODE_SCARCITY.name: "node_scarcity"},
     bound="placed_bound",
     bound_kind="upper",
     source=(

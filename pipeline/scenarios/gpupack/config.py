@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hindcast.pipeline.settings.ranges import SEED, number, ranged
-from hindcast.pipeline.simulation.scenario import ONE_PER_WINDOW
+from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT, ONE_PER_WINDOW
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class GpupackConfig:
             of the trace, without `load` and seeds; or "drawn" for exponential lifetimes.
         demand: GPUs that running pods would hold on average if none were refused, as a share of
             the cluster's, if `ends` is "drawn".
+        node_scarcity: Whether rows have the column `node_scarcity`.
     """
 
     nodes: tuple[str, ...] = ("published",)
@@ -36,3 +37,4 @@ class GpupackConfig:
     compat: Literal["", "simulator"] = ""
     ends: Literal["never", "recorded", "drawn"] = "never"
     demand: float = number(1.0, "above 0, at most 100")
+    node_scarcity: bool = field(default=False, metadata=LEFT_OUT_WHEN_DEFAULT)

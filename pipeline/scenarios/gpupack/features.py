@@ -50,6 +50,11 @@ CANDIDATES: Final = (
     _share("tightest", "whether no GPU of the node has less room that suffices"),
     Feature("rank", "index", 0.0, np.inf, "rank of the node in a fixed order", identifier=True),
 )  # fmt: skip
+# Column of config.node_scarcity, behind all others.
+NODE_SCARCITY: Final = _feature(
+    "node_scarcity", "1", 1.0, "GPUs that pods of the workload ask for, each spread over the nodes "
+    "that could take it if they were empty, as a share of the node's GPUs",
+)  # fmt: skip
 CONTEXT: Final = (
     _share("allocated_gpu", "allocated GPUs of the cluster"),
     _share("allocated_cpu", "allocated CPU of the cluster"),
@@ -109,7 +114,7 @@ def outcomes(load: float) -> tuple[Outcome, ...]:
 
 
 MOMENT: Final = columns(CONTEXT)
-ROW: Final = columns(CANDIDATES)
+ROW: Final = columns((*CANDIDATES, NODE_SCARCITY))
 TERM: Final = columns(OBJECTIVES)
 OUT: Final = columns(outcomes(np.inf))
 AT: Final = len(_FIXED) + 1  # first outcome of the first load
@@ -122,7 +127,7 @@ def spec(config: GpupackConfig, objective: str) -> Spec:
         scenario="gpupack",
         objective=objective,
         context=CONTEXT,
-        candidates=CANDIDATES,
+        candidates=CANDIDATES + (NODE_SCARCITY,) * config.node_scarcity,
         reward_terms=OBJECTIVES,
         outcomes=outcomes(config.load) if config.ends == "never" else _FIXED,
     )

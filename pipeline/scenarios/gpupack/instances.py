@@ -37,7 +37,7 @@ def instance(
     """Return the arrivals of one run on an empty cluster, at the first pod that a node can take."""
     check_ranges(config, "config")
     nodes = nodes_of(config)
-    requests = read_requests(workload, nodes)
+    requests = read_requests(workload, nodes, window)
     if config.seeds and window >= len(config.seeds):
         raise InputError(
             f"window {window} has no seed; config.seeds lists {len(config.seeds)}, one a window"
@@ -96,6 +96,7 @@ def instance(
     float_blocks = (
         (m.T_WEIGHT_AT, types, requests.typical_weight),
         (m.SCARCITY_AT, n, scarcity),
+        (m.NODE_SCARCITY_AT, n, requests.scarcity_of(nodes) if config.node_scarcity else 0.0),
         (m.POD_WEIGHT_AT, kinds, requests.weight),
         (m.POD_MODELS_AT, kinds, requests.accepted),
         (m.CLASS_FRAGMENTS_AT, n, 0.0),

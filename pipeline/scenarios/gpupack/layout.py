@@ -4,7 +4,8 @@
             | nodes (M each) | free GPUs (M * G) | pods held (M * KINDS)
             | classes (M each) | sorted GPUs of classes (M * G) | order of classes, found (M each)
             | rows (CAPACITY each)
-    floats  header | typical weights, model scarcity by node, kind weights | fragments of classes
+    floats  header | typical weights, scarcity of models and of nodes by node,
+            kind weights | fragments of classes
 
 A class is a set of nodes in one state: equal model, free CPU, free memory, sorted free GPUs, and
 kinds of pods held. Its nodes are linked by `next` in the order of their ranks; the first stands for
@@ -61,7 +62,8 @@ T_WEIGHT_AT, SCARCITY_AT, POD_WEIGHT_AT, POD_MODELS_AT, CLASS_FRAGMENTS_AT = ran
 # distinct shares of typical pods, ascending; GPUs with less room, and what is free on them (D each)
 SHARES: Final = 70  # D
 SHARES_AT, LESS_AT, CRUMBS_AT = range(67, 70)
-INT_HEADER: Final = 71
+NODE_SCARCITY_AT: Final = 71
+INT_HEADER: Final = 72
 
 # header of floats; place 0 is TIME
 KAPPA: Final = 1  # CPU per GPU over the pods with GPUs

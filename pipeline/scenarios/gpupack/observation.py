@@ -87,6 +87,8 @@ def _write_row(ints: Ints, floats: Floats, row: int, candidates: Rows) -> None:
     candidates[row, ROW.weight] = many * alike / with_room if gpu >= 0 else many
     candidates[row, ROW.tightest] = tightest
     candidates[row, ROW.rank] = ints[U(ints[m.RANK_AT] + node)]
+    if candidates.shape[1] > ROW.node_scarcity:
+        candidates[row, ROW.node_scarcity] = floats[U(ints[m.NODE_SCARCITY_AT] + node)]
 
 
 @compiled()

@@ -65,11 +65,30 @@ class Requests:
         """Thousandths of GPUs that each kind asks for, (P,)."""
         return self.milli * self.gpus
 
+    def fit(self, node: Node) -> NDArray[np.bool_]:
+        """Return which kinds an empty node can take, (P,)."""
+        bit = 1 << self.bit_of[node.model] if node.gpus else 0
+        there = (self.cpu <= node.cpu) & (self.memory <= node.memory) & (self.gpus <= node.gpus)
+        return np.asarray(there & ((self.gpus == 0) | (self.models & bit != 0)))
 
-def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
+    def scarcity_of(self, nodes: Sequence[Node]) -> Floats64:
+        """Return the GPUs asked for by those there are, of every node, at a load of 1, (N,).
+
+        What a pod asks for is spread over the GPUs of all nodes that could take it if empty.
+        """
+        kinds = sorted(set(nodes))
+        count, takes = Counter(nodes), np.array([self.fit(kind) for kind in kinds])
+        gpus = np.array([count[kind] * kind.gpus for kind in kinds])
+        asked = np.bincount(self.of_pod, minlength=len(self.cpu)) * self.asked
+        per_gpu = takes @ (asked / np.maximum(gpus @ takes, 1)) * gpus.sum() / asked.sum()
+        of_kind = dict(zip(kinds, per_gpu.tolist(), strict=True))
+        return np.array([of_kind[node] for node in nodes])
+
+
+def read_requests(workload: Workload, nodes: Sequence[Node], window: int = 0) -> Requests:
     """Return the requests of a workload of pods, or of typical pods if it is generated.
 
-    Raises InputError for a workload of other jobs.
+    Of several lists, windows play one each in turn. Raises InputError for a workload of other jobs.
     """
     tasks = typical_pods() if workload.provenance.format == "generated" else workload.tasks
     if missing := [name for name in (*_COLUMNS, "ends") if name not in tasks.columns]:
@@ -77,6 +96,9 @@ def read_requests(workload: Workload, nodes: Sequence[Node]) -> Requests:
             f"the workload has no column {missing[0]}, expected pods, as the trace format `pods` "
             "reads them"
         )
+    if "list" in tasks.columns:
+        lists = tasks["list"].unique().sort()
+        tasks = tasks.filter(pl.col("list") == lists[window % len(lists)])
     tasks = tasks.sort("job_id")  # by bytes, as the published simulator sorts them
     kinds = tasks.select(_COLUMNS).unique(maintain_order=True).with_row_index("kind")
     of_pod = tasks.select(_COLUMNS).join(kinds, on=_COLUMNS, how="left", maintain_order="left")

@@ -36,11 +36,16 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
         least, middle, most = (float(np.quantile(carbon, q)) for q in (0.0, 0.5, 1.0))
         low, high = _CARBON_MEDIANS
         if not low <= middle <= high or least < 0 or most > _MOST_CARBON:
-            guess = "kg/kWh" if low <= middle * 1e3 <= high else "lb/MWh"
+            factors = {"kg/kWh": 1e3, "lb/MWh": 0.453592}
+            fits = [n for n, f in factors.items() if least >= 0 and low <= middle * f <= high]
+            hint = "; is it a price? Then name it by --set price=COLUMN, in a wide file value=price"
+            if least >= 0:
+                hint = "; is it a carbon intensity?"
+            if fits:
+                hint = f"; is it {fits[0]}? Then give --set carbon_unit={fits[0]}"
             raise TraceError(
-                f"{where}: carbon from {least:g} to {most:g} with median "
-                f"{middle:g} is no g/kWh, expected 0 to {_MOST_CARBON:g} with a median of {low:g} "
-                f"to {high:g}; is it {guess}? Then give --set carbon_unit={guess}"
+                f"{where}: carbon from {least:g} to {most:g} with median {middle:g} is no g/kWh, "
+                f"expected 0 to {_MOST_CARBON:g} with a median of {low:g} to {high:g}{hint}"
             )
         if least == most:
             yield f"{where}: carbon is constant, so waiting saves none"
@@ -78,7 +83,7 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
                     "one were shifted; right clocks give a lag of 0 or 1; check time_zone"
                 )
     if "estimated" in table.columns and (share := _known(series, "estimated").mean()) > 0:
-        yield f"{where}: {share:.0%} of the hours are estimated by the publisher"
+        yield f"{where}: {share:.2%} of the hours are estimated by the publisher"
     values = [series.values(name) for name in (CARBON, PRICE) if name in table.columns]
     if unknown := int(np.isnan(sum(values, np.zeros(table.height))).sum()):
         yield f"{where}: {unknown:,} hours are unknown; no window with one of them is offered"

@@ -19,10 +19,10 @@ null, as an earlier or later gap that touches the ends of the series.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -38,6 +38,7 @@ from hindcast.pipeline.traces.text_rows import collect
 
 EXPECTED: Final = "a series of hours: CSV, Parquet or JSON, or a folder of such files"
 HOUR_S: Final = 3600
+LINE: Final = "\0line"  # no name of a column of a file
 CARBON, PRICE, CAPACITY, POWER = VALUES = (
     "carbon_g_per_kwh", "price_per_mwh", "capacity_cores", "power_kw",
 )  # fmt: skip
@@ -46,17 +47,25 @@ LINEAR_H: Final = 3  # longest gap that is filled by a line
 COPIED_H: Final = 24  # longest gap that is filled by the day before
 _HOURS_BELOW: Final = 10**7  # a number of seconds below it would be a time of early 1970
 _UNKNOWN: Final = ("", "na", "n/a", "n/e", "nan", "null", "none", "-")
-_TIME: Final = r"^(date ?time|time ?stamp|time|date|hour|interval ?start|start ?time|mtu)\b"
-_HEADERS: Final[Mapping[str, str]] = {
-    "carbon": r"carbon|co2|emission|\b(k?g|t|lbs?) ?/ ?[km]wh",
-    "price": r"price|tariff|\blmp\b|\bspot\b|(\b(eur|usd|gbp|aud|cad|ct)|[€$£]) ?/ ?[km]wh",
-    "capacity": r"capacity|\bcores\b|\bcpus\b|power|solar|wind|generation",
+_TIME: Final = (
+    r"^((utc|local) )?(date ?time|time ?stamp|time|date|hour|interval ?start|start ?time|mtu|"
+    r"zeit(stempel|punkt)?|datum|from|von|start|begin)\b"
+)
+_DECIMAL_COMMA: Final = r"^-?(\d+|\d{1,3}(\.\d{3})+),\d+$"
+KINDS: Final[Mapping[str, str]] = {
+    "carbon": r"carbon|co2|emission|intensity|\b(k?g|t|lbs?) ?/ ?[kmg]wh",
+    "price": r"price|tariff|\b(lmp|rrp|spot)\b|(\b(eur|usd|gbp|aud|cad|ct)|[€$£]) ?/ ?[kmg]wh",
+    "capacity": r"capacity|\bcores\b|\bcpus\b|power|solar|\bpv\b|wind|generation|\b[km]w\b",
 }
 _NEVER: Final = r"percent|%|share|renewable|low.carbon|forecast|estimat|method|source"
-_CARBON: Final = {"g/kwh": 1.0, "kg/mwh": 1.0, "kg/kwh": 1e3, "t/mwh": 1e3, "lb/mwh": 0.453592}
+_CARBON: Final = {
+    "g/kwh": 1.0, "kg/mwh": 1.0, "kg/kwh": 1e3, "t/mwh": 1e3, "t/gwh": 1.0,
+    "lb/mwh": 0.453592,
+}  # fmt: skip
+_ENERGY: Final = {"kwh": 1e3, "mwh": 1.0, "gwh": 1e-3}
 _POWER: Final = {"w": 1e-3, "kw": 1.0, "mw": 1e3, "cores": None, "cpus": None}
 _SIGNS: Final = {"€": "EUR", "£": "GBP", "p": "GBP", "pence": "GBP"}
-_HUNDREDTHS: Final = ("ct", "c", "cent", "cents", "¢", "p", "pence")
+HUNDREDTHS: Final = ("ct", "c", "cent", "cents", "¢", "p", "pence")
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class SeriesSettings:
         time_format: Format of times that are not as in ISO 8601, as `strftime` writes it.
         stamp: Whether a time is the start or the end of what its row describes.
         start: Time of the first row of a file without times; its rows are hours.
-        zone: Name of the zone of a file without such a column.
+        zone: Column of the zone, or its name for a file without such a column.
         wide: Whether each column beside the time is a zone.
         value: What the columns of a wide file hold.
         carbon: Column of the carbon intensity; `price` and `capacity` likewise.
@@ -136,7 +145,8 @@ class Series:
     def values(self, column: str) -> NDArray[np.float64]:
         """Return a column of a series of one zone, (T,), NaN where it is null."""
         if column not in self.table.columns:
-            raise TraceError(f"the series has no {column}; {did_you_mean(column, VALUES)}")
+            has = ", ".join(name for name in VALUES if name in self.table.columns)
+            raise TraceError(f"the series has no {column}, it has {has or 'no values'}")
         return self.table[column].cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
 
     @property
@@ -160,16 +170,9 @@ def all_known(
 
 def read_series(path: Path, settings: SeriesSettings = DEFAULTS) -> Series:
     """Return the series of a file, or of all files of a folder. Raises TraceError."""
-    if not path.exists():
-        no_such_file(path, EXPECTED)
+    files = files_of(path)
     if settings.time_zone:
         require_time_zone(settings.time_zone, "--set time_zone")
-    files = [path]
-    if path.is_dir():
-        endings = (".csv", ".csv.gz", ".parquet", ".tsv", ".json")
-        files = sorted(each for each in path.iterdir() if each.name.endswith(endings))
-        if not files:
-            raise TraceError(f"{path}: this folder has no file of a series, expected {EXPECTED}")
     counts: Counter[str] = Counter()
     remarks: dict[str, None] = {}
     rows = pl.concat(
@@ -185,6 +188,19 @@ def read_series(path: Path, settings: SeriesSettings = DEFAULTS) -> Series:
     return Series(
         table.select("zone", "hour", *columns), dict(counts), tuple(sorted(gaps)), tuple(remarks)
     )  # fmt: skip
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return a file, or the files of a series in a folder. Raises TraceError."""
+    if not path.exists():
+        no_such_file(path, EXPECTED)
+    if not path.is_dir():
+        return [path]
+    endings = (".csv", ".csv.gz", ".parquet", ".tsv", ".json")
+    files = sorted(each for each in path.iterdir() if each.name.endswith(endings))
+    if not files:
+        raise TraceError(f"{path}: this folder has no file of a series, expected {EXPECTED}")
+    return files
 
 
 def read_issued(path: Path, zone: str, columns: Sequence[str]) -> pl.DataFrame:
@@ -217,30 +233,23 @@ def _rows(
     file: Path, settings: SeriesSettings, counts: Counter[str], remarks: dict[str, None]
 ) -> pl.DataFrame:
     """Return the rows of a file: place, zone, second, and its values in canonical units."""
-    with one_log(file) as log:
-        line = "" if is_parquet(log.path) or is_json(log.path) else _first_line(log.path)
-        source = source_of(log.path, max(",;\t", key=line.count))
-        labels = [label for label in source.labels if label]
-        time = _time_column(labels, settings, file)
-        picked = _picked(labels, settings, time, file, remarks)
-        texts = collect(source.scan(list(dict.fromkeys(labels)), str(file)), log.path)
-    if bad := texts.filter(pl.col("reason").is_not_null()).rows(named=True):
-        raise TraceError(f"{file}: line {bad[0]['line']}: {bad[0]['reason']}, expected {EXPECTED}")
-    names = {f"column {n}": label for n, label in enumerate(dict.fromkeys(labels))}
-    texts = texts.rename(names).with_columns(pl.col(*labels).str.strip_chars())
-    if source.separator == ";":
-        texts = texts.with_columns(pl.col(*labels).str.replace(r"^(-?\d+),(\d+)$", "$1.$2"))
+    texts = texts_of(file)
+    labels = texts.columns[1:]
+    time = _time_column(labels, settings, file)
+    picked = {} if settings.wide else _picked(labels, settings, time, file, remarks)
     if texts.is_empty():
         raise TraceError(f"{file}: there is no row, expected {EXPECTED}")
     counts["rows"] += texts.height
-    zone = next((n for n in labels if re.fullmatch(r"(?i)zone([ _]?(id|key))?", n)), None)
+    zone = settings.zone if settings.zone in labels else zone_of(labels)
     name = pl.lit(settings.zone or file.name.split(".")[0])
     texts = texts.with_columns(
-        place=pl.format("{}: line {}", pl.lit(file.name), "line"),
+        place=pl.format("{}: line {}", pl.lit(file.name), LINE),
         zone=pl.coalesce(pl.col(zone), name) if zone else name,
     )
     if settings.wide:
-        kept = [label for label in labels if label != time]
+        kept = [label for label in labels if label != time and has_number(texts[label])]
+        if not kept:
+            raise TraceError(f"{file}: no column holds numbers; columns: {_list(labels)}")
         index = ["place", *([time] if time else [])]
         texts = texts.drop("zone").unpivot(kept, index=index, variable_name="zone")
         picked = {settings.value: "value"}
@@ -248,25 +257,84 @@ def _rows(
     return texts.select("place", "zone", "second", *_values(texts, picked, settings, labels, file))
 
 
+def texts_of(file: Path, rows: int | None = None) -> pl.DataFrame:
+    """Return the first rows of a file, or all: LINE, and its columns as texts.
+
+    Numbers with a decimal comma have a point. Raises TraceError if it is no table.
+    """
+    with one_log(file) as log:
+        line = "" if is_parquet(log.path) or is_json(log.path) else _first_line(log.path)
+        source = source_of(log.path, max(",;\t", key=line.count))
+        labels = list(dict.fromkeys(label for label in source.labels if label))
+        scanned = source.scan(labels, str(file))
+        texts = collect(scanned if rows is None else scanned.head(rows), log.path)
+    if bad := texts.filter(pl.col("reason").is_not_null()).rows(named=True):
+        raise TraceError(f"{file}: line {bad[0]['line']}: {bad[0]['reason']}, expected {EXPECTED}")
+    names = {f"column {n}": label for n, label in enumerate(labels)}
+    texts = texts.drop("text", "reason").rename({"line": LINE, **names})
+    texts = texts.with_columns(pl.col(*labels).str.strip_chars())
+    if source.separator == ",":
+        return texts
+    comma = pl.col(*labels).str.contains(_DECIMAL_COMMA)
+    point = pl.col(*labels).str.replace_all(".", "", literal=True).str.replace(",", ".")
+    return texts.with_columns(pl.when(comma).then(point).otherwise(pl.col(*labels)).name.keep())
+
+
 def _first_line(path: Path) -> str:
     return next(line for line in head_lines(path, EXPECTED) if line.strip())
 
 
+def zone_of(labels: Sequence[str]) -> str | None:
+    """Return the column of the zone by its name, or None."""
+    return next((n for n in labels if re.fullmatch(r"(?i)zone([ _]?(id|key))?", n)), None)
+
+
+def has_number(texts: pl.Series) -> bool:
+    """Return whether a column has at least one number."""
+    return bool(texts.cast(pl.Float64, strict=False).is_finite().any())
+
+
+def is_number(texts: pl.Series) -> bool:
+    """Return whether a column has numbers, and nothing else but unknown values."""
+    known = texts.drop_nulls().filter(~texts.drop_nulls().str.to_lowercase().is_in(_UNKNOWN))
+    numbers = known.cast(pl.Float64, strict=False)
+    return len(known) > 0 and numbers.is_finite().sum() == len(known)
+
+
+def seconds_of(texts: pl.Series, form: str = "") -> pl.Series:
+    """Return times as seconds since 1970, as if a clock without an offset were UTC."""
+    text = _instant(pl.col("x"), form)
+    return pl.DataFrame({"x": texts}).select(_seconds(text, UTC, form or None)).to_series()
+
+
+def needs_zone(texts: pl.Series, form: str = "") -> bool:
+    """Return whether a column has times without an offset from UTC."""
+    local = is_local(_instant(pl.col("x"), form), form or None)
+    return bool(pl.DataFrame({"x": texts}).select(local.any()).item())
+
+
 def _plain(label: str) -> str:
-    return re.sub("[ _]per[ _]", "/", label.lower().replace("₂", "2")).replace("_", " ")
+    plain = re.sub("[ _]per[ _]", "/", label.lower().replace("₂", "2")).replace("_", " ")
+    return re.sub(r" (?=[kmg]wh\b)", "/", plain)
 
 
 def _time_column(labels: Sequence[str], settings: SeriesSettings, file: Path) -> str | None:
     """Return the column of the time: that of the settings, one that says UTC, or the first."""
     if settings.time:
         return _known(settings.time, labels, "time", file)
-    found = [label for label in labels if re.search(_TIME, _plain(label))]
+    found = times_of(labels)
     if not found and not settings.start:
         raise TraceError(
             f"{file}: no column is a time, expected one named time or datetime; name it by "
             f"--set time=COLUMN, or the first hour by --set start=...; columns: {_list(labels)}"
         )
-    return next((label for label in found if "utc" in label.lower()), next(iter(found), None))
+    return next(iter(found), None)
+
+
+def times_of(labels: Sequence[str]) -> list[str]:
+    """Return the columns that are times by their names, those that say UTC first."""
+    found = [label for label in labels if re.search(_TIME, _plain(label))]
+    return sorted(found, key=lambda label: "utc" not in label.lower())
 
 
 def _known(label: str, labels: Sequence[str], key: str, file: Path) -> str:
@@ -279,6 +347,14 @@ def _list(labels: Sequence[str]) -> str:
     return ", ".join(labels)[:300]
 
 
+def of_kind(kind: str, labels: Sequence[str]) -> list[str]:
+    """Return the columns that are a carbon, price or capacity by their names."""
+    return [
+        label for label in labels
+        if re.search(KINDS[kind], _plain(label)) and not re.search(_NEVER, _plain(label))
+    ]  # fmt: skip
+
+
 def _picked(
     labels: Sequence[str],
     settings: SeriesSettings,
@@ -288,15 +364,11 @@ def _picked(
 ) -> dict[str, str]:
     """Return the columns of carbon, price and capacity, of those that are there."""
     picked: dict[str, str] = {}
-    for kind, pattern in _HEADERS.items():
+    for kind in KINDS:
         if given := getattr(settings, kind):
             picked[kind] = _known(given, labels, kind, file)
             continue
-        found = [
-            label for label in labels
-            if label != time and re.search(pattern, _plain(label))
-            and not re.search(_NEVER, _plain(label))
-        ]  # fmt: skip
+        found = of_kind(kind, [label for label in labels if label != time])
         whole = [label for label in found if "direct" not in label.lower()]
         if kind == "carbon" and len(whole) == 1 and len(found) > 1:
             remarks[f"carbon is the column {whole[0]!r}, not that of direct emissions"] = None
@@ -307,7 +379,7 @@ def _picked(
                 f"--set {kind}=COLUMN"
             )
         picked.update(dict.fromkeys([kind], found[0]) if found else {})
-    if not picked and not settings.wide:
+    if not picked:
         raise TraceError(
             f"{file}: no column is a carbon intensity, a price or a capacity; name one by "
             f"--set carbon=COLUMN, price=... or capacity=..., or give --set wide=true if each "
@@ -332,7 +404,7 @@ def _with_seconds(
         return texts.with_columns(second=(first + nth * HOUR_S).cast(pl.Int64))
     scale = HOUR_S if time == "hour" else 1
     form = settings.time_format or None
-    text = pl.col(time) if form else _iso(pl.col(time))
+    text = _instant(pl.col(time), form)
     zone = settings.time_zone or UTC
     local = texts.filter(is_local(text, form))
     if local.height and not settings.time_zone and "utc" not in time.lower():
@@ -351,7 +423,7 @@ def _with_seconds(
         )
     )
     texts = texts.join(times, on=time, how="left", nulls_equal=True, maintain_order="left")
-    texts = texts.with_columns(nth=pl.int_range(pl.len()).over("zone", time))
+    texts = texts.with_columns(nth=pl.int_range(pl.len()).over("zone", "early"))
     if bad := texts.filter(pl.col("anywhere").is_null()).rows(named=True):
         raise TraceError(
             f"{file}: {bad[0]['place'].partition(': ')[2]}: {time}: {bad[0][time]!r} is no time, "
@@ -363,9 +435,15 @@ def _with_seconds(
     return texts.with_columns(second=second).filter(pl.col("second").is_not_null())
 
 
+def _instant(text: pl.Expr, form: str | None) -> pl.Expr:
+    """Return the beginnings of spans; without a format as in ISO 8601, see `_iso`."""
+    begin = text.str.replace(r" - .*$", "")
+    return begin if form else _iso(begin)
+
+
 def _iso(text: pl.Expr) -> pl.Expr:
-    """Return times with seconds: a date is its midnight, of a span the beginning counts."""
-    text = text.str.replace(r"^(\d\d)\.(\d\d)\.(\d{4})", "$3-$2-$1").str.replace(r" - .*$", "")
+    """Return times with seconds, a date as its midnight."""
+    text = text.str.replace(r"^(\d\d)\.(\d\d)\.(\d{4})", "$3-$2-$1")
     text = text.str.replace(r"^(\d{4}-\d\d-\d\d)$", "$1 00:00:00")
     return text.str.replace(r"^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(Z|[+-]\d.*)?$", "$1 $2:00$3")
 
@@ -389,14 +467,16 @@ def _values(
         given = getattr(settings, f"{kind}_unit")
         number = _number(texts, label, file)
         if kind == "carbon":
-            unit = _unit(given or label)
+            unit = unit_of(given or label)
             if unit not in _CARBON and (given or "/" in unit):
                 raise _no_unit(kind, given or label, _CARBON, file)
             found.append((number * _CARBON.get(unit, 1.0)).alias(CARBON))
         elif kind == "price":
-            money, _, energy = _unit(given or label).partition("/")
-            hundredth = 0.01 if money in _HUNDREDTHS else 1.0
-            found.append((number * hundredth * (1e3 if energy == "kwh" else 1.0)).alias(PRICE))
+            money, _, energy = unit_of(given or label).partition("/")
+            if given and not energy:
+                raise _no_unit(kind, given, ("EUR/MWh", "EUR/kWh", "ct/kWh"), file)
+            hundredth = 0.01 if money in HUNDREDTHS else 1.0
+            found.append((number * hundredth * _ENERGY.get(energy, 1.0)).alias(PRICE))
             code = _SIGNS.get(money, money.upper() if re.fullmatch("[a-z]{3}", money) else "")
             column = next((n for n in labels if n.lower() == "currency"), None)
             found.append((pl.col(column) if column else pl.lit(code)).alias("currency"))
@@ -415,15 +495,15 @@ def _values(
     return found
 
 
-def _unit(text: str) -> str:
+def unit_of(text: str) -> str:
     """Return the unit of a header, such as `g/kwh` of `carbon (gCO2eq/kWh)`; "" without one."""
     plain = re.sub(r"\s*co2\s*-?(eq?)?(?=\s*/)", "", _plain(text))
-    found = re.search(r"([a-z€$£¢]+)\s*/\s*(kwh|mwh)", plain)
+    found = re.search(r"([a-z€$£¢]+)\s*/\s*([kmg]wh)", plain)
     names = {"lbs": "lb", "ton": "t", "tonne": "t", "tonnes": "t"}
     return f"{names.get(found[1], found[1])}/{found[2]}" if found else ""
 
 
-def _no_unit(kind: str, text: str, known: Mapping[str, Any], file: Path) -> TraceError:
+def _no_unit(kind: str, text: str, known: Iterable[str], file: Path) -> TraceError:
     return TraceError(f"{file}: {kind}: {text!r} has no known unit, expected {', '.join(known)}")
 
 

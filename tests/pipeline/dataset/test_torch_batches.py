@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
@@ -19,6 +20,7 @@ from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.errors import DatasetError, InputError
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
+from tests.sample_datasets import KINDS
 
 SMALL = 60_000  # bytes: a few row groups of the cut dataset
 SPLIT = "validation"  # the smaller one
@@ -403,3 +405,18 @@ def test_batches_in_a_worker_is_refused(dataset):
     """It would hang in polars if the worker was forked, and repeat all decisions otherwise."""
     with warnings.catch_warnings(), pytest.raises(InputError, match=r"dataset\.torch\("):
         list(load(Repeating(dataset), 1))
+
+
+@pytest.mark.parametrize("kind", ["pods", "grid", "starts"])
+def test_minibatches_of_other_problems_are_their_rows(kind, tmp_path):
+    """Counts, masks and rewards are those of the Parquet files."""
+    dataset = ds.open(KINDS[kind](tmp_path))
+    parts = [dataset.folder / part.path for part in dataset.manifest.parts]
+    rows = pl.read_parquet(parts, glob=False).filter(pl.col("choice").is_not_null())
+    rows = rows.filter(pl.col("episode").is_in(dataset.episodes("train")["episode"].to_list()))
+    batches = list(load(dataset.torch(32), 0))
+    assert sorted(flat(batches)) == sorted(rows.select("episode", "step").rows())
+    assert sum(int(b["mask"].sum()) for b in batches) == rows["feasible"].list.sum().sum()
+    assert sum(float(b["reward"].sum()) for b in batches) == pytest.approx(rows["reward"].sum())
+    for b in batches:
+        assert b["mask"][torch.arange(len(b["choice"])), b["choice"]].all()

@@ -26,6 +26,8 @@ DIGESTS = {  # the first 40 of 64 digits
     "deferrable-prices-v1": "6a0059cb54deaa688b0772e228b958db9f06f9bc",
     "deferrable-realtime-v1": "43ef604d5498aa875cb422361c65db29b98d3813",
     "gpupack-evolution-online": "ae53884938487bdecc309b86ce6332d72a507822",
+    "gpupack-families-online": "97447b0d0fddb2e5bebccf3e2fbbc8dc9737dcee",
+    "gpupack-families-v1": "6f997bd4b574daed518b437908f20f3fcd702788",
     "gpupack-openb-v1": "9d7d8d3c479b600791a6207a03313ef32b2d555a",
     "gpupack-published": "889eea0c75ab58b5dc81880da5c64a328a6e565e",
     "gpupack-typical-heuristic-v1": "42de58f8262854372ae50e3fd5a8c7927fc43b25",

@@ -4,7 +4,8 @@ import pytest
 
 from hindcast.flows.cli import main
 from hindcast.pipeline.errors import RecipeError
-from hindcast.pipeline.recipes.loading import known_recipes, load_recipe, recipe_folder
+from hindcast.pipeline.recipes.loading import known_recipes, load_recipe
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.recipes.toml_text import parse_toml
 
 NAME = "binpack-synthetic-v1"

@@ -12,7 +12,8 @@ from hindcast.pipeline.documents.croissant import croissant
 from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports.minari import dataset_id
 from hindcast.pipeline.inspection.list import entry_of
-from hindcast.pipeline.recipes.loading import load_recipe, recipe_folder
+from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.recipes.toml import recipe_toml
 
 SHIPPED = "thermal-default-v1"

@@ -7,7 +7,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.pods import read
+from hindcast.pipeline.traces.pods import PodsSettings, most_at_once, read
 
 PUBLISHED = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
@@ -59,6 +59,43 @@ def test_quantities_of_kubernetes_are_read(tmp_path):
     ]
 
 
+def test_requests_and_limits_of_kubernetes_are_read(tmp_path):
+    """The request counts, else the limit, else 0; equal names of two namespaces are two pods."""
+    text = (
+        "NAMESPACE;NAME;NODE;CPU REQUESTS;CPU LIMITS;MEMORY REQUESTS;nvidia.com/gpu REQUESTS;"
+        "nvidia.com/gpu LIMITS;GPU MODEL;CREATED;FINISHED\n"
+        "x;a;n1;500m;2;16Gi;2;2;A100;2025-05-01T00:00:00Z;2025-05-01T01:00:00Z\n"
+        "y;a;n1;;2;<none>;;1;;2025-05-01T00:30:00Z;2025-05-01T03:30:00+02:00\n"
+        "x;b;;<none>;<none>;8Gi;<none>;;;2025-05-01T00:30:00Z;\n"
+    )
+    workload, bad = read(written(tmp_path, text))
+    assert bad.is_empty()
+    assert rows_of(workload) == [
+        ("x/a", 500, 16384, 2, 1000, "A100", True),
+        ("y/a", 2000, 0, 1, 1000, "", True),
+        ("x/b", 0, 8192, 0, 0, "", False),
+    ]
+    assert workload.tasks["duration_s"].to_list()[:2] == [3600, 3600]
+    assert most_at_once(workload.tasks) is None
+    assert most_at_once(workload.tasks.filter("ends")) == 3
+
+
+def test_shares_and_units_in_names_are_read(tmp_path):
+    text = "pod_name,cpu_request,mem_gib,gpu_request\na,1,16,0.25\nb,1,1.5,1\nc,1,1,1.5\n"
+    workload, bad = read(written(tmp_path, text))
+    assert rows_of(workload) == [
+        ("a", 1000, 16384, 1, 250, "", False),
+        ("b", 1000, 1536, 1, 1000, "", False),
+    ]
+    assert bad["reason"].to_list() == ["num_gpu is 1.5, expected a whole number from 0 to 16"]
+
+
+def test_pods_that_end_when_another_arrives_leave_before_it(tmp_path):
+    text = "name,cpu,memory,gpus,created,finished\n"
+    rows = [f"{n},1,1Gi,4,{10 * n},{10 * n + 10}\n" for n in range(3)]
+    assert most_at_once(read(written(tmp_path, text + "".join(rows)))[0].tasks) == 4
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -94,3 +131,36 @@ def test_a_table_without_its_columns_is_refused(tmp_path):
 @pytest.mark.slow
 def test_it_is_a_trace_format(tmp_path):
     check_trace_format(FORMATS["pods"], written(tmp_path, PUBLISHED))
+
+
+def test_lists_of_a_folder_are_one_workload(tmp_path):
+    """Lists may name pods alike; a pod is then told by its list, whose order stays."""
+    head = "name,cpu_milli,memory_mib,num_gpu,creation_time\n"
+    written(tmp_path, f"{head}a,1000,10,1,5\nb,2000,10,1,1\n", "x.csv")
+    written(tmp_path, f"{head}a,3000,10,1,3\nc,bad,10,1,3\n", "y.csv")
+    workload, bad = read(tmp_path, PodsSettings(lists=("y.csv", "x.csv")))
+    columns = ("job", "job_id", "cpu_milli", "list")
+    assert workload.tasks.select(columns).rows() == [
+        (0, "1/b", 2000, 1),
+        (1, "0/a", 3000, 0),
+        (2, "1/a", 1000, 1),
+    ]
+    assert bad["file"].to_list() == ["y.csv"]
+    provenance = workload.provenance
+    assert [file.name for file in provenance.files] == ["y.csv", "x.csv"]
+    assert provenance.counts["rows_read"] == 4
+    assert provenance.left_out == {"quarantined": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "lists", "message"),
+    [
+        ("", ("z.csv",), "lists has 'z.csv', expected files of this folder; did you mean 'x.csv'"),
+        ("x.csv", ("x.csv",), "this is no folder"),
+        ("", (), "it is a folder"),
+    ],
+)
+def test_lists_that_are_not_there_are_refused(tmp_path, path, lists, message):
+    written(tmp_path, PUBLISHED, "x.csv")
+    with pytest.raises(TraceError, match=message):
+        read(tmp_path / path, PodsSettings(lists=lists))

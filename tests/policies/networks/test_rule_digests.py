@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.recipes.loading import recipe_folder
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.policy import Heuristic

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.grids.forecasts import FORECASTS, LEVEL7
-from hindcast.pipeline.grids.starts import Rule, Work, bound, integral, paused
+from hindcast.pipeline.grids.starts import Work, bound, integral
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
@@ -164,8 +164,8 @@ def instance(
         known_slots = np.maximum(np.ceil(np.maximum(known, run) / slot_h - 1e-9), 1)
         late = (known < run) & (config.resume_h > 0) | (not unlimited)
         due = np.where(late, slots + run / slot_h, jobs.latest + known_slots)
-        apart = work._replace(wait=(due - jobs.earliest) * slot_h - run)
-        least = float(paused(apart, y, Rule("now", "perfect"))[0] @ energy / 1e3 + waited.sum())
+        cheapest = _cheapest_hours(y, begin, f.HISTORY + due * slot_h, run)
+        least = float(cheapest @ energy / 1e3 + waited.sum())
     elif not unlimited:
         later = (slot_h * np.arange(slots)).astype(np.float64)
         costs_of = np.array([integral(y, f.HISTORY + later, f.HISTORY + later + r) for r in run])
@@ -197,6 +197,23 @@ def instance(
     if config.decide == "start":
         made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
     return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
+
+
+def _cheapest_hours(
+    y: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64],
+    run: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Return the least cost of `run` hours of work between two times, in pieces, (J,)."""
+    least = np.zeros(len(run))
+    for job, (first, last) in enumerate(zip(begin, end, strict=True)):
+        hours = y[int(first) : int(np.ceil(last))]
+        amount = np.ones(len(hours))
+        amount[0] -= first % 1
+        amount[-1] -= -last % 1
+        order = np.argsort(hours)
+        taken = np.minimum(np.cumsum(amount[order]), run[job])
+        least[job] = np.diff(taken, prepend=0.0) @ hours[order]
+    return least
 
 
 def _limited_bound(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.float64]) -> float:
@@ -243,6 +260,8 @@ def _of_log(
     slot_h = config.slot_s / HOUR_S
     submit = (chosen["submit_s"].to_numpy() - first_s) / HOUR_S
     wait = _waits(config, chosen, submit + first_s / HOUR_S, known)
+    if config.align == "calendar":  # slots begin with an hour of the series
+        submit = submit + (_zero_s(workload) + first_s) % HOUR_S / HOUR_S
     earliest = np.ceil(submit / slot_h - 1e-9).astype(np.int64)
     latest = np.maximum(np.floor((submit + wait) / slot_h + 1e-9).astype(np.int64), earliest)
     cores = np.rint((chosen["cores"] * chosen["instances"]).to_numpy()).clip(1).astype(np.int64)
@@ -327,10 +346,8 @@ def _hours(
     given = [series.values(name) for name in (CARBON, PRICE) if name in series.table.columns]
     total = len(given[0])
     if config.align == "calendar":
-        zero = workload.provenance.noted.get("UnixStartTime", "")
-        if not zero.strip().isdecimal():
-            raise RecipeError('config.align = "calendar": the log does not say when it began')
-        at = (window // config.draws_per_window) * config.horizon * config.slot_s + float(zero)
+        zero = _zero_s(workload)
+        at = (window // config.draws_per_window) * config.horizon * config.slot_s + zero
         first = int(at // HOUR_S) - series.first_hour
         places = np.array([first])
     else:
@@ -382,6 +399,14 @@ def _issued(
         inside = (later >= 0) & (later < ahead)
         seen[t, later[inside]] = values[begin:last][inside]
     return seen
+
+
+def _zero_s(workload: Workload) -> float:
+    """Return the beginning of a log in seconds since 1970. Raises RecipeError."""
+    zero = workload.provenance.noted.get("UnixStartTime", "")
+    if not zero.strip().isdecimal():
+        raise RecipeError('config.align = "calendar": the log does not say when it began')
+    return float(zero)
 
 
 def _capacity(

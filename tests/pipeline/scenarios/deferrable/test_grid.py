@@ -443,6 +443,26 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
         instance_of(dataclasses.replace(GENERATED, longest_window=9000))
 
 
+def test_slots_of_a_calendar_begin_with_the_hours_of_the_series() -> None:
+    """A log that begins at 12:20 with jobs 20 minutes earlier is the log that begins at 12:00."""
+    config = dataclasses.replace(LOG, align="calendar", horizon=24)
+    hour = series_of(config).first_hour + 24 * 30 + 12
+    made = []
+    for late_s in (0, 1200):
+        jobs = log()
+        tasks = jobs.tasks.filter(pl.col("submit_s") >= 1200).with_columns(
+            pl.col("submit_s").round() - late_s
+        )
+        notes = (f"UnixStartTime: {hour * 3600 + late_s}",)
+        workload = Workload(tasks, dataclasses.replace(jobs.provenance, notes=notes))
+        made.append(SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0)))
+    first, second = [m.block(one.ints, m.EARLIEST_AT, int(one.ints[m.JOBS])) for one in made]
+    n = min(len(first), len(second))  # the windows end 20 minutes apart
+    assert n > 20
+    assert np.array_equal(first[:n], second[:n])
+    assert np.array_equal(blocks_of(made[0])[4][:24], blocks_of(made[1])[4][:24])
+
+
 @pytest.mark.parametrize("is_set", [False, True])
 def test_a_series_is_found_in_the_folder_of_traces(
     is_set: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError, RecipeError
+from hindcast.pipeline.grids.starts import Rule, Work, paused
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
@@ -181,6 +182,25 @@ def test_with_all_known_and_whole_hours_the_rule_reaches_the_bound(rule: str) ->
     assert outcomes["total_reward"] == pytest.approx(outcomes["bound"])
     assert outcomes["bound"] > outcomes["bound_without_pause"]
     assert outcomes["suspensions"] > 10
+
+
+@pytest.mark.parametrize("slot_s", [1800.0, 3600.0, 5400.0])
+def test_the_bound_is_that_of_the_best_pieces(slot_s: float) -> None:
+    """The rule without a simulator, with all known, takes the same hours."""
+    rng, slot_h = np.random.default_rng(3), slot_s / 3600
+    count = 40
+    run = rng.exponential(4.0, count) + 0.2
+    submit = np.sort(rng.uniform(0, 40, count))
+    workload = log([*submit, 200.0], [*run, 1.0], [2] * (count + 1))
+    config = dataclasses.replace(CONFIG, slot_s=slot_s, horizon=int(60 / slot_h))
+    instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+    hours, at = int(instance.floats[f.HOURS]), f.FLOAT_HEADER + 4 * count
+    first, latest = (m.block(instance.ints, b, count) for b in (m.EARLIEST_AT, m.LATEST_AT))
+    due = (latest + np.maximum(np.ceil(run / slot_h), 1)) * slot_h
+    begin = f.HISTORY + first * slot_h
+    work = Work(begin, run, run, f.HISTORY + due - begin - run, np.full(count, 2))
+    best, _ = paused(work, instance.floats[at : at + hours], Rule("now", "perfect"))
+    assert instance.floats[f.BOUND] == pytest.approx(best.sum() * 0.02 / 1e3)
 
 
 def test_settings_that_do_not_suit_are_refused() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError
@@ -15,6 +16,7 @@ from hindcast.pipeline.scenarios.gpupack.nodes import Node, nodes_of, read_kind
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.testing import NOTHING
+from hindcast.pipeline.workloads.schema import Workload
 from tests.pipeline.scenarios.gpupack.gpupack_cases import (
     RULES,
     SCENARIO,
@@ -38,6 +40,44 @@ def test_published_nodes_are_those_of_the_list():
     assert len(set(nodes)) == 15
     tenth = nodes_of(GpupackConfig(every=10))
     assert (len(tenth), sum(node.gpus for node in tenth)) == (122, 623)
+
+
+def test_windows_play_lists_in_turn():
+    """Typical pods, scarcity and arrivals of a window are those of its list alone."""
+    small = [PlainPod(1000, 1024, 500, 1, "")] * 6
+    lists = [workload_of(small + [pod] * 3) for pod in (ONE_GPU, replace(ONE_GPU, spec="B"))]
+    joined = pl.concat(
+        one.tasks.with_columns(list=pl.lit(i), job_id=pl.format(f"{i}/{{}}", "job_id"))
+        for i, one in enumerate(lists)
+    )
+    both = Workload(joined, lists[0].provenance)
+    for window in range(4):
+        alone = instance_of(small_config(), lists[window % 2], window)
+        found = instance_of(small_config(), both, window)
+        np.testing.assert_array_equal(found.ints, alone.ints)
+        np.testing.assert_array_equal(found.floats, alone.floats)
+
+
+def test_scarcity_of_nodes_spreads_a_pod_over_those_that_could_take_it():
+    """The nodes are 3 of 4 GPUs (A), 2 of 2 (B) and 1 of 8 (B): 24 GPUs. 11.5 are asked for."""
+    anywhere, eight = ONE_GPU, replace(ONE_GPU, number=8)
+    on_b, on_a = replace(ONE_GPU, cpu=20_000), replace(ONE_GPU, milli=500, spec="A")
+    pods = workload_of([anywhere, anywhere, eight, on_b, on_a, replace(ONE_GPU, milli=0, number=0)])
+    expected = np.array([2 / 24 + 0.5 / 12, 2 / 24 + 1 / 12, 2 / 24 + 1 / 12 + 8 / 8]) * 24 / 11.5
+    player = Player(
+        small_config(node_scarcity=True), instance_of(small_config(node_scarcity=True), pods)
+    )
+    np.testing.assert_allclose(
+        player.floats[player.ints[m.NODE_SCARCITY_AT] :][:6], np.repeat(expected, [3, 2, 1])
+    )
+    rows = player.look()
+    of_cpu = dict(zip(rows["cpu"].tolist(), rows["node_scarcity"].tolist(), strict=True))
+    assert all(
+        of_cpu[cpu] == pytest.approx(one)
+        for cpu, one in zip((16e3, 24e3, 32e3), expected, strict=True)
+        if cpu in of_cpu
+    )
+    assert len(rows) == len(Player(small_config(), instance_of(small_config(), pods)).look()) + 1
 
 
 @pytest.mark.parametrize(
