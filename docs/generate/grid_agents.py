@@ -1,4 +1,4 @@
-"""Rules, an oracle and agents of `deferrable` on zones of a grid that nobody trained on.
+"""Rules and agents of `deferrable` on zones of a grid that nobody trained on.
 
     python -m docs.generate.grid_agents WORK AGENTS
 
@@ -47,22 +47,10 @@ ZONES: Final = (
     "US-CAL-CISO", "US-CENT-SPA", "US-FLA-GVL", "US-MIDW-AECI", "US-NW-CHPD", "US-NW-IPCO",
     "US-NW-SCL", "US-SW-PNM", "US-TEX-ERCO",
 )  # fmt: skip
-_PRICED: Final = "config.load_prices=true"
-_START: Final = 'config.decide="start"'
-_KNOWN: Final = ('config.forecast="perfect"', 'config.knows_length="true"')
-# row -> rule and settings
-RULES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
-    "now": ("now", ()),
-    "latest": ("latest", ()),
-    "threshold_24": ("threshold_24", ()),
-    "lowest_slot": ("lowest_slot", ()),
-    BASE: (BASE, ()),
-    "lowest_window_priced": ("lowest_window_priced", (_PRICED,)),
-    "lowest_window, start chosen at submission": (BASE, (_PRICED, _START)),
-    "lowest_window_priced, start chosen at submission": (
-        "lowest_window_priced", (_PRICED, _START)
-    ),
-    "lowest_window, perfect forecast and lengths": (BASE, _KNOWN),
+# rule -> settings beside those of the recipe
+RULES: Final[Mapping[str, Sequence[str]]] = {
+    "now": (), "latest": (), "threshold_24": (), "lowest_slot": (), BASE: (),
+    "lowest_window_priced": ("config.load_prices=true",),
 }  # fmt: skip
 _RESAMPLES: Final = 2000
 _EVERY: Final = 18  # distance of the test windows of a zone; zones take other ones in turn
@@ -92,14 +80,11 @@ def _instances(settings: Sequence[str], workload: Workload) -> list[list[Instanc
 def play(work: Path, agents: Path) -> Iterator[tuple[str, str, Played]]:
     """Yield name and kind of every policy, and what it played."""
     folders = sorted(agents.iterdir()) if agents.is_dir() else []
-    jobs: list[tuple[str, str, Sequence[str], Sequence[str]]] = [
-        (name, "oracle" if settings == _KNOWN else "rule", [rule], settings)
-        for name, (rule, settings) in RULES.items()
-    ]
-    jobs += [(folder.name, "agent", [], ()) for folder in folders]
+    jobs = [(name, "rule", settings) for name, settings in RULES.items()]
+    jobs += [(folder.name, "agent", ()) for folder in folders]
     workload = load_source(_recipe(0, ()))
     made: dict[Sequence[str], list[list[Instance]]] = {}
-    for name, kind, policies, settings in jobs:
+    for name, kind, settings in jobs:
         kept = work / f"{name}.json"
         if not kept.is_file():
             if settings not in made:
@@ -109,7 +94,7 @@ def play(work: Path, agents: Path) -> Iterator[tuple[str, str, Played]]:
             played = [
                 [[_outcomes(recipe, instance, each.behaviour) for instance in zone]
                  for zone in made[settings]]
-                for each in entrants(recipe, policies or _checkpoints(agents / name))
+                for each in entrants(recipe, [name] if name in RULES else _checkpoints(agents / name))
             ]  # fmt: skip
             work.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(played), encoding="utf-8")
@@ -208,14 +193,13 @@ def grid_agents_pages() -> Mapping[str, str]:
     cells = []
     with TABLE.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            rule, *settings = row["policy"].split(", ")
             less = ""
             if row["low"] and row["policy"] != BASE:
                 ends = write_interval(float(row["low"]), float(row["high"]), 2, signed=True)
                 less = f"{write_number(float(row['less']), 2, signed=True)} ({ends})"
-            seeds = [f"{row['seeds']} seeds"] if row["kind"] == "agent" else []
+            seeds = f", {row['seeds']} seeds" if row["kind"] == "agent" else ""
             numbers = (write_number(float(row[of]), 1) if row[of] else "" for of in columns)
-            cells.append([", ".join([code(rule), *settings, *seeds]), *numbers, less])
+            cells.append([code(row["policy"]) + seeds, *numbers, less])
     head = ["policy", *columns.values(), f"better than {code(BASE)}"]
     return {"parts/grid-agents.md": table(head, cells, left=1)}
 
