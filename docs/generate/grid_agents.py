@@ -91,10 +91,11 @@ def play(work: Path, agents: Path) -> Iterator[tuple[str, str, Played]]:
                 made = {key: value for key, value in made.items() if not key}
                 made[settings] = _instances(settings, workload)
             recipe = _recipe(0, settings)
+            found = [name] if name in RULES else _checkpoints(agents / name)
             played = [
                 [[_outcomes(recipe, instance, each.behaviour) for instance in zone]
                  for zone in made[settings]]
-                for each in entrants(recipe, [name] if name in RULES else _checkpoints(agents / name))
+                for each in entrants(recipe, found)
             ]  # fmt: skip
             work.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(played), encoding="utf-8")
