@@ -43,7 +43,10 @@ class DeferrableConfig:
             $HINDCAST_TRACES if the path is relative, or "synthetic". It and everything below is for
             the objectives carbon, price and both, see hindcast.pipeline.scenarios.deferrable.grid.
         series_sha256: SHA-256 of the file of the series, which is compared if it is given.
-        zone: Zone of the series; "" if it has only one.
+        zone: Zone of the series; "" if it has only one. Of several, separated by commas, a window
+            draws one.
+        first_day: First day (UTC) of the series that is used, such as 2021-01-01; "" for all.
+        last_day: Last such day.
         forecast: What policies see of hours to come (hindcast.pipeline.grids.forecasts), or "file":
             the last forecast of `forecast_series` that was issued by the hour, and level7 for hours
             that it does not have.
@@ -100,6 +103,8 @@ class DeferrableConfig:
     series: str = field(default="synthetic", metadata=LEFT_OUT_WHEN_DEFAULT)
     series_sha256: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
     zone: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
+    first_day: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
+    last_day: str = field(default="", metadata=LEFT_OUT_WHEN_DEFAULT)
     forecast: Literal["perfect", "day", "week", "mean7", "level7", "noise", "file"] = field(
         default="level7", metadata=LEFT_OUT_WHEN_DEFAULT
     )

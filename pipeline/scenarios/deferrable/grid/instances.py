@@ -1,6 +1,7 @@
 """Instances on a grid: jobs of a window, hours of the series beside it, and the bound."""
 
 from dataclasses import replace
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -34,17 +35,42 @@ from hindcast.pipeline.traces.hourly.series import (
 from hindcast.pipeline.workloads.schema import Workload
 
 _DAY: Final = 24
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 _QUEUES: Final = ("queue", "partition")  # columns of a log, the first that it has
 _BOTH: Final = (CARBON, PRICE)
 _BOUND_STEPS: Final = 80
 
 
-def series_of(config: DeferrableConfig) -> Series:
-    """Return the series of the settings. Raises RecipeError or TraceError."""
+def series_of(config: DeferrableConfig, rng: np.random.Generator) -> Series:
+    """Return the hours of the zone of the settings, or of one drawn from several.
+
+    Raises RecipeError or TraceError.
+    """
+    path = location(config.series)
+    if config.series != SYNTHETIC:
+        path = _path(config.series, "config.series", f", or {SYNTHETIC!r}")
+    changed = 0 if config.series == SYNTHETIC else path.stat().st_mtime_ns
+    found = [_zone(path, name.strip(), config, changed) for name in config.zone.split(",")]
+    return found[rng.integers(len(found))] if len(found) > 1 else found[0]
+
+
+@lru_cache(maxsize=256)
+def _zone(path: Path, zone: str, config: DeferrableConfig, changed: int) -> Series:
+    """Return the hours of a zone on the days of the settings (UTC)."""
     if config.series == SYNTHETIC:
-        return open_series(SYNTHETIC)
-    path = _path(config.series, "config.series", f", or {SYNTHETIC!r}")
-    return _read(path, config.zone, config.series_sha256, path.stat().st_mtime_ns)
+        series = open_series(SYNTHETIC)
+    else:
+        series = _read(path, config.series_sha256, changed).only(zone, "config.zone")
+    table, hour = series.table, pl.col("hour")
+    for name, beside in (("first_day", hour.ge), ("last_day", hour.lt)):
+        day = getattr(config, name)
+        try:
+            at = date.fromisoformat(day).toordinal() - _EPOCH if day else None
+        except ValueError:
+            raise RecipeError(f"config.{name} is {day!r}, expected a day as 2022-01-31") from None
+        if at is not None:
+            table = table.filter(beside(_DAY * (at + (name == "last_day"))))
+    return Series(table, remarks=series.remarks)
 
 
 def _path(given: str, where: str, other: str = "") -> Path:
@@ -67,14 +93,14 @@ def _read_issued(path: Path, zone: str, columns: tuple[str, ...], _changed: int)
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, zone: str, sha256: str, _changed: int) -> Series:
+def _read(path: Path, sha256: str, _changed: int) -> Series:
     """Return the series of a path, which is read once per change of the file."""
     if sha256 and path.is_file() and sha256_file(path) != sha256:
         raise RecipeError(
             f"config.series: {path}: its SHA-256 is {sha256_file(path)[:12]}..., the recipe has "
             f"{sha256[:12]}...; publishers revise their hours, so this is another series"
         )
-    return open_series(path).only(zone, "config.zone")
+    return open_series(path)
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:
@@ -105,7 +131,8 @@ def instance(
         jobs, run, known, submit = _of_log(config, workload, window)
     if not len(run):
         raise InputError(f"window {window}: no job is submitted in it")
-    series = series_of(config)
+    series = series_of(config, rng)
+    config = replace(config, zone=series.zones[0]) if "," in config.zone else config
     longest = float(np.maximum(run, known).max(initial=1.0))
     slots = f.slots_of(config)
     if config.deadline in f.OF_LENGTHS and config.jobs == "log":

@@ -363,7 +363,7 @@ def test_the_hour_of_the_day_and_drawn_days_are_of_the_time_zone() -> None:
         expected = 0.5 if zone == "Asia/Kolkata" else 0.0
         angle = np.arctan2(context[f.MOMENT.hour_sin], context[f.MOMENT.hour_cos])
         assert angle * 12 / np.pi == pytest.approx(expected)
-        carbon = series_of(config).values("carbon_g_per_kwh")
+        carbon = series_of(config, np.random.default_rng(0)).values("carbon_g_per_kwh")
         first = np.flatnonzero(carbon == blocks_of(instance)[4][f.HISTORY])
         hours = {(hour - np.ceil(midnight)) % 24 for hour in first}
         assert hours & {0.0, 23.0}  # 23: New York in summer
@@ -374,7 +374,7 @@ def test_the_hour_of_the_day_and_drawn_days_are_of_the_time_zone() -> None:
 @pytest.mark.parametrize("objective", ["carbon", "both"])
 def test_issued_forecasts_are_seen_from_their_issue_on(tmp_path: Path, objective: str) -> None:
     """Every 6 h, hours 3 to 14 after the issue are forecast; the others are those of level7."""
-    series = series_of(GENERATED)
+    series = series_of(GENERATED, np.random.default_rng(0))
     start = series.first_hour
     rows = [
         f"{issued},{issued + later},{issued % 97 + later},{later - 5}"
@@ -476,7 +476,25 @@ def test_a_series_is_found_in_the_folder_of_traces(
     traces.mkdir(parents=True)
     rows = [f"2024-01-01T{hour:02}:00:00Z,a,{hour + 100}\n" for hour in range(24)]
     (traces / "hours.csv").write_text("time,zone,carbon_g_kwh\n" + "".join(rows))
-    assert series_of(dataclasses.replace(GENERATED, series="hours.csv")).zones == ["a"]
+    config = dataclasses.replace(GENERATED, series="hours.csv")
+    assert series_of(config, np.random.default_rng(0)).zones == ["a"]
+
+
+def test_a_window_draws_its_zone_and_only_days_that_are_used(tmp_path: Path) -> None:
+    rows = [f"2024-01-0{day}T{hour:02}:00:00Z,{zone},{100 * day + hour}\n"
+            for zone in ("a", "b", "c") for day in (1, 2, 3) for hour in range(24)]  # fmt: skip
+    file = tmp_path / "hours.csv"
+    file.write_text("time,zone,carbon_g_kwh\n" + "".join(rows))
+    config = dataclasses.replace(
+        GENERATED, series=str(file), zone="a, c", first_day="2024-01-02", last_day="2024-01-02"
+    )
+    found = [series_of(config, np.random.default_rng(seed)) for seed in range(8)]
+    assert {name for series in found for name in series.zones} == {"a", "c"}
+    assert list(found[0].values("carbon_g_per_kwh")) == [200.0 + hour for hour in range(24)]
+    with pytest.raises(TraceError, match=r"config\.zone: there is no zone 'd'"):
+        series_of(dataclasses.replace(config, zone="a,d"), np.random.default_rng(0))
+    with pytest.raises(RecipeError, match=r"config\.last_day is '2\.1\.24', expected a day as"):
+        series_of(dataclasses.replace(config, last_day="2.1.24"), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
