@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError, HindcastError, InputError, RecipeError
-from hindcast.pipeline.evaluation.evaluate import Entrant
+from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.plugins import is_reference, source_of
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios import load_scenario

@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: the folder of real traces, and a small dataset."""
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -50,6 +51,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("HINDCAST_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr("hindcast.pipeline.simulation.kernel._SAID", ["in tests"])
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count looks at test windows for each test apart, so that no test says what others did."""
+    name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    monkeypatch.setattr("hindcast.pipeline.evaluation.looks.LEDGER", f"looks-{name}.jsonl")
 
 
 def require_traces(part: str = "") -> Path:

@@ -144,7 +144,8 @@ def hindcast(checkout: Path, folder: Path, words: list[str]) -> None:
     """Run a command line of the checkout in a folder."""
     environment = {
         "HINDCAST_TRACES": str(ROOT.parent / "shared" / "traces"),
-        **os.environ, "PYTHONPATH": str(checkout)
+        **os.environ, "PYTHONPATH": str(checkout),
+        "HINDCAST_CACHE": "",  # pages say what the ledger in it knows
     }  # fmt: skip
     subprocess.run([sys.executable, "-c", MAIN, *words], cwd=folder, env=environment, check=True)
 

@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 
 from docs.generate import gate
+from docs.generate.claims import claim_pages
 from docs.generate.delivered import DELIVERIES, row_of
+from docs.generate.families import verdicts
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import anchors_table, protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
@@ -17,6 +19,7 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
 
 RESULTS = ("offline.csv", "online.csv")
+CLAIMED = ("`slots`, rate 1.0", "play")
 OTHERS = ("data_quality.csv", "ope.csv")
 
 
@@ -70,6 +73,7 @@ def test_the_numbers_of_the_readme_are_those_of_the_table(problem, decimals):
     rule = agent - float(row["paired_difference"])
     unit = " s" if "makespan" in one.outcome else ""
     assert f"{agent:,.{decimals}f}{unit} against {rule:,.{decimals}f}{unit}" in readme
+    assert verdicts([row_of(each) for each in DELIVERIES])[DELIVERIES.index(one)] == 1
 
 
 def test_the_losses_of_the_readme_are_those_of_the_table():
@@ -80,6 +84,20 @@ def test_the_losses_of_the_readme_are_those_of_the_table():
     for row in (*none, rows["`thermal`", "log"]):
         low, high = float(row["paired_low"]), float(row["paired_high"])
         assert (low if row["higher_is_better"] == "true" else -high) <= 0.0
+
+
+def test_the_page_of_claims_shows_every_claimed_gain_after_holm():
+    parts = claim_pages()
+    gains = [line.split(" | ") for line in parts["parts/claims-gains.md"].splitlines()[2:] if line]
+    assert len(gains) == 3
+    assert all(row[5].startswith("**") for row in gains)
+    none = [line.split(" | ") for line in parts["parts/claims-none.md"].splitlines()[2:] if line]
+    assert len(none) == 13
+    assert not any("**" in row[5] for row in none)
+    page = " ".join((FOLDER.parent / "claims.md").read_text().split())
+    last = row_of(next(d for d in DELIVERIES if (d.problem, d.source) == CLAIMED))
+    assert f"4.031, 4.009, {float(last['mean']):.3f}" in page
+    assert f"in place of {-float(last['paired_difference']):.3f}".replace("0.", ".") in page
 
 
 def test_an_anchor_is_between_random_and_the_bound():

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from docs.generate.claims import claim_pages
 from docs.generate.commands import command_pages
 from docs.generate.headlines import headline_pages
 from docs.generate.learners import learner_pages
@@ -55,6 +56,7 @@ def pages_of() -> Mapping[str, str]:
         **protocol_pages(),
         **result_pages(),
         **headline_pages(),
+        **claim_pages(),
         **queue_rules_pages(),
         **paper_pages(),
     }

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from docs.generate.delivered import delivered_table, selected_table
+from docs.generate.families import marked, mde
 from docs.generate.results import FOLDER
 from docs.generate.text import code, prose, table
-from hindcast.pipeline.pages.numbers import write_interval, write_number
+from hindcast.pipeline.pages.numbers import write_number
 
 # (recipe, metric, decimals, the agent that validation windows selected, rules beside it)
 OFFLINE: Final = (
@@ -88,24 +89,23 @@ def _headlines(name: str, chosen: Sequence[Row]) -> str:
         found = {
             (r["recipe"], r["metric"], r["policy"], r["baseline"]): r for r in csv.DictReader(file)
         }
+    pairs = [(one, rule) for one in chosen for rule in one[-1]]
+    compared = [
+        found[recipe, metric, policy, rule] for (recipe, metric, _, policy, _), rule in pairs
+    ]
+    cells = marked(compared, [one[2] for one, _ in pairs])
     rows = []
-    for recipe, metric, decimals, policy, rules in chosen:
-        for rule in rules:
-            row = found[recipe, metric, policy, rule]
-            mean = _mean_of(found, recipe, metric, rule)
-            low, high = float(row["paired_low"]), float(row["paired_high"])
-            difference = write_number(float(row["paired_difference"]), decimals, signed=True)
-            better = low > 0 if row["higher_is_better"] == "true" else high < 0
-            first = rule == rules[0]
-            rows.append([
-                code(recipe) if first else "", code(metric) if first else "",
-                prose(f"{policy} {write_number(float(row['mean']), decimals)}") if first else "",
-                prose(f"{rule} {write_number(mean, decimals)}"),
-                f"**{difference}**" if better else difference,
-                write_interval(low, high, decimals, signed=True),
-                f"{row['wins']} / {row['ties']} / {row['losses']}",
-            ])  # fmt: skip
-    head = ["recipe", "metric", "agent, mean", "rule, mean", "difference", "95 % interval"]
+    for (one, rule), row, cell in zip(pairs, compared, cells, strict=True):
+        recipe, metric, decimals, policy, rules = one
+        mean = _mean_of(found, recipe, metric, rule)
+        first = rule == rules[0]
+        rows.append([
+            code(recipe) if first else "", code(metric) if first else "",
+            prose(f"{policy} {write_number(float(row['mean']), decimals)}") if first else "",
+            prose(f"{rule} {write_number(mean, decimals)}"),
+            cell, mde(row, decimals), f"{row['wins']} / {row['ties']} / {row['losses']}",
+        ])  # fmt: skip
+    head = ["recipe", "metric", "agent, mean", "rule, mean", "difference", "MDE"]
     return table([*head, "wins / ties / losses"], rows)
 
 

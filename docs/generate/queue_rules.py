@@ -30,7 +30,8 @@ import polars as pl
 from docs.generate.results import FOLDER
 from docs.generate.results import RULES as RULES_TABLE
 from docs.generate.text import code, prose, table
-from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
+from hindcast.pipeline.evaluation.entrant import Entrant
+from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.results import origin, records
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.pages.numbers import write_interval, write_number

@@ -41,6 +41,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "learning": {
         "run": "build, verify, train, evaluate and report, all in one command",
         "train": "train an offline agent on a dataset",
+        "plan": "write what will be scored and compared, before test windows are read",
         "evaluate": "score policies and checkpoints on windows of a recipe",
         "report": "write one HTML page about evaluations",
         "train-online": "train an online agent, which plays the train windows of a recipe",
@@ -81,6 +82,7 @@ _MODULES: Final = {
     "list": "inspect",
     "show": "inspect",
     "diff": "inspect",
+    "plan": "evaluate",
 }  # names that differ from the module's
 
 Call: TypeAlias = Callable[[Any], dict[str, Any]]  # call(request) runs the command of a request

@@ -1,4 +1,4 @@
-"""`hindcast evaluate`: score policies and checkpoints on windows of a recipe."""
+"""`hindcast evaluate` and `plan`: score policies on windows of a recipe, and say so beforehand."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +9,7 @@ from hindcast.flows import parser as p
 from hindcast.flows import runners
 from hindcast.flows.commands import Command, Shown, caveats_of
 from hindcast.flows.progress import progress
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.storage.location import location
 
 
@@ -31,43 +32,72 @@ class Request:
     runner: p.Runner = p.runner()
     address: str = p.address()
     trace: p.Folder | None = p.trace()
+    plan: p.Folder | None = p.option(
+        "plan that `hindcast plan` wrote; its policies are scored unless --policy names others",
+        default=None, metavar="FILE",
+    )  # fmt: skip
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, that of its trace included."""
         return p.with_trace(self.overrides, self.trace)
 
 
-def check(request: Request) -> None:
+@dataclass(frozen=True)
+class Plan:
+    """Recipe, policies and split of a later evaluation."""
+
+    recipe: p.Name = p.recipe()
+    out: p.Folder = p.option("file to write, such as plan.json; it must not exist", metavar="FILE")
+    policies: tuple[p.Name, ...] = p.option(
+        "agents, and the policies to compare them with, as for `hindcast evaluate`; may be "
+        "repeated (default: the recipe's policies)", default=(), flag="--policy", action="extend",
+        metavar="POLICY",
+    )  # fmt: skip
+    split: p.Name = p.option("split that will be played", default="test")
+    overrides: tuple[p.Override, ...] = p.overrides()
+
+
+def check(request: Request | Plan) -> None:
     """Raise InputError if the recipe is not valid, or a policy, checkpoint or split is unknown."""
+    if isinstance(request, Plan):
+        return
     runners.check(request)
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.recipes.workload_source import check_trace
-    from hindcast.policies.entrants import entrants, evaluated_policies
+    from hindcast.policies.entrants import entrants
 
     loaded = load_recipe(request.recipe, request.settings())
     check_trace(loaded, request.trace)
     loaded.windows(request.split)
-    entrants(loaded, request.policies or evaluated_policies(loaded))
+    entrants(loaded, _names(request, loaded, _plan(request)))
 
 
 KNOWING: Final = "knows run times"  # kind of a policy, and the mark of one in the table
 
 
-def run(request: Request) -> dict[str, Any]:
-    """Score policies on a split of a recipe, by default the policies that the recipe names."""
+def run(request: Request | Plan) -> dict[str, Any]:
+    """Score policies on a split of a recipe, by default the policies that the recipe names.
+
+    A plan is written and nothing is played.
+    """
+    if isinstance(request, Plan):
+        return _write_plan(request)
     from hindcast.pipeline.evaluation import evaluate as evaluation
+    from hindcast.pipeline.evaluation.plans import kept
+    from hindcast.pipeline.evaluation.summary.planned import planned_lines
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.workloads.caveats import to_json
-    from hindcast.policies.entrants import entrants, evaluated_policies
+    from hindcast.policies.entrants import entrants
 
-    loaded = load_recipe(request.recipe, request.settings())
-    names = request.policies or evaluated_policies(loaded)
+    loaded, plan = load_recipe(request.recipe, request.settings()), _plan(request)
+    names = _names(request, loaded, plan)
     scored = entrants(loaded, names)
+    of_plan = None if plan is None else kept(plan, loaded, scored, request.split)
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(
             loaded, scored, split=request.split, out=location(request.out),
             workers=_elsewhere(request, loaded, names, scored) or request.workers,
-            command=request.command, progress=tell,
+            command=request.command, plan=of_plan, progress=tell,
         )  # fmt: skip
     return {
         "evaluation": str(result.folder),
@@ -76,7 +106,35 @@ def run(request: Request) -> dict[str, Any]:
         "means": dict(result.means),
         "knows_run_times": _knowing(loaded.scenario, scored, result.caveats),
         "caveats": to_json(result.caveats),
+        **({} if of_plan is None else {"planned": planned_lines(result.folder)}),
     }
+
+
+def _write_plan(request: Plan) -> dict[str, Any]:
+    from hindcast.pipeline.evaluation.plans import make_plan, write_plan
+    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.policies.entrants import entrants, evaluated_policies
+
+    loaded = load_recipe(request.recipe, request.overrides)
+    names = request.policies or evaluated_policies(loaded)
+    plan = make_plan(loaded, names, entrants(loaded, names), request.split)
+    write_plan(location(request.out), plan)
+    agents = dict.fromkeys(each["group"] for each in plan["policies"] if each["agent"])
+    return {"plan": request.out, "agents": list(agents), "split": request.split,
+            "looks": plan["looks"], "recipe": loaded.id}  # fmt: skip
+
+
+def _plan(request: Request) -> dict[str, Any] | None:
+    from hindcast.pipeline.evaluation.plans import read_plan
+
+    return None if request.plan is None else read_plan(location(request.plan))
+
+
+def _names(request: Request, recipe: Any, plan: Mapping[str, Any] | None) -> Sequence[str]:
+    """Return the words that name the policies: the request's, the plan's, or the recipe's."""
+    from hindcast.policies.entrants import evaluated_policies
+
+    return request.policies or (plan["names"] if plan else evaluated_policies(recipe))
 
 
 def _knowing(scenario: str, scored: Sequence[Any], caveats: Sequence[Any]) -> list[str]:
@@ -116,7 +174,9 @@ def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequ
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the mean of every policy."""
+    """Return the mean of every policy; of a plan, what it compares."""
+    if "plan" in result:
+        return _show_plan(result)
     means: Mapping[str, float] = result["means"]
     width = max(map(len, means), default=0)
     knowing = result.get("knows_run_times", ())  # older ledgers have none
@@ -125,7 +185,18 @@ def show(result: Mapping[str, Any]) -> Shown:
         for name, mean in means.items()
     ]
     head = f"{result['evaluation']}: means on {result['split']}"
-    return Shown([head, *scores], warnings=caveats_of(result))
+    return Shown([head, *scores, *result.get("planned", ())], warnings=caveats_of(result))
+
+
+def _show_plan(result: Mapping[str, Any]) -> Shown:
+    agents, looks = result["agents"], result["looks"]
+    others = "1 other agent has" if looks == 1 else f"{looks or 'no'} other agents have"
+    what = f"{count_of(len(agents), 'comparison')} on {result['split']} of {result['recipe']}"
+    return Shown([
+        f"{result['plan']}: {what}, with the strongest policy that did not learn:",
+        *(f"  {agent}" for agent in agents),
+        f"by the ledger of this machine, {others} been scored on these windows",
+    ])  # fmt: skip
 
 
 COMMANDS: Final = {"evaluate": Command(
@@ -136,4 +207,9 @@ COMMANDS: Final = {"evaluate": Command(
     "  FOLDER@RULE     on multicluster, a rule chooses the application and the agent the cluster\n"
     "  FOLDER@rollout  and RULE@rollout, on binpack, queue, multicluster and slots, look ahead",
     recorded="asked",
+), "plan": Command(
+    "hindcast plan slots-deeprm-v1 --policy hold_8 --policy agents/a --out plan.json",
+    Plan,
+    "An evaluation with --plan says where it deviates from the plan, and tests the agents as one\n"
+    "family of comparisons.",
 )}  # fmt: skip

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from hindcast.flows.runs.ledger import Ledger
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.evaluation.evaluate import BATCH, Entrant, Job
+from hindcast.pipeline.evaluation.entrant import Entrant
+from hindcast.pipeline.evaluation.evaluate import BATCH, Job
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios.queue.layout import NEVER, PLACED_AT
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule

@@ -11,7 +11,6 @@ import polars as pl
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Array, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.values import floats
-from hindcast.pipeline.estimators.decisions.distributions import chi_square_tail
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.propensity_tests import (
     CONTRADICTED_A,
@@ -22,6 +21,7 @@ from hindcast.pipeline.estimators.decisions.propensity_tests import (
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
 from hindcast.pipeline.recipes.splits import SPLITS
+from hindcast.pipeline.statistics.distributions import chi_square_tail
 
 _QUARANTINED: Final = 0.01  # share of decisions in quarantine that is a caution
 _CERTAIN: Final = 1.0 - 1e-9

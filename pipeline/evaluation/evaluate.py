@@ -22,6 +22,9 @@ import polars as pl
 
 from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import DatasetError, PolicyFault, RecipeError, StorageError
+from hindcast.pipeline.evaluation import looks
+from hindcast.pipeline.evaluation.entrant import Entrant
+from hindcast.pipeline.evaluation.plans import caveats_of
 from hindcast.pipeline.recipes.caveats import trace_caveats
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.recipe import Recipe
@@ -85,36 +88,6 @@ COMMON: Final = (
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """A policy to be scored, with the facts that the report needs about it.
-
-    Attributes:
-        behaviour: The policy, with its epsilon and temperature.
-        kind: "heuristic", "random", "learned", "mixture", "knows run times" or "recorded".
-        group: Name of the agent without its seed; training seeds of one agent are pooled under it.
-        checkpoint: Folder of a learned policy.
-        digest: SHA-256 of the weights of a learned policy, or of the source of an own policy.
-        code: File and name of a policy of the user's own; None for any other.
-        episodes: Episodes per window of a behaviour of the log, its weight in the mean of the log.
-        trained: Sessions of the training of a learned policy, see
-            `hindcast.pipeline.storage.provenance`.
-        learned_from: Digest of the recipe whose windows a learned policy was trained on.
-        delivered: "agent" or "rule": what the gate of its training delivered; "" for any other.
-    """
-
-    behaviour: Behaviour
-    kind: str
-    group: str
-    checkpoint: str | None = None
-    digest: str | None = None
-    episodes: int | None = None
-    trained: tuple[Record, ...] = ()
-    code: str | None = None
-    learned_from: str = ""
-    delivered: str = ""
-
-
-@dataclass(frozen=True)
 class EvaluateResult:
     """Summary of a finished evaluation.
 
@@ -141,6 +114,7 @@ def evaluate(
     seeds: int | None = None,
     workers: int | Elsewhere = 1,
     command: str = "",
+    plan: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EvaluateResult:
     """Score the policies on a split of the recipe.
@@ -156,6 +130,7 @@ def evaluate(
         workers: Number of threads that run compiled rules, or a function that has runs played by
             other processes. The scores are the same.
         command: Command line to record in evaluation.json.
+        plan: What is kept of the plan, see `hindcast.pipeline.evaluation.plans.kept`.
         progress: Called with the finished windows and all windows, summed over policies.
 
     Raises:
@@ -172,6 +147,10 @@ def evaluate(
     windows = recipe.windows(split)
     job = make_job(recipe, split, out, seeds, workers if isinstance(workers, int) else 1)
     sessions = _begin(job, split)
+    agents = [str(p.digest) for p in policies if p.is_agent]
+    seen = looks.others(recipe, split, agents) if looks.counted(split) else None
+    if seen is not None and agents:
+        looks.add_look(recipe, split, agents)
     if not isinstance(workers, int):
         _play_elsewhere(job, policies, workers, progress)
         progress = None
@@ -188,12 +167,14 @@ def evaluate(
         frames.append(_scores(job, policy, tell))
     scores = pl.concat(frames)
     write_atomically(out / SCORES, table_writer(scores))
-    found = _caveats(job, policies, scores)
+    found = (*caveats_of(plan), *_caveats(job, policies, scores))
     records = described(sessions, [record for p in policies for record in p.trained])
     write_json(
         out / EVALUATION,
         {
             **_describe(job, policies, split, command, scores),
+            **({} if seen is None else {"looks": seen}),
+            **({} if plan is None else {"plan": dict(plan)}),
             "caveats": cv.to_json(found),
             "provenance": records,
         },

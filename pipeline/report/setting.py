@@ -21,6 +21,7 @@ from hindcast.pipeline.report.plots import differences_plot, means_plot, profile
 from hindcast.pipeline.report.tables import (
     main_table,
     metrics_table,
+    planned_table,
     references_table,
     rows_of,
     seeds_table,
@@ -38,6 +39,7 @@ def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
     rows = rows_of(summary, setting, headline.metric.name)
     drawn = setting.first.bound if rows[0]["bound"] is not None else None
     tables = (
+        planned_table(setting),
         references_table(summary, setting) if summary.references[setting.label] else None,
         windows_table(summary, setting),
         metrics_table(summary, setting),

@@ -8,6 +8,7 @@ import polars as pl
 
 from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
+from hindcast.pipeline.evaluation.summary.planned import cells, planned
 from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
 from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.pages.numbers import (
@@ -122,6 +123,23 @@ def references_table(summary: Summary, setting: Setting) -> Table:
     title = f"Policy minus reference, {name_with_unit(metric.name, metric.unit)}"
     text = f", {summary.level * 100:g} % interval, and windows won / tied / lost."
     return Table(title, text, ["policy", *(f"against {name}" for name in references)], body)
+
+
+def planned_table(setting: Setting) -> Table | None:
+    """Return the comparisons of the setting's plans as one family; None without a plan."""
+    rows = cells(planned(setting))
+    if not rows:
+        return None
+    plans = [
+        f"the plan of {e.plan.written} (SHA-256 {e.plan.sha256[:12]}), before which "
+        f"{count_of(e.plan.looks, 'other agent')} had been scored on these windows on its machine"
+        for e in setting.evaluations
+        if e.plan
+    ]
+    text = f" by {'; '.join(plans)}. p is after Holm's adjustment; MDE is the minimum detectable "
+    text += "effect at a power of 80 %."
+    head = ["agent", "baseline", "difference", "p", "MDE", "verdict"]
+    return Table("Planned comparisons", text, head, [Row([Cell(c) for c in row]) for row in rows])
 
 
 def windows_table(summary: Summary, setting: Setting) -> Table | None:

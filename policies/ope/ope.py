@@ -30,7 +30,7 @@ from hindcast.pipeline.dataset.estimated import read_estimates
 from hindcast.pipeline.errors import InputError, TraceError, unknown_name
 from hindcast.pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
 from hindcast.pipeline.estimators.selection import assess, rank_correlation
-from hindcast.pipeline.evaluation.evaluate import Entrant
+from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import RECORDED
 from hindcast.pipeline.simulation.memory_rules import MemoryRule

@@ -15,7 +15,7 @@ from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.estimators import Estimate
 from hindcast.pipeline.estimators.selection import best_of_first
-from hindcast.pipeline.evaluation.evaluate import Entrant
+from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.locks import writing

@@ -12,7 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset.manifest import versions
-from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
+from hindcast.pipeline.evaluation.entrant import Entrant
+from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
 from hindcast.pipeline.storage.files import read_json, read_parquet

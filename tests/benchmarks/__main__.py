@@ -21,6 +21,7 @@ NAMES = (
     "decisions",
     "online",
     "scaling",
+    "families",
 )
 
 

@@ -6,7 +6,8 @@ import pytest
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
-from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
+from hindcast.pipeline.evaluation.entrant import Entrant
+from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.simulation.policy import Behaviour, readings
 from tests.sample_datasets import build_images
 

@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.distributions import beta_quantile, t_quantile
 from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions
 from hindcast.pipeline.estimators.decisions.values import Value
 from hindcast.pipeline.estimators.intervals import drawn_counts
+from hindcast.pipeline.statistics.distributions import beta_quantile, t_quantile
 
 FEW_REWARDS: Final = 10
 _DRAWS: Final = 2000

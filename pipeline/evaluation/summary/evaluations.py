@@ -81,11 +81,31 @@ class PolicyEntry:
 
 
 @dataclass(frozen=True)
+class PlanOfEvaluation:
+    """What an evaluation kept of its plan, see `hindcast.pipeline.evaluation.plans`.
+
+    Attributes:
+        sha256: SHA-256 of the plan's file.
+        written: Time of the plan, UTC, ISO 8601.
+        looks: Other agents that the ledger had on these windows when the plan was written.
+        agents: Names of the agents that are compared.
+        deviations: Deviations of the evaluation from the plan, as parts of a sentence.
+    """
+
+    sha256: str
+    written: str
+    looks: int
+    agents: tuple[str, ...]
+    deviations: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Content of evaluation.json; text that the file lacks is empty.
 
     `sessions` are the keys in `records` of where it was computed
-    (`hindcast.pipeline.storage.provenance`).
+    (`hindcast.pipeline.storage.provenance`). `looks` is the number of other agents that had been
+    scored on these windows before; None if that was not counted.
     """
 
     folder: Path
@@ -106,6 +126,8 @@ class Evaluation:
     sessions: tuple[str, ...] = ()
     records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     caveats: tuple[Caveat, ...] = ()
+    looks: int | None = None
+    plan: PlanOfEvaluation | None = None
 
 
 def read_evaluation(folder: Path) -> Evaluation:
@@ -157,7 +179,28 @@ def read_evaluation(folder: Path) -> Evaluation:
         sessions=_texts(path, computed, "sessions"),
         records=records,
         caveats=_caveats(path, raw),
+        looks=None if raw.get("looks") is None else _count(path, raw, "looks"),
+        plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
     )
+
+
+def _plan(path: Path, raw: Any) -> PlanOfEvaluation:
+    if not isinstance(raw, dict):
+        raise DatasetError(f"{path}: key 'plan' should be an object, found {raw!r}")
+    return PlanOfEvaluation(
+        sha256=_text(path, raw, "sha256"),
+        written=_text(path, raw, "written"),
+        looks=_count(path, raw, "looks"),
+        agents=_texts(path, raw, "agents"),
+        deviations=_texts(path, raw, "deviations"),
+    )
+
+
+def _count(path: Path, raw: Mapping[str, Any], key: str) -> int:
+    value = raw.get(key)
+    if type(value) is not int or value < 0:
+        raise DatasetError(f"{path}: {key} is {value!r}, expected a number of agents")
+    return value
 
 
 def read_scores(folder: Path) -> pl.DataFrame:

@@ -186,6 +186,12 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
         found.append(f"The bound {evaluation.bound} is missing on some windows and is not shown.")
     if bound is not None:
         found += _violations_of_bound(headline, bound, evaluation.bound_kind == "lower")
+    looks = max((e.looks for e in setting.evaluations if e.looks is not None), default=0)
+    if looks:
+        found.append(
+            f"{count_of(looks, 'other agent')} had been scored on these windows before, by the "
+            "ledger of the machine. Of several agents, the best looks better there than it is."
+        )
     few = [p for p in headline.policies if p.trained and 1 < len(p.runs) < FEW_SEEDS]
     if few:
         who = ", ".join(f"{policy.name} ({len(policy.runs)})" for policy in few)

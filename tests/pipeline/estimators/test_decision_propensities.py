@@ -13,14 +13,14 @@ from hindcast.pipeline.estimators.decisions import (
     values,
     weights,
 )
-from hindcast.pipeline.estimators.decisions.distributions import (
+from hindcast.pipeline.estimators.decisions.estimated import isotonic
+from hindcast.pipeline.estimators.decisions.intervals import t_interval
+from hindcast.pipeline.estimators.decisions.propensity_tests import candidate_sets
+from hindcast.pipeline.statistics.distributions import (
     beta_quantile,
     chi_square_tail,
     t_quantile,
 )
-from hindcast.pipeline.estimators.decisions.estimated import isotonic
-from hindcast.pipeline.estimators.decisions.intervals import t_interval
-from hindcast.pipeline.estimators.decisions.propensity_tests import candidate_sets
 
 
 def simulated(rng, decisions, spread=1.0, epsilon=0.1, binary=False):

@@ -13,7 +13,8 @@ import pytest
 
 from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
 from hindcast.pipeline.evaluation import evaluate as evaluation
-from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
+from hindcast.pipeline.evaluation.entrant import Entrant
+from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source

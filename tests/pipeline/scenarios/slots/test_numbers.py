@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.evaluation.evaluate import Entrant, evaluate
+from hindcast.pipeline.evaluation.entrant import Entrant
+from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig

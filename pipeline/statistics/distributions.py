@@ -66,6 +66,11 @@ def t_quantile(p: float, degrees: float) -> float:
     return math.sqrt(degrees * (1.0 - x) / x) if x > 0.0 else math.inf
 
 
+def t_tails(t: float, degrees: float) -> float:
+    """Return the probability that Student's t is at least `t` away from 0."""
+    return beta_cdf(degrees / (degrees + t * t), degrees / 2.0, 0.5)
+
+
 def chi_square_tail(x: float, degrees: float) -> float:
     """Return the probability that a chi-square variable is at least x."""
     a, x = degrees / 2.0, x / 2.0

@@ -1,0 +1,60 @@
+"""Cells of differences that belong to one family of comparisons."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.pages.numbers import write_interval, write_number
+from hindcast.pipeline.statistics.families import detectable, holm, p_value
+from hindcast.pipeline.statistics.intervals import Interval
+
+_ERROR: Final = 0.05
+_ENDS: Final = ("paired_difference", "paired_low", "paired_high")
+
+
+def marked(rows: Sequence[Mapping[str, str]], decimals: Sequence[int]) -> list[str]:
+    """Return differences with their intervals; all rows are one family.
+
+    A difference is bold where the policy is better by `verdicts`. A star marks one whose interval
+    excludes zero although Holm's adjusted p-value is not below .05.
+    """
+    cells = []
+    for row, side, digits in zip(rows, verdicts(rows), decimals, strict=True):
+        one = _interval(row)
+        if one.low == one.high == 0.0:
+            cells.append("0")
+            continue
+        number = write_number(one.value, digits, signed=True)
+        if side > 0:
+            number = f"**{number}**"
+        elif side == 0 and p_value(one, int(row["windows"])) < _ERROR:
+            number += r"\*"
+        cells.append(f"{number} ({write_interval(one.low, one.high, digits, signed=True)})")
+    return cells
+
+
+def verdicts(rows: Sequence[Mapping[str, str]]) -> NDArray[np.int64]:
+    """Return 1 where the policy is better, -1 where it is worse, 0 where neither is shown.
+
+    All rows are one family, whose error is 5 % (Holm).
+    """
+    values = [_interval(row).value for row in rows]
+    sign = [1 if row["higher_is_better"] == "true" else -1 for row in rows]
+    return np.where(adjusted(rows) < _ERROR, np.sign(values) * sign, 0).astype(np.int64)
+
+
+def adjusted(rows: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
+    """Return the p-values of rows, which are one family, after Holm's adjustment."""
+    return holm([p_value(_interval(row), int(row["windows"])) for row in rows])
+
+
+def mde(row: Mapping[str, str], decimals: int) -> str:
+    """Return the minimum detectable effect at a power of 80 %; "" where none can be told."""
+    found = detectable(_interval(row), int(row["windows"]))
+    return write_number(found, decimals) if found > 0.0 else ""
+
+
+def _interval(row: Mapping[str, str]) -> Interval:
+    return Interval(*(float(row[name]) for name in _ENDS))

@@ -1,0 +1,93 @@
+"""Planned comparisons of an evaluation: agents against the strongest policy that did not learn."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hindcast.pipeline.evaluation.summary.pairing import Setting, read_settings
+from hindcast.pipeline.evaluation.summary.rows import best_first
+from hindcast.pipeline.pages.numbers import (
+    count_of,
+    decimals_for,
+    decimals_telling,
+    write_interval,
+    write_number,
+)
+from hindcast.pipeline.statistics.families import detectable, holm, p_value
+from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
+
+ERROR: Final = 0.05
+_NO_RULE: Final = frozenset({"learned", "knows run times"})
+
+
+class Comparison(NamedTuple):
+    """A planned comparison on the headline outcome.
+
+    Attributes:
+        agent: Name of the agent, whose training seeds are pooled.
+        baseline: The policy with the best mean of those that did not learn.
+        difference: Agent minus baseline, paired, with its interval.
+        p: p-value after Holm's adjustment for all comparisons of the plan; NaN from one window.
+        detectable: Minimum detectable effect at a power of 80 %.
+        verdict: "better", "worse" or "not shown".
+    """
+
+    agent: str
+    baseline: str
+    difference: Interval
+    p: float
+    detectable: float
+    verdict: str
+
+
+def planned(setting: Setting) -> list[Comparison]:
+    """Return the comparisons of a setting's plans; none without a plan or a better direction."""
+    pairing = setting.pair(setting.first.headline)
+    agents = {name for e in setting.evaluations if e.plan for name in e.plan.agents}
+    ranked = [] if pairing.metric.better == "neither" else best_first(pairing)
+    baseline = next((p for p in ranked if p.name not in agents and p.kind not in _NO_RULE), None)
+    compared = [policy for policy in ranked if policy.name in agents]
+    if baseline is None or not compared:
+        return []
+    windows, sign = len(pairing.windows), 1.0 if pairing.metric.better == "higher" else -1.0
+    cells = [
+        difference_cells(p.values, baseline.values, p.trained, baseline.trained) for p in compared
+    ]
+    found = bootstrap_intervals(cells)
+    adjusted = holm([p_value(one, windows) for one in found])
+    return [
+        Comparison(
+            policy.name, baseline.name, one, float(p), detectable(one, windows),
+            "not shown" if not p < ERROR else "better" if sign * one.value > 0.0 else "worse",
+        )
+        for policy, one, p in zip(compared, found, adjusted, strict=True)
+    ]  # fmt: skip
+
+
+def planned_lines(folder: Path) -> list[str]:
+    """Return the planned comparisons of an evaluation folder as lines of text."""
+    (setting,) = read_settings([folder])
+    rows = cells(planned(setting))
+    if not rows:
+        return []
+    head = f"planned: {count_of(len(rows), 'comparison')}, one family, p after Holm's adjustment"
+    return [head, *(
+        f"  {agent} less {baseline}: {difference}, p {p}, {verdict} (MDE {mde})"
+        for agent, baseline, difference, p, mde, verdict in rows
+    )]  # fmt: skip
+
+
+def cells(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """Return comparisons as rows of text: agent, baseline, difference, p, MDE, verdict."""
+    rows = []
+    for one in comparisons:
+        numbers = [one.difference.value, one.difference.low, one.difference.high]
+        digits = decimals_telling(numbers, decimals_for([one.difference.value], digits=2))
+        interval = write_interval(one.difference.low, one.difference.high, digits, signed=True)
+        rows.append([
+            one.agent, one.baseline,
+            f"{write_number(one.difference.value, digits, signed=True)} ({interval})",
+            "<0.001" if one.p < 0.001 else write_number(one.p, 3),
+            write_number(one.detectable, digits), one.verdict,
+        ])  # fmt: skip
+    return rows

@@ -1,0 +1,57 @@
+"""How often a family of equal policies shows a difference, and a detectable effect is seen.
+
+    python -m tests.benchmarks families
+
+A family is 24 policies beside one reference on the same windows. Scores are lognormal, as slowdowns
+are; the reference is common to all, so that comparisons depend on each other.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.statistics.families import detectable, holm, p_value
+from hindcast.pipeline.statistics.intervals import bootstrap_intervals
+
+COMPARISONS: Final = 24
+RESAMPLES: Final = 1000
+_ERROR: Final = 0.05
+
+
+def measure() -> Iterator[tuple[str, float, str]]:
+    for windows in (10, 30, 200):
+        adjusted, plain = family_errors(windows, 2000, seed=7)
+        yield f"family error, {windows} windows, Holm", adjusted, "share"
+        yield f"family error, {windows} windows, none", plain, "share"
+        yield f"power at the MDE, {windows} windows", power(windows, 2000, seed=8), "share"
+
+
+def family_errors(windows: int, families: int, seed: int) -> tuple[float, float]:
+    """Return how many families of equal policies show a difference: with Holm, and without."""
+    rng = np.random.default_rng(seed)
+    found = np.zeros(2)
+    for _ in range(families):
+        reference = rng.lognormal(size=windows)
+        tables = [_scores(rng, reference) for _ in range(COMPARISONS)]
+        p = [p_value(one, windows) for one in bootstrap_intervals(tables, resamples=RESAMPLES)]
+        found += [(holm(p) < _ERROR).any(), min(p) < _ERROR]
+    return tuple(found / families)
+
+
+def power(windows: int, repeats: int, seed: int) -> float:
+    """Return how often an effect of the size that other windows call detectable is shown."""
+    rng = np.random.default_rng(seed)
+    seen = 0
+    for _ in range(repeats):
+        pilot, trial = (_scores(rng, rng.lognormal(size=windows)) for _ in range(2))
+        effect = detectable(bootstrap_intervals([pilot], resamples=RESAMPLES)[0], windows)
+        difference = bootstrap_intervals([trial + effect], resamples=RESAMPLES)[0]
+        seen += p_value(difference, windows) < _ERROR
+    return seen / repeats
+
+
+def _scores(rng: np.random.Generator, reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return differences of an equal policy to the reference as cells (1, 1, windows)."""
+    return (rng.lognormal(size=reference.size) - reference)[None, None, :]
