@@ -30,6 +30,7 @@ STARTS: Final = "start_times.csv"
 ORDERS: Final = "queue_orders.csv"
 RULES: Final = "queue_rules.csv"
 FGD: Final = "fgd.csv"
+PACK: Final = "pack_agents.csv"
 _OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 
 
@@ -37,7 +38,7 @@ def result_pages() -> Mapping[str, str]:
     """Return the pages of all committed tables."""
     pages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES, FGD}:
+        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES, FGD, PACK}:
             continue
         content = path.read_bytes()
         if path.name in _OWN:
