@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.results import records
@@ -103,7 +104,7 @@ def rows(pods: str, scores: pl.DataFrame, group_of: Mapping[str, str]) -> Iterab
     """Return the differences of a list from scores (policy, window, metric, value)."""
     seeds = LISTS[pods]
     for outcome in OUTCOMES:
-        by_policy: dict[str, list[np.ndarray]] = defaultdict(list)
+        by_policy: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
         of_outcome = scores.filter(pl.col("metric") == outcome).sort("window")
         for (policy,), part in of_outcome.group_by("policy", maintain_order=True):
             by_policy[group_of[str(policy)]].append(part["value"].to_numpy())

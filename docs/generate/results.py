@@ -31,6 +31,8 @@ ORDERS: Final = "queue_orders.csv"
 RULES: Final = "queue_rules.csv"
 FGD: Final = "fgd.csv"
 GRID_AGENTS: Final = "grid_agents.csv"
+PACK: Final = "pack_agents.csv"
+_IN_PAGES: Final = {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES, FGD, GRID_AGENTS, PACK}
 _OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 
 
@@ -38,7 +40,7 @@ def result_pages() -> Mapping[str, str]:
     """Return the pages of all committed tables."""
     pages: dict[str, str] = {}
     for path in sorted(FOLDER.glob("*.csv")):
-        if path.name in {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES, FGD, GRID_AGENTS}:
+        if path.name in _IN_PAGES:
             continue
         content = path.read_bytes()
         if path.name in _OWN:
