@@ -134,7 +134,7 @@ def _interval(less: Array, now: Array) -> tuple[float, float, float]:
     mean = percent(np.arange(zones), every, less)
     found = []
     for _ in range(_RESAMPLES):
-        chosen = rng.integers(zones, size=zones)
+        chosen = np.asarray(rng.integers(zones, size=zones))
         places = rng.integers(windows, size=(zones, windows))
         found.append(percent(chosen, places, less[rng.integers(seeds, size=seeds)]))
     low, high = np.quantile(found, [0.025, 0.975])
