@@ -84,6 +84,7 @@ FIELDS: Final[Mapping[str, tuple[float, float]]] = {
     "eligible": _TIMES,
     "start": _TIMES,
     "end": _TIMES,
+    "deadline": _TIMES,
     "duration": _SPANS,
     "limit": _SPANS,
     "requested_cores": _PROCESSORS,
@@ -93,13 +94,13 @@ FIELDS: Final[Mapping[str, tuple[float, float]]] = {
     "gpus": _PROCESSORS,
     "held_memory_kb": _MEMORY_KB,
 }
-_OPTIONAL: Final = ("eligible", "limit", "memory_kb", "nodes", "gpus")
+_OPTIONAL: Final = ("eligible", "limit", "memory_kb", "nodes", "gpus", "deadline")
 _KEPT: Final = (
     "line", "text", "reason", "left_out", "job_id", "status", "interrupted", *NAMES, "submit_s",
     "start", "eligible", "duration_s", "cores", "memory_kb", "limit", "no_limit", "wait_s",
     "requested_cores", "allocated_cores", "nodes", "gpus", "zero_run", "early_start", "repeated",
     "local", "unusable", "gpu_types", "lists_gpus", "memory_mib",
-    "run_by_ends",
+    "run_by_ends", "deadline",
 )  # fmt: skip
 
 
@@ -453,7 +454,7 @@ def _since_first(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     origin = int(np.floor(rows["submit_s"].to_numpy().min()))
     if origin < _EPOCH_S:
         return rows, 0
-    moved = ("submit_s", "start", "eligible")
+    moved = ("submit_s", "start", "eligible", "deadline")
     return rows.with_columns((pl.col(name) - origin).round(6) for name in moved), origin
 
 
@@ -538,6 +539,8 @@ def _extras(rows: pl.DataFrame) -> pl.DataFrame:
     known |= gpus_by_type(rows, gpus)
     if rows["memory_mib"].is_not_null().any():
         known["memory_mib"] = pl.col("memory_mib")
+    if rows["deadline"].is_not_null().any():
+        known["deadline_s"] = pl.col("deadline")
     return rows.select(
         "job_id",
         "requested_s",

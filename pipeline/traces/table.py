@@ -70,6 +70,7 @@ from hindcast.pipeline.traces.tables.mapping import (
     CORE_UNITS,
     CORES,
     COUNTS,
+    DATES,
     DATETIME,
     GPU_SHARE,
     GPU_TYPE,
@@ -231,7 +232,7 @@ def _with_jobs(rows: pl.LazyFrame, mapping: TableMapping) -> pl.LazyFrame:
         since_1970 = pl.col("submit").cast(pl.Float64, strict=False) > _SINCE_1970_S
         rows = rows.with_columns(
             pl.when(~((pl.col(name) == "0") & since_1970).fill_null(value=False)).then(pl.col(name))
-            for name in names & {"eligible", "start", "end"}
+            for name in names & {"eligible", "start", "end", "deadline"}
         )
     if MEMORY in names:  # a request of 0 is one for whatever there is
         none = (kilobytes(pl.col(MEMORY)) == 0).fill_null(value=False)
@@ -368,7 +369,7 @@ def _value(name: str, mapping: TableMapping) -> tuple[pl.Expr, str]:
     """Return the value of a mapped column, and a description of a readable text."""
     text, unit = pl.col(name), mapping.units.get(name)
     plain = text.cast(pl.Float64, strict=False)
-    if name in TIMES:
+    if name in DATES:
         return _time(text, unit if mapping.events is None else mapping.units.get("submit"), mapping)
     if name in SPANS:
         clock = pl.when(plain.is_null()).then(span(text))

@@ -45,7 +45,7 @@ _BITS: Final = 53  # of a pseudonym: a whole number that every program reads exa
 _WEEK_S: Final = 604_800
 _MOST_WEEKS: Final = 520
 _EPOCH_S: Final = 1e8  # larger times are seconds since 1970, not since the first submission
-_TIMES: Final = ("submit_s", "eligible_s")
+_TIMES: Final = ("submit_s", "eligible_s", "deadline_s")
 _ORIGIN, _ZONE = "UnixStartTime", "TimeZoneString"  # notes
 
 

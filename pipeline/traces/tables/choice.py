@@ -19,7 +19,7 @@ from hindcast.pipeline.traces.tables.draft import (
 )
 from hindcast.pipeline.traces.tables.fitting import GOOD
 from hindcast.pipeline.traces.tables.known import KnownTable
-from hindcast.pipeline.traces.tables.mapping import CORES, GPU_SHARE, MEMORY, SPANS, TIMES
+from hindcast.pipeline.traces.tables.mapping import CORES, DATES, GPU_SHARE, MEMORY, SPANS, TIMES
 from hindcast.pipeline.traces.tables.names import Candidate, candidates, snake_case
 from hindcast.pipeline.traces.tables.states import MOST, words_of
 
@@ -36,7 +36,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("node", "4"), "gpus": ("gres/gpu", "gpu", "1001"),
 }  # fmt: skip
 _CHECKS: Final[Mapping[str, tuple[pl.Expr, str]]] = {
-    **dict.fromkeys(TIMES, (any_time(pl.col("x")), "times")),
+    **dict.fromkeys(DATES, (any_time(pl.col("x")), "times")),
     **dict.fromkeys(SPANS, (span(pl.col("x")), "time spans")),
     **dict.fromkeys((*CORES, "nodes", "gpus", GPU_SHARE), (processors(pl.col("x")), "numbers")),
     MEMORY: (kilobytes(pl.col("x").str.to_lowercase()), "amounts of memory"),

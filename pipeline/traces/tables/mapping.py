@@ -17,6 +17,8 @@ EXPECTED: Final = "a mapping (TOML), which `hindcast init TABLE --out MAPPING.to
 _MOST_BYTES: Final = 1 << 20
 
 TIMES: Final = ("submit", "eligible", "start", "end")
+DEADLINE: Final = "deadline"
+DATES: Final = (*TIMES, DEADLINE)
 SPANS: Final = ("duration", "time_limit")
 CORES: Final = ("cores", "requested_cores")
 MEMORY: Final = "memory"
@@ -25,7 +27,7 @@ GPU_TYPE: Final = "gpu_type"
 GPU_SHARE: Final = "gpu_share"
 INSTANCES: Final = "instances"
 COLUMNS: Final = (
-    "job_id", *TIMES, *SPANS, *CORES, *COUNTS, GPU_SHARE, GPU_TYPE, MEMORY, INSTANCES, "state",
+    "job_id", *DATES, *SPANS, *CORES, *COUNTS, GPU_SHARE, GPU_TYPE, MEMORY, INSTANCES, "state",
     *NAMES,
 )  # fmt: skip
 _CONSTANTS: Final = (*CORES, *COUNTS)  # may be one number for all jobs
@@ -237,7 +239,7 @@ def _check_units(path: Path, mapping: TableMapping) -> None:
             f"{path}: memory_of is {mapping.memory_of!r}, but columns.{needed} is missing"
         )
     units_of: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(TIMES, (DATETIME, *SECONDS)),
+        **dict.fromkeys(DATES, (DATETIME, *SECONDS)),
         **dict.fromkeys(SPANS, tuple(SECONDS)),
         **dict.fromkeys(CORES, tuple(CORE_UNITS)),
         **dict.fromkeys(("gpus", GPU_SHARE), tuple(GPU_UNITS)),
@@ -246,11 +248,11 @@ def _check_units(path: Path, mapping: TableMapping) -> None:
     for name, unit in mapping.units.items():
         if name not in units_of:
             raise TraceError(f"{path}: unknown key units.{name}; {did_you_mean(name, units_of)}")
-        form = name in TIMES and "%" in str(unit)
+        form = name in DATES and "%" in str(unit)
         if unit not in units_of[name] and not form:
             raise TraceError(
                 f"{path}: units.{name} is {unit!r}, expected one of {', '.join(units_of[name])}"
-                + (" or a format of strftime" if name in TIMES else "")
+                + (" or a format of strftime" if name in DATES else "")
             )
 
 

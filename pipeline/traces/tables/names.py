@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hindcast.pipeline.traces.job_logs import NAMES
-from hindcast.pipeline.traces.tables.mapping import COLUMNS, MEMORY, TIMES
+from hindcast.pipeline.traces.tables.mapping import COLUMNS, DATES, DEADLINE, MEMORY
 
 # Usual names, without unit, the surest first.
 USUAL: Final[Mapping[str, str]] = {
@@ -23,6 +23,7 @@ USUAL: Final[Mapping[str, str]] = {
     "eligible": "eligible eligible_time time_eligible etime",
     "start": "start start_time time_start started started_at starttime starting_time begin "
     "begin_time dispatched scheduled_time sdt",
+    DEADLINE: "deadline deadline_time due due_at due_date due_time must_end_by",
     "end": "end end_time time_end ended ended_at endtime finish finished finished_at finish_time "
     "stop completed_at completion_time deletion_time edt",
     "duration": "duration run_time runtime run elapsed elapsed_time elapsedraw execution_time "
@@ -82,7 +83,7 @@ _QUALIFIERS: Final = _REQUESTED | {
 _TIME_WORDS: Final = frozenset(
     {"time", "date", "timestamp", "at", "ts", "epoch", "unix", "datetime"}
 )
-_TIMED: Final = frozenset({*TIMES, "duration", "time_limit"})
+_TIMED: Final = frozenset({*DATES, "duration", "time_limit"})
 _LIMITS: Final = frozenset({"limit", "max", "maximum"})
 _BY_WORDS: Final = 1000  # rank of a name that is known by its words
 _ENDINGS: Final[Mapping[str, str]] = {

@@ -65,6 +65,19 @@ def test_a_row_becomes_a_task_with_the_columns_of_the_other_logs(tmp_path):
     assert quarantine.is_empty()
 
 
+def test_due_ends_are_counted_as_submissions_are(tmp_path):
+    """A due end that is missing or no time is unknown; a table without any has no such column."""
+    rows = [CSV.splitlines()[0] + ",due", *(row + ",{}" for row in CSV.splitlines()[1:])]
+    mapping = MAPPING.replace('state = "what"', 'state = "what"\ndeadline = "due"')
+    csv = "\n".join(rows).format("2024-03-01 10:00:00", "soon") + "\n"
+    load, quarantine = read(mapped(tmp_path, csv, mapping))
+    assert load.tasks["deadline_s"].to_list() == [7200.0, None]
+    assert load.provenance.counts["deadline not usable, taken as unknown"] == 1
+    assert quarantine.is_empty()
+    none, _ = read(mapped(tmp_path, "\n".join(rows).format("", "") + "\n", mapping))
+    assert "deadline_s" not in none.tasks.columns
+
+
 def test_csv_gzip_and_parquet_give_the_same_tasks(tmp_path):
     """Parquet holds times with and without a zone, whole numbers and missing values."""
     expected = read(mapped(tmp_path))[0].tasks
