@@ -125,6 +125,13 @@ def test_agents_that_were_tried_before_are_counted(capsys):
     assert "3 other agents had been scored on these windows" in Path("r/report.html").read_text()
 
 
+def test_a_look_at_some_of_the_windows_counts(capsys):
+    some = (RECIPE[0], "--set", 'split.test="905..905"')
+    evaluate([*RULES, *agents("t", seeds=1)], some, of_plan="")
+    plan([*RULES, *agents("a", seeds=1)])
+    assert "1 other agent has been scored on these windows" in capsys.readouterr().out
+
+
 def test_validation_windows_and_rules_are_no_looks():
     evaluate([*RULES, *agents("a"), "--split", "validation"], of_plan="")
     evaluate(RULES, of_plan="", out="ev2")
@@ -132,10 +139,25 @@ def test_validation_windows_and_rules_are_no_looks():
     assert read_evaluation(Path("ev")).looks is None
 
 
-def test_without_a_cache_nothing_is_counted(monkeypatch):
+def test_without_a_cache_nothing_is_counted(monkeypatch, capsys):
     monkeypatch.setenv("HINDCAST_CACHE", "")
     evaluate([*RULES, *agents("a")], of_plan="")
     assert read_evaluation(Path("ev")).looks is None
+    plan([*RULES, *agents("a")])
+    assert "looks at these windows are not counted" in capsys.readouterr().out
+    evaluate(out="ev2")
+    assert read_evaluation(Path("ev2")).plan.looks is None
+    assert main(["report", "ev2", "--out", "r/report.html"]) == 0
+    assert "had been scored" not in Path("r/report.html").read_text()
+
+
+def test_a_damaged_digest_of_a_plan_is_named(capsys):
+    plan([*RULES, *agents("a", seeds=1)])
+    of_plan = json.loads(Path("plan.json").read_text())
+    of_plan["policies"][-1]["digest"] = []
+    Path("plan.json").write_text(json.dumps(of_plan))
+    assert main(["evaluate", *RECIPE, "--plan", "plan.json", "--out", "ev"]) == 2
+    assert "this evaluation plan is damaged" in capsys.readouterr().err
 
 
 def test_a_damaged_ledger_is_no_error():
