@@ -20,7 +20,7 @@ from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.looks import looks, now, others, windows_key
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.storage.files import json_text, read_json, sha256_text, write_json
-from hindcast.pipeline.storage.guards import a_list, a_table, a_text
+from hindcast.pipeline.storage.guards import a_count, a_list, a_table, a_text
 from hindcast.pipeline.workloads.caveats import Caveat
 
 KIND: Final = "evaluation plan"
@@ -79,8 +79,8 @@ def read_plan(path: Path) -> dict[str, Any]:
                 a_text(each["digest"])
         for name in a_list(value["names"]):
             a_text(name)
-        if not (value["looks"] is None or (type(value["looks"]) is int and value["looks"] >= 0)):
-            raise TypeError(f"looks is {value['looks']!r}")  # noqa: TRY301
+        if value["looks"] is not None:
+            a_count(value["looks"])
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(f"{path}: this {KIND} is damaged: {error}") from error
     return dict(value)

@@ -9,6 +9,8 @@ import pytest
 from hindcast.flows.cli import main
 from hindcast.pipeline.evaluation import looks
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
+from hindcast.pipeline.evaluation.summary.pairing import read_settings
+from hindcast.pipeline.evaluation.summary.planned import planned
 
 LEDGER = Path("cache/looks.jsonl")
 FAMILY = "one family, p after Holm's adjustment"
@@ -90,6 +92,18 @@ def test_other_policies_than_planned_are_named(policies, said, capsys):
     for part in said:
         assert any(part in each or part.replace("seed", "a:seed") in each for each in found)
     assert "This evaluation deviates from its plan of" in capsys.readouterr().err
+
+
+def test_an_agent_that_is_left_out_counts_in_the_family():
+    """Whoever scores one of two agents does not get the p-value of a single comparison."""
+    p = []
+    for planned_agents in (agents("a"), [*agents("a"), *agents("b", weight=-1.0)]):
+        Path("plan.json").unlink(missing_ok=True)
+        plan([*RULES, *planned_agents])
+        evaluate([*RULES, *agents("a")], out=f"ev{len(p)}")
+        (found,) = planned(*read_settings([Path(f"ev{len(p)}")]))
+        p.append(found.p)
+    assert 0.0 < p[1] == pytest.approx(2.0 * p[0])
 
 
 def test_other_windows_and_another_recipe_are_named():
