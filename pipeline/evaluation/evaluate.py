@@ -147,7 +147,8 @@ def evaluate(
     windows = recipe.windows(split)
     job = make_job(recipe, split, out, seeds, workers if isinstance(workers, int) else 1)
     sessions = _begin(job, split)
-    agents = [str(p.digest) for p in policies if p.is_agent]
+    # Checkpoints that play a rule may have equal weights, whichever the rule is.
+    agents = [str(p.digest) for p in policies if p.is_agent and p.delivered != "rule"]
     seen = looks.others(recipe, split, agents)
     if seen is not None and agents:
         looks.add_look(recipe, split, agents)
