@@ -37,7 +37,7 @@ def _table(chosen: Sequence[tuple[str, str]]) -> str:
         digits = one.decimals
         rows.append([
             f"{one.problem}, from {one.source}",
-            f"[{one.recipe}](generated/results/{folder}/{one.recipe}.md)",
+            f"[{one.recipe}](../results/{folder}/{one.recipe}.md)",
             f"{row['windows']} x {row['seeds']}", write_number(float(row["mean"]), digits),
             prose(f"{row['baseline']} {write_number(rule, digits)}"), difference,
             write_p_value(p), mde(row, digits),
