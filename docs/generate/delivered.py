@@ -37,7 +37,7 @@ class Delivery:
         fresh: Recipe of the rows on windows that were looked at once; "" if a trace has no more.
         policy: The delivered policy.
         released: Recipe whose folder in datasets/ has the delivered checkpoints; "" for none.
-        what: Which of the two the seeds delivered, unless all delivered the rule.
+        what: Name in the table for the delivered one, unless every seed kept the baseline.
         settings: Overrides of the released recipe with which the checkpoints play.
     """
 

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.pages.numbers import write_interval, write_number
-from hindcast.pipeline.statistics.families import detectable, holm, p_value
+from hindcast.pipeline.statistics.families import ERROR, detectable, holm, p_value
 from hindcast.pipeline.statistics.intervals import Interval
 
-_ERROR: Final = 0.05
 _ENDS: Final = ("paired_difference", "paired_low", "paired_high")
 
 
@@ -29,7 +28,7 @@ def marked(rows: Sequence[Mapping[str, str]], decimals: Sequence[int]) -> list[s
         number = write_number(one.value, digits, signed=True)
         if side > 0:
             number = f"**{number}**"
-        elif side == 0 and p_value(one, int(row["windows"])) < _ERROR:
+        elif side == 0 and p_value(one, int(row["windows"])) < ERROR:
             number += r"\*"
         cells.append(f"{number} ({write_interval(one.low, one.high, digits, signed=True)})")
     return cells
@@ -42,7 +41,7 @@ def verdicts(rows: Sequence[Mapping[str, str]]) -> NDArray[np.int64]:
     """
     values = [_interval(row).value for row in rows]
     sign = [1 if row["higher_is_better"] == "true" else -1 for row in rows]
-    return np.where(adjusted(rows) < _ERROR, np.sign(values) * sign, 0).astype(np.int64)
+    return np.where(adjusted(rows) < ERROR, np.sign(values) * sign, 0).astype(np.int64)
 
 
 def adjusted(rows: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:

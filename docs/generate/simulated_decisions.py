@@ -39,8 +39,8 @@ class World:
         curve: Size of the part of the reward that no linear model has.
         unit: Decisions of a unit; units differ in their rewards and in their hours.
         drift: Change of the mean reward from the first decision to the last.
-        late: How a fifth of the rewards is lost: "" for none, "time" for those that come after the
-            end of the log, "choice" for most of those of large candidates.
+        late: Reason why a fifth of the rewards is lost: "" for none, "time" for those that come
+            after the end of the log, "choice" for most of those of large candidates.
         propensity: "all" if the probabilities of all candidates are logged, "taken" for that of the
             taken one, "monte_carlo" for a count of draws, "none".
         explore: Share of uniform choices.

@@ -191,11 +191,12 @@ def show(result: Mapping[str, Any]) -> Shown:
 def _show_plan(result: Mapping[str, Any]) -> Shown:
     agents, looks = result["agents"], result["looks"]
     others = "1 other agent has" if looks == 1 else f"{looks or 'no'} other agents have"
+    ledger = f"by the ledger of this machine, {others} been scored on these windows"
     what = f"{count_of(len(agents), 'comparison')} on {result['split']} of {result['recipe']}"
     return Shown([
         f"{result['plan']}: {what}, with the strongest policy that did not learn:",
         *(f"  {agent}" for agent in agents),
-        f"by the ledger of this machine, {others} been scored on these windows",
+        "looks at these windows are not counted" if looks is None else ledger,
     ])  # fmt: skip
 
 

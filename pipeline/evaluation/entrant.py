@@ -37,5 +37,5 @@ class Entrant:
 
     @property
     def is_agent(self) -> bool:
-        """Whether the policy learned or is of the user's own, so that looks at it count."""
+        """True if the policy learned or is of the user's own, so that looks at it count."""
         return self.digest is not None and (self.kind == "learned" or self.code is not None)

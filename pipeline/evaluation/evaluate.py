@@ -130,7 +130,7 @@ def evaluate(
         workers: Number of threads that run compiled rules, or a function that has runs played by
             other processes. The scores are the same.
         command: Command line to record in evaluation.json.
-        plan: What is kept of the plan, see `hindcast.pipeline.evaluation.plans.kept`.
+        plan: The part of the plan that is kept, see `hindcast.pipeline.evaluation.plans.kept`.
         progress: Called with the finished windows and all windows, summed over policies.
 
     Raises:
@@ -147,8 +147,9 @@ def evaluate(
     windows = recipe.windows(split)
     job = make_job(recipe, split, out, seeds, workers if isinstance(workers, int) else 1)
     sessions = _begin(job, split)
-    agents = [str(p.digest) for p in policies if p.is_agent]
-    seen = looks.others(recipe, split, agents) if looks.counted(split) else None
+    # Checkpoints that play a rule may have equal weights, whichever the rule is.
+    agents = [str(p.digest) for p in policies if p.is_agent and p.delivered != "rule"]
+    seen = looks.others(recipe, split, agents)
     if seen is not None and agents:
         looks.add_look(recipe, split, agents)
     if not isinstance(workers, int):

@@ -8,11 +8,11 @@ made, no more. Rules are not counted. HINDCAST_CACHE= keeps no ledger.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.recipe import Recipe
@@ -22,40 +22,53 @@ from hindcast.pipeline.traces.cache import cache_folder
 
 LEDGER: Final = "looks.jsonl"
 _LARGEST: Final = 64 << 20
-_WINDOWS: Final = ("scenario", "config", "trace", "seed")
+_PROBLEM: Final = ("scenario", "config", "trace", "seed")
 
 
 class Look(NamedTuple):
-    """One evaluation: its time in UTC as ISO 8601, and the digests of the agents it scored."""
+    """One evaluation of test windows.
+
+    Attributes:
+        time: Time in UTC as ISO 8601.
+        problem: Digest of the problem, to which the numbers of windows belong.
+        windows: First and last window of each split that was played.
+        agents: Digests of the agents that were scored.
+    """
 
     time: str
+    problem: str
+    windows: tuple[tuple[int, int], ...]
     agents: tuple[str, ...]
 
 
 def windows_key(recipe: Recipe, split: str) -> str:
     """Return a digest of the windows of a split: recipes of the same windows share it."""
-    table = recipe.to_dict()
-    told = {name: table[name] for name in _WINDOWS} | {"windows": recipe.windows(split)}
-    return sha256_text(json.dumps(told, sort_keys=True))
+    return _digest({**_problem(recipe), "windows": recipe.windows(split)})
 
 
 def looks(recipe: Recipe, split: str) -> list[Look]:
-    """Return the earlier evaluations on the same windows, oldest first; damaged lines are left."""
+    """Return the earlier evaluations that played some of the same windows, oldest first.
+
+    Damaged lines are left out.
+    """
     path = _path()
     if path is None or not path.exists():
         return []
-    key = windows_key(recipe, split)
-    return [Look(time, agents) for time, windows, agents in _lines(path) if windows == key]
+    problem, ours = _digest(_problem(recipe)), _ends(recipe, split)
+    return [
+        look for look in _lines(path) if look.problem == problem
+        and any(a <= last and first <= b for a, b in ours for first, last in look.windows)
+    ]  # fmt: skip
 
 
-def others(recipe: Recipe, split: str, agents: Sequence[str]) -> int:
-    """Return how many agents beside these have been scored on the same windows."""
+def others(recipe: Recipe, split: str, agents: Sequence[str]) -> int | None:
+    """Return how many agents beside these have been scored on some of the same windows.
+
+    None if looks are not counted: without a ledger, and on other windows than those of the test.
+    """
+    if split not in {"test", "all"} or _path() is None:
+        return None
     return len({each for look in looks(recipe, split) for each in look.agents} - set(agents))
-
-
-def counted(split: str) -> bool:
-    """Return whether looks at a split are counted: test windows only."""
-    return split in {"test", "all"} and _path() is not None
 
 
 def add_look(recipe: Recipe, split: str, agents: Sequence[str]) -> None:
@@ -63,8 +76,8 @@ def add_look(recipe: Recipe, split: str, agents: Sequence[str]) -> None:
     path = _path()
     if path is None:
         return
-    line = {"time": now(), "windows": windows_key(recipe, split), "recipe": recipe.id,
-            "split": split, "agents": list(agents)}  # fmt: skip
+    line = {"time": now(), "problem": _digest(_problem(recipe)), "windows": _ends(recipe, split),
+            "recipe": recipe.id, "split": split, "agents": list(agents)}  # fmt: skip
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:  # one write: lines of others stay whole
@@ -76,7 +89,23 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _problem(recipe: Recipe) -> dict[str, Any]:
+    """Return the settings that decide what the window of a number is."""
+    table = recipe.to_dict()
+    return {name: table[name] for name in _PROBLEM}
+
+
+def _digest(told: Mapping[str, Any]) -> str:
+    return sha256_text(json.dumps(told, sort_keys=True))
+
+
+def _ends(recipe: Recipe, split: str) -> list[tuple[int, int]]:
+    """Return the first and the last window of every split that is played."""
+    parts = recipe.split.values() if split == "all" else [recipe.split[split]]
+    return [(part.start, part.stop - 1) for part in parts]
+
+
+def _lines(path: Path) -> Iterator[Look]:
     try:
         require_file(path, _LARGEST)
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -85,7 +114,9 @@ def _lines(path: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for line in text.splitlines():
         with suppress(ValueError, RecursionError, KeyError, TypeError):
             value = parse_json(line)
-            yield str(value["time"]), str(value["windows"]), tuple(map(str, value["agents"]))
+            windows = tuple((int(first), int(last)) for first, last in value["windows"])
+            agents = tuple(map(str, value["agents"]))
+            yield Look(str(value["time"]), str(value["problem"]), windows, agents)
 
 
 def _path() -> Path | None:

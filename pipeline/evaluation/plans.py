@@ -4,7 +4,8 @@
                 recipe, digest, windows, split
                 names                    words that named the policies
                 policies                 policy, kind, group, digest of each, and whether an agent
-                looks                    other agents that had been scored on these windows
+                looks                    other agents that had been scored on these windows;
+                                         null if looks were not counted
 
 The comparisons of a plan are one family: each of its agents with the strongest of its policies
 that did not learn. An evaluation with a plan says where it deviates from it.
@@ -19,7 +20,7 @@ from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.looks import looks, now, others, windows_key
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.storage.files import json_text, read_json, sha256_text, write_json
-from hindcast.pipeline.storage.guards import a_list, a_table, a_text
+from hindcast.pipeline.storage.guards import a_count, a_list, a_table, a_text
 from hindcast.pipeline.workloads.caveats import Caveat
 
 KIND: Final = "evaluation plan"
@@ -74,11 +75,12 @@ def read_plan(path: Path) -> dict[str, Any]:
         for each in a_list(value["policies"]):
             for name in ("policy", "kind", "group"):
                 a_text(a_table(each)[name])
-            bool(each["agent"]), each["digest"]
+            if each["digest"] is not None or each["agent"]:
+                a_text(each["digest"])
         for name in a_list(value["names"]):
             a_text(name)
-        if type(value["looks"]) is not int:
-            raise TypeError(f"looks is {value['looks']!r}")  # noqa: TRY301
+        if value["looks"] is not None:
+            a_count(value["looks"])
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(f"{path}: this {KIND} is damaged: {error}") from error
     return dict(value)

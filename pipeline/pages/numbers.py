@@ -45,6 +45,11 @@ def write_interval(
     return " .. ".join(ends)
 
 
+def write_p_value(p: float) -> str:
+    """Return a p-value with three decimals."""
+    return "<0.001" if p < 0.001 else write_number(p, 3)
+
+
 def with_unit(text: str, unit: str) -> str:
     """Return a written number with its unit; plain numbers have none."""
     return f"{text} {unit}" if unit and unit not in {"1", "-"} else text

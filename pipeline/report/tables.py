@@ -130,12 +130,13 @@ def planned_table(setting: Setting) -> Table | None:
     rows = cells(planned(setting))
     if not rows:
         return None
-    plans = [
-        f"the plan of {e.plan.written} (SHA-256 {e.plan.sha256[:12]}), before which "
-        f"{count_of(e.plan.looks, 'other agent')} had been scored on these windows on its machine"
-        for e in setting.evaluations
-        if e.plan
-    ]
+    plans = []
+    for plan in (e.plan for e in setting.evaluations if e.plan):
+        told = f"the plan of {plan.written} (SHA-256 {plan.sha256[:12]})"
+        if plan.looks is not None:
+            told += f", before which {count_of(plan.looks, 'other agent')} had been scored on "
+            told += "these windows on its machine"
+        plans.append(told)
     text = f" by {'; '.join(plans)}. p is after Holm's adjustment; MDE is the minimum detectable "
     text += "effect at a power of 80 %."
     head = ["agent", "baseline", "difference", "p", "MDE", "verdict"]

@@ -17,6 +17,7 @@ import numpy as np
 from hindcast.pipeline.statistics.distributions import t_quantile, t_tails
 from hindcast.pipeline.statistics.intervals import LEVEL, Array, Interval
 
+ERROR: Final = 0.05  # of a family: the probability of one or more false differences
 POWER: Final = 0.8
 _QUANTILE: Final = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 

@@ -11,13 +11,17 @@ import os
 import tempfile
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from hindcast.pipeline.storage.files import storage_errors
 
 _LARGE: Final = 200_000  # rows from which on columns are kept in files
 _TAKEN: Final = 500_000  # rows that are taken at a time
@@ -41,14 +45,11 @@ def stored(frame: pl.DataFrame) -> pl.DataFrame:
     """
     if frame.height < _LARGE:
         return frame.rechunk()
-    with tempfile.TemporaryFile() as file:
+    with _errors(), tempfile.TemporaryFile() as file:
         file.truncate(_VIEW * frame.height)
         file.seek(0, os.SEEK_END)
         columns = [_written(file, column) for column in frame.get_columns()]
-        file.flush()
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    _MAPS.add(mapped)
-    whole = pa.py_buffer(mapped)
+        whole = _mapped(file)
 
     def mapped_column(kind: pa.DataType, offset: int, places: _Places) -> pl.Series:
         parts = [None if place is None else whole.slice(*place) for place in places]
@@ -81,6 +82,19 @@ class Stored:
         return stored(_below([*self._stored, *self._waiting]))
 
 
+def _errors() -> AbstractContextManager[None]:
+    """Return a context in which errors of writing temporary files are StorageError."""
+    return storage_errors(Path(tempfile.gettempdir()))
+
+
+def _mapped(file: IO[bytes]) -> pa.Buffer:
+    """Return the content of a file, mapped."""
+    file.flush()
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPS.add(mapped)
+    return pa.py_buffer(mapped)
+
+
 def _below(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(frames, how="diagonal_relaxed")
 
@@ -108,13 +122,19 @@ def _written(file: IO[bytes], column: pl.Series) -> pl.Series | tuple[pa.DataTyp
     return array.type, array.offset, places
 
 
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # a buffer for which a full disk has no room is tried again here
+        file.close()
+
+
 class _File:
     """A temporary file of numbers or of codes of a category."""
 
     def __init__(self, dtype: pl.DataType) -> None:
         self.dtype, self.rows = dtype, 0
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open as long as this object
-        weakref.finalize(self, self._file.close)
+        with _errors():
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this object
+        weakref.finalize(self, _close, self._file)
         self._valid: list[NDArray[np.uint8] | None] = []  # bits by piece, None if all rows are
         self._alive: pl.Series | None = None  # codes have a meaning as long as a column has them
 
@@ -126,15 +146,15 @@ class _File:
             np.packbits(column.is_not_null().to_numpy(), bitorder="little") if nulls else None
         )
         plain = column.to_physical()
-        self._file.write((plain.fill_null(0) if nulls else plain).to_numpy().data)
+        with _errors():
+            self._file.write((plain.fill_null(0) if nulls else plain).to_numpy().data)
         self.rows += len(column)
         return _Piece(self, self.rows - len(column), len(column))
 
     def column(self, pieces: Sequence["_Piece"]) -> pl.Series:
         """Return the whole column, mapped."""
-        self._file.flush()
-        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        _MAPS.add(mapped)
+        with _errors():
+            whole = _mapped(self._file)
         kind = pa.float64() if self.dtype == pl.Float64 else pa.uint32()
         valid = None
         if any(bits is not None for bits in self._valid):
@@ -144,7 +164,7 @@ class _File:
                     known = np.unpackbits(bits, count=piece.rows, bitorder="little")
                     flags[piece.start : piece.start + piece.rows] = known
             valid = pa.py_buffer(np.packbits(flags, bitorder="little"))
-        found = pl.Series(pa.Array.from_buffers(kind, self.rows, [valid, pa.py_buffer(mapped)]))
+        found = pl.Series(pa.Array.from_buffers(kind, self.rows, [valid, whole]))
         return found if self.dtype == pl.Float64 else found.cat.to(pl.Categorical)
 
 

@@ -9,6 +9,8 @@ import pytest
 from hindcast.flows.cli import main
 from hindcast.pipeline.evaluation import looks
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
+from hindcast.pipeline.evaluation.summary.pairing import read_settings
+from hindcast.pipeline.evaluation.summary.planned import planned
 
 LEDGER = Path("cache/looks.jsonl")
 FAMILY = "one family, p after Holm's adjustment"
@@ -92,6 +94,18 @@ def test_other_policies_than_planned_are_named(policies, said, capsys):
     assert "This evaluation deviates from its plan of" in capsys.readouterr().err
 
 
+def test_an_agent_that_is_left_out_counts_in_the_family():
+    """Whoever scores one of two agents does not get the p-value of a single comparison."""
+    p = []
+    for planned_agents in (agents("a"), [*agents("a"), *agents("b", weight=-1.0)]):
+        Path("plan.json").unlink(missing_ok=True)
+        plan([*RULES, *planned_agents])
+        evaluate([*RULES, *agents("a")], out=f"ev{len(p)}")
+        (found,) = planned(*read_settings([Path(f"ev{len(p)}")]))
+        p.append(found.p)
+    assert 0.0 < p[1] == pytest.approx(2.0 * p[0])
+
+
 def test_other_windows_and_another_recipe_are_named():
     plan([*RULES, *agents("a")])
     assert evaluate(recipe=OTHER) == [
@@ -125,6 +139,13 @@ def test_agents_that_were_tried_before_are_counted(capsys):
     assert "3 other agents had been scored on these windows" in Path("r/report.html").read_text()
 
 
+def test_a_look_at_some_of_the_windows_counts(capsys):
+    some = (RECIPE[0], "--set", 'split.test="905..905"')
+    evaluate([*RULES, *agents("t", seeds=1)], some, of_plan="")
+    plan([*RULES, *agents("a", seeds=1)])
+    assert "1 other agent has been scored on these windows" in capsys.readouterr().out
+
+
 def test_validation_windows_and_rules_are_no_looks():
     evaluate([*RULES, *agents("a"), "--split", "validation"], of_plan="")
     evaluate(RULES, of_plan="", out="ev2")
@@ -132,10 +153,25 @@ def test_validation_windows_and_rules_are_no_looks():
     assert read_evaluation(Path("ev")).looks is None
 
 
-def test_without_a_cache_nothing_is_counted(monkeypatch):
+def test_without_a_cache_nothing_is_counted(monkeypatch, capsys):
     monkeypatch.setenv("HINDCAST_CACHE", "")
     evaluate([*RULES, *agents("a")], of_plan="")
     assert read_evaluation(Path("ev")).looks is None
+    plan([*RULES, *agents("a")])
+    assert "looks at these windows are not counted" in capsys.readouterr().out
+    evaluate(out="ev2")
+    assert read_evaluation(Path("ev2")).plan.looks is None
+    assert main(["report", "ev2", "--out", "r/report.html"]) == 0
+    assert "had been scored" not in Path("r/report.html").read_text()
+
+
+def test_a_damaged_digest_of_a_plan_is_named(capsys):
+    plan([*RULES, *agents("a", seeds=1)])
+    of_plan = json.loads(Path("plan.json").read_text())
+    of_plan["policies"][-1]["digest"] = []
+    Path("plan.json").write_text(json.dumps(of_plan))
+    assert main(["evaluate", *RECIPE, "--plan", "plan.json", "--out", "ev"]) == 2
+    assert "this evaluation plan is damaged" in capsys.readouterr().err
 
 
 def test_a_damaged_ledger_is_no_error():

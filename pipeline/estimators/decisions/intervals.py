@@ -2,7 +2,7 @@
 
     rewards                                          interval
     of any size                                      t with G - 1 degrees of freedom
-    of 0 or 1, at least 10 non-zero carry weight     BCa over 2,000 draws of units
+    of 0 or 1, at least 10 non-zero carry weight     BCa over 2,000 draws of units; t beyond 100,000
     of 0 or 1, fewer                                 Clopper-Pearson, of `is` alone
     of any size, fewer than 10 non-zero              none
 
@@ -10,10 +10,11 @@ Clopper-Pearson takes sum w r / max w successes of n / max w trials. An interval
 it would come from decisions that are all alike. Sources: Efron 1987 (BCa); Clopper & Pearson 1934,
 as in vw-estimators.
 
-The verdict lets a mean weight of .8 .. 1.25 through. Where its standard error is not small beside
-that, only small errors come through of an estimate that goes up and down with the mean weight, as
-`is` does. The t and BCa intervals are then those given that event: in place of normal quantiles
-stand those of an error whose correlated one is known to lie between two bounds.
+A plain answer needs a mean weight of .8 .. 1.25 (`support`). If three standard errors of the mean
+weight are more than .2, this check cuts off part of its distribution. Estimates that are correlated
+with the mean weight, as `is` is, then have another distribution among plain answers. The t and BCa
+intervals use the quantiles of that one: those of a normal error, given that the error of the mean
+weight, which is normal too and correlated with it, lies between the bounds of the check.
 """
 
 import math
@@ -74,7 +75,7 @@ def t_interval(
 ) -> Interval:
     """Return the t interval of a value; none for one unit or an error of 0.
 
-    `quantile` is that of the error in standard errors, if there were many units.
+    `quantile` is the quantile function of the error, in standard errors, for many units.
     """
     if units < 2 or not se > _ROUNDING * max(1.0, abs(value)):
         return NONE
@@ -86,10 +87,14 @@ def t_interval(
 def error_quantile(
     e: LoggedDecisions, z: Array, w: Array, passed: tuple[float, float] = _ANY
 ) -> Quantile:
-    """Return the quantiles of the error of an estimate with contributions z (D,), over its size.
+    """Return the quantile function of the error of an estimate, in standard errors.
 
-    `passed` are the deviations of the mean of the weights w (D,) from 1 that were let through, in
-    standard errors.
+    Args:
+        e: The decisions.
+        z: (D,) contributions to the estimate.
+        w: (D,) weights of the policy.
+        passed: Deviations of the mean of w from 1 that the verdict lets through, in standard
+            errors; infinite if it lets all through.
     """
     if math.isinf(passed[0]):
         return _NORMAL.inv_cdf

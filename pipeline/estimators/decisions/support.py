@@ -26,7 +26,12 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.estimators.decisions.logged import Array, LoggedDecisions, weights
+from hindcast.pipeline.estimators.decisions.logged import (
+    Array,
+    LoggedDecisions,
+    uniform,
+    weights,
+)
 from hindcast.pipeline.estimators.decisions.values import standard_error, weighted_mean
 
 ANSWERS: Final = "answers"
@@ -90,9 +95,9 @@ class Support:
 
     @property
     def passed(self) -> tuple[float, float]:
-        """Deviations of the mean weight from 1, in standard errors, that the verdict let through.
+        """Deviations of the mean weight from 1, in standard errors, that a plain answer may have.
 
-        Infinite if the verdict does not depend on it, or lets three errors through.
+        Infinite for another verdict, and where a plain answer may have three standard errors.
         """
         if self.verdict != ANSWERS or not self.mean_weight_se > (1.0 - _MEAN[0]) / _ERRORS:
             return -math.inf, math.inf
@@ -138,16 +143,7 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
             f"its weights are skewed ({skewness:.2f}, at most {SKEWED:g} for a plain answer): few "
             "decisions carry the error, so that intervals are too short"
         )
-    elif (
-        not logged
-        and 2.0 * ess < len(e)
-        and (
-            hidden := skewness_of(
-                np.where(e.several, e.inverse / np.maximum(e.size, 1), 1.0), e.weight
-            )
-        )
-        > _HIDDEN
-    ):
+    elif not logged and 2.0 * ess < len(e) and (hidden := _of_uniform(e)) > _HIDDEN:
         unseen.append(
             "the log tells the propensities of the taken candidates alone, and some are rare (the "
             f"weights of uniform choices have a skewness of {hidden:.2f}, at most {_HIDDEN:g} for "
@@ -213,6 +209,11 @@ def _expected(e: LoggedDecisions, target: Array) -> tuple[float, float]:
         return float("nan"), float("nan")
     third = three - 3.0 * one * two + 2.0 * one**3
     return float(e.weight.sum() ** 2 / squares), float((e.weight**3 * third).sum() / squares**1.5)
+
+
+def _of_uniform(e: LoggedDecisions) -> float:
+    """Return the skewness of the weights of uniform choices."""
+    return skewness_of(weights(e, uniform(e)), e.weight)
 
 
 def skewness_of(w: Array, weight: Array) -> float:

@@ -82,19 +82,20 @@ class PolicyEntry:
 
 @dataclass(frozen=True)
 class PlanOfEvaluation:
-    """What an evaluation kept of its plan, see `hindcast.pipeline.evaluation.plans`.
+    """The part of its plan that an evaluation keeps, see `hindcast.pipeline.evaluation.plans`.
 
     Attributes:
         sha256: SHA-256 of the plan's file.
         written: Time of the plan, UTC, ISO 8601.
-        looks: Other agents that the ledger had on these windows when the plan was written.
+        looks: Other agents that the ledger had on these windows when the plan was written; None if
+            looks were not counted.
         agents: Names of the agents that are compared.
         deviations: Deviations of the evaluation from the plan, as parts of a sentence.
     """
 
     sha256: str
     written: str
-    looks: int
+    looks: int | None
     agents: tuple[str, ...]
     deviations: tuple[str, ...]
 
@@ -179,7 +180,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         sessions=_texts(path, computed, "sessions"),
         records=records,
         caveats=_caveats(path, raw),
-        looks=None if raw.get("looks") is None else _count(path, raw, "looks"),
+        looks=_looks(path, raw),
         plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
     )
 
@@ -190,16 +191,16 @@ def _plan(path: Path, raw: Any) -> PlanOfEvaluation:
     return PlanOfEvaluation(
         sha256=_text(path, raw, "sha256"),
         written=_text(path, raw, "written"),
-        looks=_count(path, raw, "looks"),
+        looks=_looks(path, raw),
         agents=_texts(path, raw, "agents"),
         deviations=_texts(path, raw, "deviations"),
     )
 
 
-def _count(path: Path, raw: Mapping[str, Any], key: str) -> int:
-    value = raw.get(key)
-    if type(value) is not int or value < 0:
-        raise DatasetError(f"{path}: {key} is {value!r}, expected a number of agents")
+def _looks(path: Path, raw: Mapping[str, Any]) -> int | None:
+    value = raw.get("looks")
+    if value is not None and (type(value) is not int or value < 0):
+        raise DatasetError(f"{path}: looks is {value!r}, expected a number of agents")
     return value
 
 

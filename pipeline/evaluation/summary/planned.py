@@ -12,11 +12,11 @@ from hindcast.pipeline.pages.numbers import (
     decimals_telling,
     write_interval,
     write_number,
+    write_p_value,
 )
-from hindcast.pipeline.statistics.families import detectable, holm, p_value
+from hindcast.pipeline.statistics.families import ERROR, detectable, holm, p_value
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
 
-ERROR: Final = 0.05
 _NO_RULE: Final = frozenset({"learned", "knows run times"})
 
 
@@ -41,7 +41,10 @@ class Comparison(NamedTuple):
 
 
 def planned(setting: Setting) -> list[Comparison]:
-    """Return the comparisons of a setting's plans; none without a plan or a better direction."""
+    """Return the comparisons of a setting's plans; none without a plan or a better direction.
+
+    A planned agent that was not scored counts in Holm's adjustment, as one without a difference.
+    """
     pairing = setting.pair(setting.first.headline)
     agents = {name for e in setting.evaluations if e.plan for name in e.plan.agents}
     ranked = [] if pairing.metric.better == "neither" else best_first(pairing)
@@ -54,7 +57,8 @@ def planned(setting: Setting) -> list[Comparison]:
         difference_cells(p.values, baseline.values, p.trained, baseline.trained) for p in compared
     ]
     found = bootstrap_intervals(cells)
-    adjusted = holm([p_value(one, windows) for one in found])
+    left_out = [1.0] * (len(agents) - len(compared))
+    adjusted = holm([*(p_value(one, windows) for one in found), *left_out])[: len(found)]
     return [
         Comparison(
             policy.name, baseline.name, one, float(p), detectable(one, windows),
@@ -87,7 +91,7 @@ def cells(comparisons: Sequence[Comparison]) -> list[list[str]]:
         rows.append([
             one.agent, one.baseline,
             f"{write_number(one.difference.value, digits, signed=True)} ({interval})",
-            "<0.001" if one.p < 0.001 else write_number(one.p, 3),
+            write_p_value(one.p),
             write_number(one.detectable, digits), one.verdict,
         ])  # fmt: skip
     return rows

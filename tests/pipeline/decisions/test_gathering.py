@@ -1,5 +1,7 @@
 """Tests of columns of a large log that lie in temporary files: they read as those in memory."""
 
+import resource
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,8 +9,9 @@ import pytest
 from hindcast.pipeline.decisions.batch import Batch, concat, take
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import same_log
+from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.storage import gathering
-from hindcast.pipeline.storage.gathering import Stored, release
+from hindcast.pipeline.storage.gathering import Gathered, Stored, release, stored
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 
@@ -74,6 +77,21 @@ def test_stored_columns_are_those_in_memory(monkeypatch):
         assert (found["text"] == found["text"][::-1].reverse()).drop_nulls().all()
         assert found["unknown"].null_count() == found["lost"].null_count() == memory.height
         assert found["text"].filter(found["text"].str.len_chars() > 12).to_list() == [long[1]] * 2
+
+
+@pytest.mark.parametrize("rows", [200, 10_000])
+def test_a_full_disk_is_one_error(monkeypatch, rows):
+    """Errors come from a write, or from what waits in a buffer until the column is mapped."""
+    monkeypatch.setattr(gathering, "_LARGE", 1)
+    frame = pl.DataFrame({"x": np.zeros(rows)})
+    held, usual = Gathered(0.0, rows), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, usual[1]))
+    try:
+        for write in (lambda: stored(frame), lambda: (held.add(frame, rows), held.frame())):
+            with pytest.raises(StorageError, match="ulimit"):
+                write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
 
 def test_a_log_in_files_is_the_log_in_memory(monkeypatch):

@@ -13,6 +13,7 @@ import pytest
 
 from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError, UnknownName
 from hindcast.pipeline.evaluation import evaluate as evaluation
+from hindcast.pipeline.evaluation import looks
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.summarise import summarise
@@ -123,6 +124,14 @@ def test_an_interrupted_evaluation_keeps_what_was_finished(tiny_recipe, tmp_path
     assert kept[0].stat().st_mtime_ns == before
     with pytest.raises(DatasetError, match="another recipe, split or number of seeds"):
         evaluate(tiny_recipe, [first], split="train", out=tmp_path / "e")
+
+
+def test_a_delivered_rule_is_no_look(tiny_recipe, tmp_path):
+    [rule] = entrants(tiny_recipe, ["tetris"])
+    for delivered, count in (("rule", 0), ("agent", 1)):
+        agent = Entrant(rule.behaviour, "learned", "a", digest="0" * 64, delivered=delivered)
+        evaluate(tiny_recipe, [agent], split="test", out=tmp_path / delivered)
+        assert looks.others(tiny_recipe, "test", []) == count
 
 
 def test_bad_requests_are_named(tiny_recipe, tmp_path):
