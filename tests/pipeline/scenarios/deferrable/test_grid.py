@@ -421,6 +421,8 @@ def test_issued_forecasts_are_read_by_zone_and_time(tmp_path: Path) -> None:
         head + "a,2024-01-01T06:00Z,2024-01-01T08:00Z,5\nb,2024-01-01T06:00Z,2024-01-01T08:00Z,7\n"
     )
     assert read_issued(path, "b", [PRICE]).rows() == [(473358, 473360, 7.0)]
+    path.write_text(path.read_text().replace("b,2024-01-01T06:00Z", "b,2024-01-01T06:01Z"))
+    assert read_issued(path, "b", [PRICE]).rows() == [(473359, 473360, 7.0)]
     with pytest.raises(TraceError, match="there is no zone 'c'"):
         read_issued(path, "c", [PRICE])
     with pytest.raises(TraceError, match="no column 'forecast_carbon_g_per_kwh'"):
