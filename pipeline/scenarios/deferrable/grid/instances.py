@@ -70,6 +70,12 @@ def _zone(path: Path, zone: str, config: DeferrableConfig, changed: int) -> Seri
             raise RecipeError(f"config.{name} is {day!r}, expected a day as 2022-01-31") from None
         if at is not None:
             table = table.filter(beside(_DAY * (at + (name == "last_day"))))
+    if table.is_empty():
+        first, last = (date.fromordinal(_EPOCH + series.table["hour"][i] // _DAY) for i in (0, -1))
+        raise RecipeError(
+            f"config.first_day, config.last_day: the series has no hour of {config.first_day!r} to "
+            f"{config.last_day!r}, expected days from {first} to {last}"
+        )
     return Series(table, remarks=series.remarks)
 
 

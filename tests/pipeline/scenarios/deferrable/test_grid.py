@@ -497,6 +497,9 @@ def test_a_window_draws_its_zone_and_only_days_that_are_used(tmp_path: Path) -> 
         series_of(dataclasses.replace(config, zone="a,d"), np.random.default_rng(0))
     with pytest.raises(RecipeError, match=r"config\.last_day is '2\.1\.24', expected a day as"):
         series_of(dataclasses.replace(config, last_day="2.1.24"), np.random.default_rng(0))
+    late = dataclasses.replace(config, first_day="2030-01-01", last_day="")
+    with pytest.raises(RecipeError, match="no hour of '2030-01-01' to '', expected days from "):
+        series_of(late, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
