@@ -20,10 +20,10 @@ from hindcast.pipeline.workloads.schema import Workload
 
 
 def windows(config: GpupackConfig, workload: Workload) -> int:
-    """Return the number of runs: one per seed, or any number if they are drawn."""
+    """Return the number of runs: one per seed, or recorded list, or any number if drawn."""
     check_ranges(config, "config")
     if config.ends == "recorded":
-        return 1
+        return workload.tasks["list"].n_unique() if "list" in workload.tasks.columns else 1
     return len(config.seeds) or DRAWN_WINDOWS
 
 
