@@ -174,8 +174,8 @@ def instance(
         least = float(cheapest @ energy / 1e3 + waited.sum())
     elif not unlimited:
         later = (slot_h * np.arange(slots)).astype(np.float64)
-        costs_of = np.array([integral(y, f.HISTORY + later, f.HISTORY + later + r) for r in run])
-        costs_of *= energy[:, None] / 1e3
+        at_slot = f.HISTORY + later
+        costs_of = integral(y, at_slot, at_slot + run[:, None]) * (energy[:, None] / 1e3)
         delay = later - jobs.earliest[:, None] * slot_h
         costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
         costs_of[delay < 0] = np.inf
