@@ -235,7 +235,10 @@ def _limited_bound(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.fl
     scale = float(np.min(costs, axis=1).sum())
     for step in range(_BOUND_STEPS):
         paid = np.concatenate([[0.0], np.cumsum(price)])
-        priced = costs + jobs.cores[:, None] * (paid[ends] - paid[start])
+        priced = paid.take(ends)
+        priced -= paid[:-1]
+        priced *= jobs.cores[:, None]
+        priced += costs
         chosen = priced.argmin(axis=1)
         value = float(priced[number, chosen].sum() - price @ capacity)
         best = max(best, value)
