@@ -155,31 +155,14 @@ def instance(
     wait = (jobs.latest - jobs.earliest) * slot_h
     begin = (f.HISTORY + jobs.earliest * slot_h).astype(np.float64)
     power = config.watts_per_core * config.pue / 1e3
-    work = Work(begin, run, run, wait.astype(np.float64), jobs.cores)
+    work = Work(begin, run, known, wait.astype(np.float64), jobs.cores)
     ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
     ahead = max(ahead, _DAY) if config.pausable or config.load_prices else ahead
     at = series.first_hour + first
     issued = _issued(config, objective, at, int(slots * slot_h) + 1, ahead).ravel()
     header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
     energy = power * jobs.cores
-    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
-    unlimited = config.grid_capacity == "unlimited"
-    start_bound = least = float(bound(work, y) @ energy / 1e3 + waited.sum())
-    if config.pausable:
-        # On limited cores jobs may be late, and so may those that pause longer than known.
-        known_slots = np.maximum(np.ceil(np.maximum(known, run) / slot_h - 1e-9), 1)
-        late = (known < run) & (config.resume_h > 0) | (not unlimited)
-        due = np.where(late, slots + run / slot_h, jobs.latest + known_slots)
-        cheapest = _cheapest_hours(y, begin, f.HISTORY + due * slot_h, run)
-        least = float(cheapest @ energy / 1e3 + waited.sum())
-    elif not unlimited:
-        later = (slot_h * np.arange(slots)).astype(np.float64)
-        at_slot = f.HISTORY + later
-        costs_of = integral(y, at_slot, at_slot + run[:, None]) * (energy[:, None] / 1e3)
-        delay = later - jobs.earliest[:, None] * slot_h
-        costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
-        costs_of[delay < 0] = np.inf
-        least = _limited_bound(jobs, capacity, costs_of)
+    start_bound, least = _bounds(config, jobs, work, y, energy, submit, capacity)
     for place, value in (
         (f.SLOT_H, slot_h), (f.HOURS, hours), (f.LOOKED_AHEAD, ahead), (f.POWER_KW, power),
         (f.WAITING_WEIGHT, config.waiting_weight), (f.CARBON_PRICE, config.carbon_price),
@@ -203,6 +186,36 @@ def instance(
     if config.decide == "start":
         made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
     return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
+
+
+def _bounds(
+    config: DeferrableConfig, jobs: Jobs, work: Work, y: NDArray[np.float64],
+    energy: NDArray[np.float64], submit: NDArray[np.float64], capacity: NDArray[np.int64],
+) -> tuple[float, float]:  # fmt: skip
+    """Return costs that no policy is below: of starts on any number of cores, and as played.
+
+    `energy` is the kW of each job, (J,); `submit` its submission in hours after slot 0, (J,).
+    """
+    slot_h, slots = config.slot_s / HOUR_S, len(capacity)
+    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
+    unlimited = config.grid_capacity == "unlimited"
+    start_bound = float(bound(work, y) @ energy / 1e3 + waited.sum())
+    if config.pausable:
+        # On limited cores jobs may be late, and so may those that pause longer than known.
+        known_slots = np.maximum(np.ceil(np.maximum(work.known, work.run) / slot_h - 1e-9), 1)
+        late = (work.known < work.run) & (config.resume_h > 0) | (not unlimited)
+        due = np.where(late, slots + work.run / slot_h, jobs.latest + known_slots)
+        cheapest = _cheapest_hours(y, work.submit, f.HISTORY + due * slot_h, work.run)
+        return start_bound, float(cheapest @ energy / 1e3 + waited.sum())
+    if unlimited:
+        return start_bound, start_bound
+    later = (slot_h * np.arange(slots)).astype(np.float64)
+    at_slot = f.HISTORY + later
+    costs_of = integral(y, at_slot, at_slot + work.run[:, None]) * (energy[:, None] / 1e3)
+    delay = later - jobs.earliest[:, None] * slot_h
+    costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
+    costs_of[delay < 0] = np.inf
+    return start_bound, _limited_bound(jobs, capacity, costs_of)
 
 
 def _cheapest_hours(
