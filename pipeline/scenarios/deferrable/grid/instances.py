@@ -190,7 +190,7 @@ def instance(
 
 def _bounds(
     config: DeferrableConfig, jobs: Jobs, work: Work, y: NDArray[np.float64],
-    energy: NDArray[np.float64], submit: NDArray[np.float64], capacity: NDArray[np.int64],
+    energy: NDArray[np.floating[Any]], submit: NDArray[np.float64], capacity: NDArray[np.int64],
 ) -> tuple[float, float]:  # fmt: skip
     """Return costs that no policy is below: of starts on any number of cores, and as played.
 
