@@ -448,7 +448,7 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
 def test_slots_of_a_calendar_begin_with_the_hours_of_the_series() -> None:
     """A log that begins at 12:20 with jobs 20 minutes earlier is the log that begins at 12:00."""
     config = dataclasses.replace(LOG, align="calendar", horizon=24)
-    hour = series_of(config).first_hour + 24 * 30 + 12
+    hour = series_of(config, np.random.default_rng(0)).first_hour + 24 * 30 + 12
     made = []
     for late_s in (0, 1200):
         jobs = log()
