@@ -26,8 +26,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.evaluation.summary.pairing import read_settings
 from hindcast.pipeline.evaluation.summary.results import records
-from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.storage.location import traces_folder
 from hindcast.policies.entrants import entrants
@@ -88,16 +88,18 @@ def play(out: Path, agents: Path, pods: str) -> list[Path]:
             resampled(OWN[pods], Path(path))
     changes = [f'trace.path="{path}"', f"config.seeds={list(LISTS[pods])}", 'objective="shortfall"']
     recipe = load_recipe(RECIPE, changes)
-    policies = {out / f"{pods}-rules": entrants(recipe, RULES)}
+    found = [out / f"{pods}-rules"]
+    if not (found[0] / "evaluation.json").is_file():
+        evaluate(recipe, entrants(recipe, RULES), split="test", out=found[0])
     for best in sorted(agents.glob("*/*/best")) if pods in PLAYED_BY_AGENTS else ():
         seed, name = best.parent.name, best.parents[1].name
-        (one,) = entrants(recipe, [str(best)])
-        named = replace(one.behaviour, name=f"{name} {seed}")
-        policies[out / f"{pods}-{name}-{seed}"] = [replace(one, group=name, behaviour=named)]
-    for folder, some in policies.items():
-        if not (folder / "evaluation.json").is_file():
-            evaluate(recipe, some, split="test", out=folder)
-    return list(policies)
+        found.append(out / f"{pods}-{name}-{seed}")
+        if not (found[-1] / "evaluation.json").is_file():
+            (one,) = entrants(recipe, [str(best)])
+            named = replace(one.behaviour, name=f"{name} {seed}")
+            one = replace(one, group=name, behaviour=named)
+            evaluate(recipe, [one], split="test", out=found[-1])
+    return sorted(found)
 
 
 def rows(pods: str, scores: pl.DataFrame, group_of: Mapping[str, str]) -> Iterable[dict[str, Any]]:
@@ -105,7 +107,7 @@ def rows(pods: str, scores: pl.DataFrame, group_of: Mapping[str, str]) -> Iterab
     seeds = LISTS[pods]
     for outcome in OUTCOMES:
         by_policy: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
-        of_outcome = scores.filter(pl.col("metric") == outcome).sort("window")
+        of_outcome = scores.filter(pl.col("metric") == outcome).sort("window", maintain_order=True)
         for (policy,), part in of_outcome.group_by("policy", maintain_order=True):
             by_policy[group_of[str(policy)]].append(part["value"].to_numpy())
         for policy, trainings in by_policy.items():
@@ -131,13 +133,13 @@ def main(arguments: Sequence[str]) -> None:
     writer.writeheader()
     known: dict[str, Any] = {}
     for pods in LISTS:
-        summary = summarise(play(out, agents, pods), resamples=1)
-        (setting,) = summary.settings
-        known |= records(summary)
+        (setting,) = read_settings(play(out, agents, pods))
+        of_list = records([setting])
+        known |= of_list
         group_of = {name: entry.group for name, entry in setting.entries.items()}
         for row in rows(pods, setting.scores, group_of):
             rounded = {k: round(float(v), 4) if isinstance(v, float) else v for k, v in row.items()}
-            writer.writerow({**rounded, "provenance": " ".join(records(summary))})
+            writer.writerow({**rounded, "provenance": " ".join(of_list)})
     sys.stderr.write(json.dumps(known, indent=2) + "\n")
 
 

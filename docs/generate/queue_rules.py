@@ -32,6 +32,7 @@ from docs.generate.results import RULES as RULES_TABLE
 from docs.generate.text import code, prose, table
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.evaluation.summary.pairing import read_settings
 from hindcast.pipeline.evaluation.summary.results import origin, records
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.pages.numbers import write_interval, write_number
@@ -174,7 +175,7 @@ def main(arguments: Sequence[str]) -> None:
         if not (folder / "evaluation.json").is_file():
             trained = None if agents is None else agents / source.recipe
             evaluate(recipe, _entrants(recipe, source, trained), split=split, out=folder)
-        known |= records(summarise([folder], resamples=1))
+        known |= records(read_settings([folder]))
         for row in _rows(part, log, folder):
             writer.writerow({
                 name: f"{value:.6g}" if isinstance(value, float) else value

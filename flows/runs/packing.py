@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Literal
 
 import numpy as np
@@ -66,6 +67,7 @@ class Packing:
         None if no number of nodes is enough.
         """
 
+        @cache
         def enough(count: int) -> bool:
             nodes = [*([f"{count}x{kind}"] if count else []), *others]
             return bool(nodes) and max(refused_pods(self.outcomes(rule, nodes))) <= allowed

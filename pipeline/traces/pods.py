@@ -203,8 +203,9 @@ def _read_list(path: Path) -> tuple[Workload, pl.DataFrame]:
     rows = rows.with_columns(_quantity(f, found).alias(f) for f in ("cpu", "memory", "num_gpu"))
     if "namespace" in found:
         rows = rows.with_columns(name=pl.concat_str("namespace", "name", separator="/"))
-    cpu = number("cpu") if found["cpu"] == "cpu_milli" else _cpu_milli()
-    memory = number("memory") if found["memory"] == "memory_mib" else _mib(_plain(found["memory"]))
+    of_cpu, of_memory = _plain(found["cpu"]), _plain(found["memory"])
+    cpu = number("cpu") if of_cpu == "cpu_milli" else _cpu_milli()
+    memory = number("memory") if of_memory == "memory_mib" else _mib(of_memory)
     gpus, given = number("num_gpu"), number("gpu_milli")
     part = gpus.is_between(0, 1, closed="none") & ("gpu_milli" not in found)
     given = pl.when(part).then((gpus * WHOLE - 1e-6).ceil()).otherwise(given)

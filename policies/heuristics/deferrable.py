@@ -115,7 +115,7 @@ def _latest(context, candidates, feasible, parameters, scores):  # type: ignore[
 
 @compiled(SCORE)
 def _lowest_window(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
-    """On a grid where starts are chosen, the cheapest feasible one; the close row is 0."""
+    """Prefer a start now if none is cheaper, or the cheapest one; the close row is 0."""
     grid = candidates.shape[1] > len(ROW)
     for i in range(len(scores)):
         scores[i] = _earlier(candidates, i)

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from hindcast.pipeline.scenarios.gpupack.features import MOMENT, ROW
-from hindcast.pipeline.simulation.kernel import Floats, Mask, Rows, compiled
+from hindcast.pipeline.simulation.kernel import SCORE, Floats, Rows, compiled
 from hindcast.pipeline.simulation.policy import Heuristic
 
 _FIT: Final = 0.1  # weight of what is left on the node, in GPUs
@@ -31,18 +31,14 @@ def _leave_to_tightest(candidates: Rows, scores: Floats) -> None:
             scores[i] = -np.inf
 
 
-@compiled()
-def _random(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _random(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         scores[i] = np.log(candidates[i, ROW.weight])
 
 
-@compiled()
-def _dot_product(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _dot_product(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     p, q = context[MOMENT.pod_cpu], context[MOMENT.pod_gpus] * context[MOMENT.pod_milli]
     for i in range(len(scores)):
         cpu = (candidates[i, ROW.free_cpu] + p) / context[MOMENT.largest_cpu]
@@ -52,10 +48,8 @@ def _dot_product(
     _leave_to_tightest(candidates, scores)
 
 
-@compiled()
-def _clustering(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _clustering(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     q = context[MOMENT.pod_gpus] * context[MOMENT.pod_milli]
     for i in range(len(scores)):
         if q == 0.0:
@@ -71,10 +65,8 @@ def _clustering(
     _leave_to_tightest(candidates, scores)
 
 
-@compiled()
-def _packing(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _packing(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     number, milli = context[MOMENT.pod_gpus], context[MOMENT.pod_milli]
     for i in range(len(scores)):
         gpus = candidates[i, ROW.gpus]
@@ -90,10 +82,8 @@ def _packing(
     _leave_to_tightest(candidates, scores)
 
 
-@compiled()
-def _best_fit(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _best_fit(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         cpu = 0.5 * candidates[i, ROW.free_cpu] / context[MOMENT.largest_cpu]
         gpu = 0.5 * candidates[i, ROW.free_gpu] / context[MOMENT.largest_gpu]
@@ -101,18 +91,14 @@ def _best_fit(
     _leave_to_tightest(candidates, scores)
 
 
-@compiled()
-def _fgd(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _fgd(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         scores[i] = candidates[i, ROW.points]
 
 
-@compiled()
-def _fit_starved(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _fit_starved(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         cost = candidates[i, ROW.delta_starved]
         cost += _FIT * candidates[i, ROW.free_cpu] / context[MOMENT.largest_cpu]
@@ -120,28 +106,22 @@ def _fit_starved(
     _leave_to_tightest(candidates, scores)
 
 
-@compiled()
-def _fit_starved_scarce(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _fit_starved_scarce(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     request = context[MOMENT.pod_gpus] * context[MOMENT.pod_milli] / 1000.0
     _fit_starved(context, candidates, feasible, parameters, scores)
     for i in range(len(scores)):
         scores[i] -= candidates[i, ROW.scarcity] * request
 
 
-@compiled()
-def _fgd_unrounded(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _fgd_unrounded(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     for i in range(len(scores)):
         scores[i] = -candidates[i, ROW.delta_fragments]
 
 
-@compiled()
-def _fit_starved_scarce_nodes(
-    context: Floats, candidates: Rows, feasible: Mask, parameters: Floats, scores: Floats
-) -> None:
+@compiled(SCORE)
+def _fit_starved_scarce_nodes(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     request = context[MOMENT.pod_gpus] * context[MOMENT.pod_milli] / 1000.0
     _fit_starved(context, candidates, feasible, parameters, scores)
     for i in range(len(scores)):

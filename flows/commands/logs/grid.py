@@ -66,14 +66,15 @@ def run(request: Request) -> dict[str, Any]:
     """Write the table, and return its first rows and the remarks on the series."""
     import polars as pl
 
+    from hindcast.pipeline.grids.logs import aim
     from hindcast.pipeline.grids.optimum import table_of
     from hindcast.pipeline.storage.files import write_text
     from hindcast.pipeline.traces.hourly.ingest import open_series
-    from hindcast.pipeline.traces.hourly.series import CARBON, PRICE
+    from hindcast.pipeline.traces.hourly.series import PRICE
 
     series = open_series(request.series, _settings(request))
     chosen = series.only(request.zone) if request.zone else series
-    column = PRICE if request.price or CARBON not in chosen.table.columns else CARBON
+    column = PRICE if request.price else aim(chosen)
     jobs, slack = _hours("--jobs", request.jobs), _hours("--slack", request.slack)
     rows = table_of(chosen, jobs, slack, column)
     write_text(location(request.out), pl.DataFrame(rows).write_csv())

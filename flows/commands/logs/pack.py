@@ -165,8 +165,9 @@ def show(result: Mapping[str, Any]) -> Shown:
     for row in result["rows"]:
         if "nodes_needed" in row:
             need = row["nodes_needed"]
-            count = f"{need:,} to {(need or 0) + BEYOND:,} nodes have" if need is not None else (
-                "no number of nodes has")  # fmt: skip
+            count = "no number of nodes has"
+            if need is not None:
+                count = f"{need:,} to {need + BEYOND:,} nodes have"
             lines.append(f"{row['rule']}: {count} {few} (nodes of {result['kind']})")
     if any(row.get("nodes_needed", 0) is None for row in result["rows"]):
         pods = f"pods that ask for {asked['gpus_not_of_kind']:,.1f} GPUs"

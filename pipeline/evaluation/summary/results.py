@@ -147,9 +147,9 @@ def origin(setting: Setting, policy: PolicyRuns) -> str:
     return " ".join(dict.fromkeys(keys))
 
 
-def records(summary: Summary) -> dict[str, Any]:
-    """Return the records of where everything in a summary was computed, by key."""
-    evaluations = [e for setting in summary.settings for e in setting.evaluations]
+def records(settings: Sequence[Setting]) -> dict[str, Any]:
+    """Return the records of where everything in some settings was computed, by key."""
+    evaluations = [e for setting in settings for e in setting.evaluations]
     return {key: record for e in evaluations for key, record in e.records.items()}
 
 

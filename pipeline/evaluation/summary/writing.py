@@ -37,7 +37,7 @@ def write_summary(
     texts = {
         "summary.md": render_markdown(summary),
         "results.md": results_markdown(content, "results.csv"),
-        PROVENANCE: json_text(records(summary)),
+        PROVENANCE: json_text(records(summary.settings)),
         **(documents or {}),
     }
     with written_together() as write:

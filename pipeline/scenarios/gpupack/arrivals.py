@@ -60,13 +60,9 @@ def _to_load(stream: Ints, order: Ints, asked: Ints, milli: Ints, target: float,
 
 
 def draw_arrivals(
-    config: GpupackConfig,
-    requests: Requests,
-    gpus: int,
-    nodes: int,
-    seed: int | None,
+    config: GpupackConfig, requests: Requests, gpus: int, nodes: int, seed: int | None,
     rng: np.random.Generator,
-) -> Arrivals:
+) -> Arrivals:  # fmt: skip
     """Return the arrivals of an episode on a cluster of `gpus` and `nodes`.
 
     With a seed they are those of the published simulator, whose stream is in
@@ -112,11 +108,9 @@ def _recorded(requests: Requests, nodes: int) -> Arrivals:
 
 
 def _with_ends(
-    pods: NDArray[np.int64],
-    begin: NDArray[np.float64],
-    lasted: NDArray[np.float64],
+    pods: NDArray[np.int64], begin: NDArray[np.float64], lasted: NDArray[np.float64],
     ranks: NDArray[np.int64],
-) -> Arrivals:
+) -> Arrivals:  # fmt: skip
     """Return arrivals with ends; pods that end when another arrives leave before it."""
     end = begin + lasted
     # a pod cannot end before it has arrived, also if the clock stands still between arrivals

@@ -20,20 +20,17 @@ from hindcast.pipeline.workloads.schema import Workload
 
 
 def windows(config: GpupackConfig, workload: Workload) -> int:
-    """Return the number of runs: one per seed, or any number if they are drawn."""
+    """Return the number of runs: one per seed, or recorded list, or any number if drawn."""
     check_ranges(config, "config")
     if config.ends == "recorded":
-        return 1
+        return workload.tasks["list"].n_unique() if "list" in workload.tasks.columns else 1
     return len(config.seeds) or DRAWN_WINDOWS
 
 
 def instance(
-    config: GpupackConfig,
-    objective: str,
-    workload: Workload,
-    window: int,
+    config: GpupackConfig, objective: str, workload: Workload, window: int,
     rng: np.random.Generator,
-) -> Instance:
+) -> Instance:  # fmt: skip
     """Return the arrivals of one run on an empty cluster, at the first pod that a node can take."""
     check_ranges(config, "config")
     nodes = nodes_of(config)
@@ -57,50 +54,34 @@ def instance(
     types = len(requests.typical_weight)
     shares, share_of = np.unique(typical_milli, return_inverse=True)
     int_blocks = (
-        (m.CPU_AT, kinds, requests.cpu),
-        (m.MEMORY_AT, kinds, requests.memory),
-        (m.MILLI_AT, kinds, requests.milli),
-        (m.GPUS_AT, kinds, requests.gpus),
+        (m.CPU_AT, kinds, requests.cpu), (m.MEMORY_AT, kinds, requests.memory),
+        (m.MILLI_AT, kinds, requests.milli), (m.GPUS_AT, kinds, requests.gpus),
         (m.MODELS_AT, kinds, requests.models),
         (m.KIND_AT, kinds, kind_of(requests.milli, requests.gpus)),
         (m.BOUND_AT, kinds, requests.bound),
-        (m.T_CPU_AT, types, typical_cpu),
-        (m.T_SHARE_AT, types, share_of),
-        (m.T_GPUS_AT, types, typical_gpus),
-        (m.T_MODELS_AT, types, typical_models),
+        (m.T_CPU_AT, types, typical_cpu), (m.T_SHARE_AT, types, share_of),
+        (m.T_GPUS_AT, types, typical_gpus), (m.T_MODELS_AT, types, typical_models),
         (m.SHARES_AT, len(shares), shares),
-        (m.LESS_AT, len(shares), 0),
-        (m.CRUMBS_AT, len(shares), 0),
-        (m.POD_AT, a + 1, np.append(pods, 0)),
-        (m.NODE_AT, a, -1),
+        (m.LESS_AT, len(shares), 0), (m.CRUMBS_AT, len(shares), 0),
+        (m.POD_AT, a + 1, np.append(pods, 0)), (m.NODE_AT, a, -1),
         *((at, a, 0) for at in (m.TAKEN_AT, m.USED_AT, m.FRAGMENTS_AT)),
         (m.ENDS_FROM_AT, a + 1, arrivals.ends_from),
         (m.ENDS_AT, len(arrivals.ends), arrivals.ends),
-        (m.FREE_CPU_AT, n, cpu),
-        (m.FREE_MEMORY_AT, n, memory),
-        (m.FREE_AT, n * G, free),
-        (m.HELD_AT, n * KINDS, 0),
-        (m.RANK_AT, n, arrivals.ranks),
-        (m.NEXT_AT, n, -1),
-        (m.NODE_CPU_AT, n, cpu),
-        (m.NODE_GPUS_AT, n, node_gpus),
-        (m.NODE_MODEL_AT, n, models),
-        (m.HEAD_AT, n, np.append(np.arange(1, n), -1)),
-        (m.SORTED_AT, (n + 1) * G, 0),
+        (m.FREE_CPU_AT, n, cpu), (m.FREE_MEMORY_AT, n, memory), (m.FREE_AT, n * G, free),
+        (m.HELD_AT, n * KINDS, 0), (m.RANK_AT, n, arrivals.ranks), (m.NEXT_AT, n, -1),
+        (m.NODE_CPU_AT, n, cpu), (m.NODE_GPUS_AT, n, node_gpus), (m.NODE_MODEL_AT, n, models),
+        (m.HEAD_AT, n, np.append(np.arange(1, n), -1)), (m.SORTED_AT, (n + 1) * G, 0),
         *((at, n, 0) for at in (m.CLASS_AT, m.COUNT_AT, m.HASH_AT, m.HOLDS_AT, m.SUM_AT)),
         *((at, n, 0) for at in (m.ORDER_AT, m.FOUND_AT)),
-        (m.ROW_CLASS_AT, capacity, 0),
-        (m.ROW_GPU_AT, capacity, 0),
-    )
+        (m.ROW_CLASS_AT, capacity, 0), (m.ROW_GPU_AT, capacity, 0),
+    )  # fmt: skip
     scarcity = [requests.scarcity.get(node.model, 0.0) for node in nodes]
     float_blocks = (
-        (m.T_WEIGHT_AT, types, requests.typical_weight),
-        (m.SCARCITY_AT, n, scarcity),
+        (m.T_WEIGHT_AT, types, requests.typical_weight), (m.SCARCITY_AT, n, scarcity),
         (m.NODE_SCARCITY_AT, n, requests.scarcity_of(nodes) if config.node_scarcity else 0.0),
-        (m.POD_WEIGHT_AT, kinds, requests.weight),
-        (m.POD_MODELS_AT, kinds, requests.accepted),
+        (m.POD_WEIGHT_AT, kinds, requests.weight), (m.POD_MODELS_AT, kinds, requests.accepted),
         (m.CLASS_FRAGMENTS_AT, n, 0.0),
-    )
+    )  # fmt: skip
     ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.ARRIVALS], ints[m.NODES], ints[m.TYPICAL] = a, n, types
     ints[m.SHARES] = len(shares)

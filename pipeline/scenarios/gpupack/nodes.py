@@ -19,22 +19,11 @@ _MIB: Final = {"M": 1, "G": 1 << 10, "T": 1 << 20}
 # The node list of the trace (hkust-adsl/kubernetes-scheduler-simulator at 8f3d641, Apache-2.0): the
 # kind of every node in the order of names.
 _PUBLISHED_KINDS: Final = {
-    "a": "128x1024Gx1:A10",
-    "b": "8x60Gx1:P100",
-    "c": "8x32Gx1:V100M16",
-    "d": "8x60Gx2:P100",
-    "e": "16x120Gx2:P100",
-    "f": "64x256Gx2:P100",
-    "g": "104x512Gx2:T4",
-    "h": "96x384Gx4:T4",
-    "i": "32x128Gx4:V100M16",
-    "j": "48x368Gx4:V100M32",
-    "k": "96x384Gx8:G2",
-    "l": "128x768Gx8:G3",
-    "m": "64x256Gx8:V100M16",
-    "n": "82x336Gx8:V100M16",
-    "o": "96x768Gx8:V100M32",
-}
+    "a": "128x1024Gx1:A10", "b": "8x60Gx1:P100", "c": "8x32Gx1:V100M16", "d": "8x60Gx2:P100",
+    "e": "16x120Gx2:P100", "f": "64x256Gx2:P100", "g": "104x512Gx2:T4", "h": "96x384Gx4:T4",
+    "i": "32x128Gx4:V100M16", "j": "48x368Gx4:V100M32", "k": "96x384Gx8:G2", "l": "128x768Gx8:G3",
+    "m": "64x256Gx8:V100M16", "n": "82x336Gx8:V100M16", "o": "96x768Gx8:V100M32",
+}  # fmt: skip
 _PUBLISHED: Final = (
     "fffffffffffffffffffffflooikkkkkkkkkhglkkkkkgkkkkkllekkkkkhkkkkekkokggggieekkkkhhkkkeeekkkkek"
     "kkkkhiiikkkhkkkkkkkkkgkkkkeekgggggggggggggggggkgkkkceeegkkkkkkkckkkkkeeeggollllkkkkkkkkkllig"

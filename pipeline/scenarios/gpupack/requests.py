@@ -133,10 +133,7 @@ def read_requests(workload: Workload, nodes: Sequence[Node], window: int = 0) ->
     lasted[~tasks["ends"].to_numpy()] = np.nan
     return Requests(
         of_pod=of_pod["kind"].to_numpy().astype(np.int64),
-        cpu=cpu,
-        memory=memory,
-        milli=milli,
-        gpus=gpus,
+        cpu=cpu, memory=memory, milli=milli, gpus=gpus,
         models=np.array(masks, np.int64),
         bound=np.array([bool(spec) for spec in specs]),
         accepted=np.array(accepted_gpus),
@@ -145,10 +142,8 @@ def read_requests(workload: Workload, nodes: Sequence[Node], window: int = 0) ->
         typical_weight=np.array([weight for _, weight in typical]),
         kappa=max(float(pods @ (cpu * (gpus > 0))) / asked, 1e-9),
         scarcity={one: bound[one] * total / (of_model[one] * asked) for one in bit_of},
-        bit_of=bit_of,
-        submit=tasks["submit_s"].to_numpy(),
-        lasted=lasted,
-    )
+        bit_of=bit_of, submit=tasks["submit_s"].to_numpy(), lasted=lasted,
+    )  # fmt: skip
 
 
 def _typical(kinds: pl.DataFrame, pods: Ints64) -> list[tuple[tuple[int, int, int, str], float]]:

@@ -224,7 +224,8 @@ def read_issued(path: Path, zone: str, columns: Sequence[str]) -> pl.DataFrame:
     settings = replace(DEFAULTS, carbon=names[0], price=names[1])
     rows = _rows(path, _Read(settings))
     issued = _rows(path, _Read(replace(settings, time="issued")))["second"].to_numpy()
-    issued = np.where(issued < _HOURS_BELOW, issued, issued // HOUR_S)
+    # The hour that begins at the issue or after it: a decision knows nothing that comes later.
+    issued = np.where(issued < _HOURS_BELOW, issued, -(-issued // HOUR_S))
     rows = rows.with_columns(issued=issued, hour=pl.col("second") // HOUR_S)
     if zone in rows["zone"]:
         rows = rows.filter(pl.col("zone") == zone)

@@ -42,6 +42,9 @@ def test_the_published_form_is_read(tmp_path):
     packed = tmp_path / "pods.csv.gz"
     packed.write_bytes(gzip.compress(PUBLISHED.encode()))
     assert read(packed)[0].tasks.equals(workload.tasks)
+    header = PUBLISHED.splitlines()[0]
+    capitals = PUBLISHED.replace(header, header.upper().replace("_", " "))
+    assert read(written(tmp_path, capitals))[0].tasks.equals(workload.tasks)
 
 
 def test_quantities_of_kubernetes_are_read(tmp_path):

@@ -73,7 +73,8 @@ def foresee(ints: Ints, floats: Floats) -> None:
 def crowd(ints: Ints, floats: Floats) -> None:
     """Sum the prices of promised cores from this slot to each later one.
 
-    Promised are the chosen starts, or the jobs that run, as far as their lengths are known.
+    Promised are the cores that are kept for chosen starts, for as long as these jobs truly run, or
+    those of the jobs that run, as far as their lengths are known.
     """
     slot, at, here = ints[m.SLOT], crowded_at(ints, floats), at_block(ints, floats, f.COST)
     here += int(f.HISTORY + slot * floats[f.SLOT_H])

@@ -70,6 +70,12 @@ def _zone(path: Path, zone: str, config: DeferrableConfig, changed: int) -> Seri
             raise RecipeError(f"config.{name} is {day!r}, expected a day as 2022-01-31") from None
         if at is not None:
             table = table.filter(beside(_DAY * (at + (name == "last_day"))))
+    if table.is_empty():
+        first, last = (date.fromordinal(_EPOCH + series.table["hour"][i] // _DAY) for i in (0, -1))
+        raise RecipeError(
+            f"config.first_day, config.last_day: the series has no hour of {config.first_day!r} to "
+            f"{config.last_day!r}, expected days from {first} to {last}"
+        )
     return Series(table, remarks=series.remarks)
 
 
@@ -149,31 +155,14 @@ def instance(
     wait = (jobs.latest - jobs.earliest) * slot_h
     begin = (f.HISTORY + jobs.earliest * slot_h).astype(np.float64)
     power = config.watts_per_core * config.pue / 1e3
-    work = Work(begin, run, run, wait.astype(np.float64), jobs.cores)
+    work = Work(begin, run, known, wait.astype(np.float64), jobs.cores)
     ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
     ahead = max(ahead, _DAY) if config.pausable or config.load_prices else ahead
     at = series.first_hour + first
     issued = _issued(config, objective, at, int(slots * slot_h) + 1, ahead).ravel()
     header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
     energy = power * jobs.cores
-    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
-    unlimited = config.grid_capacity == "unlimited"
-    start_bound = least = float(bound(work, y) @ energy / 1e3 + waited.sum())
-    if config.pausable:
-        # On limited cores jobs may be late, and so may those that pause longer than known.
-        known_slots = np.maximum(np.ceil(np.maximum(known, run) / slot_h - 1e-9), 1)
-        late = (known < run) & (config.resume_h > 0) | (not unlimited)
-        due = np.where(late, slots + run / slot_h, jobs.latest + known_slots)
-        cheapest = _cheapest_hours(y, begin, f.HISTORY + due * slot_h, run)
-        least = float(cheapest @ energy / 1e3 + waited.sum())
-    elif not unlimited:
-        later = (slot_h * np.arange(slots)).astype(np.float64)
-        costs_of = np.array([integral(y, f.HISTORY + later, f.HISTORY + later + r) for r in run])
-        costs_of *= energy[:, None] / 1e3
-        delay = later - jobs.earliest[:, None] * slot_h
-        costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
-        costs_of[delay < 0] = np.inf
-        least = _limited_bound(jobs, capacity, costs_of)
+    start_bound, least = _bounds(config, jobs, work, y, energy, submit, capacity)
     for place, value in (
         (f.SLOT_H, slot_h), (f.HOURS, hours), (f.LOOKED_AHEAD, ahead), (f.POWER_KW, power),
         (f.WAITING_WEIGHT, config.waiting_weight), (f.CARBON_PRICE, config.carbon_price),
@@ -197,6 +186,36 @@ def instance(
     if config.decide == "start":
         made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
     return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
+
+
+def _bounds(
+    config: DeferrableConfig, jobs: Jobs, work: Work, y: NDArray[np.float64],
+    energy: NDArray[np.floating[Any]], submit: NDArray[np.float64], capacity: NDArray[np.int64],
+) -> tuple[float, float]:  # fmt: skip
+    """Return costs that no policy is below: of starts on any number of cores, and as played.
+
+    `energy` is the kW of each job, (J,); `submit` its submission in hours after slot 0, (J,).
+    """
+    slot_h, slots = config.slot_s / HOUR_S, len(capacity)
+    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
+    unlimited = config.grid_capacity == "unlimited"
+    start_bound = float(bound(work, y) @ energy / 1e3 + waited.sum())
+    if config.pausable:
+        # On limited cores jobs may be late, and so may those that pause longer than known.
+        known_slots = np.maximum(np.ceil(np.maximum(work.known, work.run) / slot_h - 1e-9), 1)
+        late = (work.known < work.run) & (config.resume_h > 0) | (not unlimited)
+        due = np.where(late, slots + work.run / slot_h, jobs.latest + known_slots)
+        cheapest = _cheapest_hours(y, work.submit, f.HISTORY + due * slot_h, work.run)
+        return start_bound, float(cheapest @ energy / 1e3 + waited.sum())
+    if unlimited:
+        return start_bound, start_bound
+    later = (slot_h * np.arange(slots)).astype(np.float64)
+    at_slot = f.HISTORY + later
+    costs_of = integral(y, at_slot, at_slot + work.run[:, None]) * (energy[:, None] / 1e3)
+    delay = later - jobs.earliest[:, None] * slot_h
+    costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
+    costs_of[delay < 0] = np.inf
+    return start_bound, _limited_bound(jobs, capacity, costs_of)
 
 
 def _cheapest_hours(
@@ -229,7 +248,10 @@ def _limited_bound(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.fl
     scale = float(np.min(costs, axis=1).sum())
     for step in range(_BOUND_STEPS):
         paid = np.concatenate([[0.0], np.cumsum(price)])
-        priced = costs + jobs.cores[:, None] * (paid[ends] - paid[start])
+        priced = paid.take(ends)
+        priced -= paid[:-1]
+        priced *= jobs.cores[:, None]
+        priced += costs
         chosen = priced.argmin(axis=1)
         value = float(priced[number, chosen].sum() - price @ capacity)
         best = max(best, value)

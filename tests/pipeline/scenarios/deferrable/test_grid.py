@@ -421,6 +421,8 @@ def test_issued_forecasts_are_read_by_zone_and_time(tmp_path: Path) -> None:
         head + "a,2024-01-01T06:00Z,2024-01-01T08:00Z,5\nb,2024-01-01T06:00Z,2024-01-01T08:00Z,7\n"
     )
     assert read_issued(path, "b", [PRICE]).rows() == [(473358, 473360, 7.0)]
+    path.write_text(path.read_text().replace("b,2024-01-01T06:00Z", "b,2024-01-01T06:01Z"))
+    assert read_issued(path, "b", [PRICE]).rows() == [(473359, 473360, 7.0)]
     with pytest.raises(TraceError, match="there is no zone 'c'"):
         read_issued(path, "c", [PRICE])
     with pytest.raises(TraceError, match="no column 'forecast_carbon_g_per_kwh'"):
@@ -446,7 +448,7 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
 def test_slots_of_a_calendar_begin_with_the_hours_of_the_series() -> None:
     """A log that begins at 12:20 with jobs 20 minutes earlier is the log that begins at 12:00."""
     config = dataclasses.replace(LOG, align="calendar", horizon=24)
-    hour = series_of(config).first_hour + 24 * 30 + 12
+    hour = series_of(config, np.random.default_rng(0)).first_hour + 24 * 30 + 12
     made = []
     for late_s in (0, 1200):
         jobs = log()
@@ -495,6 +497,9 @@ def test_a_window_draws_its_zone_and_only_days_that_are_used(tmp_path: Path) -> 
         series_of(dataclasses.replace(config, zone="a,d"), np.random.default_rng(0))
     with pytest.raises(RecipeError, match=r"config\.last_day is '2\.1\.24', expected a day as"):
         series_of(dataclasses.replace(config, last_day="2.1.24"), np.random.default_rng(0))
+    late = dataclasses.replace(config, first_day="2030-01-01", last_day="")
+    with pytest.raises(RecipeError, match="no hour of '2030-01-01' to '', expected days from "):
+        series_of(late, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,9 @@ def test_windows_play_lists_in_turn():
         found = instance_of(small_config(), both, window)
         np.testing.assert_array_equal(found.ints, alone.ints)
         np.testing.assert_array_equal(found.floats, alone.floats)
+    recorded = replace(small_config(), ends="recorded")
+    assert SCENARIO.windows(recorded, both) == 2
+    assert SCENARIO.windows(recorded, lists[0]) == 1
 
 
 def test_scarcity_of_nodes_spreads_a_pod_over_those_that_could_take_it():
