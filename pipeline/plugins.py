@@ -27,7 +27,6 @@ line, in a recipe file or in a program.
 """
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -52,6 +51,7 @@ _REFERENCE: Final = re.compile(rf"(?P<place>{_DOTTED}|[^:]*[^/:]\.py):(?P<name>{
 _LABEL: Final = re.compile(rf"[\w.-]{{1,200}}:{_DOTTED}")
 VARIABLE: Final = "HINDCAST_PLUGINS"
 _ROOT: Final = Path(__file__).resolve().parents[1]  # the package `hindcast`
+_PROJECT: Final = _ROOT / "pyproject.toml"  # of a checkout
 _IMPORTING: Final = threading.RLock()  # lets one thread import a plug-in, the others wait
 
 
@@ -107,6 +107,8 @@ class Registry(Mapping[str, T], Generic[T]):
 @functools.cache
 def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
     """Return the entry points of a group by name, without importing any of them."""
+    if not _may_have(group):
+        return {}
     from importlib import metadata
 
     strangers: list[EntryPoint] = []
@@ -122,16 +124,32 @@ def _entry_points(group: str) -> "Mapping[str, EntryPoint]":
     return dict(sorted(found.items()))  # in a wheel as in a checkout
 
 
+def _may_have(group: str) -> bool:
+    """Return whether a package on Python's path may have entry points of a group.
+
+    A search of the files of entry points takes a tenth of the time of importlib.metadata. The
+    latter reads archives too, which are not opened here.
+    """
+    places = [Path(place) for place in dict.fromkeys(sys.path)]
+    if any(place.is_file() for place in places):
+        return True
+    files = [_PROJECT]
+    for place in filter(Path.is_dir, places):
+        with os.scandir(place) as entries:
+            names = [e.name for e in entries if e.name.lower().endswith("-info")]
+        files += [place / name / "entry_points.txt" for name in names]
+    return any(group.encode() in file.read_bytes() for file in files if file.is_file())
+
+
 @functools.cache
 def _groups_of_checkout() -> Mapping[str, Mapping[str, str]] | None:
     """Return the entry points of a checkout, which may be newer than its installation."""
     import tomllib
 
-    project = _ROOT / "pyproject.toml"
-    if not project.is_file():
+    if not _PROJECT.is_file():
         return None
     groups: Mapping[str, Mapping[str, str]]
-    groups = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
+    groups = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]["entry-points"]
     return groups
 
 
@@ -226,6 +244,8 @@ def source_of(reference: str, base: Path | None = None) -> Source:
     For `package.module:name`, Python imports the package. Raises UnknownName with the nearest name
     if there is no such file or module.
     """
+    import hashlib
+
     found = _REFERENCE.fullmatch(reference)
     if found is None:
         raise InputError(f"{reference}: expected module:name or path/to/file.py:name")

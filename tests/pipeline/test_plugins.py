@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -135,6 +136,17 @@ def test_entry_points_are_imported_when_they_are_named(outside):
     assert "mine" not in FORMATS  # another group
 
 
+def test_entry_points_of_a_package_in_an_archive_are_found(outside, monkeypatch):
+    with zipfile.ZipFile(outside / "packages.zip", "w") as archive:
+        archive.writestr("mine_outside.py", PLUGIN.format(name="mine"))
+        archive.writestr("outside-1.0.dist-info/METADATA", "Name: outside\nVersion: 1.0\n")
+        archive.writestr(
+            "outside-1.0.dist-info/entry_points.txt", "[hindcast.exports]\nmine = mine_outside\n"
+        )
+    monkeypatch.syspath_prepend(outside / "packages.zip")
+    assert EXPORTS["mine"].module == "mine_outside"
+
+
 COMMAND = """
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,6 +261,8 @@ register_scenario("mine", "somewhere")
 AGENTS.register("mine", Agent("mine", "somewhere", False, 60, 32, "mine"))
 ONLINE_AGENTS.register("mine", OnlineAgent("mine", "somewhere", "mine"))
 EXPORTS.register("mine", Export("mine", "somewhere", "mine", "nothing"))
+from hindcast.flows.cli import main
+assert main(["--help"]) == 0  # looks for commands of plug-ins
 heavy = {"numba", "polars", "torch", "d3rlpy", "prefect", "importlib.metadata"} & set(sys.modules)
 assert not heavy, heavy
 """
