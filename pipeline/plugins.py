@@ -62,9 +62,11 @@ class Registry(Mapping[str, T], Generic[T]):
         plural: The name of the registry. The entry points of its plug-ins are in the group
             `hindcast.<plural>`.
         known: The things that come with Hindcast, by name.
+        kind: The class of the things, which an entry point must name.
     """
 
-    def __init__(self, plural: str, known: Mapping[str, T]) -> None:
+    def __init__(self, plural: str, known: Mapping[str, T], kind: type[Any] = object) -> None:
+        self._kind = kind
         self._group = f"hindcast.{plural}"
         self._known = dict(known)
 
@@ -99,6 +101,8 @@ class Registry(Mapping[str, T], Generic[T]):
         with _IMPORTING:
             thing = _or_input_error(entry.load, of)
             if entry.attr:
+                if not isinstance(thing, self._kind):
+                    raise InputError(f"{of}: expected {self._kind.__name__}, found {thing!r:.80}")
                 self._known.setdefault(entry.name, thing)
         if entry.name not in self._known:
             raise InputError(f"{of}: the module does not register {entry.name!r}")
@@ -157,6 +161,17 @@ def _is_here(entry: "EntryPoint") -> bool:
     """Return whether this copy of Hindcast has the module of an entry point of its own."""
     path = _ROOT.joinpath(*entry.module.split(".")[1:])
     return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def import_module(name: str) -> ModuleType:
+    """Return the module that a registered name stands for.
+
+    Raises InputError if that of a plug-in cannot be imported.
+    """
+    load = functools.partial(importlib.import_module, name)
+    if name.startswith("hindcast."):
+        return load()
+    return _or_input_error(load, f"the module {name} of a plug-in")
 
 
 def _import_plugins() -> None:
