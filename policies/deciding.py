@@ -13,7 +13,6 @@ In the last three cases a rule decides. Every decision says who made it.
 """
 
 import dataclasses
-import importlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import HindcastError, InputError
+from hindcast.pipeline.plugins import import_module
 from hindcast.pipeline.scenarios import LIVE_STATES, load_scenario
 from hindcast.pipeline.scenarios.queue.features import RUN_TIMES
 from hindcast.pipeline.settings.ranges import check_ranges, number, range_of
@@ -89,7 +89,7 @@ class Decider:
     def __init__(
         self, behaviour: Behaviour, scenario: str, config: Any, guard: Guard, rows: int
     ) -> None:
-        self._live = importlib.import_module(LIVE_STATES[scenario])
+        self._live = import_module(LIVE_STATES[scenario])
         self._config = config
         self._spec: Spec = load_scenario(scenario).spec(config, self._live.OBJECTIVES[0])
         self._policy = behaviour.policy

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from hindcast.pipeline.errors import unknown_name
-from hindcast.pipeline.plugins import Registry
+from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.plugins import Registry, import_module
 
 # Group -> name -> summary, in the order of `hindcast --help`, which therefore loads no command.
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -98,7 +98,7 @@ class Added(NamedTuple):
     summary: str
 
 
-ADDED: Final = Registry[Added]("commands", {})
+ADDED: Final = Registry[Added]("commands", {}, Added)
 
 Call: TypeAlias = Callable[[Any], dict[str, Any]]  # call(request) runs the command of a request
 
@@ -167,7 +167,10 @@ def summary_of(name: str) -> str:
 def find(name: str) -> Any:
     """Return the module of the command of that name."""
     if name not in SUMMARIES:
-        return importlib.import_module(ADDED[name].module)
+        module = import_module(ADDED[name].module)
+        if name not in getattr(module, "COMMANDS", {}):
+            raise InputError(f"command {name!r}: {module.__name__}.COMMANDS has no such name")
+        return module
     return importlib.import_module(f"{__name__}.{_MODULES.get(name, name.replace('-', '_'))}")
 
 

@@ -8,22 +8,24 @@ See `hindcast.flows.runners.runner` for units, and `hindcast.flows.units` for th
 """
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.flows.commands import Call
 from hindcast.flows.progress import note
-from hindcast.flows.runners import dask, ray
-from hindcast.flows.runners.runner import Runner
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.storage.extras import require
 
-_running: ContextVar[Runner | None] = ContextVar("hindcast_runner", default=None)
+if TYPE_CHECKING:
+    from hindcast.flows.runners.runner import Runner
+
+_running: ContextVar["Runner | None"] = ContextVar("hindcast_runner", default=None)
 
 
-def running() -> Runner | None:
+def running() -> "Runner | None":
     """Return the runner of the context; None if work runs in this process."""
     return _running.get()
 
@@ -31,11 +33,12 @@ def running() -> Runner | None:
 @contextlib.contextmanager
 def started(request: Any) -> Iterator[None]:
     """Start the runner of a request, if it asks for one, for as long as the context is open."""
-    start = RUNNERS[getattr(request, "runner", LOCAL)]
-    if start is None:
+    module = RUNNERS[getattr(request, "runner", LOCAL)]
+    if not module:
         yield
         return
     check(request)
+    start = importlib.import_module(module).started
     with start(request.address, request.workers) as runner:
         token = _running.set(runner)
         try:
@@ -87,10 +90,10 @@ def refuse_direct(request: Any) -> None:
 
 
 LOCAL: Final = "local"
-# Name -> context manager that starts a runner, given an address and a number of processes; None for
+# Name -> module whose `started` starts a runner, given an address and a number of processes; "" for
 # work in this process.
-RUNNERS: Final[Mapping[str, Callable[[str, int], Any] | None]] = {
-    LOCAL: None,
-    "dask": dask.started,
-    "ray": ray.started,
+RUNNERS: Final[Mapping[str, str]] = {
+    LOCAL: "",
+    "dask": f"{__name__}.dask",
+    "ray": f"{__name__}.ray",
 }

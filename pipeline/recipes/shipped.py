@@ -6,7 +6,7 @@ from typing import Final
 
 from hindcast.pipeline.plugins import Registry
 
-RECIPES: Final = Registry[Path]("recipes", {})  # of plug-ins: files by id
+RECIPES: Final = Registry[Path]("recipes", {}, Path)  # of plug-ins: files by id
 
 
 def recipe_folder() -> Path:

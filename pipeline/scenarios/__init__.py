@@ -1,12 +1,11 @@
 """The scheduling problems, one folder each, and their registry."""
 
-import importlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.pipeline.errors import InputError, unknown_name
-from hindcast.pipeline.plugins import Registry
+from hindcast.pipeline.plugins import Registry, import_module
 
 if TYPE_CHECKING:  # these import numba, which is not needed for the names alone
     from hindcast.pipeline.simulation.policy import Heuristic
@@ -34,7 +33,7 @@ WITHOUT_SIMULATOR: Final[Mapping[str, str]] = {"decisions": "hindcast.pipeline.s
 
 # Scenarios for which states of a real machine can be read, and the module that reads them.
 LIVE_STATES: Final = Registry[str](
-    "live_states", {"queue": "hindcast.pipeline.scenarios.queue.live_state"}
+    "live_states", {"queue": "hindcast.pipeline.scenarios.queue.live_state"}, str
 )
 
 
@@ -54,11 +53,11 @@ def load_scenario(name: str) -> "Scenario":
 def module_of(name: str) -> Any:
     """Return the module of a scenario, or the registered object. Raises UnknownName."""
     if name in WITHOUT_SIMULATOR:
-        return importlib.import_module(WITHOUT_SIMULATOR[name])
+        return import_module(WITHOUT_SIMULATOR[name])
     if name not in SCENARIOS:
         raise unknown_name("scenario", name, SCENARIOS)
     held = SCENARIOS[name]
-    return importlib.import_module(held) if isinstance(held, str) else held
+    return import_module(held) if isinstance(held, str) else held
 
 
 def register_scenario(

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -135,6 +136,17 @@ def test_entry_points_are_imported_when_they_are_named(outside):
     assert "mine" not in FORMATS  # another group
 
 
+def test_entry_points_of_a_package_in_an_archive_are_found(outside, monkeypatch):
+    with zipfile.ZipFile(outside / "packages.zip", "w") as archive:
+        archive.writestr("mine_outside.py", PLUGIN.format(name="mine"))
+        archive.writestr("outside-1.0.dist-info/METADATA", "Name: outside\nVersion: 1.0\n")
+        archive.writestr(
+            "outside-1.0.dist-info/entry_points.txt", "[hindcast.exports]\nmine = mine_outside\n"
+        )
+    monkeypatch.syspath_prepend(outside / "packages.zip")
+    assert EXPORTS["mine"].module == "mine_outside"
+
+
 COMMAND = """
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,6 +207,30 @@ def test_a_package_brings_a_command_a_recipe_a_picture_and_a_proposal(outside, c
     assert (outside / "t.toml").read_text() == "# t.csv"
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["broken"], "entry point broken = 'boom:GREET' .* cannot be imported (RuntimeError: no)"),
+        (["text"], "entry point text = 'brought:HERE' .* expected Added, found 'brought'"),
+        (["absent"], "the module no_such_module of a plug-in cannot be imported"),
+        (["empty"], "command 'empty': brought.COMMANDS has no such name"),
+        (["build", "text-v1", "--out", "x"], "expected Path, found 'brought'"),
+    ],
+)
+def test_a_broken_plugin_is_one_line(outside, capsys, words, says):
+    (outside / "boom.py").write_text("raise RuntimeError('no')")
+    (outside / "brought.py").write_text(
+        COMMAND + "ABSENT = Added('no_such_module', 'nothing')\nEMPTY = Added(__name__, 'nothing')"
+    )
+    names = {"broken": "boom:GREET", "text": "brought:HERE"}
+    install(outside, "hindcast.commands", **names, absent="brought:ABSENT", empty="brought:EMPTY")
+    install(outside, "hindcast.recipes", **{"text-v1": "brought:HERE"})
+    assert main(words) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert all(part in printed for part in says.split(" .* "))
+
+
 def test_a_name_of_a_stranger_imports_nothing(outside, tiny_recipe, tmp_path):
     """A recipe's words are compared with names; modules are named by the user and by packages."""
     for scenario in (
@@ -228,7 +264,7 @@ def test_a_registered_scenario_has_its_rules():
     assert set(heuristics("again")) == {"random", "random_linear", "one"}
     register_scenario("later", "no_such_module")
     assert "later" in SCENARIOS
-    with pytest.raises(ModuleNotFoundError):
+    with pytest.raises(InputError, match=r"no_such_module of a plug-in .* .ModuleNotFoundError"):
         load_scenario("later")
     with pytest.raises(InputError, match="rules of the module no_such_module are its HEURISTICS"):
         register_scenario("both", "no_such_module", rules)
@@ -249,6 +285,8 @@ register_scenario("mine", "somewhere")
 AGENTS.register("mine", Agent("mine", "somewhere", False, 60, 32, "mine"))
 ONLINE_AGENTS.register("mine", OnlineAgent("mine", "somewhere", "mine"))
 EXPORTS.register("mine", Export("mine", "somewhere", "mine", "nothing"))
+from hindcast.flows.cli import main
+assert main(["--help"]) == 0  # looks for commands of plug-ins
 heavy = {"numba", "polars", "torch", "d3rlpy", "prefect", "importlib.metadata"} & set(sys.modules)
 assert not heavy, heavy
 """

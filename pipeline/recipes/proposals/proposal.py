@@ -4,7 +4,6 @@ The first scenario of PROPOSALS that suits the workload is proposed, unless one 
 come from the workload. Tasks that they leave out are counted; limits of the results are warnings.
 """
 
-import importlib
 import json
 import re
 import textwrap
@@ -16,7 +15,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hindcast.pipeline.errors import InputError, printable, unknown_name
-from hindcast.pipeline.plugins import Registry
+from hindcast.pipeline.plugins import Registry, import_module
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.proposals.plan import NO_CONTENTION, ScenarioPlan, Start
 from hindcast.pipeline.workloads.caveats import of_provenance
@@ -31,7 +30,7 @@ PROPOSALS: Final = Registry[str]("proposals", {
     "binpack": f"{_FOLDER}.binpack",
     "deferrable": f"{_FOLDER}.deferrable",
     "gpupack": f"{_FOLDER}.gpupack",
-})  # fmt: skip
+}, str)  # fmt: skip
 _WEEK_S: Final = 604_800
 _DAY_S: Final = 86_400
 _WIDTH: Final = 96
@@ -146,7 +145,7 @@ def start_of(workload: Workload, time_zone: str = "") -> Start:
 
 def proposer(scenario: str) -> Any:
     """Return the module that proposes recipes of a scenario of PROPOSALS."""
-    return importlib.import_module(PROPOSALS[scenario])
+    return import_module(PROPOSALS[scenario])
 
 
 def _toml(plan: ScenarioPlan, scenario: str, path: str, name: str, described: str) -> str:

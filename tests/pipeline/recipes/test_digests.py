@@ -21,6 +21,8 @@ DIGESTS = {  # the first 40 of 64 digits
     "deferrable-base-v1": "c0b1e785ab630d98e65790fd72095464830bbc75",
     "deferrable-grid-kth-v1": "e33e9b818e36f4d02251592d3e1019e4e91ab330",
     "deferrable-grid-v1": "f2af2249abc39083541cad565725c47b5e8cd64a",
+    "deferrable-grid-years-online": "c9714c68bb0528293cc554637017d0fbf9f08b73",
+    "deferrable-grid-zones-v1": "6a84f5150646ef095750353380c893377e6cc16a",
     "deferrable-online": "efd07b1fd7d02006f8dca60156dcb0dc0a2db59a",
     "deferrable-osdec-online": "1e44b5aaebca1827af3c6e146a85427ee5a90ee2",
     "deferrable-prices-v1": "6a0059cb54deaa688b0772e228b958db9f06f9bc",
