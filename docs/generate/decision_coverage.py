@@ -7,8 +7,7 @@ prints how often the intervals contain the true values, and what the tests of th
 WORK is a file of finished blocks of logs; a run that was stopped goes on from it, and LOGS = 0
 prints what is there. The column `provenance` is the key of the record of this process, which goes
 to stderr for docs/results/provenance.json. A log is read by `read_log` and answered by `answer`,
-as by `hindcast.ingest` and `hindcast.ope`; of settings in which the estimators suffice, every tenth
-one.
+as by `hindcast.ingest` and `hindcast.ope`; of settings in which the estimators suffice, one of 50.
 """
 
 import csv
