@@ -2,34 +2,29 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import Reading
 from hindcast.pipeline.decisions.proposals.foreign_names import in_records, inside, unique_id
 from hindcast.pipeline.decisions.proposals.names import Names, find
+from hindcast.pipeline.decisions.proposals.outcomes import add_outcomes
 from hindcast.pipeline.decisions.proposals.parts import (
     MOST,
     DecisionProposal,
+    all_numbers,
     finish,
     is_category,
     is_time,
+    leaves_of,
     lists_of,
     proposal_of,
     tell_zone,
 )
-from hindcast.pipeline.decisions.shapes.nested import getter, records
-from hindcast.pipeline.decisions.values import MISSING, text_of
-from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.decisions.values import text_of
 
-JSON: Final = (".jsonl", ".ndjson", ".json")
-_RECORDS: Final = 2000
-_FILES: Final = 20  # beside a log that are looked at for its outcomes
 _LISTS: Final = re.compile(r"candidate|action|arm|option|model|item", re.IGNORECASE)
-_OUTCOMES: Final = re.compile(r"outcome|reward|feedback|label", re.IGNORECASE)
 
 
 def propose_nested(
@@ -38,7 +33,7 @@ def propose_nested(
     """Return the mapping of nested records; None if they are no decisions."""
     if not sample:
         return None
-    leaves = _leaves(sample)
+    leaves = leaves_of(sample)
     lists = {
         p: values for p, values in leaves.items()
         if sum(isinstance(v, list) and bool(v) and all(isinstance(c, dict | str) for c in v)
@@ -79,7 +74,7 @@ def propose_nested(
     of = Names([p for p in scalars if p != chosen and not p.startswith(f"{where}.")])
 
     def numeric(name: str) -> bool:
-        return _all_numbers(scalars[name])
+        return all_numbers(scalars[name])
 
     def as_texts(name: str) -> pl.Series:
         return pl.Series([text_of(v) for v in scalars[name]])
@@ -132,7 +127,7 @@ def propose_nested(
             f"{given[0]} sums to 1: if it is a probability, set probabilities and kind = 'exact'"
         )
     if not reward and not cost and decision:
-        _outcomes(found, path, {text_of(v) for v in scalars[decision]})
+        add_outcomes(found, path, {text_of(v) for v in scalars[decision]})
     if guessed:
         told = ", ".join(f"{p} as {what}" for what, p in guessed.items())
         found.unsure.append(f"taken by values, since no name says it: {told}")
@@ -140,21 +135,6 @@ def propose_nested(
     if time:
         tell_zone(found, as_texts(time))
     return found
-
-
-def _leaves(sample: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of all dotted paths that are no objects; None where a record lacks one."""
-    paths: dict[str, None] = {}
-    for record in sample:
-        stack = [("", record)]
-        while stack:
-            prefix, value = stack.pop(0)
-            for key, inner in value.items():
-                if isinstance(inner, dict):
-                    stack.append((f"{prefix}{key}.", inner))
-                else:
-                    paths[f"{prefix}{key}"] = None
-    return {p: [getter(p)(record) for record in sample] for p in paths}
 
 
 def _names_one(values: Sequence[Any], ids: Sequence[Sequence[str | None]]) -> bool:
@@ -167,17 +147,10 @@ def _names_one(values: Sequence[Any], ids: Sequence[Sequence[str | None]]) -> bo
     return good >= MOST * len(values)
 
 
-def _all_numbers(values: Sequence[Any]) -> bool:
-    there = [v for v in values if v is not None and str(v).strip().lower() not in MISSING]
-    return bool(there) and all(
-        isinstance(v, int | float) and not isinstance(v, bool) for v in there
-    )
-
-
 def _beside(values: Sequence[Any], ids: Sequence[Sequence[str | None]]) -> bool:
     """Return whether values are lists of numbers as long as those of the candidates."""
     return all(
-        isinstance(v, list) and len(v) == len(known) and _all_numbers(v)
+        isinstance(v, list) and len(v) == len(known) and all_numbers(v)
         for v, known in zip(values, ids, strict=True)
     )
 
@@ -207,7 +180,7 @@ def _of_objects(objects: Sequence[Mapping[str, Any]], names: list[str]) -> dict[
     feasible = find("feasible", left)
     if feasible:
         left.remove(feasible)
-    figures = [n for n in left if _all_numbers(values[n])]
+    figures = [n for n in left if all_numbers(values[n])]
     texts = [n for n in left if n not in figures and is_category([text_of(v) for v in values[n]])]
     return {**({"feasible": feasible} if feasible else {}), **lists_of(figures, texts)}
 
@@ -215,7 +188,7 @@ def _of_objects(objects: Sequence[Mapping[str, Any]], names: list[str]) -> dict[
 def _of_maps(maps: Mapping[str, list[Any]]) -> dict[str, Any]:
     feasible = find("feasible", maps)
     left = [m for m in maps if m != feasible]
-    figures = {_singular(m): m for m in left if _all_numbers(maps[m])}
+    figures = {_singular(m): m for m in left if all_numbers(maps[m])}
     texts = {_singular(m): m for m in left if m not in figures.values()}
     return {
         **({"feasible": feasible} if feasible else {}), "numbers": figures,
@@ -227,36 +200,3 @@ def _singular(path: str) -> str:
     """Return the name of a feature that a map holds: base_scores is base_score."""
     name = path.rpartition(".")[2]
     return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
-
-
-def _outcomes(found: DecisionProposal, path: Path, known: set[str | None]) -> None:
-    """Add the file of outcomes beside a log that has no reward, if there is one."""
-    files = [f for f in path.parent.iterdir() if f != path and f.suffix in JSON and f.is_file()]
-    for other in sorted(files, key=lambda f: (not _OUTCOMES.search(f.name), f.name))[:_FILES]:
-        try:
-            sample = records_in(other)
-        except TraceError:
-            continue
-        leaves = _leaves(sample)
-        decision = next(
-            (p for p, v in leaves.items()
-             if sum(text_of(x) in known for x in v) > len(v) / 2), "",
-        )  # fmt: skip
-        figures = [p for p, v in leaves.items() if p != decision and _all_numbers(v)]
-        reward = find("reward", figures) or next(iter(figures), "")
-        is_log = any(isinstance(x, list) for values in leaves.values() for x in values)
-        if not decision or not reward or is_log:
-            continue
-        when = find("time", [p for p, v in leaves.items() if p not in (decision, reward)
-                              and is_time(pl.Series([text_of(x) for x in v]))])  # fmt: skip
-        found.table["outcomes"] = {
-            "file": other.name, "decision": decision, "reward": reward,
-            **({"time": when} if when else {}),
-        }  # fmt: skip
-        found.unsure.append(f"rewards are taken from {other.name}, {reward} by {decision}")
-        return
-
-
-def records_in(path: Path) -> list[dict[str, Any]]:
-    """Return the first records of a file."""
-    return [record for _, _, record in islice(records([path], Reading()), _RECORDS)]

@@ -1,19 +1,24 @@
 """Parts of the proposals of mappings of every shape of a log of decisions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from hindcast.pipeline.decisions.batch import Reading
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ
 from hindcast.pipeline.decisions.mapping import KIND
-from hindcast.pipeline.decisions.values import numbers, times
+from hindcast.pipeline.decisions.shapes.nested import getter, records
+from hindcast.pipeline.decisions.values import MISSING, numbers, times
 from hindcast.pipeline.errors import printable
 from hindcast.pipeline.recipes.toml import table_toml
 
 MOST: Final = 0.8  # share of decisions in which a column must be as it is taken
+JSON: Final = (".jsonl", ".ndjson", ".json")
+_RECORDS: Final = 2000  # of a file that are looked at
 
 
 @dataclass
@@ -97,3 +102,31 @@ def tell_zone(found: DecisionProposal, column: pl.Series) -> None:
     """Add that times have no zone, if they have none."""
     if times(column, "UTC")[2]:
         found.unsure.append("times have no zone: read as UTC, unless time_zone says otherwise")
+
+
+def records_in(path: Path) -> list[dict[str, Any]]:
+    """Return the first records of a file."""
+    return [record for _, _, record in islice(records([path], Reading()), _RECORDS)]
+
+
+def leaves_of(sample: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the values of all dotted paths that are no objects; None where a record lacks one."""
+    paths: dict[str, None] = {}
+    for record in sample:
+        stack = [("", record)]
+        while stack:
+            prefix, value = stack.pop(0)
+            for key, inner in value.items():
+                if isinstance(inner, dict):
+                    stack.append((f"{prefix}{key}.", inner))
+                else:
+                    paths[f"{prefix}{key}"] = None
+    return {p: [getter(p)(record) for record in sample] for p in paths}
+
+
+def all_numbers(values: Sequence[Any]) -> bool:
+    """Return whether the values of records are numbers, of which some may be missing."""
+    there = [v for v in values if v is not None and str(v).strip().lower() not in MISSING]
+    return bool(there) and all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in there
+    )

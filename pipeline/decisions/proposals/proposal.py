@@ -19,8 +19,10 @@ import polars as pl
 from hindcast.pipeline.decisions.mapping import KIND
 from hindcast.pipeline.decisions.proposals.foreign_names import in_rows, in_wide, is_percent
 from hindcast.pipeline.decisions.proposals.names import WORDS, Names, any_name, find
-from hindcast.pipeline.decisions.proposals.nested import JSON, propose_nested, records_in
+from hindcast.pipeline.decisions.proposals.nested import propose_nested
+from hindcast.pipeline.decisions.proposals.outcomes import add_outcomes
 from hindcast.pipeline.decisions.proposals.parts import (
+    JSON,
     MOST,
     DecisionProposal,
     finish,
@@ -29,6 +31,7 @@ from hindcast.pipeline.decisions.proposals.parts import (
     is_time,
     lists_of,
     proposal_of,
+    records_in,
     tell_zone,
 )
 from hindcast.pipeline.decisions.reading import recognise
@@ -170,6 +173,8 @@ def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     found = proposal_of(path, "rows", of.columns)
     context = [n for n in of.left if constant[n]]
     _features(found, frame, context, [n for n in of.left if not constant[n]])
+    if not reward and not cost:
+        add_outcomes(found, path, {*frame[decision].cast(pl.String)})
     finish(found, bool(p), draws, reward, cost, of.units)
     if p and is_percent(frame[p]):
         found.unsure.append("the probabilities look like percent: divide them by 100 first")
@@ -255,7 +260,8 @@ def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     def numeric(name: str) -> bool:
         return is_number(frame[name])
 
-    for what in ("decision", "session", "unit"):
+    decision = of.put("decision")
+    for what in ("session", "unit"):
         of.put(what)
     of.put("time", lambda n: is_time(frame[n]))
     columns["chosen"] = chosen
@@ -279,5 +285,7 @@ def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
     found.table["candidates"] = {
         **candidates, "numbers": figures, **({"categories": texts} if texts else {}),
     }  # fmt: skip
+    if decision and not reward and not cost:
+        add_outcomes(found, path, {*frame[decision].cast(pl.String)})
     finish(found, bool(p or chance), "", reward, cost, of.units)
     return found

@@ -145,6 +145,40 @@ def test_records_whose_names_say_nothing_are_found_by_their_values(tmp_path):
     assert read_log(tmp_path / "x" / "m.toml").counts["decisions"] == 20
 
 
+@pytest.mark.parametrize("shape", ["rows", "wide"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_outcomes_of_a_table_are_found_in_a_second_one(tmp_path, shape, ending):
+    """Not in a log of the same decisions, nor in a table of other ids."""
+    log = long_table(30, np.random.default_rng(2)).drop("r")
+    if shape == "wide":
+        log = pl.DataFrame({
+            "id": [f"d{i}" for i in range(30)], "price_1": [i / 7 for i in range(30)],
+            "price_2": [i % 5 for i in range(30)], "choice": [1 + i % 2 for i in range(30)],
+            "p": [0.5] * 30,
+        })  # fmt: skip
+    later = pl.DataFrame({
+        "what": [f"d{i}" for i in range(30)], "seen_at": [f"2031-03-02T08:{i:02}:00Z"
+        for i in range(30)], "note": ["none"] * 30, "gain": [i % 4 for i in range(30)],
+    })  # fmt: skip
+    log.with_columns(gain=1).write_csv(tmp_path / "again.csv")
+    later.with_columns(what=pl.lit("e") + pl.col("what")).write_csv(tmp_path / "elsewhere.csv")
+    (tmp_path / "empty.csv").touch()
+    assert "outcomes" not in proposal(tmp_path, log.write_csv()).table
+    if ending == "csv":
+        later.write_csv(tmp_path / "later.csv")
+    else:
+        later.write_parquet(tmp_path / "later.parquet")
+    (tmp_path / "x").mkdir()
+    assert main(["init", str(tmp_path / "log.csv"), "--out", str(tmp_path / "x" / "m.toml")]) == 0
+    outcomes = tomllib.loads((tmp_path / "x" / "m.toml").read_text())["outcomes"]
+    assert outcomes == {
+        "file": str(tmp_path / f"later.{ending}"), "decision": "what", "reward": "gain",
+        "time": "seen_at",
+    }  # fmt: skip
+    rewards = read_log(tmp_path / "x" / "m.toml").decisions["reward"]
+    assert rewards.to_list() == later["gain"].to_list()
+
+
 def test_a_damaged_parquet_file_is_named(tmp_path):
     path = tmp_path / "log.parquet"
     long_table(40, np.random.default_rng(2)).write_parquet(path)
