@@ -36,4 +36,5 @@ def test_the_table_has_a_row_for_every_rule_agent_and_the_bound() -> None:
     assert all(float(row["saved_percent"]) <= best for row in rows)
     assert float(found[g.BASE]["less"]) == 0.0
     page = g.grid_agents_pages()["parts/grid-agents.md"]
-    assert all(f"`{policy}`" in page for policy in found)
+    assert all(f"| `{policy}`" in page for policy in found)
+    assert all(f"| `{agent}`, 5 seeds |" in page for agent in agents)
