@@ -30,9 +30,11 @@ def test_the_table_has_a_row_for_every_rule_agent_and_the_bound() -> None:
     with g.TABLE.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     found = {row["policy"]: row for row in rows}
-    assert {*g.RULES, "bound", "evolution", "behaviour_cloning"} == set(found)
+    agents = ("evolution", "advantage_cloning", "behaviour_cloning")
+    assert {*g.RULES, "bound", *agents} == set(found)
     best = float(found["bound"]["saved_percent"])
     assert all(float(row["saved_percent"]) <= best for row in rows)
     assert float(found[g.BASE]["less"]) == 0.0
     page = g.grid_agents_pages()["parts/grid-agents.md"]
-    assert all(f"`{policy}`" in page for policy in found)
+    assert all(f"| `{policy}`" in page for policy in found)
+    assert all(f"| `{agent}`, 5 seeds |" in page for agent in agents)
