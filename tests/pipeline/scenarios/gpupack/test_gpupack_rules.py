@@ -193,7 +193,7 @@ def test_random_draws_a_node_and_then_its_gpu():
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", SCENARIO.objectives)
 def test_it_is_a_scenario(objective):
-    config = small_config(load=1.2)
+    config = small_config(load=1.2, node_scarcity=True)  # which a rule reads
     work = workload_of(drawn_pods(0))
     check_scenario(
         SCENARIO, config, objective,
