@@ -136,6 +136,7 @@ def test_modules_are_imported_from_the_package():
         assert not imports(path) & set(PACKAGES), path
 
 
+@pytest.mark.slow
 def test_no_global_randomness_and_no_pickles():
     """Every draw comes from a passed Generator, and nothing is unpickled."""
     for path in SOURCES:

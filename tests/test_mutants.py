@@ -7,6 +7,7 @@ import pytest
 from tests import mutants
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", mutants.mutants(), ids=lambda m: m[0])
 def test_its_place_stands_once_and_its_tests_are_there(mutant):
     _name, text, old, new, tests = mutant

@@ -25,6 +25,7 @@ CSV = """JobNr;Submitted;StartTime;End;Runtime_min;CPUs;Mem [GB];Status;Remark
 """
 
 
+@pytest.mark.slow
 def test_the_proposal_can_be_ingested_as_it_is(tmp_path, capsys):
     path = tmp_path / "jobs.csv"
     path.write_text(CSV)
@@ -227,6 +228,7 @@ def test_pods_are_ingested_and_become_recipes_of_binpack_and_deferrable(tmp_path
         assert (scores / "evaluation.json").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -103,6 +103,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["timelimit", "walltime", "Resource_List.walltime"])
 def test_units_of_limits_follow_from_run_times(form, name, tmp_path):
@@ -113,6 +114,7 @@ def test_units_of_limits_follow_from_run_times(form, name, tmp_path):
     assert tasks["requested_s"].to_list() == pytest.approx(frame["limit"].to_list())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["elapsed", "ElapsedRaw", "execution_time", "runtime_s"])
 def test_units_of_run_times_follow_from_starts_and_ends(form, name, tmp_path):
@@ -143,6 +145,7 @@ def test_runs_longer_than_the_log_are_in_a_smaller_unit(tmp_path):
     assert any("in s most runs would be longer than the log" in text for text in found.unsure)
 
 
+@pytest.mark.slow
 def test_a_run_time_that_exceeds_ends_is_a_limit_and_a_limit_that_does_not_is_a_run(tmp_path):
     frame = dates(made()).rename({"limit": "wallclock"}).drop("run")
     frame.write_csv(tmp_path / "a.csv")
@@ -179,6 +182,7 @@ NAMES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", NAMES)
 def test_names_of_real_tables_are_found(names, tmp_path):
     ours = ("job", "user", "submit", "start", "end", "cores")
@@ -226,6 +230,7 @@ def test_nodes_are_never_silently_processors(tmp_path):
     assert any('write cores = "node_count" into [columns]' in text for text in found.unsure)
 
 
+@pytest.mark.slow
 def test_fields_inside_a_list_of_resources_are_read(tmp_path):
     frame = made()
     gpus = [k % 3 for k in range(120)]
@@ -248,6 +253,7 @@ def test_fields_inside_a_list_of_resources_are_read(tmp_path):
     assert read(tmp_path / "AllocTRES.csv")["gpus:a100"].to_list() == gpus
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "factor", "of"),
     [("memory_mib", 1, "job"), ("req_mem", 1, "job"), ("mem_gb", 1 / 1024, "job"),
@@ -307,6 +313,7 @@ def test_limits_of_short_runs_are_told_by_their_sizes(limits, unit, tmp_path):
     assert propose(tmp_path / "t.csv").units["time_limit"] == unit
 
 
+@pytest.mark.slow
 def test_a_list_of_json_objects_is_a_table(tmp_path):
     frame = made().rename({"cores": "cpus"})
     (tmp_path / "lines.json").write_text(frame.write_ndjson())

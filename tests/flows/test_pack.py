@@ -28,6 +28,7 @@ def ran(capsys, *words):
     return code, taken.out, taken.err
 
 
+@pytest.mark.slow
 def test_nodes_that_suffice_are_counted(pods, capsys):
     """Twelve GPUs are asked for: three nodes of four; by CPU four nodes of twelve."""
     words = (str(pods), "--policy", "best_fit", "--runs", "3", "--json", "--nodes")
@@ -43,6 +44,7 @@ def test_nodes_that_suffice_are_counted(pods, capsys):
     assert without_count("64x96Gx4:xe-x") == "64x96Gx4:xe-x"
 
 
+@pytest.mark.slow
 def test_the_table_says_what_is_refused_and_what_nodes_bring(pods, capsys):
     code, out, _ = ran(
         capsys, str(pods), "--nodes", "1x64x96Gx4:A", "--add", "2x64x96Gx4:A", "--runs", "2"
@@ -55,6 +57,7 @@ def test_the_table_says_what_is_refused_and_what_nodes_bring(pods, capsys):
         assert f"{rule}: 3 to 11 nodes have at most 1 refused pods in every run" in out
 
 
+@pytest.mark.slow
 def test_pods_beside_other_nodes_may_need_none(pods):
     packing = Packing(read(pods)[0], 2, 0)
     assert (~packing.fits(["1x64x96Gx4:A"])).sum() == 1
@@ -75,6 +78,7 @@ def test_a_number_of_nodes_counts_if_the_next_ones_suffice_too(pods, monkeypatch
     assert Packing(read(pods)[0], 1, 0).nodes_needed("fgd", "64x96Gx4:A", [], 0) == 8
 
 
+@pytest.mark.slow
 def test_pods_may_leave_at_the_times_of_the_list(tmp_path, capsys):
     """Twenty pods of four GPUs follow each other on one node of four; all at once need twenty."""
     path = tmp_path / "pods.csv"
@@ -118,6 +122,7 @@ def test_a_list_that_is_not_there_is_refused(tmp_path, capsys):
     assert "none.csv" in err
 
 
+@pytest.mark.slow
 def test_init_proposes_a_recipe_that_evaluates(pods, tmp_path, capsys):
     assert main(["init", str(pods), "--nodes", "2x64x96Gx4:A", "1x64x96Gx4:B"]) == 0
     out = capsys.readouterr().out
@@ -147,6 +152,7 @@ def test_a_list_in_the_present_folder_is_found(pods, tmp_path, capsys, monkeypat
     assert "best_fit" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_init_says_that_a_table_may_be_a_list_of_pods(pods, tmp_path, capsys):
     assert main(["init", str(pods), "--out", str(tmp_path / "jobs.toml")]) == 0
     assert f"hindcast init {pods} --nodes COUNTxCPUS" in capsys.readouterr().out

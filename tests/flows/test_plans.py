@@ -61,6 +61,7 @@ def evaluate(policies=(), recipe=RECIPE, out="ev", of_plan="plan.json") -> list[
     return list(of_plan.deviations) if of_plan else []
 
 
+@pytest.mark.slow
 def test_what_was_planned_is_one_family_of_comparisons(capsys):
     plan([*RULES, *agents("a"), *agents("b", weight=-1.0)])
     assert "2 comparisons on test" in capsys.readouterr().out
@@ -75,6 +76,7 @@ def test_what_was_planned_is_one_family_of_comparisons(capsys):
     assert "Holm" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policies", "said"),
     [
@@ -106,6 +108,7 @@ def test_an_agent_that_is_left_out_counts_in_the_family():
     assert 0.0 < p[1] == pytest.approx(2.0 * p[0])
 
 
+@pytest.mark.slow
 def test_other_windows_and_another_recipe_are_named():
     plan([*RULES, *agents("a")])
     assert evaluate(recipe=OTHER) == [
@@ -117,6 +120,7 @@ def test_other_windows_and_another_recipe_are_named():
     assert evaluate(["--split", "validation"], out="ev3")[0].startswith("the windows are others")
 
 
+@pytest.mark.slow
 def test_a_plan_after_the_look_is_named():
     policies = [*RULES, *agents("a", seeds=1)]
     evaluate(policies, of_plan="")
@@ -126,6 +130,7 @@ def test_a_plan_after_the_look_is_named():
     assert evaluate(out="ev2") == ["seed0 had been scored on these windows before the plan"]
 
 
+@pytest.mark.slow
 def test_agents_that_were_tried_before_are_counted(capsys):
     for trial in range(3):
         evaluate([*RULES, *agents(f"t{trial}", seeds=1)], of_plan="", out=f"trial{trial}")
@@ -146,6 +151,7 @@ def test_a_look_at_some_of_the_windows_counts(capsys):
     assert "1 other agent has been scored on these windows" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_validation_windows_and_rules_are_no_looks():
     evaluate([*RULES, *agents("a"), "--split", "validation"], of_plan="")
     evaluate(RULES, of_plan="", out="ev2")
@@ -153,6 +159,7 @@ def test_validation_windows_and_rules_are_no_looks():
     assert read_evaluation(Path("ev")).looks is None
 
 
+@pytest.mark.slow
 def test_without_a_cache_nothing_is_counted(monkeypatch, capsys):
     monkeypatch.setenv("HINDCAST_CACHE", "")
     evaluate([*RULES, *agents("a")], of_plan="")
@@ -174,6 +181,7 @@ def test_a_damaged_digest_of_a_plan_is_named(capsys):
     assert "this evaluation plan is damaged" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_damaged_ledger_is_no_error():
     Path("cache").mkdir()
     LEDGER.write_bytes(b'{"time": 1\n\xff\n{}\n[]\n"x"\n')

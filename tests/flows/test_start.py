@@ -35,6 +35,7 @@ def state(tmp_path):
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_state_is_answered_with_intervals(capsys, state):
     words = (LOG, state, "--rule", "saf_easy", "--job", "processors=1,requested=60")
     code, (answer,), _ = start(capsys, *words, "--draws", "10")
@@ -48,6 +49,7 @@ def test_a_state_is_answered_with_intervals(capsys, state):
     assert start(capsys, *words, "--draws", "10")[1] == [answer]
 
 
+@pytest.mark.slow
 def test_a_state_may_count_seconds_since_1970(capsys, tmp_path, state):
     """The header of the log says when it began."""
     begin, path = 1_704_067_200, tmp_path / "moved.json"
@@ -62,6 +64,7 @@ def test_a_state_may_count_seconds_since_1970(capsys, tmp_path, state):
         assert other["requested"] == one["requested"] + begin
 
 
+@pytest.mark.slow
 def test_text_says_when_from_now_on(capsys, state):
     assert cli.main(["start", LOG, state, "--draws", "10"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -71,6 +74,7 @@ def test_text_says_when_from_now_on(capsys, state):
     assert lines[2].endswith("1:43 h       1:43 h")
 
 
+@pytest.mark.slow
 def test_decide_says_the_same_beside_its_decisions(capsys, state):
     assert cli.main(["decide", "saf_easy", state, "--starts", LOG, "--json"]) == 0
     decided = json.loads(capsys.readouterr().out.splitlines()[0])

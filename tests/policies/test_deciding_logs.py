@@ -112,6 +112,7 @@ def test_what_is_logged_is_ingested_verified_and_its_propensities_are_accepted(
     assert found.answerable["uniform"] or count < 1000
 
 
+@pytest.mark.slow
 def test_choices_are_those_that_the_log_is_asked_about(folder, agent, table):
     """A decider without exploration takes what `hindcast ope` weighs."""
     opened = ds.open(folder)

@@ -154,6 +154,7 @@ def test_persistent_workers_see_the_epoch(method, dataset):
     assert sorted(orders[1]) == expected(dataset)
 
 
+@pytest.mark.slow
 def test_a_pickled_dataset_gives_the_same_minibatches(dataset):
     """Workers that are spawned get such a copy."""
     data = minibatches(dataset, 64, seed=3, buffer=SMALL, columns=["discounted_return"])
@@ -289,6 +290,7 @@ def test_a_stateful_loader_of_torchdata_goes_on_where_it_was_left(workers, datas
     assert keys(resumed) == epochs[1]
 
 
+@pytest.mark.slow
 def test_the_state_before_the_first_minibatch_is_of_the_epoch_that_begins(dataset):
     """A worker that persists has the end of the last epoch behind it."""
     data = minibatches(dataset, 400, seed=3)
@@ -329,6 +331,7 @@ def test_a_state_of_another_number_of_workers_is_refused(dataset, monkeypatch):
         data.load_state_dict(state)
 
 
+@pytest.mark.slow
 def test_shards_of_equally_many_whole_minibatches(dataset):
     """`drop_last` leaves out fewer decisions than one minibatch for every shard."""
     shards = [minibatches(dataset, 60, shard=(i, 4), drop_last=True) for i in range(4)]
@@ -346,6 +349,7 @@ def test_a_row_group_of_several_splits(dataset):
     assert sorted(flat(data)) == expected(view) != expected(dataset)
 
 
+@pytest.mark.slow
 def test_a_log_of_single_decisions_without_closing_rows(tmp_path, of_worker):
     """A row that is a whole episode is its own next observation."""
     log = ds.open(convert(read_log(long_table(90), ROWS), tmp_path / "log", "log").folder)
@@ -407,6 +411,7 @@ def test_batches_in_a_worker_is_refused(dataset):
         list(load(Repeating(dataset), 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pods", "grid", "starts"])
 def test_minibatches_of_other_problems_are_their_rows(kind, tmp_path):
     """Counts, masks and rewards are those of the Parquet files."""

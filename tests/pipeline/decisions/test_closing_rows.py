@@ -42,6 +42,7 @@ def both(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_only_sessions_have_closing_rows(both):
     without, whole = both
     episodes = without.episodes()
@@ -57,6 +58,7 @@ def test_only_sessions_have_closing_rows(both):
         check_dataset(dataset.folder)
 
 
+@pytest.mark.slow
 def test_both_forms_are_read_alike(both):
     one, other = both
     assert one.transitions().collect().equals(other.transitions().collect(), null_equal=True)
@@ -82,6 +84,7 @@ def arrays(batch):
     return {name: value for name, value in vars(batch).items() if name != "episodes"}
 
 
+@pytest.mark.slow
 def test_row_groups_without_closing_rows_are_mixed_in_a_small_buffer(both, monkeypatch, tmp_path):
     """A row group has about three decisions and the buffer room for two groups: all are drawn."""
     monkeypatch.setattr("hindcast.pipeline.decisions.conversion._GROUP", 8)

@@ -218,6 +218,7 @@ def lowest(context, candidates, feasible, spec):
     return -candidates[:, spec.column("x")]
 
 
+@pytest.mark.slow
 def test_ope_of_a_log_in_python(dataset, tmp_path):
     found = hindcast.ope(dataset, ["uniform", "lowest:x", lowest], out=tmp_path / "o")
     one, other = row(found, "lowest:x", "dr"), row(found, "lowest", "dr")
@@ -239,6 +240,7 @@ def case_counts(dataset):
     return manifest["provenance"]["counts"]
 
 
+@pytest.mark.slow
 def test_ope_of_a_log_on_the_command_line(dataset, tmp_path, capsys):
     (tmp_path / "mine.py").write_text("def first(c, a, f):\n    return -a[:, 0]\n")
     code = main(["ope", str(dataset), "--policy", "uniform", f"{tmp_path}/mine.py:first"])
@@ -252,6 +254,7 @@ def test_ope_of_a_log_on_the_command_line(dataset, tmp_path, capsys):
     assert "no policy of a log" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_a_log_cannot_be_asked(dataset):
     with pytest.raises(InputError, match="split 'tests'"):
         hindcast.ope(dataset, ["uniform"], split="tests")

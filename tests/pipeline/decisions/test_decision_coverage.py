@@ -48,6 +48,7 @@ def estimates(log):
                 yield policy, interval_of(e, value, weights(e, target))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_true_value():
     """Of 480 intervals, of 40 logs, three policies and four estimators, 90 to 99 % hold it."""
     inside = 0

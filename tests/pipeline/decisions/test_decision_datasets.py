@@ -77,6 +77,7 @@ def test_the_same_log_gives_the_same_bytes(made, tmp_path):
         assert (made / name).read_bytes() == (tmp_path / "e" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_session_is_an_episode_until_a_decision_without_reward(tmp_path):
     """Sessions of four decisions; the second one has no reward in its third decision."""
     table = long_table().with_columns(s=pl.col("id").str.slice(1).cast(pl.Int64) // 4)
@@ -140,6 +141,7 @@ def test_another_log_is_not_that_of_the_dataset(tmp_path):
         verify(tmp_path / "d", trace=cases() / "14-cost.toml")
 
 
+@pytest.mark.slow
 def test_other_folders_are_not_overwritten(tmp_path, made):
     convert(read_log(long_table(24), ROWS), made, "log")  # a dataset of decisions is replaced
     assert ds.open(made).manifest.counts["decisions"] == 24
@@ -156,6 +158,7 @@ def test_what_needs_a_simulator_is_refused_by_name(made):
         hindcast.make_env(made)
 
 
+@pytest.mark.slow
 def test_ingest_in_python_and_on_the_command_line(tmp_path, capsys):
     made = hindcast.ingest("decisions", long_table(), tmp_path / "a", mapping=ROWS)
     assert made.decisions == 12
@@ -172,6 +175,7 @@ def test_ingest_in_python_and_on_the_command_line(tmp_path, capsys):
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp_path, monkeypatch):
     """A piece holds 20 candidates: about seven decisions."""
     table = long_table(60, np.random.default_rng(6))
@@ -192,6 +196,7 @@ def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp
     assert checks(tmp_path / "d")
 
 
+@pytest.mark.slow
 def test_parts_are_filled_with_row_groups_and_hold_one_split(tmp_path, monkeypatch):
     """A row group has about eight candidates; a part is full after its second group."""
     monkeypatch.setattr("hindcast.pipeline.decisions.conversion._GROUP", 8)

@@ -117,6 +117,7 @@ def test_a_log_without_propensities_is_refused(tmp_path):
     assert not (tmp_path / "a.dsjson").exists()
 
 
+@pytest.mark.slow
 def test_a_dataset_that_was_built_is_read_as_sessions(tiny_dataset, tmp_path):
     made = export(tiny_dataset, "dsjson", tmp_path / "built.dsjson")
     log, dataset = read_log(made.path), ds.open(tiny_dataset)
@@ -178,6 +179,7 @@ def test_the_order_of_candidates_survives_obp(tmp_path):
     assert again.feature("x").tolist() == log.feature("x").tolist()
 
 
+@pytest.mark.slow
 def test_obp_refuses_more_than_1000_arms(tmp_path):
     table = long_table(600).with_columns(arm=pl.col("id") + "/" + pl.col("arm"))
     folder = convert(read_log(table, ROWS), tmp_path / "d", "log").folder

@@ -98,6 +98,7 @@ def test_a_table_whose_names_say_nothing_is_found_by_its_values(tmp_path):
     assert "no column is a reward" in told
 
 
+@pytest.mark.slow
 def test_init_looks_at_values_only_if_the_table_holds_no_jobs(tmp_path, capsys):
     (tmp_path / "log.csv").write_text(foreign().write_csv())
     assert main(["init", str(tmp_path / "log.csv")]) == 0
@@ -269,6 +270,7 @@ def test_unsure_things_are_named(tmp_path):
     assert "times have no zone" in text
 
 
+@pytest.mark.slow
 def test_init_then_ingest_then_ope(tmp_path, capsys):
     log = tmp_path / "log.csv"
     log.write_text(long_table(120, np.random.default_rng(5)).write_csv())

@@ -54,6 +54,7 @@ def one_after_another(objects):
     return numbers, texts
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(objects=st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1, max_size=12))
 def test_objects_together_are_the_features_of_one_after_another(objects):

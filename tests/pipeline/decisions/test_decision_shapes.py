@@ -479,6 +479,7 @@ def test_numbers_of_hundreds_of_digits_are_quarantined():
     assert log.counts["decisions"] == 74
 
 
+@pytest.mark.slow
 def test_a_text_among_numbers_far_down_a_table_changes_no_other_row(tmp_path, monkeypatch):
     """Columns of numbers are read as such up to the first text; lines and values stay."""
     monkeypatch.setattr("hindcast.pipeline.decisions.shapes.tables.CHUNK_ROWS", 500)

@@ -57,6 +57,7 @@ def section(text: str, title: str) -> str:
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
+@pytest.mark.slow
 def test_coverage_is_what_counting_row_by_row_gives(tiny_dataset):
     dataset = ds.open(tiny_dataset)
     found = measure(tiny_dataset, dataset.manifest, dataset.episodes())

@@ -144,6 +144,7 @@ def test_every_dataset_has_it(short, tmp_path):
     assert not load(short.folder / NAME).metadata.ctx.issues.errors
 
 
+@pytest.mark.slow
 def test_responsible_fields_follow_from_the_manifest(thermal, tmp_path):
     """The fields of Croissant RAI say that this is a simulation; a log says that it is none."""
     found = croissant(thermal.dataset.manifest)

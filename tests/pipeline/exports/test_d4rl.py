@@ -66,6 +66,7 @@ def test_every_transition_is_equal(source, tmp_path):
             assert values.tolist() == source.episodes[name].to_list()
 
 
+@pytest.mark.slow
 def test_ends_are_marked_as_d4rl_marks_them(sources, tmp_path):
     """Ended episodes have one terminal, and episodes that were cut off have one timeout."""
     for kind in KINDS.keys() - {"long", "valued"}:

@@ -135,6 +135,7 @@ def decisions_of(name: str, path: Path) -> set[tuple[int, int]]:
     return set(rows.select("episode", "step").rows())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPLITTING)
 def test_a_split_is_written_alone(name, thermal, tmp_path):
     """Formats whose readers take everything hold the train split unless all is asked for."""
@@ -153,6 +154,7 @@ def test_a_split_is_written_alone(name, thermal, tmp_path):
     assert {n for n in SPLITTING if EXPORTS[n].split == "train"} == {"minari", "d3rlpy", "d4rl"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in SPLITTING if n != "dsjson"])
 def test_single_decisions_of_a_log_are_written(name, tmp_path):
     """They have no closing row in the dataset, and one in the formats that need it."""

@@ -66,6 +66,7 @@ def test_every_episode_is_equal(source, tmp_path, load):
             np.testing.assert_array_equal(episode.observations["image"], own["image"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["images", "valued", "thermal"])
 def test_observations_lie_in_the_spaces(kind, sources, tmp_path, load):
     """Ranges are those of the spec, widened to the zeros of padding."""
@@ -98,6 +99,7 @@ def test_episodes_are_labelled(images, tmp_path, load):
         assert label["total_steps"] == row["steps"]
 
 
+@pytest.mark.slow
 def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load):
     result = export(images.folder, "minari", tmp_path / "x", candidates=4, split="all")
     dataset = load()
@@ -122,6 +124,7 @@ def test_cut_candidates_keep_the_chosen_one_and_are_told(images, tmp_path, load)
     assert "had more than K candidates" in metadata["description"]
 
 
+@pytest.mark.slow
 def test_the_environment_of_a_recipe_with_changed_settings_is_recovered(
     tiny_dataset, tiny_recipe, tmp_path, load
 ):
@@ -150,6 +153,7 @@ def test_the_environment_of_another_trace_is_left_out(long, tmp_path):
     assert "env_spec" not in path.read_text()
 
 
+@pytest.mark.slow
 def test_filter_episodes_sees_the_split(images, tmp_path, load):
     export(images.folder, "minari", tmp_path / "x", split="all")
     dataset = load()

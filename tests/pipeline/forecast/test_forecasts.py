@@ -46,6 +46,7 @@ def test_a_forecast_depends_on_its_own_job_alone(past):
     assert (other.quantiles["draws"] != all_at_once.quantiles["draws"]).any()
 
 
+@pytest.mark.slow
 def test_forecasts_are_calibrated_on_jobs_that_have_started(past):
     jobs = f.waited(past)[100:400]
     made = f.forecasts_of(past, EASY, jobs, 0, names=("draws",), draws=5)

@@ -50,6 +50,7 @@ def state(easy):
     return state_at(easy, int(easy.past.record.arrive[jobs[-40]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["saf_easy", "similar_area_easy", "conservative", "wsept_easy"])
 def test_a_state_says_what_the_log_says_at_that_moment(rule):
     """So plays from it are those from the moment itself, to the second."""
@@ -72,6 +73,7 @@ def test_a_state_says_what_the_log_says_at_that_moment(rule):
     np.testing.assert_array_equal(*drawn)
 
 
+@pytest.mark.slow
 def test_intervals_are_nested_and_the_same_each_time(easy, state):
     answer = easy.answer(state)
     assert answer == replace(easy, earlier={}).answer(json.loads(json.dumps(state)))
@@ -100,6 +102,7 @@ def test_a_clock_since_1970_moves_the_answer_with_it(easy, state):
     assert easy.answer(far, at=state["now"])["jobs"]
 
 
+@pytest.mark.slow
 def test_a_job_that_starts_at_once_starts_now(easy, state):
     alone = {**state, "running": [], "waiting": state["waiting"][:1]}
     (job,) = easy.answer(alone)["jobs"]

@@ -124,6 +124,7 @@ def test_a_series_of_prices_alone_is_asked_about_money() -> None:
     assert "cost nothing or less" in conclusion(rows, laid)[0]
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_page_and_refuses_what_it_does_not_play(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

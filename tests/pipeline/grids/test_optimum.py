@@ -30,6 +30,7 @@ def test_an_optimum_by_hand() -> None:
     assert optima(np.array([5.0, 1, 4, 2]), 2, 1).tolist() == [[6, 5, 5], [5, 5, 3]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("job", "slack"), [(1, 0), (1, 24), (5, 3), (24, 24), (7, 500), (499, 9)])
 def test_costs_are_those_of_a_plain_search(job: int, slack: int) -> None:
     rng = np.random.default_rng(job)
@@ -50,6 +51,7 @@ def test_a_constant_series_saves_nothing_and_a_free_one_is_unknown() -> None:
     assert table_of(Series(free), (1,), (24,))[0]["saved_percent"] is None
 
 
+@pytest.mark.slow
 def test_published_tables_of_two_zones() -> None:
     hours = pl.read_parquet(require_traces("grids/carbon_2022.parquet"))
     hours = hours.filter(pl.col("zone").is_in(["AU-SA", "PE"]))

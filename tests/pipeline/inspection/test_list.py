@@ -191,6 +191,7 @@ def test_columns_are_aligned():
     assert aligned([("a", "1"), ("bbb", "22")], right=(1,)) == ["a     1", "bbb  22"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--agents", "--estimators"])
 def test_names_are_listed_without_a_simulator(option):
     code = (

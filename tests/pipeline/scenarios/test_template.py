@@ -108,6 +108,7 @@ def test_a_name_that_cannot_be_is_refused_with_one_that_can(name, says):
     check_name(str(raised.value).rpartition("did you mean ")[2].strip("'?"))
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "caches").mkdir()

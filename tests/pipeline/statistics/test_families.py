@@ -71,6 +71,7 @@ def test_a_gain_is_bold_only_after_holm():
     assert [mde(one, 1) for one in (rows[0], rows[4])] == ["1.4", ""]
 
 
+@pytest.mark.slow
 def test_the_family_error_keeps_its_level():
     """Of 200 families, the standard error of a share of .03 is 1.2 points."""
     adjusted, plain = family_errors(windows=50, families=200, seed=1)
@@ -78,6 +79,7 @@ def test_the_family_error_keeps_its_level():
     assert plain > 0.3
 
 
+@pytest.mark.slow
 def test_the_power_is_near_what_it_says():
     """It is below .8 for lognormal scores, whose standard errors are often too small."""
     assert 0.65 < power(windows=50, repeats=400, seed=1) < 0.85

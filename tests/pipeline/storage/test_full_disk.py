@@ -76,6 +76,7 @@ def report(summary: Summary, out: Path) -> None:
     write_summary(summary, out, documents={"report.html": "<html>"})
 
 
+@pytest.mark.slow
 def test_a_report_is_whole_or_as_it_was(tmp_path, room):
     """Neither files of a new report nor a mixture of two are left, at whatever file it ends."""
     summary = summarise([write(tmp_path / "evaluation")], resamples=50)

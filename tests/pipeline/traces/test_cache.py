@@ -89,6 +89,7 @@ def test_other_code_of_the_readers_has_other_entries(folder, reads, tmp_path, mo
     assert len(reads) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["truncate", "remove", "other", "manifest"])
 def test_a_damaged_entry_is_made_again(damage, folder, reads, tmp_path):
     log = write_log(tmp_path / "log.swf")
@@ -143,6 +144,7 @@ def test_readers_of_plug_ins_are_not_cached(folder, tmp_path, monkeypatch):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_several_at_once_leave_one_entry(folder, tmp_path):
     log = write_log(tmp_path / "log.swf")
     with ThreadPoolExecutor(4) as pool:
@@ -151,6 +153,7 @@ def test_several_at_once_leave_one_entry(folder, tmp_path):
     assert len(list(folder.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_the_entry_that_was_not_used_for_longest_goes_first(folder, reads, tmp_path, monkeypatch):
     logs = [write_log(tmp_path / f"{n}.swf", n) for n in (20, 21, 22)]
     for age, log in zip((300, 200), logs[:2], strict=True):

@@ -31,6 +31,7 @@ def log(tmp_path, *rows: str):
     return path
 
 
+@pytest.mark.slow
 def test_the_reader_passes_the_checks(tmp_path):
     assert is_log([HEADER, row()])
     check_trace_format(FORMATS["cobalt"], log(tmp_path, row(), row(COBALT_JOBID=2)))

@@ -48,6 +48,7 @@ SLURM = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SLURM)
 def test_a_damaged_log_of_slurm_gives_its_sound_jobs(name, tmp_path):
     content, jobs, bad = SLURM[name]
@@ -62,6 +63,7 @@ def test_a_damaged_log_of_slurm_gives_its_sound_jobs(name, tmp_path):
         assert load.provenance.left_out.get("quarantined", 0) == len(bad)
 
 
+@pytest.mark.slow
 def test_a_damaged_log_of_pbs_gives_its_sound_jobs(tmp_path):
     """A server that stops leaves half a line, and may go on in it."""
     path = tmp_path / "log"
@@ -77,6 +79,7 @@ def test_a_damaged_log_of_pbs_gives_its_sound_jobs(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_long_bad_row_is_kept_in_part(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(lines(GOOD[0], LONG + "|"))

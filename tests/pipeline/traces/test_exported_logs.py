@@ -38,6 +38,7 @@ def same(workload, jobs, *columns):
 USUAL = ("submit_s", "wait_s", "duration_s", "requested_s", "cores", "gpus", "memory_mib")
 
 
+@pytest.mark.slow
 def test_the_command_of_slurm_gives_all_that_the_reader_wants(tmp_path):
     block, (form, file) = command("Slurm")
     names = re.search(r"--format=(\S+)", block)[1].split(",")
@@ -51,6 +52,7 @@ def test_the_command_of_slurm_gives_all_that_the_reader_wants(tmp_path):
     assert not [n for n in workload.provenance.notes if n.startswith("columns that are not read")]
 
 
+@pytest.mark.slow
 def test_a_folder_of_days_of_pbs_is_one_log(tmp_path):
     _, (form, folder) = command("PBS")
     jobs = made_jobs(np.random.default_rng(5), 40)

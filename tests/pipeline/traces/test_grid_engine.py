@@ -66,6 +66,7 @@ def log(tmp_path, *records: str, name: str = "accounting"):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", WRITERS)
 def test_the_reader_passes_the_checks(tmp_path, form):
     write = WRITERS[form]

@@ -184,6 +184,7 @@ def test_the_fault_is_warned_of_and_the_sound_log_is_not(fault, tmp_path, capsys
         assert (said in told) == (log == "faulty"), told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("north", "south"), ("a", "b", "c")])
 @pytest.mark.parametrize("form", ["slurm", "table"])
 def test_several_clusters_are_pooled_only_with_a_warning(form, names, tmp_path, capsys):
@@ -222,6 +223,7 @@ def test_a_log_of_which_most_rows_are_unread_ends_with_exit_code_1(bad, code, tm
     assert (tmp_path / "out" / "manifest.json").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bad", "code"), [(10, 0), (40, 1)])
 def test_init_reads_the_table_that_it_maps(bad, code, tmp_path, capsys):
     """Of 60 rows; the mapping is written all the same."""

@@ -63,6 +63,7 @@ def log(tmp_path, *records: str, name: str = "lsb.acct"):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [old, new])
 def test_the_reader_passes_the_checks(tmp_path, write):
     records = [write(), write(job=8), '"JOB_FINISH" "10.1" 5 6']

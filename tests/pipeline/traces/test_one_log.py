@@ -108,6 +108,7 @@ def given(name: str, path: Path) -> Path:
     return mapping
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOGS)
 def test_a_folder_of_days_is_their_concatenation(name, tmp_path):
     whole = tmp_path / "whole.txt"
@@ -124,6 +125,7 @@ def test_a_folder_of_days_is_their_concatenation(name, tmp_path):
     assert names == days
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", PACKED)
 @pytest.mark.parametrize("name", LOGS)
 def test_a_compressed_log_is_its_content(name, suffix, tmp_path):
@@ -191,6 +193,7 @@ def test_logs_whose_clocks_begin_at_other_moments_are_not_one_log(tmp_path):
         FORMATS["swf"].reading(tmp_path)
 
 
+@pytest.mark.slow
 def test_bad_rows_name_the_file_and_its_line(tmp_path):
     write_days("slurm", tmp_path / "days")
     path = tmp_path / "days" / day_name(7)

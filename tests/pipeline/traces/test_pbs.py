@@ -34,6 +34,7 @@ def log(tmp_path, *lines: str):
     return path
 
 
+@pytest.mark.slow
 def test_the_reader_passes_the_checks(tmp_path):
     check_trace_format(FORMATS["pbs"], log(tmp_path, record("1"), record("2"), "3;4"))
 
@@ -59,6 +60,7 @@ def test_the_record_of_the_end_becomes_a_task(tmp_path):
     assert quarantine.is_empty()
 
 
+@pytest.mark.slow
 def test_processors_are_counted_as_pbs_and_torque_write_them(tmp_path):
     hosts = {
         "n1/0*8+n2/0*4": 12,
@@ -164,6 +166,7 @@ def test_account_nodes_and_gpus_of_a_job(tmp_path):
     assert names_of(load, "queue") == {1: "work"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["20240401:", "/var/spool/accounting/20240401:17:", "./a-b.log:"])
 def test_names_of_files_before_the_lines_are_dropped(tmp_path, name):
     lines = [record("1"), record("2", "Q"), record("3")]

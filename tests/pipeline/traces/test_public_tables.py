@@ -62,6 +62,7 @@ def test_acme_run_times_are_ends_less_starts(tmp_path):
         30.0, 10.0, 240.0, 16, 2, 0)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_philly_jobs_run_from_the_first_attempt_to_the_last(tmp_path):
     gpus = [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]
     first = {"start_time": "2017-10-09 07:02:00", "end_time": "2017-10-09 07:05:00", "detail": gpus}

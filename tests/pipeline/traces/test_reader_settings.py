@@ -51,6 +51,7 @@ def recipe(tmp_path, trace: str):
     return path
 
 
+@pytest.mark.slow
 def test_the_command_line_sets_what_the_log_does_not_say(log, tmp_path, capsys):
     out = tmp_path / "workload"
     words = ["ingest", "slurm", str(log), "--out", str(out), "--direct"]
@@ -93,6 +94,7 @@ def test_a_recipe_sets_them_too(log, tmp_path):
         load_source(load_recipe(recipe(tmp_path, other)))
 
 
+@pytest.mark.slow
 def test_other_settings_are_another_entry_of_the_cache(log, tmp_path, monkeypatch):
     monkeypatch.setenv("HINDCAST_CACHE", str(tmp_path / "cache"))
     settings = (None, SlurmSettings(processors=99), None, SlurmSettings(processors=99))

@@ -48,6 +48,7 @@ def test_a_time_without_a_zone_is_refused_and_the_message_names_the_setting(tmp_
     assert berlin.first_hour == 473375
 
 
+@pytest.mark.slow
 def test_clock_changes_lose_no_hour_and_double_none(tmp_path: Path) -> None:
     """Spring: 02:30 does not exist. Autumn: of two 02:00 the first is the earlier."""
     spring = "time,price (EUR/MWh)\n2024-03-31 01:00,1\n2024-03-31 02:00,2\n2024-03-31 03:00,3\n"
@@ -84,6 +85,7 @@ def test_units_of_price_and_no_currency_is_converted(
     assert (found.table["currency"][0] or "") == currency
 
 
+@pytest.mark.slow
 def test_parts_of_an_hour_are_their_mean_and_the_capacity_their_least(tmp_path: Path) -> None:
     text = "time,solar (MW)\n" + "".join(
         f"2024-01-02T{q // 4:02d}:{q % 4 * 15:02d}Z,{value}\n"
@@ -173,6 +175,7 @@ def test_times_and_numbers_of_other_habits(tmp_path: Path) -> None:
         read(tmp_path, text, time_format="%m/%d/%Y %H:%M")
 
 
+@pytest.mark.slow
 def test_implausible_units_name_the_unit_that_would_fit(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="is it kg/kWh"):
         judged(read(tmp_path, hours(0.3, 0.4, unit="g/kWh")))
@@ -201,6 +204,7 @@ def test_a_folder_of_a_series_is_read_again_and_no_other_is_overwritten(tmp_path
         ingest(tmp_path / "DE.csv", tmp_path)
 
 
+@pytest.mark.slow
 def test_published_files_read_as_they_must() -> None:
     folder = require_traces("grids/as_published")
     golden = require_traces("../golden/grids/as_published.csv")
@@ -225,6 +229,7 @@ def test_columns_may_have_any_name(tmp_path: Path) -> None:
     assert found.values(CARBON).tolist() == [300, 320, 310, 330]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("time", "said"),
     [("1e305", "is no time"), ("-1e300", "is no time"), ("5000-01-01T00:00Z", "is a time wrong?")],
@@ -234,6 +239,7 @@ def test_times_that_are_far_away_are_refused(tmp_path: Path, time: str, said: st
         read(tmp_path, f"time,price EUR/MWh\n2024-01-01T00:00Z,50\n{time},50\n")
 
 
+@pytest.mark.slow
 def test_carbon_below_0_may_be_a_price_and_a_price_has_a_known_unit(tmp_path: Path) -> None:
     rows = "".join(f"2024-01-01T{n:02d}:00Z,{40 - 10 * n}\n" for n in range(9))
     (tmp_path / "x.csv").write_text(f"time,carbon\n{rows}")

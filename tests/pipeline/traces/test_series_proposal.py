@@ -38,6 +38,7 @@ def read_again(folder: Path, found: SeriesProposal, **settings: str) -> pl.DataF
     ).table.drop_nulls("hour")
 
 
+@pytest.mark.slow
 def test_a_semicolon_file_with_decimal_commas_and_local_days(tmp_path: Path) -> None:
     """The clock changes on the days on which Berlin's does, so the zone is found."""
     rows = [
@@ -71,6 +72,7 @@ def test_a_column_for_each_market_and_one_for_the_end_of_the_hour(tmp_path: Path
     assert set(table["currency"]) == {"EUR"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("header", "form", "settings", "unsure"),
     [

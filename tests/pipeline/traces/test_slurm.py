@@ -51,10 +51,12 @@ def only(tmp_path, **values: object) -> dict[str, object]:
     return read(log(tmp_path, row("1", **values)))[0].tasks.row(0, named=True)
 
 
+@pytest.mark.slow
 def test_the_reader_passes_the_checks(tmp_path):
     check_trace_format(FORMATS["slurm"], log(tmp_path, row("1"), row("2"), "3|4"))
 
 
+@pytest.mark.slow
 def test_a_job_becomes_a_task_with_the_columns_of_swf_logs(tmp_path):
     load, quarantine = read(log(tmp_path, row("9", Submit=FIRST + 5), row("7")))
     first, second = load.tasks.rows(named=True)
@@ -87,6 +89,7 @@ def test_a_bar_at_the_end_of_lines_is_no_column(tmp_path):
     assert read(path)[0].tasks.height == 1
 
 
+@pytest.mark.slow
 def test_other_separators_are_recognised(tmp_path):
     """Of a job that is there twice, the second row is a repetition, whatever the separator."""
     for sign in ";\t":
@@ -204,12 +207,14 @@ def test_requested_memory_is_per_core_per_node_or_of_the_job(text, kb, tmp_path)
     assert task["memory_kb"] == kb / 8
 
 
+@pytest.mark.slow
 def test_missing_numbers_of_processors_come_from_the_lists_of_resources(tmp_path):
     task = only(tmp_path, ReqCPUS="", AllocCPUS="")
     assert (task["requested_cores"], task["allocated_cores"], task["cores"]) == (4, 8, 8)
     assert only(tmp_path, AllocCPUS="", AllocTRES="")["cores"] == 4
 
 
+@pytest.mark.slow
 def test_local_times_need_the_zone_of_the_cluster(tmp_path):
     """From 01:30 to 03:30 is one hour if clocks go forward, and 02:30 is no time."""
     times = {"Eligible": "", "ElapsedRaw": ""}
@@ -237,6 +242,7 @@ def test_local_times_need_the_zone_of_the_cluster(tmp_path):
         read(path, SlurmSettings(time_zone="Europe/Berln"))
 
 
+@pytest.mark.slow
 def test_times_with_an_offset_and_times_since_1970_need_no_zone(tmp_path):
     path = log(
         tmp_path,
@@ -255,6 +261,7 @@ def test_a_start_before_the_submission_and_a_run_of_0_s_cost_no_job(tmp_path):
     assert load.tasks["duration_s"].to_list() == [600, 1]
 
 
+@pytest.mark.slow
 def test_the_size_of_the_cluster_is_a_setting_or_the_most_in_use(tmp_path):
     path = log(
         tmp_path,
@@ -382,6 +389,7 @@ def test_partition_qos_account_and_nodes_are_columns_of_their_own(tmp_path):
     assert record.nodes.tolist() == [2, 1, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tres", "gpus"),
     [("cpu=8,gres/gpu=4,gres/gpu:a100=4", 4), ("cpu=8,gres/gpu:a100=2,gres/gpu:v100=1", 3),
@@ -395,6 +403,7 @@ def test_gpus_of_a_job_are_counted(tmp_path, tres, gpus):
     assert "gpus" not in read(log(tmp_path, row("1")))[0].tasks.columns
 
 
+@pytest.mark.slow
 def test_times_without_a_zone_are_said_if_clocks_change(tmp_path):
     """W17: one of the two submissions is after the change of clocks."""
 

@@ -16,6 +16,7 @@ GIBIBYTE_MIB = 1024
 # Without header, printed otherwise, or with other columns.
 
 
+@pytest.mark.slow
 def test_columns_may_be_a_list_with_columns_that_are_not_read(tmp_path):
     names = [name if name not in {"User", "Account"} else "-" for name in COLUMNS]
     path = log(tmp_path, row("2"), header=row("1"))
@@ -66,12 +67,14 @@ def test_columns_cut_to_a_width_are_named_as_such(text, tmp_path):
         read(path)
 
 
+@pytest.mark.slow
 def test_a_delimiter_of_ones_own_is_recognised(tmp_path):
     for sign in ("~~", "^"):
         path = log(tmp_path, row("1").replace("|", sign), header=sign.join(COLUMNS))
         assert read(path)[0].tasks["cores"].to_list() == [8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "texts"),
     [("%d.%m.%Y %H:%M:%S", ("01.03.2024 09:00:00", "01.03.2024 09:01:00")),
@@ -98,6 +101,7 @@ def csv_of(*lines, tmp_path, name="jobs.csv"):
     return path
 
 
+@pytest.mark.slow
 def test_r_writes_names_of_rows_quotes_and_na(tmp_path):
     header = ",".join(f'"{name}"' for name in COLUMNS)
     values = row("1", TimelimitRaw="NA", ReqCPUS="1e+05", User="NA").split("|")
@@ -140,6 +144,7 @@ def test_names_may_have_other_signs_and_capitals(tmp_path):
 # Filters.
 
 
+@pytest.mark.slow
 def test_clusters_and_partitions_are_filters(tmp_path):
     rows = [row(str(n), Partition=name) for n, name in enumerate(("a", "b", "c", "a"))]
     path = log(tmp_path, *rows)
@@ -153,6 +158,7 @@ def test_clusters_and_partitions_are_filters(tmp_path):
         read(path, SlurmSettings(cluster="a"))
 
 
+@pytest.mark.slow
 def test_a_filter_may_be_a_list_on_the_command_line(tmp_path):
     path = log(tmp_path, *(row(str(n), Partition=name) for n, name in enumerate("abc")))
     words = ["ingest", "slurm", str(path), "--out", str(tmp_path / "w"), "--direct"]
@@ -196,6 +202,7 @@ def test_older_logs_list_generic_resources(gres, gpus, a100, tmp_path):
     assert tasks.select("gpus", "gpus:a100").row(0) == (gpus, a100)
 
 
+@pytest.mark.slow
 def test_resources_by_number_take_the_names_that_are_set(tmp_path):
     tres = {"ReqTRES": "1=4,2=8192,4=2,1001=2,1002=2", "AllocTRES": "1=8,2=16384,4=2,1001=2"}
     path = log(tmp_path, row("1", ReqCPUS="", AllocCPUS="", ReqNodes="", ReqMem="", **tres))
@@ -283,6 +290,7 @@ def test_the_job_table_of_the_database_is_read(tmp_path):
 # Repeated hours: clocks of Berlin go back from 03:00 to 02:00 on 27 October 2024.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("submit", "start", "end", "elapsed", "wait_s", "run_s"),
     [
@@ -305,6 +313,7 @@ def test_repeated_times_are_in_order_and_fit_the_run(
     assert load.tasks.select("wait_s", "duration_s").row(0) == (wait_s, run_s)
 
 
+@pytest.mark.slow
 def test_times_with_and_without_an_offset_are_told_apart(tmp_path):
     zoned = {name: f"2024-10-27T02:30:00+0{hours}:00" for name, hours in
              (("Submit", 2), ("Eligible", 2), ("Start", 1), ("End", 1))}  # fmt: skip
@@ -349,6 +358,7 @@ def named(job, name, comment="", **values):
     return f"{number}|{name}|{rest}|{comment}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a|b", "|||", "two\nlines", "a\n\nb\nc|d", "x|1\n|y", "7|8|9"])
 @pytest.mark.parametrize("comment", ["", "c|d"])
 def test_free_text_may_hold_separators_and_line_breaks(name, comment, tmp_path):

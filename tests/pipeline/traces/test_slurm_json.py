@@ -46,11 +46,13 @@ def json_log(tmp_path, *jobs, **keys):
     return path
 
 
+@pytest.mark.slow
 def test_the_reader_of_json_passes_the_checks(tmp_path):
     check_trace_format(FORMATS["slurm"], json_log(tmp_path, job(1)))
     assert recognise(json_log(tmp_path, job(1))) == "slurm"
 
 
+@pytest.mark.slow
 def test_json_gives_the_workload_of_the_same_output_as_text(tmp_path):
     tres = "billing=4,mem=32G,node=1,gres/gpu=4,gres/gpu:a100=4"
     lists = {"ReqTRES": f"cpu=4,{tres}", "AllocTRES": f"cpu=8,{tres}", "ReqMem": "4096Mc"}
@@ -87,6 +89,7 @@ def test_versions_of_slurm_write_a_value_differently(tmp_path):
     assert (tasks["7"]["cores"], tasks["7"]["memory_mib"], tasks["7"]["duration_s"]) == (2, 4096, 9)
 
 
+@pytest.mark.slow
 def test_several_documents_a_list_and_lines_of_jobs_are_read(tmp_path):
     path = tmp_path / "jobs.json"
     document = json.dumps({"jobs": [job(1)]})
@@ -100,6 +103,7 @@ def test_several_documents_a_list_and_lines_of_jobs_are_read(tmp_path):
         assert read(path)[0].tasks["job_id"].to_list() == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_json_that_ends_within_a_job_gives_the_jobs_before(tmp_path):
     """Every job is in the workload, left out, or a bad row."""
     text = json_log(tmp_path, job(1), job(2), "no job", job(3)).read_text()

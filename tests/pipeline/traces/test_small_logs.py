@@ -389,11 +389,13 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_small_log_gives_the_right_value_or_the_right_refusal(name, tmp_path, capsys):
     RIGHT[name](Log(beside_traces(f"cases/logs/{name}"), tmp_path, capsys))
 
 
+@pytest.mark.slow
 def test_logs_of_the_same_jobs_by_three_batch_systems_give_the_same_times():
     logs = []
     for name in ("20-grep-prefix.log", "60-lsb.acct", "61-sge-accounting"):

@@ -78,6 +78,7 @@ def test_due_ends_are_counted_as_submissions_are(tmp_path):
     assert "deadline_s" not in none.tasks.columns
 
 
+@pytest.mark.slow
 def test_csv_gzip_and_parquet_give_the_same_tasks(tmp_path):
     """Parquet holds times with and without a zone, whole numbers and missing values."""
     expected = read(mapped(tmp_path))[0].tasks

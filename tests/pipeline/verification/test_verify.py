@@ -174,6 +174,7 @@ def test_a_truncated_part_is_found(copy):
         verify(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
     [

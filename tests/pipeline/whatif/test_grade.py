@@ -85,6 +85,7 @@ def test_eligible_times_are_what_a_job_waits_from():
     assert (found.letter, found.mean_wait_s) == ("-", 0.0)
 
 
+@pytest.mark.slow
 def test_the_reader_s_own_order_is_one_of_the_family():
     """A Python function that orders by user is no member without `mine`."""
     kth = slice_of(record("KTH-SP2-1996-2"), 3000, 350)
@@ -205,6 +206,7 @@ def test_nearly_all_spoilt_machines_have_no_a():
     assert len(good) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["held 0.25", "two pools"])
 def test_a_spoilt_machine_has_no_a(name):
     found = dict(spoilt(LOGS[0], 3000, 700, "fcfs", 1))[name]

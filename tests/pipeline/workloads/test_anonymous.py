@@ -81,6 +81,7 @@ def made(tmp_path, form, path, **options):
     return ingest(form, path, out, anonymise=key, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["slurm", "swf"])
 def test_no_name_path_or_digest_is_in_any_byte(tmp_path, form):
     path = tmp_path / "kiwi-2024.txt"
@@ -121,6 +122,7 @@ def test_no_name_of_any_dialect_is_left(name, tmp_path):
     assert result.workload.tasks.height == 40
 
 
+@pytest.mark.slow
 def test_names_that_are_the_same_stay_the_same_and_others_differ(tmp_path):
     tasks = made(tmp_path, "slurm", named_log(tmp_path / "log.txt")).workload.tasks
     users = tasks["user"].to_list()
@@ -195,6 +197,7 @@ def test_times_since_1970_in_the_rows_begin_at_0(tmp_path):
     assert clock.tasks["submit_s"].to_list() == [10.0, 20.0, 40.0]  # a clock of the log
 
 
+@pytest.mark.slow
 def test_names_of_queues_can_be_kept(tmp_path):
     path = named_log(tmp_path / "log.txt")
     workload = made(tmp_path, "slurm", path, keep=("partition",)).workload
@@ -233,6 +236,7 @@ def waits_of(workload, rule):
     return read_schedule(episode.memory(0)[0]).waits
 
 
+@pytest.mark.slow
 def test_a_key_is_made_once_and_never_overwritten(tmp_path):
     path, key = named_log(tmp_path / "log.txt"), tmp_path / "site.key"
     first = ingest("slurm", path, tmp_path / "a", anonymise=key)

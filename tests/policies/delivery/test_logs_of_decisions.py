@@ -108,6 +108,7 @@ def test_a_rule_that_is_better_than_the_log_stands_in_for_an_agent_that_is_not(t
     assert one["value"][0] == pytest.approx(two["value"][0], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_policy_whose_weights_saw_no_failure_is_not_better_for_that(tmp_path):
     """No decision that took the lowest y failed, so its failures are not known."""
     table = simulated(1200, lambda x, y: x)
@@ -125,6 +126,7 @@ def test_a_policy_whose_weights_saw_no_failure_is_not_better_for_that(tmp_path):
     assert np.isnan(hardest.low)
 
 
+@pytest.mark.slow
 def test_the_log_itself_stays_where_validation_cannot_answer(tmp_path, capsys):
     folder = made(tmp_path, simulated(40, lambda x, y: x + y))
     command = f"train {folder} --agent cql --steps 20 --device cpu --out {tmp_path / 'a'}"
@@ -139,6 +141,7 @@ def test_the_log_itself_stays_where_validation_cannot_answer(tmp_path, capsys):
     assert (tmp_path / "a" / "checkpoint.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_propensities_that_cannot_be_right_judge_no_agent(tmp_path):
     table = simulated(600, lambda x, y: x + y, sharp=1.0).with_columns(p=pl.lit(None, pl.Float64))
     without = {**MAPPING, "propensity": {"kind": "none"}}
@@ -152,6 +155,7 @@ def test_propensities_that_cannot_be_right_judge_no_agent(tmp_path):
         train(folder, "advantage_regression", tmp_path / "a", QUICK)
 
 
+@pytest.mark.slow
 def test_rewards_that_are_lost_by_what_was_taken_judge_no_agent(tmp_path):
     table = simulated(600, lambda x, y: x + y)
     lost = (pl.col("arm") == "a") & (pl.col("id").str.slice(1).cast(int) % 2 == 0)

@@ -87,6 +87,7 @@ def test_windows_are_those_of_the_prototype(zone: str) -> None:
         assert hours_of_waiting(jobs, of) == pytest.approx(row["delay_h"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_general_rules_are_gaias_where_there_are_no_reserved_cores() -> None:
     jobs, x = week(), year(ZONE)
     work = work_of(jobs, FIRST_HOUR)

@@ -72,6 +72,7 @@ def test_the_gradient_of_reinforce_is_that_of_the_expected_reward():
         assert float(p.grad[i].detach()) == pytest.approx(slope, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_advantages_of_reinforce_compare_trajectories_of_a_window(slot_net, slot_problem):
     """Advantages are returns to go minus their mean at the slot over a window, normalised."""
     net, network, _ = slot_net(auxiliary="none")

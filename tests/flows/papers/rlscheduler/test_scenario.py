@@ -76,6 +76,7 @@ def played(rule, jobs, backfill):
     return ints, floats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backfill", [False, True])
 @pytest.mark.parametrize("rule", NAMES)
 def test_every_start_is_that_of_a_plain_event_loop_that_carries_out_the_sorts(rule, backfill):

@@ -154,6 +154,7 @@ def test_a_chosen_start_is_that_of_the_rule_without_a_simulator(
     assert starts_of(environment, n).tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [GENERATED, LOG], ids=["generated", "log"])
 def test_priced_columns_are_the_cost_and_a_price_of_running_cores(config: DeferrableConfig) -> None:
     """Slot by slot, promised are the running jobs as far as their lengths are known."""
@@ -371,6 +372,7 @@ def test_the_hour_of_the_day_and_drawn_days_are_of_the_time_zone() -> None:
         instance_of(dataclasses.replace(GENERATED, time_zone="Berlin"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["carbon", "both"])
 def test_issued_forecasts_are_seen_from_their_issue_on(tmp_path: Path, objective: str) -> None:
     """Every 6 h, hours 3 to 14 after the issue are forecast; the others are those of level7."""
@@ -414,6 +416,7 @@ def test_issued_forecasts_are_seen_from_their_issue_on(tmp_path: Path, objective
         instance_of(dataclasses.replace(config, forecast_series=""))
 
 
+@pytest.mark.slow
 def test_issued_forecasts_are_read_by_zone_and_time(tmp_path: Path) -> None:
     path = tmp_path / "issued.csv"
     head = "zone,issued,time,forecast_price_per_mwh\n"

@@ -147,6 +147,7 @@ def test_seeds_give_the_same_order_with_either_ties():
     assert as_window.ints[as_window.ints[m.POD_AT] :][: len(pods[0])].tolist() == pods[0]
 
 
+@pytest.mark.slow
 def test_ties_are_drawn_in_proportion_to_nodes():
     """Of 3 + 2 + 1 empty nodes in three states, each is first as often as it has nodes."""
     config = replace(small_config(), compat="")

@@ -47,6 +47,7 @@ def check_windows(rows: pl.DataFrame, **settings) -> None:
         assert found["mean_bounded_slowdown"] == wanted, row
 
 
+@pytest.mark.slow
 def test_waits_of_windows_equal_golden_rows():
     rows = golden("golden/queue/run_times_windows.csv").filter(pl.col("log") == "kth")
     check_windows(rows.gather_every(49))

@@ -318,6 +318,7 @@ def test_rules_of_area_have_equivalent_processors_and_the_others_processors():
         assert (more != one) == (has_area and rule != "steady_area"), rule
 
 
+@pytest.mark.slow
 def test_the_scenario_conforms_with_types_and_with_pools():
     for settings, partitions in (
         ({"capacity": dict(zip(NAMES, CAPACITY, strict=True))}, ("p",)),
