@@ -347,7 +347,7 @@ def coverage_markdown(content: bytes) -> str:
         "or no rows are counted. If the log tells all probabilities, the skewness of the weights "
         "is known. If it tells those of the taken candidates alone, weights that were not drawn "
         "are hidden, and a log passes now and then. A share over few intervals says little: its "
-        "error is 0.22 / sqrt(logs)."), "",
+        "error is 0.22 / sqrt(logs) at most, since three policies share a log."), "",
     ]  # fmt: skip
     for part, title in _PARTS.items():
         mine = [r for r in found if r["setting"].startswith(f"{part}: ")]
