@@ -46,17 +46,22 @@ def windows_key(recipe: Recipe, split: str) -> str:
     return _digest({**_problem(recipe), "windows": recipe.windows(split)})
 
 
-def looks(recipe: Recipe, split: str) -> list[Look]:
+def looks(recipe: Recipe, split: str) -> list[Look] | None:
     """Return the earlier evaluations that played some of the same windows, oldest first.
 
-    Damaged lines are left out.
+    None if looks are not counted: on other windows than those of the test, and without a ledger
+    that can be read. Damaged lines are left out.
     """
     path = _path()
-    if path is None or not path.exists():
-        return []
+    if split not in {"test", "all"} or path is None:
+        return None
+    try:
+        found = list(_lines(path)) if path.exists() else []
+    except (DatasetError, OSError):
+        return None
     problem, ours = _digest(_problem(recipe)), _ends(recipe, split)
     return [
-        look for look in _lines(path) if look.problem == problem
+        look for look in found if look.problem == problem
         and any(a <= last and first <= b for a, b in ours for first, last in look.windows)
     ]  # fmt: skip
 
@@ -64,11 +69,10 @@ def looks(recipe: Recipe, split: str) -> list[Look]:
 def others(recipe: Recipe, split: str, agents: Sequence[str]) -> int | None:
     """Return how many agents beside these have been scored on some of the same windows.
 
-    None if looks are not counted: without a ledger, and on other windows than those of the test.
+    None if looks are not counted.
     """
-    if split not in {"test", "all"} or _path() is None:
-        return None
-    return len({each for look in looks(recipe, split) for each in look.agents} - set(agents))
+    found = looks(recipe, split)
+    return None if found is None else len({d for look in found for d in look.agents} - set(agents))
 
 
 def add_look(recipe: Recipe, split: str, agents: Sequence[str]) -> None:
@@ -106,12 +110,8 @@ def _ends(recipe: Recipe, split: str) -> list[tuple[int, int]]:
 
 
 def _lines(path: Path) -> Iterator[Look]:
-    try:
-        require_file(path, _LARGEST)
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except (DatasetError, OSError):
-        return
-    for line in text.splitlines():
+    require_file(path, _LARGEST)
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         with suppress(ValueError, RecursionError, KeyError, TypeError):
             value = parse_json(line)
             windows = tuple((int(first), int(last)) for first, last in value["windows"])

@@ -119,8 +119,8 @@ def _deviations(
     if windows_key(recipe, split) != plan["windows"]:
         found.append(f"the windows are others than those of {plan['split']} in {plan['recipe']}")
     elif recipe.digest != plan["digest"]:
-        was, now = plan["digest"][:8], recipe.digest[:8]
-        found.append(f"{plan['recipe']} was changed (digest {now}, planned {was})")
+        planned_as, is_now = plan["digest"][:8], recipe.digest[:8]
+        found.append(f"{plan['recipe']} was changed (digest {is_now}, planned {planned_as})")
     planned = {each["policy"]: each for each in plan["policies"]}
     scored = {each.behaviour.name: each for each in policies}
     for name in planned:
@@ -130,7 +130,7 @@ def _deviations(
             found.append(f"{name} has changed since")
     found += [f"{name} is scored and was not planned" for name in scored if name not in planned]
     before = {
-        digest for look in looks(recipe, split) if look.time < plan["written"]
+        digest for look in looks(recipe, split) or () if look.time < plan["written"]
         for digest in look.agents
     }  # fmt: skip
     found += [

@@ -182,6 +182,13 @@ def test_a_damaged_digest_of_a_plan_is_named(capsys):
 
 
 @pytest.mark.slow
+def test_a_ledger_that_cannot_be_read_counts_nothing():
+    """What is unknown is no 0."""
+    LEDGER.mkdir(parents=True)
+    evaluate([*RULES, *agents("a")], of_plan="")
+    assert read_evaluation(Path("ev")).looks is None
+
+
 def test_a_damaged_ledger_is_no_error():
     Path("cache").mkdir()
     LEDGER.write_bytes(b'{"time": 1\n\xff\n{}\n[]\n"x"\n')

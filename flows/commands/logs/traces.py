@@ -12,7 +12,7 @@ check: Final = refuse_nothing
 
 @dataclass(frozen=True)
 class Request:
-    """Without options, every known trace format is listed."""
+    """Options of the list of trace formats; without any, all are listed."""
 
     clear_cache: bool = p.option(
         "delete the cache of parsed traces instead, see HINDCAST_CACHE above", default=False

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from hindcast.pipeline.evaluation.summary.pairing import Setting, read_settings
-from hindcast.pipeline.evaluation.summary.rows import best_first
+from hindcast.pipeline.evaluation.summary.rows import NO_BASELINE, best_first
 from hindcast.pipeline.pages.numbers import (
     count_of,
     decimals_for,
@@ -16,8 +16,6 @@ from hindcast.pipeline.pages.numbers import (
 )
 from hindcast.pipeline.statistics.families import ERROR, detectable, holm, p_value
 from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
-
-_NO_RULE: Final = frozenset({"learned", "knows run times"})
 
 
 class Comparison(NamedTuple):
@@ -48,7 +46,7 @@ def planned(setting: Setting) -> list[Comparison]:
     pairing = setting.pair(setting.first.headline)
     agents = {name for e in setting.evaluations if e.plan for name in e.plan.agents}
     ranked = [] if pairing.metric.better == "neither" else best_first(pairing)
-    baseline = next((p for p in ranked if p.name not in agents and p.kind not in _NO_RULE), None)
+    baseline = next((p for p in ranked if p.name not in agents and p.kind not in NO_BASELINE), None)
     compared = [policy for policy in ranked if policy.name in agents]
     if baseline is None or not compared:
         return []
@@ -91,7 +89,6 @@ def cells(comparisons: Sequence[Comparison]) -> list[list[str]]:
         rows.append([
             one.agent, one.baseline,
             f"{write_number(one.difference.value, digits, signed=True)} ({interval})",
-            write_p_value(one.p),
-            write_number(one.detectable, digits), one.verdict,
+            write_p_value(one.p), write_number(one.detectable, digits), one.verdict,
         ])  # fmt: skip
     return rows

@@ -18,7 +18,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import DatasetError, unknown_name
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
-from hindcast.pipeline.evaluation.summary.rows import best_first, tie_tolerance
+from hindcast.pipeline.evaluation.summary.rows import NO_BASELINE, best_first, tie_tolerance
 from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.pages.markdown import plain_text, text_table
 from hindcast.pipeline.pages.numbers import (
@@ -96,7 +96,7 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
     if better == "neither":
         return []
     ordered = best_first(pairing)
-    baselines = [p for p in ordered if p.kind not in {"learned", "knows run times"}]
+    baselines = [p for p in ordered if p.kind not in NO_BASELINE]
     cells = [mean_cells(p.values, p.trained) for p in ordered]
     pairs = [(p, b) for p in ordered for b in baselines if b.name != p.name]
     cells += [difference_cells(p.values, b.values, p.trained, b.trained) for p, b in pairs]

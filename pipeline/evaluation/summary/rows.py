@@ -42,6 +42,8 @@ _AGAINST: Final = {
 }
 _BOUND: Final = {"bound": pl.Float64, "bound_ratio": pl.Float64}
 TABLE_SCHEMA: Final = pl.Schema({**_SUBJECT, **_ESTIMATES, **_BOUND, **_AGAINST})
+# Kinds of policies that are no baselines: they learned, or know what no scheduler knows.
+NO_BASELINE: Final = frozenset({"learned", "knows run times"})
 SEEDS_SCHEMA: Final = pl.Schema({**_SUBJECT, "run": pl.String, **_ESTIMATES, **_AGAINST})
 
 

@@ -19,7 +19,13 @@ import polars as pl
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import Metric
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
-from hindcast.pipeline.evaluation.summary.rows import SEEDS_SCHEMA, TABLE_SCHEMA, Rows, best_first
+from hindcast.pipeline.evaluation.summary.rows import (
+    NO_BASELINE,
+    SEEDS_SCHEMA,
+    TABLE_SCHEMA,
+    Rows,
+    best_first,
+)
 from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.statistics.intervals import LEVEL, RESAMPLES, Array
 
@@ -125,8 +131,7 @@ def _strongest(headline: Pairing) -> str | None:
     """Return the best rule that a scheduler could follow; it need not be among the references."""
     if headline.metric.better == "neither":
         return None
-    others = {"learned", "knows run times"}
-    simple = (policy.name for policy in best_first(headline) if policy.kind not in others)
+    simple = (policy.name for policy in best_first(headline) if policy.kind not in NO_BASELINE)
     return next(simple, None)
 
 
