@@ -215,7 +215,7 @@ def _series(source: Path) -> dict[str, Any] | None:
 
 
 def _show_series(result: Mapping[str, Any]) -> Shown:
-    lines = [f"{result['series']}: a series of a grid; nothing is written, since it needs no file"]
+    lines = [f"{result['series']}: a series of a grid; it needs no mapping, so nothing is written"]
     lines += [f"  {name:<16} {label}" for name, label in result["columns"].items()]
     lines += [f"  {fact}" for fact in result["facts"][:_FACTS]]
     if (more := len(result["facts"]) - _FACTS) > 0:

@@ -115,7 +115,7 @@ class Asking:
 
     @cached_property
     def logged(self) -> dict[str, float]:
-        """The mean reward of the log with its interval, over all decisions with one."""
+        """Mean reward of the logged choices with its interval, over all decisions with a reward."""
         there = self.log.decisions["reward"].is_not_null().to_numpy()
         e = self.every.take(there & decisions_of(self.log, self.options.split))
         mean = logged_mean(e)

@@ -39,7 +39,7 @@ def release() -> None:
 
 
 def stored(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame whose numbers and texts are mapped, if it has many rows.
+    """Return a frame whose numbers and texts lie in a mapped temporary file, if it has many rows.
 
     A column of nulls takes no room: it lies in a hole of the file.
     """
@@ -62,7 +62,10 @@ def stored(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 class Stored:
-    """Frames below each other, whose numbers and texts are mapped; what a frame lacks is null."""
+    """Frames below each other, of which long ones lie in mapped temporary files.
+
+    A column that a frame lacks is null there.
+    """
 
     def __init__(self) -> None:
         self._stored: list[pl.DataFrame] = []
@@ -245,7 +248,7 @@ class Gathered:
 
 
 def taken(frame: pl.DataFrame, rows: slice | NDArray[np.int64]) -> pl.DataFrame:
-    """Return rows of a frame, in their order; many that are listed are mapped too."""
+    """Return rows of a frame, in the order given; many that are listed are mapped as well."""
     if not frame.width or isinstance(rows, slice) or len(rows) < _LARGE:
         return frame[rows] if frame.width else frame
     found = Gathered(float("nan"), len(rows))

@@ -148,9 +148,10 @@ def _quantity(field: str, found: Mapping[str, str]) -> pl.Expr:
 
 
 def read(path: Path, settings: PodsSettings = ONE_LIST) -> tuple[Workload, pl.DataFrame]:
-    """Return the workload of lists of pods, and their bad rows; raise TraceError if they are none.
+    """Return the workload of lists of pods, and their bad rows.
 
-    The path is that of a list, or with `settings.lists` the folder of these lists.
+    The path is that of a list, or with `settings.lists` the folder of these lists. Raises
+    TraceError for a file that is no list of pods.
     """
     if not settings.lists:
         return _read_list(path)

@@ -40,7 +40,7 @@ class Request:
         "percent of the pods that may be refused in any run if nodes are counted", default=0.0
     )
     ends: Literal["never", "recorded"] = p.option(
-        "when pods leave: never, or at the times of the list, at which they arrive then too",
+        "when pods leave: never, or as the list records, whose arrivals are then kept too",
         default="never",
     )
     runs: Annotated[int, p.Bounds("N", ge=1, le=1000)] = p.option(

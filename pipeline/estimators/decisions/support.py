@@ -197,7 +197,11 @@ def _covered(e: LoggedDecisions, target: Array, above: float) -> float:
 
 
 def _expected(e: LoggedDecisions, target: Array) -> tuple[float, float]:
-    """Return the ESS and the skewness by the moments of w: sums of target^k / p^(k - 1)."""
+    """Return the expected ESS and the expected skewness of the weights of a policy.
+
+    `target` holds its probabilities of all candidates. The k-th moment of a decision's weight is
+    the sum of target^k / p^(k - 1) over its candidates.
+    """
     there = np.where(e.probability > 0.0, target, 0.0)
     ratio = there / np.where(e.probability > 0.0, e.probability, 1.0)
     one, two, three = (
