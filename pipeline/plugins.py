@@ -34,6 +34,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -138,11 +139,18 @@ def _may_have(group: str) -> bool:
     if any(place.is_file() for place in places):
         return True
     files = [_PROJECT]
-    for place in filter(Path.is_dir, places):
-        with os.scandir(place) as entries:
+    for place in places:
+        with suppress(OSError), os.scandir(place) as entries:  # no folder, or one not to be read
             names = [e.name for e in entries if e.name.lower().endswith("-info")]
-        files += [place / name / "entry_points.txt" for name in names]
-    return any(group.encode() in file.read_bytes() for file in files if file.is_file())
+            files += [place / name / "entry_points.txt" for name in names]
+    return any(group.encode() in _content(file) for file in files)
+
+
+def _content(file: Path) -> bytes:
+    """Return the content of a file, nothing if there is none that can be read."""
+    with suppress(OSError):
+        return file.read_bytes()
+    return b""
 
 
 @functools.cache

@@ -1,8 +1,10 @@
 """Names from outside this repository: registered, of HINDCAST_PLUGINS, of entry points."""
 
+import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -145,6 +147,21 @@ def test_entry_points_of_a_package_in_an_archive_are_found(outside, monkeypatch)
         )
     monkeypatch.syspath_prepend(outside / "packages.zip")
     assert EXPORTS["mine"].module == "mine_outside"
+
+
+def test_a_folder_of_the_path_that_cannot_be_read_is_passed_over(outside, monkeypatch):
+    """Permissions bind no administrator, so the refusal of the system is played."""
+    scan = os.scandir
+
+    def refuse(place):
+        if Path(place) == outside:
+            raise PermissionError(13, "Permission denied", str(place))
+        return scan(place)
+
+    monkeypatch.syspath_prepend(outside)
+    monkeypatch.setattr("os.scandir", refuse)
+    assert plugins._may_have("hindcast.exports")
+    assert not plugins._may_have("hindcast.of_nobody")
 
 
 COMMAND = """
