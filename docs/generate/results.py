@@ -32,7 +32,19 @@ RULES: Final = "queue_rules.csv"
 FGD: Final = "fgd.csv"
 GRID_AGENTS: Final = "grid_agents.csv"
 PACK: Final = "pack_agents.csv"
-_IN_PAGES: Final = {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES, FGD, GRID_AGENTS, PACK}
+FRESH_TIMES: Final = "fresh_times.csv"
+_IN_PAGES: Final = {
+    BOUNDS,
+    SIZES,
+    RANKING,
+    STARTS,
+    ORDERS,
+    RULES,
+    FGD,
+    GRID_AGENTS,
+    PACK,
+    FRESH_TIMES,
+}
 _OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 
 
