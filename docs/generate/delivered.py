@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from docs.generate.families import marked, mde, verdicts
+from docs.generate.families import kind, marked, mde, verdicts
 from docs.generate.results import FOLDER
 from docs.generate.text import prose, table
 from hindcast.pipeline.pages.numbers import write_number
@@ -127,7 +127,7 @@ def delivered_table() -> str:
     shown = table(
         head, [[*row, cells.get(one, "")] for one, row in zip(DELIVERIES, rows, strict=True)]
     )
-    return f"{shown}\n{_found()}\n"
+    return f"{shown}\n{_found()} {kind([*map(row_of, DELIVERIES), *fresh])}\n"
 
 
 def _found() -> str:
@@ -145,7 +145,8 @@ def _found() -> str:
 def selected_table() -> str:
     """Return the table of selected checkpoints as Markdown."""
     head = ["problem", "learned from", "outcome", "strongest rule", "agent", "difference"]
-    return table([*head, "MDE"], _rows_of(SELECTED))
+    shown = table([*head, "MDE"], _rows_of(SELECTED))
+    return f"{shown}\n{kind([*map(row_of, SELECTED)])}\n"
 
 
 def row_of(one: Delivery, recipe: str = "") -> Mapping[str, str]:
