@@ -547,6 +547,7 @@ def _describe(
     return {
         "recipe": job.recipe.id,
         "digest": job.recipe.digest,
+        "settings": job.recipe.to_dict(),
         "scenario": job.scenario.name,
         "objective": job.recipe.objective,
         "split": split,
@@ -571,6 +572,7 @@ def _describe(
                 **({"delivered": p.delivered} if p.delivered else {}),
                 **({} if p.episodes is None else {"episodes": p.episodes}),
                 **({} if p.code is None else {"code": p.code}),
+                **({"word": p.word} if p.word not in {"", p.behaviour.name} else {}),
                 **({"description": text} if (text := _description(p.behaviour)) else {}),
             }
             for p in policies
