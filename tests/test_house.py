@@ -39,6 +39,7 @@ FLOORS = (
     ("pipeline.documents",),
     ("pipeline.building",),
     ("pipeline.evaluation",),
+    ("pipeline.schedules",),
     (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
         "pipeline.estimators", "pipeline.gymnasium_env", "pipeline.whatif",
