@@ -4,6 +4,8 @@ Columns, in this order:
 
     job               int64    row of the job in the workload, or its number in order of arrival
     name              string   what the log calls it; null if there is no log
+    part              int64    number of the row among those of the job, from 0, where a scenario
+                               places instances or tasks of a job apart; else null
     submit_s          float64  submission
     eligible_s        float64  moment from which it may start, at least submit_s
     start_s           float64  start; null if the job did not start
@@ -18,8 +20,9 @@ Columns, in this order:
                                for those that are not counted
     bounded_slowdown  float64  max(1, (wait + run) / max(run, 10 s)), null where wait_s is
 
-Times are seconds on the clock of the log. The scenario `binpack` places instances of tasks, so a
-row is an instance there, and `job` is its task.
+Times are seconds on the clock of the log, or steps of a scenario that knows no seconds. In
+`binpack` a row is an instance of a task; in `multicluster` it is the tasks of a run of an
+application that a cluster launched at once.
 """
 
 import json
@@ -36,7 +39,7 @@ from hindcast.pipeline.storage.guards import a_count, a_table, a_text, parse_jso
 
 FACTS: Final = "hindcast.schedule"  # key of the facts in the file's metadata
 BEFORE: Final[Mapping[str, pl.DataType]] = {
-    "job": pl.Int64(), "name": pl.String(), "submit_s": pl.Float64(), "eligible_s": pl.Float64(),
+    "job": pl.Int64(), "name": pl.String(), "part": pl.Int64(), "submit_s": pl.Float64(), "eligible_s": pl.Float64(),
     "start_s": pl.Float64(), "end_s": pl.Float64(), "processors": pl.Int64(),
 }  # fmt: skip
 BEHIND: Final[Mapping[str, pl.DataType]] = {
@@ -60,7 +63,7 @@ class Schedule:
             scenario    name of the scenario
             source      {"recipe" or "log": name, "digest": SHA-256}
             window      number of the window in the workload; null for the run of `whatif`
-            seed        seed of the recipe; null if the policy does not draw
+            seed        number of the play of a policy that draws; null for any other
             capacity    amount by resource, in parts of a unit as the columns; `processors` first
             per_unit    parts of a unit by resource: 1000 where a column holds thousandths
             unit        word for a unit of `processors`: "processors", "cores", "GPUs"
@@ -68,9 +71,9 @@ class Schedule:
             machines    by resource, the amount of each machine; {} where there are none
             machine     word for a machine: "machine", "cluster", "server"; null where there are
                         none
-            clock       unit of the clock: "s", or "step" where the scenario knows no seconds
+            clock       unit of the clock: "s", or "step" or "arrival" without seconds
             from_s      beginning of the window
-            to_s        moment up to which the schedule is known, the last end at the latest
+            to_s        moment at which the play stopped; jobs that ran then have later ends
             epoch       Unix seconds of second 0 of the clock; null if unknown
     """
 

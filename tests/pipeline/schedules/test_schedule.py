@@ -36,7 +36,7 @@ def test_a_schedule_is_read_as_it_was_written(tmp_path):
     assert found.jobs.equals(schedule.jobs, null_equal=True)
     assert found.facts == _FACTS
     assert found.resources == ("processors", "gpus")
-    assert list(found.jobs.columns[6:9]) == ["processors", "gpus", "requested_s"]
+    assert list(found.jobs.columns[7:10]) == ["processors", "gpus", "requested_s"]
     assert found.jobs["account"].null_count() == 2
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
