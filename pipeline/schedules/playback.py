@@ -1,10 +1,11 @@
 """Windows played decision by decision: the choices of a policy, and the memory that they lead to.
 
 A policy is played as `hindcast evaluate` plays it, with the same draws, and its choices are kept.
-They are then made again in a fresh episode, in which everything can be looked at.
+They are then made again in a fresh episode, in which everything can be looked at. A rule over the
+memory chooses there itself.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,6 +18,7 @@ from hindcast.pipeline.errors import HindcastError, InputError
 from hindcast.pipeline.evaluation.evaluate import Job
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import EpisodeArrays, begin_episode
+from hindcast.pipeline.simulation.memory_rules import MemoryRule
 from hindcast.pipeline.simulation.players import episode_runner
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import Planner
@@ -25,7 +27,8 @@ from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 
 Ints = NDArray[np.int64]
-Look = Callable[[int, EpisodeArrays, int], None]
+# choose(number of the decision, episode as it was observed) -> row
+Choose = Callable[[int, EpisodeArrays], int]
 _ROWS, _CANDIDATES = 4096, 200_000  # of the log in which a rule's choices are recorded
 
 
@@ -62,12 +65,6 @@ class Played:
     floats: NDArray[np.float64]
     notes: tuple[Any, ...] = ()
 
-    def outcomes(self) -> dict[str, float]:
-        """Return the outcomes by name."""
-        values = np.zeros(len(self.job.spec.outcomes))
-        self.job.scenario.outcome(self.ints, self.floats, values)
-        return {o.name: float(v) for o, v in zip(self.job.spec.outcomes, values, strict=True)}
-
 
 def play_window(
     job: Job,
@@ -92,48 +89,61 @@ def play_window(
     """
     job = job.seen_by(behaviour)
     instance = job.instance(window)
-    choices = choices_of(job, instance, behaviour, window, seed)
-    notes: list[Any] = []
+    choose = chooser_of(job, instance, behaviour, window, seed)
     episode = begin_episode(job.spec, instance)
-    for _at, _rows, choice in replayed(job, episode, choices):
+    choices, notes = list[int](), list[Any]()
+    for choice in decisions(job, episode, choose):
+        choices.append(choice)
         if look is not None:
             notes.append(look(episode, choice))
     return Played(
-        job, behaviour, window, seed, instance, choices, episode.ints, episode.floats, tuple(notes)
-    )
+        job, behaviour, window, seed, instance, np.array(choices, np.int64), episode.ints,
+        episode.floats, tuple(notes),
+    )  # fmt: skip
 
 
-def replayed(
-    job: Job, episode: EpisodeArrays, choices: Iterable[int]
-) -> Iterable[tuple[int, int, int]]:
-    """Make choices in an episode; yield (number, candidates, choice) before each is made.
+def decisions(job: Job, episode: EpisodeArrays, choose: Choose) -> Iterator[int]:
+    """Play an episode to its end; yield every choice when it is observed and before it is made.
 
     Raises HindcastError for a choice that is not feasible.
     """
     outputs = np.zeros(k.TERMS + len(job.spec.reward_terms))
     observe, step = job.scenario.observe, job.scenario.step
-    for at, choice in enumerate(choices):
-        yield at, int(observe(*episode)), int(choice)
-        if step(episode.ints, episode.floats, int(choice), outputs) == k.INFEASIBLE:
+    at, status = 0, k.RUNNING
+    while status == k.RUNNING:
+        observe(*episode)
+        choice = choose(at, episode)
+        yield choice
+        status = step(episode.ints, episode.floats, choice, outputs)
+        if status == k.INFEASIBLE:
             raise HindcastError(f"choice {choice} of decision {at} is not feasible")
+        at += 1
 
 
-def choices_of(
+def chooser_of(
     job: Job, instance: Instance, behaviour: Behaviour, window: int, seed: int = 0
-) -> Ints:
-    """Return the rows that a policy chooses on an instance, (T,), see `play_window`."""
-    rng = generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
+) -> Choose:
+    """Return the function that makes the choices of a policy on an instance, see `play_window`."""
+    policy: object = behaviour.policy
     problem = job.scenario, job.spec, instance
-    if isinstance(behaviour.policy, ChoosingPlanner) and not behaviour.stochastic:
-        return behaviour.policy.choices(*problem)
-    if isinstance(behaviour.policy, Heuristic):
-        return _recorded(*problem, behaviour, rng)
-    if isinstance(behaviour.policy, Planner) and not hasattr(behaviour.policy, "episode_runner"):
+    if isinstance(policy, MemoryRule):  # it writes into the memory, so its choices are not enough
+        if policy.check is not None:
+            policy.check(instance)
+        select = policy.choose
+        return lambda _at, episode: int(select(episode.ints, episode.floats))
+    rng = generator(job.recipe.seed, f"evaluate {behaviour.name}", window, seed)
+    if isinstance(policy, Heuristic):
+        choices = _recorded(*problem, behaviour, rng)
+    elif isinstance(policy, ChoosingPlanner):
+        choices = policy.choices(*problem)
+    elif isinstance(policy, Planner):
         raise InputError(
             f"{behaviour.name}: this policy plays whole episodes and does not tell its choices, so "
             "it has no schedule; expected a rule or a checkpoint"
         )
-    return episode_runner(*problem, behaviour).play(rng).choices
+    else:
+        choices = episode_runner(*problem, behaviour).play(rng).choices
+    return lambda at, _episode: int(choices[at])
 
 
 def _recorded(
