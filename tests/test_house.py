@@ -43,6 +43,7 @@ FLOORS = (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
         "pipeline.estimators", "pipeline.gymnasium_env", "pipeline.whatif",
     ),
+    ("pipeline.schedules",),
     ("pipeline.forecast", "pipeline.decisions"),
     ("pipeline.report", "pipeline.testing"),
     ("policies.heuristics",),
