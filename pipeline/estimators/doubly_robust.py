@@ -35,8 +35,8 @@ def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
     warnings = []
     if len(e) > 1 and np.ptp(start) <= _ALIKE * np.abs(start).max():
         warnings.append(
-            "all first states have the same value, so the interval is empty and does not show the "
-            "error of the fitted values"
+            "all first states have the same value: their spread shows nothing of the error of the "
+            "fitted values"
         )
     missed = float(e.sums(e.discounts * temporal_differences(e)).mean())
     if abs(missed) > _MISSED * float(e.returns.std()):
