@@ -212,7 +212,7 @@ def _evaluate(
         if not targets:
             raise InputError(f"{opened.folder}: no estimate: {'; '.join(job.notes)}")
     scores, notes = _truth(job, targets, folder, command)
-    certain = _certain(log)
+    certain = _certain(log) if estimates is None else ""  # replays of a log are certain
     told = _few(opened, log, settings), propensities.note
     notes = [note for note in (*told, *job.notes, *notes) if note]
     progress(1, work)
