@@ -1,0 +1,820 @@
+// Draws one or two schedules on one time axis, and answers mouse, touch and keys.
+// What a column of the data holds is said in model.py, how it is coded in coding.py.
+const $ = (id) => document.getElementById(id);
+const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
+const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
+  86400, 172800, 432000, 864000, 1728000, 4320000, 8640000, 31536000, 315360000];
+
+async function readData() {
+  const text = atob($("data").textContent);
+  const raw = new Uint8Array(text.length);
+  for (let i = 0; i < raw.length; i++) raw[i] = text.charCodeAt(i);
+  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  let at = 4 + new DataView(bytes.buffer).getUint32(0, true);
+  const facts = JSON.parse(new TextDecoder().decode(bytes.subarray(4, at)));
+  const whole = {}, columns = {};
+  for (const [name, [length, planes, base, scale]] of Object.entries(facts.columns)) {
+    const size = length * planes;
+    if (scale) {
+      const numbers = new Float64Array(length);
+      for (let i = 0; i < length; i++) {
+        let code = 0;
+        for (let p = planes - 1; p >= 0; p--) code = code * 256 + bytes[at + p * length + i];
+        numbers[i] = code % 2 ? -(code + 1) / 2 : code / 2;
+      }
+      if (base === "previous") {
+        for (let i = 1; i < length; i++) numbers[i] += numbers[i - 1];
+      } else {
+        for (const term of base ? base.split(" ") : []) {
+          const [sign, other] = term[0] === "-" ? [-1, whole[term.slice(1)]] : [1, whole[term]];
+          for (let i = 0; i < length; i++) numbers[i] += sign * other[i];
+        }
+      }
+      whole[name] = numbers;
+      columns[name] = scale === 1 ? numbers : numbers.map((number) => number / scale);
+    } else columns[name] = new Float64Array(bytes.slice(at, at + size).buffer);
+    at += size;
+  }
+  return [facts, columns];
+}
+
+let facts, columns;
+try {
+  [facts, columns] = await readData();
+} catch (error) {
+  $("trouble").textContent = `This browser cannot read the data of the page (${error}); ` +
+    "browsers since 2023 can.";
+  throw error;
+}
+const N = facts.count, inSeconds = facts.clock === "s";
+const schedules = facts.schedules.map((of, s) => {
+  const [submit, eligible, start, end, wait] = ["submit", "eligible", "start", "end", "wait"].map(
+    (name) => Float64Array.from(columns[name + s]));
+  const amount = columns["amount" + s], rect = columns["rect" + s], low = columns["low" + s];
+  const height = columns["cut" + s].map((cut, r) => amount[rect[r]] - cut);
+  const there = new Uint8Array(N).fill(1);
+  for (const j of columns["absent" + s]) there[j] = 0;
+  for (const j of [...columns["absent" + s], ...columns["never" + s]]) {
+    start[j] = end[j] = wait[j] = NaN;
+  }
+  for (const j of columns["uncounted" + s]) wait[j] = NaN;
+  const slowdown = wait.map((w, j) => Math.max(1, (w + end[j] - start[j]) /
+    Math.max(end[j] - start[j], 10)));
+  return { ...of, submit, eligible, start, end, wait, slowdown, amount, rect, low, height, there,
+    shade: new Uint32Array(N) };
+});
+const two = schedules.length > 1, [A, B] = schedules;
+const moved = two ? B.start.map((start, j) => start - A.start[j]) : null;
+const asked = columns.requested, unasked = new Uint8Array(N);
+for (const j of columns.unasked) unasked[j] = 1;
+const word = (kind, j) => facts.words[kind]?.[columns[kind][j] - 1] ?? "";
+const nameOf = (j) => (facts.names?.[j] ?? String((columns.name ?? columns.job)[j])) +
+  (columns.part ? `.${columns.part[j]}` : "");
+
+// The whole range of time and rows, and the part of it that is shown.
+let first = Math.min(...schedules.map((s) => s.from)), last = Math.max(...schedules.map((s) => s.to));
+for (const s of schedules) for (const end of s.end) if (end > last) last = end;
+for (const s of schedules) for (const start of s.start) if (start < first) first = start;
+if (last <= first) last = first + 1;
+const rows = Math.max(1, ...schedules.map((s) => s.rows));
+const view = { t0: first, t1: last, y0: 0, y1: rows };
+let by = two ? "moved" : "wait", query = "", focus = -1, selection = null, selecting = false;
+let hover = null;
+
+// ---- words ----
+const pad = (number) => String(number).padStart(2, "0");
+const shortNumber = (x) => x === undefined || Number.isNaN(x) ? "–" :
+  x.toLocaleString("en", { maximumFractionDigits: Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2 });
+function span(s) {
+  if (Number.isNaN(s)) return "–";
+  if (!inSeconds) return `${shortNumber(s)} ${facts.clock}s`;
+  const size = Math.abs(s);
+  return size < 60 ? `${shortNumber(s)} s` : size < 3600 ? `${shortNumber(s / 60)} min` :
+    size < 172800 ? `${shortNumber(s / 3600)} h` : `${shortNumber(s / 86400)} days`;
+}
+function dayOf(t) {
+  if (facts.epoch === null) return `day ${Math.floor(t / 86400) + 1}`;
+  const date = new Date((facts.epoch + t) * 1000);
+  return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
+}
+function hourOf(t, seconds) {
+  const s = Math.floor((((t + (facts.epoch ?? 0)) % 86400) + 86400) % 86400);
+  const text = `${pad(Math.floor(s / 3600))}:${pad(Math.floor(s / 60) % 60)}`;
+  return seconds ? `${text}:${pad(s % 60)}` : text;
+}
+const moment = (t) => Number.isNaN(t) ? "–" : inSeconds ?
+  `${dayOf(t)}, ${hourOf(t, view.t1 - view.t0 < 3600)}` : `${facts.clock} ${shortNumber(t)}`;
+const amountText = (s, amount) => shortNumber(amount / s.per_unit);
+const later = (s) => Number.isNaN(s) ? "–" : s ? `${span(Math.abs(s))} ${s > 0 ? "later" : "earlier"}` : "same";
+
+// ---- colours ----
+const colour = {};
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+const BOUNDS = inSeconds ? [600, 3600, 21600, 86400] : [1, 4, 16, 64];
+const between = (bounds, write) => [`none`, ...bounds.map((b, i) => i ? `to ${write(b)}` :
+  `under ${write(b)}`), `over ${write(bounds.at(-1))}`];
+const ramp = (i) => `--ramp-${i}`;
+function binned(bounds, value) {
+  let i = 0;
+  while (i < bounds.length && value > bounds[i]) i++;
+  return i;
+}
+const sizes = [256, 64, 16, 4].map((part) => Math.floor(rows / part)).filter((size) => size > 0);
+// Ways to colour: entries of the legend, and the entry of a job in a schedule.
+const WAYS = {
+  moved: {
+    name: "how far it moved", legend: [
+      ["--early-3", `over ${span(BOUNDS[2])} earlier`], ["--early-2", `to ${span(BOUNDS[2])}`],
+      ["--early-1", `under ${span(BOUNDS[1])} earlier`], ["--same", "same start, or in one only"],
+      ["--late-1", `under ${span(BOUNDS[1])} later`], ["--late-2", `to ${span(BOUNDS[2])}`],
+      ["--late-3", `over ${span(BOUNDS[2])} later`]],
+    of: (s, j) => {
+      const by = moved[j], size = Math.abs(by);
+      if (!size) return 3;
+      const step = size > BOUNDS[2] ? 3 : size > BOUNDS[1] ? 2 : 1;
+      return by > 0 ? 3 + step : 3 - step;
+    } },
+  wait: {
+    name: "wait", legend: [...between(BOUNDS, span).map((text, i) => [ramp(i), text]),
+      ["--same", "not counted"]],
+    of: (s, j) => Number.isNaN(s.wait[j]) ? 6 : s.wait[j] > 0 ? 1 + binned(BOUNDS, s.wait[j]) : 0 },
+  slowdown: {
+    name: "bounded slowdown", legend: [...["1", "to 2", "to 10", "to 50", "to 250", "over 250"].map(
+      (text, i) => [ramp(i), text]), ["--same", "not counted"]],
+    of: (s, j) => Number.isNaN(s.slowdown[j]) ? 6 : binned([1, 2, 10, 50, 250], s.slowdown[j]) },
+  size: {
+    name: `size in ${facts.unit}`, legend: [...sizes.map((size) => `to ${amountText(A, size)}`),
+      sizes.length ? `over ${amountText(A, sizes.at(-1))}` : "all"].map((text, i) => [ramp(i), text]),
+    of: (s, j) => binned(sizes, s.amount[j]) },
+};
+if (!two) delete WAYS.moved;
+for (const [kind, words] of Object.entries(facts.words)) {
+  const work = new Float64Array(words.length + 1);
+  for (let j = 0; j < N; j++) work[columns[kind][j]] += A.amount[j] * (A.end[j] - A.start[j] || 0);
+  const order = [...words.keys()].sort((a, b) => work[b + 1] - work[a + 1]).slice(0, 7);
+  const place = new Uint8Array(words.length + 1).fill(order.length);
+  order.forEach((w, i) => { place[w + 1] = i; });
+  WAYS[kind] = { name: kind,
+    legend: [...order.map((w, i) => [`--line-${i + 1}`, words[w]]), ["--same", "others, unknown"]],
+    of: (s, j) => place[columns[kind][j]] };
+}
+let matches = null;
+function recolour() {
+  for (const name of ["card", "ink", "muted", "grid", "soft", "line-1", "line-2", "learned"]) {
+    colour[name] = css(`--${name}`);
+  }
+  const way = WAYS[by], card = channels(colour.card);
+  const full = way.legend.map(([name]) => channels(css(name)));
+  const faint = full.map((c) => packed(c.map((x, i) => Math.round(0.2 * x + 0.8 * card[i]))));
+  const strong = full.map(packed);
+  for (const s of schedules) {
+    for (let j = 0; j < N; j++) {
+      s.shade[j] = (matches && !matches[j] ? faint : strong)[way.of(s, j)];
+    }
+  }
+  $("legend").replaceChildren(...way.legend.map(([name, text]) => {
+    const item = document.createElement("li"), key = document.createElement("i");
+    key.style.background = css(name);
+    item.append(key, text);
+    return item;
+  }));
+}
+
+// ---- strips: means over pixels of step functions, by their integrals ----
+function steps(times, weights) {
+  const order = Uint32Array.from(times.keys()).filter((j) => !Number.isNaN(times[j]) && weights[j]);
+  order.sort((a, b) => times[a] - times[b]);
+  const at = Float64Array.from(order, (j) => times[j] - first);
+  const sum = new Float64Array(order.length + 1), area = new Float64Array(order.length + 1);
+  order.forEach((j, k) => {
+    sum[k + 1] = sum[k] + weights[j];
+    area[k + 1] = area[k] + weights[j] * at[k];
+  });
+  return { at, sum, integral: (t) => {
+    let low = 0, high = at.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (at[middle] <= t) low = middle + 1; else high = middle;
+    }
+    return sum[low] * t - area[low];
+  } };
+}
+function flow(begin, end, weights) {
+  const [up, down] = [steps(begin, weights), steps(end, weights)];
+  let peak = 0, k = 0;
+  up.at.forEach((t, i) => {
+    while (k < down.at.length && down.at[k] <= t) k++;
+    peak = Math.max(peak, up.sum[i + 1] - down.sum[k]);
+  });
+  return { peak, integral: (t) => up.integral(t) - down.integral(t) };
+}
+const ones = new Float64Array(N).fill(1);
+for (const s of schedules) {
+  const waiting = s.eligible.map((t, j) => s.there[j] ? t : NaN);
+  const area = s.amount.map((amount, j) => amount / s.rows / (inSeconds ? 3600 : 1) *
+    (unasked[j] ? s.end[j] - s.start[j] || 0 : asked[j]));
+  s.flows = [flow(waiting, s.start, ones), flow(s.start, s.end, s.amount), flow(waiting, s.start, area)];
+  const levels = s.levels.filter(([t]) => t > s.from);
+  const times = Float64Array.from([first - 1, ...levels.map(([t]) => t)]);
+  const amounts = [s.capacity, ...levels.map(([, amount]) => amount)];
+  s.capacityFlow = steps(times, amounts.map((amount, i) => amount - (i ? amounts[i - 1] : 0)));
+}
+function means(s, which, from, to, count) {
+  const found = new Array(count), step = (to - from) / count, { integral } = s.flows[which];
+  const capacity = which === 1 ? s.capacityFlow.integral : (t) => t;
+  let held = integral(from - first), there = capacity(from - first);
+  for (let i = 0; i < count; i++) {
+    const t = from - first + (i + 1) * step, [now, room] = [integral(t), capacity(t)];
+    const known = t + first > s.from && t + first - step < s.to && room > there;
+    found[i] = known ? (which === 1 ? 100 : 1) * (now - held) / (room - there) : null;
+    [held, there] = [now, room];
+  }
+  return found;
+}
+
+// ---- layout ----
+const stack = $("stack"), lanes = [...stack.querySelectorAll("canvas.lane")];
+const axes = [...stack.querySelectorAll("canvas.axis")];
+let width = 0, gutter = 56, ratio = 1, plots = [], bitmaps = [], overviewLine = [];
+const plotWidth = () => width - gutter;
+const timeAt = (x) => view.t0 + ((x - gutter) / plotWidth()) * (view.t1 - view.t0);
+const xOf = (t) => gutter + ((t - view.t0) / (view.t1 - view.t0)) * plotWidth();
+function sized(canvas) {
+  const [w, h] = [Math.round(width * ratio), Math.round(canvas.clientHeight * ratio)];
+  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+  const context = canvas.getContext("2d", { alpha: false, willReadFrequently: true });
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return context;
+}
+function layout() {
+  width = stack.clientWidth;
+  gutter = width < 600 ? 42 : 56;
+  ratio = Math.min(2, devicePixelRatio || 1);
+  bitmaps = lanes.map((canvas) => {
+    const context = sized(canvas);
+    const image = context.createImageData(
+      Math.max(1, Math.round(plotWidth() * ratio)), Math.max(1, canvas.height));
+    return { context, image, pixels: new Uint32Array(image.data.buffer) };
+  });
+  overviewLine = means(A, 1, first, last, Math.max(1, Math.floor(plotWidth())));
+  plots.forEach((plot) => plot.destroy());
+  plots = [0, 1, 2].map((which) => {
+    const peak = which === 1 ? 100 : Math.max(...schedules.map((s) => s.flows[which].peak), 1e-9);
+    const font = "11px system-ui, sans-serif";
+    return new uPlot({
+      width, height: $("strip-0").clientHeight, legend: { show: false }, cursor: { show: false },
+      padding: [6, 0, 2, 0], pxAlign: 0,
+      scales: { x: { time: false, range: () => [view.t0, view.t1] }, y: { range: [0, peak * 1.04] } },
+      axes: [{ show: false }, { size: gutter, font, stroke: colour.muted, gap: 4, space: 26,
+        values: (plot, ticks) => ticks.map(shortNumber), ticks: { show: false },
+        grid: { stroke: colour.grid, width: 1 } }],
+      series: [{}, ...schedules.map((s, i) => ({ stroke: colour[`line-${i + 1}`], width: 1.5,
+        dash: i ? [5, 3] : undefined, points: { show: false } }))],
+    }, [[], ...schedules.map(() => [])], $(`strip-${which}`));
+  });
+}
+
+// ---- drawing ----
+function ticks() {
+  const least = ((view.t1 - view.t0) / plotWidth()) * (inSeconds ? 84 : 70);
+  const step = TICKS.find((size) => size >= least) ?? TICKS.at(-1);
+  const shift = (facts.epoch ?? 0) % step, found = [];
+  for (let t = Math.ceil((view.t0 + shift) / step) * step - shift; t <= view.t1; t += step) found.push(t);
+  return { step, found };
+}
+function drawAxis(canvas, { step, found }) {
+  const context = sized(canvas);
+  context.fillStyle = colour.card;
+  context.fillRect(0, 0, width, 40);
+  context.fillStyle = colour.muted;
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "top";
+  const days = step >= 86400 && inSeconds;
+  let edge = -99, day = "";
+  const write = (text, x, y) => {
+    const size = context.measureText(text).width;
+    const left = Math.max(0, Math.min(width - size, x - size / 2));
+    if (left > edge || y > 8) context.fillText(text, left, y);
+    if (y < 9) edge = left + size + 8;
+  };
+  for (const t of found) {
+    context.fillRect(xOf(t), 0, 1, 4);
+    write(!inSeconds ? shortNumber(t) : days ? dayOf(t) : hourOf(t, step < 60), xOf(t), 6);
+  }
+  if (days || !inSeconds) return;
+  context.fillStyle = colour.ink;
+  for (const t of [view.t0, ...found]) {
+    const text = dayOf(t);
+    if (text !== day && (t === view.t0 || xOf(t) > gutter + 80)) context.fillText(text, t === view.t0 ? gutter : xOf(t), 18);
+    day = text;
+  }
+}
+function rowTicks(s, h) {
+  const found = [];
+  if (s.machines.length) {
+    let at = 0, edge = -99;
+    const size = (h / (view.y1 - view.y0));
+    s.machines.forEach((amount, i) => {
+      const y = (view.y1 - at - amount / 2) * size;
+      if (Math.abs(y - edge) > 14) found.push([at, y, `${i}`]), edge = y;
+      at += amount;
+    });
+    return found;
+  }
+  const rough = ((view.y1 - view.y0) / s.per_unit) / Math.max(2, h / 44);
+  const size = 10 ** Math.floor(Math.log10(rough));
+  const step = Math.max(s.per_unit > 1 ? 0 : 1, [1, 2, 5, 10].find((k) => k * size >= rough) * size) * s.per_unit;
+  for (let row = Math.ceil(view.y0 / step) * step; row <= view.y1; row += step) {
+    found.push([row, (view.y1 - row) * (h / (view.y1 - view.y0)), amountText(s, row)]);
+  }
+  return found;
+}
+const boxOf = (s, r, h) => {
+  const x = xOf(s.start[s.rect[r]]), k = h / (view.y1 - view.y0);
+  return [x, (view.y1 - s.low[r] - s.height[r]) * k, xOf(s.end[s.rect[r]]) - x, s.height[r] * k];
+};
+function drawLane(s, i, marks) {
+  const { context, image, pixels } = bitmaps[i], { width: w, height: h } = image;
+  const { t0, t1, y0, y1 } = view, kx = w / (t1 - t0), ky = h / (y1 - y0), labels = [];
+  const { rect, low, height, start, end, shade } = s;
+  pixels.fill(packed(channels(colour.card)));
+  const edge = packed(channels(colour.grid)), beyond = packed(channels(colour.soft));
+  const column = (x, c) => { for (let p = x; p < pixels.length; p += w) pixels[p] = c; };
+  for (let x = 0; x < Math.min(w, (s.from - t0) * kx); x++) column(x, beyond);
+  for (let x = Math.max(0, Math.ceil((s.to - t0) * kx)); x < w; x++) column(x, beyond);
+  for (const t of marks.found) column(Math.min(w - 1, Math.floor((t - t0) * kx)), edge);
+  const full = Math.floor((y1 - s.rows) * ky);
+  if (full > 0) pixels.fill(beyond, 0, Math.min(full, h) * w);
+  for (let r = 0; r < rect.length; r++) {
+    const j = rect[r], a = start[j], b = end[j];
+    if (b <= t0 || a >= t1 || low[r] >= y1 || low[r] + height[r] <= y0) continue;
+    let xa = Math.ceil((a - t0) * kx - 0.5), xb = Math.ceil((b - t0) * kx - 0.5);
+    let ya = Math.ceil((y1 - low[r] - height[r]) * ky - 0.5), yb = Math.ceil((y1 - low[r]) * ky - 0.5);
+    if (matches && matches[j]) {
+      if (xb - xa < 2) xb = xa + 2;
+      if (yb - ya < 2) ya = yb - 2;
+    } else {
+      if (xa >= xb || ya >= yb) continue;
+      if (xb - xa > 3) xb -= 1;
+      if (yb - ya > 3) ya += 1;
+    }
+    if (xa < 0) xa = 0;
+    if (ya < 0) ya = 0;
+    if (xb > w) xb = w;
+    if (yb > h) yb = h;
+    const c = shade[j], wide = xb - xa;
+    for (let o = ya * w + xa, stop = yb * w + xa; o < stop; o += w) {
+      if (wide > 24) pixels.fill(c, o, o + wide);
+      else for (let p = o; p < o + wide; p++) pixels[p] = c;
+    }
+    if (wide > 30 * ratio && yb - ya > 12 * ratio && labels.length < 300) labels.push([j, xa, (ya + yb) / 2, wide]);
+  }
+  context.fillStyle = colour.card;
+  context.fillRect(0, 0, width, h / ratio);
+  context.putImageData(image, gutter * ratio, 0);
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  for (const [j, x, y, wide] of labels) {
+    const text = nameOf(j).slice(0, Math.floor((wide / ratio - 6) / 6.6)), c = shade[j];
+    const light = 0.299 * (c & 255) + 0.587 * ((c >> 8) & 255) + 0.114 * ((c >> 16) & 255) > 140;
+    context.fillStyle = light ? "#000" : "#fff";
+    context.fillText(text, gutter + x / ratio + 4, y / ratio);
+  }
+  context.textAlign = "right";
+  const size = h / ratio;
+  for (const [row, y, text] of rowTicks(s, size)) {
+    context.fillStyle = colour.muted;
+    context.fillText(text, gutter - 7, Math.max(6, Math.min(size - 6, y)));
+    if (s.machines.length) context.fillRect(gutter - 4, (view.y1 - row) * (size / (y1 - y0)), plotWidth() + 4, 1);
+  }
+  context.textAlign = "left";
+  context.save();
+  context.beginPath();
+  context.rect(gutter, 0, plotWidth(), size);
+  context.clip();
+  context.lineWidth = 2;
+  for (const job of new Set([focus, hover?.job ?? -1])) {
+    context.strokeStyle = colour.ink;
+    for (let r = 0; r < rect.length; r++) {
+      if (rect[r] !== job) continue;
+      const [x, y, wide, tall] = boxOf(s, r, size);
+      context.strokeRect(x - 1, y - 1, Math.max(4, wide + 2), Math.max(4, tall + 2));
+    }
+  }
+  if (selection && (selection.lane === null || selection.lane === i)) {
+    const x = xOf(selection.t0), k = size / (y1 - y0);
+    const box = [x, (y1 - selection.y1) * k, xOf(selection.t1) - x, (selection.y1 - selection.y0) * k];
+    context.globalAlpha = 0.16;
+    context.fillStyle = colour.learned;
+    context.fillRect(...box);
+    context.globalAlpha = 1;
+    context.strokeStyle = colour.learned;
+    context.strokeRect(...box);
+  }
+  context.restore();
+}
+function drawOverview() {
+  const canvas = $("overview"), context = sized(canvas), h = canvas.clientHeight;
+  context.fillStyle = colour.card;
+  context.fillRect(0, 0, width, h);
+  context.fillStyle = colour.grid;
+  overviewLine.forEach((value, i) => context.fillRect(gutter + i, h - (h * Math.min(100, value)) / 100, 1, h));
+  const k = plotWidth() / (last - first), x = gutter + (view.t0 - first) * k;
+  context.strokeStyle = colour.learned;
+  context.lineWidth = 2;
+  context.strokeRect(x + 1, 1, Math.max(3, (view.t1 - view.t0) * k - 2), h - 2);
+}
+let asleep = false, later_ = 0;
+function draw() {
+  asleep = false;
+  if (width !== stack.clientWidth) layout();
+  const marks = ticks(), count = Math.max(1, Math.floor(plotWidth()));
+  schedules.forEach((s, i) => drawLane(s, i, marks));
+  axes.forEach((canvas) => drawAxis(canvas, marks));
+  drawOverview();
+  const step = (view.t1 - view.t0) / count;
+  const times = Array.from({ length: count }, (_, i) => view.t0 + (i + 0.5) * step);
+  plots.forEach((plot, which) => plot.setData(
+    [times, ...schedules.map((s) => means(s, which, view.t0, view.t1, count))]));
+  clearTimeout(later_);
+  later_ = setTimeout(settle, 250);
+}
+function redraw() {
+  if (!asleep) requestAnimationFrame(draw);
+  asleep = true;
+}
+function settle() {
+  const part = [view.t0, view.t1].map((t) => Math.round(t * 1000) / 1000).join("..");
+  const state = [`t=${part}`, `by=${by}`];
+  if (view.y0 > 0 || view.y1 < rows) state.push(`y=${view.y0.toFixed(2)}..${view.y1.toFixed(2)}`);
+  if (query) state.push(`q=${encodeURIComponent(query)}`);
+  if (focus >= 0) state.push(`job=${focus}`);
+  if (selection) state.push(`list=${["t0", "t1", "y0", "y1"].map((k) => selection[k]).join("..")}..${selection.lane ?? ""}`);
+  history.replaceState(null, "", `#${state.join("&")}`);
+  const found = matches ? ` ${shortNumber(matches.reduce((n, one) => n + one, 0))} of ${shortNumber(N)} jobs match.` : "";
+  const about = focus < 0 ? "" : ` ${describe(focus).join(". ")}.`;
+  $("shown").textContent = `Shown: ${moment(view.t0)} to ${moment(view.t1)} (${span(view.t1 - view.t0)}).${found}${about}`;
+}
+function readState() {
+  const given = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
+  const numbers = (key) => (given.get(key) ?? "").split("..").map((text) => text === "" ? NaN : Number(text));
+  const [t0, t1] = numbers("t"), [y0, y1] = numbers("y"), box = numbers("list");
+  if (t0 < t1) Object.assign(view, { t0, t1 });
+  if (y0 < y1) Object.assign(view, { y0, y1 });
+  if (Object.hasOwn(WAYS, given.get("by") ?? "")) $("by").value = by = given.get("by");
+  if (given.has("q")) $("query").value = given.get("q");
+  const job = given.has("job") ? Number(given.get("job")) : -1;
+  if (Number.isInteger(job) && job < N) focus = job;
+  if (box[0] < box[1]) {
+    selection = { t0: box[0], t1: box[1], y0: box[2], y1: box[3], lane: box[4] >= 0 ? box[4] : null };
+  }
+  clampView();
+  search();
+  relist();
+  showTip();
+}
+
+// ---- moving ----
+function clampView() {
+  const least = inSeconds ? 20 : 2, wide = Math.min(last - first, Math.max(least, view.t1 - view.t0));
+  view.t0 = Math.max(first, Math.min(last - wide, view.t0));
+  view.t1 = view.t0 + wide;
+  const tall = Math.min(rows, Math.max(Math.min(rows, 2), view.y1 - view.y0));
+  view.y0 = Math.max(0, Math.min(rows - tall, view.y0));
+  view.y1 = view.y0 + tall;
+}
+function pan(t, y = 0) {
+  Object.assign(view, { t0: view.t0 + t, t1: view.t1 + t, y0: view.y0 + y, y1: view.y1 + y });
+  clampView();
+  showTip();
+  redraw();
+}
+function zoom(factor, at = (view.t0 + view.t1) / 2) {
+  view.t0 = at - (at - view.t0) * factor;
+  view.t1 = at + (view.t1 - at) * factor;
+  pan(0);
+}
+function zoomRows(factor, at = (view.y0 + view.y1) / 2) {
+  view.y0 = at - (at - view.y0) * factor;
+  view.y1 = at + (view.y1 - at) * factor;
+  pan(0);
+}
+function showAll() {
+  Object.assign(view, { t0: first, t1: last, y0: 0, y1: rows });
+  pan(0);
+}
+function look(job) {
+  focus = job;
+  const s = schedules.find((one) => !Number.isNaN(one.start[job]));
+  if (s) {
+    const wide = view.t1 - view.t0, at = s.start[job];
+    if (at < view.t0 || s.end[job] > view.t1) {
+      const need = Math.max(wide, 1.5 * (s.end[job] - at));
+      Object.assign(view, { t0: at - need / 4, t1: at + (3 * need) / 4 });
+    }
+    const r = s.rect.indexOf(job);
+    if (r >= 0 && (s.low[r] < view.y0 || s.low[r] + s.height[r] > view.y1)) Object.assign(view, { y0: 0, y1: rows });
+  }
+  pan(0);
+}
+// The next job in order of starts for which something holds.
+function step(s, way, holds = () => true) {
+  const from = focus >= 0 && !Number.isNaN(s.start[focus]) ? s.start[focus] : way > 0 ? view.t0 - 1e-9 : view.t1;
+  let best = -1;
+  for (let j = 0; j < N; j++) {
+    if (Number.isNaN(s.start[j]) || j === focus || !holds(j)) continue;
+    const ahead = way * (s.start[j] - from), tie = way * (j - focus);
+    if (ahead < 0 || (ahead === 0 && focus >= 0 && tie < 0)) continue;
+    const gain = best < 0 ? -1 : way * (s.start[j] - s.start[best]) || way * (j - best);
+    if (gain < 0) best = j;
+  }
+  if (best >= 0) look(best);
+}
+function search() {
+  query = $("query").value.trim();
+  const text = query.toLowerCase();
+  matches = null;
+  if (text) {
+    const exact = Uint8Array.from({ length: N }, (_, j) => nameOf(j).toLowerCase() === text ||
+      Object.keys(facts.words).some((kind) => word(kind, j).toLowerCase() === text) ? 1 : 0);
+    matches = exact.includes(1) ? exact : exact.map((_, j) => nameOf(j).toLowerCase().includes(text) ||
+      Object.keys(facts.words).some((kind) => word(kind, j).toLowerCase().includes(text)) ? 1 : 0);
+  }
+  recolour();
+  redraw();
+}
+
+// ---- one job ----
+function describe(j) {
+  const lines = [`Job ${nameOf(j)}`, `${amountText(A, (A.there[j] ? A : B).amount[j])} ${facts.unit}`];
+  for (const kind of Object.keys(facts.words)) if (word(kind, j)) lines.push(`${kind} ${word(kind, j)}`);
+  lines.push(`submitted ${moment((A.there[j] ? A : B).submit[j])}`);
+  for (const s of schedules) {
+    const start = s.start[j], under = two ? `${s.policy}: ` : "";
+    lines.push(!s.there[j] ? `${under}not in this schedule` : Number.isNaN(start) ? `${under}did not start` :
+      `${under}${moment(start)} to ${moment(s.end[j])}, wait ${span(s.wait[j])}`);
+  }
+  if (two && moved[j]) lines.push(`starts ${later(moved[j])} under ${B.policy}`);
+  return lines;
+}
+function showTip() {
+  const tip = $("tip"), job = hover?.job ?? focus, s = schedules.find((one) => !Number.isNaN(one.start[job]));
+  tip.classList.toggle("hidden", job < 0 || !s);
+  if (job < 0 || !s) return;
+  const [head, ...lines] = describe(job), strong = document.createElement("strong");
+  strong.textContent = head;
+  tip.replaceChildren(strong, ...lines.map((line) => Object.assign(document.createElement("div"), { textContent: line })));
+  const x = hover?.x ?? Math.max(gutter, xOf(s.start[job])), y = hover?.y ?? lanes[schedules.indexOf(s)].offsetTop + 14;
+  tip.style.left = `${Math.max(0, Math.min(width - tip.offsetWidth, x + 14))}px`;
+  tip.style.top = `${y + 16}px`;
+}
+function jobAt(i, x, y) {
+  const s = schedules[i], h = lanes[i].clientHeight;
+  let best = -1, near = 5;
+  for (let r = 0; r < s.rect.length; r++) {
+    const j = s.rect[r];
+    if (s.end[j] < view.t0 || s.start[j] > view.t1) continue;
+    const [left, top, wide, tall] = boxOf(s, r, h);
+    const far = Math.max(left - x, x - left - wide, 0) + Math.max(top - y, y - top - tall, 0);
+    if (far < near) [best, near] = [j, far];
+  }
+  return best;
+}
+
+// ---- table ----
+const COLUMNS = [
+  ["job", (j) => nameOf(j), (j) => columns.job[j]],
+  ...Object.keys(facts.words).map((kind) => [kind, (j) => word(kind, j) || "–", (j) => word(kind, j)]),
+  [facts.unit, (j) => amountText(A, (A.there[j] ? A : B).amount[j]), (j) => (A.there[j] ? A : B).amount[j]],
+  ["submitted", (j) => moment((A.there[j] ? A : B).submit[j]), (j) => (A.there[j] ? A : B).submit[j]],
+  ...schedules.flatMap((s) => {
+    const under = two ? `${s.policy}: ` : "";
+    return [[`${under}start`, (j) => moment(s.start[j]), (j) => s.start[j]],
+      [`${under}wait`, (j) => span(s.wait[j]), (j) => s.wait[j]],
+      [`${under}slowdown`, (j) => shortNumber(s.slowdown[j]), (j) => s.slowdown[j]]];
+  }),
+  ...(two ? [["moved", (j) => later(moved[j]), (j) => moved[j]]] : []),
+];
+const leftColumns = 1 + Object.keys(facts.words).length;
+let listed = [], room = 20, sorted = null;
+function relist() {
+  const order = Uint32Array.from({ length: N }, (_, j) => j);
+  sorted = null;
+  if (!selection) {
+    const key = two ? (j) => -Math.abs(moved[j]) : (j) => -A.wait[j];
+    listed = [...order.filter((j) => key(j) < 0)].sort((a, b) => key(a) - key(b));
+    room = 20;
+    $("listed").textContent = two ? "Jobs that moved the most." : "Jobs that waited the longest.";
+  } else {
+    const { t0, t1, y0, y1, lane } = selection, inside = new Uint8Array(N);
+    schedules.forEach((s, i) => {
+      if (lane !== null && lane !== i) return;
+      s.rect.forEach((j, r) => {
+        if (s.start[j] < t1 && s.end[j] > t0 && s.low[r] < y1 && s.low[r] + s.height[r] > y0) inside[j] = 1;
+      });
+    });
+    listed = [...order.filter((j) => inside[j])];
+    room = 200;
+    $("listed").textContent = `Jobs that run between ${moment(t0)} and ${moment(t1)}${
+      lane === null || !two ? "" : `, under ${schedules[lane].policy}`}.`;
+  }
+  fillTable();
+}
+function fillTable() {
+  const sums = selection ? schedules.map((s) => {
+    const waits = listed.map((j) => s.wait[j]).filter((wait) => !Number.isNaN(wait));
+    return ` Mean wait${two ? ` under ${s.policy}` : ""} ${waits.length ? span(waits.reduce((a, b) => a + b) / waits.length) : "–"}.`;
+  }) : [];
+  $("listed-text").textContent = ` ${shortNumber(listed.length)} job${listed.length === 1 ? "" : "s"}${
+    room < listed.length ? `, the first ${room} are shown` : ""}.${sums.join("")}`;
+  const row = document.createElement("tr");
+  COLUMNS.forEach(([name, , key], c) => {
+    const head = document.createElement("th"), button = document.createElement("button");
+    head.scope = "col";
+    head.classList.toggle("text", c < leftColumns);
+    button.type = "button";
+    button.textContent = name;
+    const down = sorted?.column === c && !sorted.down;
+    if (sorted?.column === c) head.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
+    button.addEventListener("click", () => {
+      sorted = { column: c, down };
+      listed.sort((a, b) => {
+        const [x, y] = [key(a), key(b)];
+        if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
+        return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
+      });
+      fillTable();
+      $("head").rows[0].cells[c].firstChild.focus();
+    });
+    head.append(button);
+    row.append(head);
+  });
+  $("head").replaceChildren(row);
+  $("body").replaceChildren(...listed.slice(0, room).map((j) => {
+    const line = document.createElement("tr");
+    COLUMNS.forEach(([, text], c) => {
+      const cell = document.createElement(c ? "td" : "th");
+      if (c) cell.textContent = text(j);
+      else {
+        const button = Object.assign(document.createElement("button"), { type: "button", className: "job-link", textContent: text(j) });
+        button.addEventListener("click", () => { look(j); lanes[0].focus(); });
+        cell.scope = "row";
+        cell.append(button);
+      }
+      cell.classList.toggle("text", c > 0 && c < leftColumns);
+      line.append(cell);
+    });
+    return line;
+  }));
+  $("more").classList.toggle("hidden", listed.length <= room);
+}
+function select(box) {
+  selection = box;
+  relist();
+  redraw();
+}
+const listShown = () => select({ ...view, lane: null });
+
+// ---- mouse, touch, keys ----
+const pointers = new Map();
+let held = null;
+const place = (event) => {
+  const box = stack.getBoundingClientRect();
+  return { x: event.clientX - box.left, y: event.clientY - box.top };
+};
+const rowAt = (i, y) => view.y1 - ((y - lanes[i].offsetTop) / lanes[i].clientHeight) * (view.y1 - view.y0);
+stack.addEventListener("pointerdown", (event) => {
+  if (event.button || event.target.closest("h3")) return;
+  pointers.set(event.pointerId, place(event));
+  stack.setPointerCapture(event.pointerId);
+  const at = place(event), lane = lanes.indexOf(event.target);
+  held = { at, lane, view: { ...view }, overview: event.target.id === "overview", moved: false,
+    select: selecting !== event.shiftKey, canvas: event.target };
+});
+stack.addEventListener("pointermove", (event) => {
+  const at = place(event);
+  if (pointers.has(event.pointerId)) {
+    const others = [...pointers].filter(([id]) => id !== event.pointerId);
+    if (others.length) {
+      const [, other] = others[0], before = pointers.get(event.pointerId);
+      zoom(Math.max(20, Math.abs(before.x - other.x)) / Math.max(20, Math.abs(at.x - other.x)), timeAt((at.x + other.x) / 2));
+      held.moved = true;
+    } else if (Math.hypot(at.x - held.at.x, at.y - held.at.y) > 4 || held.moved) {
+      held.moved = true;
+      if (held.overview) {
+        pan(((at.x - pointers.get(event.pointerId).x) / plotWidth()) * (last - first));
+      } else if (held.select) {
+        const [t0, t1] = [timeAt(held.at.x), timeAt(at.x)].sort((a, b) => a - b), i = held.lane;
+        const [y0, y1] = i < 0 ? [0, rows] : [rowAt(i, held.at.y), rowAt(i, at.y)].sort((a, b) => a - b);
+        selection = { t0, t1, y0, y1, lane: i < 0 ? null : i };
+        redraw();
+      } else {
+        const k = (held.view.t1 - held.view.t0) / plotWidth(), tall = lanes[Math.max(0, held.lane)].clientHeight;
+        Object.assign(view, held.view);
+        pan(-Math.round(at.x - held.at.x) * k, held.lane < 0 ? 0 : ((at.y - held.at.y) / tall) * (view.y1 - view.y0));
+      }
+    }
+    pointers.set(event.pointerId, at);
+    return;
+  }
+  const i = lanes.indexOf(event.target), job = i < 0 ? -1 : jobAt(i, at.x, at.y - lanes[i].offsetTop);
+  hover = job < 0 ? null : { job, ...at };
+  const inside = at.x >= gutter, t = timeAt(at.x);
+  $("hair").classList.toggle("hidden", !inside);
+  $("hair").style.left = `${at.x}px`;
+  schedules[0].flows.forEach((_, which) => {
+    const wide = (view.t1 - view.t0) / plotWidth();
+    $(`value-${which}`).textContent = !inside ? "" : `${moment(t)}: ${schedules.map((s) => {
+      const [value] = means(s, which, t - wide / 2, t + wide / 2, 1);
+      return `${two ? `${s.policy} ` : ""}${value === null ? "–" : shortNumber(value)}`;
+    }).join(", ")}`;
+  });
+  showTip();
+  redraw();
+});
+function release(event) {
+  if (!pointers.delete(event.pointerId) || pointers.size) return;
+  if (!held.moved && event.type === "pointerup") {
+    if (held.overview) pan(first + ((held.at.x - gutter) / plotWidth()) * (last - first) - (view.t0 + view.t1) / 2);
+    else if (held.lane >= 0) {
+      focus = jobAt(held.lane, held.at.x, held.at.y - lanes[held.lane].offsetTop);
+      hover = null;
+      pan(0);
+    }
+  } else if (held.select && !held.overview) relist();
+}
+stack.addEventListener("pointerup", release);
+stack.addEventListener("pointercancel", release);
+stack.addEventListener("pointerleave", () => {
+  hover = null;
+  $("hair").classList.add("hidden");
+  for (const which of [0, 1, 2]) $(`value-${which}`).textContent = "";
+  showTip();
+  redraw();
+});
+stack.addEventListener("wheel", (event) => {
+  const at = place(event), i = lanes.indexOf(event.target);
+  if (event.altKey && i >= 0) zoomRows(1.0015 ** event.deltaY, rowAt(i, at.y));
+  else if (event.ctrlKey || event.metaKey) zoom(1.002 ** event.deltaY, timeAt(at.x));
+  else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+    pan(((event.deltaX || event.deltaY) / plotWidth()) * (view.t1 - view.t0));
+  } else return;
+  event.preventDefault();
+}, { passive: false });
+lanes.forEach((canvas, i) => canvas.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const wide = (view.t1 - view.t0) / 8, tall = (view.y1 - view.y0) / 8, s = schedules[i];
+  const act = {
+    ArrowLeft: () => pan(-wide), ArrowRight: () => pan(wide), ArrowUp: () => pan(0, tall),
+    ArrowDown: () => pan(0, -tall), "+": () => zoom(0.7), "=": () => zoom(0.7), "-": () => zoom(1 / 0.7),
+    "[": () => zoomRows(1 / 0.7), "]": () => zoomRows(0.7), 0: showAll, Home: showAll,
+    n: () => step(s, 1), p: () => step(s, -1), m: () => two && step(s, 1, (j) => moved[j]),
+    Enter: listShown, Escape: () => { focus = -1; hover = null; showTip(); select(null); },
+  }[event.key];
+  if (!act) return;
+  event.preventDefault();
+  hover = null;
+  act();
+}));
+$("in").addEventListener("click", () => zoom(0.7));
+$("out").addEventListener("click", () => zoom(1 / 0.7));
+$("all").addEventListener("click", showAll);
+$("list").addEventListener("click", listShown);
+$("more").addEventListener("click", () => { room += 200; fillTable(); });
+for (const name of ["move", "select"]) {
+  $(name).addEventListener("click", () => {
+    selecting = name === "select";
+    $("select").setAttribute("aria-pressed", selecting);
+    $("move").setAttribute("aria-pressed", !selecting);
+    stack.classList.toggle("select", selecting);
+  });
+}
+for (const [key, way] of Object.entries(WAYS)) $("by").append(new Option(way.name, key));
+$("by").value = by;
+$("by").addEventListener("change", () => { by = $("by").value; recolour(); redraw(); });
+let typing = 0;
+$("query").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 150); });
+$("query").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") { search(); if (matches) step(A, 1, (j) => matches[j]); }
+});
+
+// ---- beginning, and changes around the page ----
+function restyle() {
+  recolour();
+  layout();
+  draw();
+}
+for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", restyle);
+addEventListener("beforeprint", restyle);
+addEventListener("afterprint", restyle);
+addEventListener("hashchange", () => { if (location.hash.includes("=")) readState(); });
+new ResizeObserver(() => { if (width !== stack.clientWidth) redraw(); }).observe(stack);
+recolour();
+layout();
+readState();
+draw();
+performance.mark("drawn");
+globalThis.hindcast = { schedules, view, pan, zoom, nameOf };
