@@ -29,10 +29,12 @@ from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.storage.files import write_text
 
 _HERE: Final = Path(__file__).parent
+_MODULE: Final = ("data.js", "strips.js", "table.js", "gantt.js")  # in this order one script
 _SCRIPTS: Final = (
-    STYLE.with_name("page.js"), _HERE / "uplot" / "uPlot.iife.min.js", _HERE / "view.js",
+    (STYLE.with_name("page.js"),), (_HERE / "uplot" / "uPlot.iife.min.js",),
+    tuple(_HERE / name for name in _MODULE),
 )  # fmt: skip
-_STYLES: Final = (STYLE, _HERE / "uplot" / "uPlot.min.css", _HERE / "view.css")
+_STYLES: Final = ((STYLE,), (_HERE / "uplot" / "uPlot.min.css",), (_HERE / "view.css",))
 _KEYS: Final[Mapping[str, str]] = {
     "drag": "moves the time axis; with Select, or with Shift held, selects jobs for the table",
     "Ctrl_+_wheel pinch": "zooms the time axis where the pointer is",
@@ -77,8 +79,8 @@ def page_of(model: Model) -> str:
     return render(
         _HERE / "view.html.jinja",
         data=page_data(model),
-        scripts=[_inline(path) for path in _SCRIPTS],
-        styles=[_inline(path) for path in _STYLES],
+        scripts=[_inline(paths) for paths in _SCRIPTS],
+        styles=[_inline(paths) for paths in _STYLES],
         heading=heading,
         facts=list(_facts(model)),
         sentence=" ".join(_sentences(model, unit)),
@@ -97,8 +99,8 @@ def page_of(model: Model) -> str:
     )  # fmt: skip
 
 
-def _inline(path: Path) -> _Inline:
-    text = path.read_text(encoding="utf-8")
+def _inline(paths: Sequence[Path]) -> _Inline:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return _Inline(text, f"'sha256-{digest}'")
 

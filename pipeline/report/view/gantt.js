@@ -1,114 +1,4 @@
-// Draws one or two schedules on one time axis, and answers mouse, touch and keys.
-// What a column of the data holds is said in model.py, how it is coded in coding.py.
-const $ = (id) => document.getElementById(id);
-const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
-const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
-  86400, 172800, 432000, 864000, 1728000, 4320000, 8640000, 31536000, 315360000];
-
-async function readData() {
-  const text = atob($("data").textContent);
-  const raw = new Uint8Array(text.length);
-  for (let i = 0; i < raw.length; i++) raw[i] = text.charCodeAt(i);
-  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  let at = 4 + new DataView(bytes.buffer).getUint32(0, true);
-  const facts = JSON.parse(new TextDecoder().decode(bytes.subarray(4, at)));
-  const whole = {}, columns = {};
-  for (const [name, [length, planes, base, scale]] of Object.entries(facts.columns)) {
-    const size = length * planes;
-    if (scale) {
-      const numbers = new Float64Array(length);
-      for (let i = 0; i < length; i++) {
-        let code = 0;
-        for (let p = planes - 1; p >= 0; p--) code = code * 256 + bytes[at + p * length + i];
-        numbers[i] = code % 2 ? -(code + 1) / 2 : code / 2;
-      }
-      if (base === "previous") {
-        for (let i = 1; i < length; i++) numbers[i] += numbers[i - 1];
-      } else {
-        for (const term of base ? base.split(" ") : []) {
-          const [sign, other] = term[0] === "-" ? [-1, whole[term.slice(1)]] : [1, whole[term]];
-          for (let i = 0; i < length; i++) numbers[i] += sign * other[i];
-        }
-      }
-      whole[name] = numbers;
-      columns[name] = scale === 1 ? numbers : numbers.map((number) => number / scale);
-    } else columns[name] = new Float64Array(bytes.slice(at, at + size).buffer);
-    at += size;
-  }
-  return [facts, columns];
-}
-
-let facts, columns;
-try {
-  [facts, columns] = await readData();
-} catch (error) {
-  $("trouble").textContent = `This browser cannot read the data of the page (${error}); ` +
-    "browsers since 2023 can.";
-  throw error;
-}
-const N = facts.count, inSeconds = facts.clock === "s";
-const schedules = facts.schedules.map((of, s) => {
-  const [submit, eligible, start, end, wait] = ["submit", "eligible", "start", "end", "wait"].map(
-    (name) => Float64Array.from(columns[name + s]));
-  const amount = columns["amount" + s], rect = columns["rect" + s], low = columns["low" + s];
-  const height = columns["cut" + s].map((cut, r) => amount[rect[r]] - cut);
-  const there = new Uint8Array(N).fill(1);
-  for (const j of columns["absent" + s]) there[j] = 0;
-  for (const j of [...columns["absent" + s], ...columns["never" + s]]) {
-    start[j] = end[j] = wait[j] = NaN;
-  }
-  for (const j of columns["uncounted" + s]) wait[j] = NaN;
-  const slowdown = wait.map((w, j) => Math.max(1, (w + end[j] - start[j]) /
-    Math.max(end[j] - start[j], 10)));
-  return { ...of, submit, eligible, start, end, wait, slowdown, amount, rect, low, height, there,
-    shade: new Uint32Array(N) };
-});
-const two = schedules.length > 1, [A, B] = schedules;
-const moved = two ? B.start.map((start, j) => start - A.start[j]) : null;
-const asked = columns.requested, unasked = new Uint8Array(N);
-for (const j of columns.unasked) unasked[j] = 1;
-const word = (kind, j) => facts.words[kind]?.[columns[kind][j] - 1] ?? "";
-const nameOf = (j) => (facts.names?.[j] ?? String((columns.name ?? columns.job)[j])) +
-  (columns.part ? `.${columns.part[j]}` : "");
-
-// The whole range of time and rows, and the part of it that is shown.
-let first = Math.min(...schedules.map((s) => s.from)), last = Math.max(...schedules.map((s) => s.to));
-for (const s of schedules) for (const end of s.end) if (end > last) last = end;
-for (const s of schedules) for (const start of s.start) if (start < first) first = start;
-if (last <= first) last = first + 1;
-const rows = Math.max(1, ...schedules.map((s) => s.rows));
-const view = { t0: first, t1: last, y0: 0, y1: rows };
-let by = two ? "moved" : "wait", query = "", focus = -1, selection = null, selecting = false;
-let hover = null;
-
-// ---- words ----
-const pad = (number) => String(number).padStart(2, "0");
-const shortNumber = (x) => x === undefined || Number.isNaN(x) ? "–" :
-  x.toLocaleString("en", { maximumFractionDigits: Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2 });
-function span(s) {
-  if (Number.isNaN(s)) return "–";
-  if (!inSeconds) return `${shortNumber(s)} ${facts.clock}s`;
-  const size = Math.abs(s);
-  return size < 60 ? `${shortNumber(s)} s` : size < 3600 ? `${shortNumber(s / 60)} min` :
-    size < 172800 ? `${shortNumber(s / 3600)} h` : `${shortNumber(s / 86400)} days`;
-}
-function dayOf(t) {
-  if (facts.epoch === null) return `day ${Math.floor(t / 86400) + 1}`;
-  const date = new Date((facts.epoch + t) * 1000);
-  return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
-}
-function hourOf(t, seconds) {
-  const s = Math.floor((((t + (facts.epoch ?? 0)) % 86400) + 86400) % 86400);
-  const text = `${pad(Math.floor(s / 3600))}:${pad(Math.floor(s / 60) % 60)}`;
-  return seconds ? `${text}:${pad(s % 60)}` : text;
-}
-const moment = (t) => Number.isNaN(t) ? "–" : inSeconds ?
-  `${dayOf(t)}, ${hourOf(t, view.t1 - view.t0 < 3600)}` : `${facts.clock} ${shortNumber(t)}`;
-const amountText = (s, amount) => shortNumber(amount / s.per_unit);
-const later = (s) => Number.isNaN(s) ? "–" : s ? `${span(Math.abs(s))} ${s > 0 ? "later" : "earlier"}` : "same";
-
-// ---- colours ----
+// Jobs as rectangles on canvases with one time axis, moved by mouse, touch and keys.
 const colour = {};
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
@@ -161,7 +51,6 @@ for (const [kind, words] of Object.entries(facts.words)) {
     legend: [...order.map((w, i) => [`--line-${i + 1}`, words[w]]), ["--same", "others, unknown"]],
     of: (s, j) => place[columns[kind][j]] };
 }
-let matches = null;
 function recolour() {
   for (const name of ["card", "ink", "muted", "grid", "soft", "line-1", "line-2", "learned"]) {
     colour[name] = css(`--${name}`);
@@ -183,62 +72,10 @@ function recolour() {
   }));
 }
 
-// ---- strips: means over pixels of step functions, by their integrals ----
-function steps(times, weights) {
-  const order = Uint32Array.from(times.keys()).filter((j) => !Number.isNaN(times[j]) && weights[j]);
-  order.sort((a, b) => times[a] - times[b]);
-  const at = Float64Array.from(order, (j) => times[j] - first);
-  const sum = new Float64Array(order.length + 1), area = new Float64Array(order.length + 1);
-  order.forEach((j, k) => {
-    sum[k + 1] = sum[k] + weights[j];
-    area[k + 1] = area[k] + weights[j] * at[k];
-  });
-  return { at, sum, integral: (t) => {
-    let low = 0, high = at.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (at[middle] <= t) low = middle + 1; else high = middle;
-    }
-    return sum[low] * t - area[low];
-  } };
-}
-function flow(begin, end, weights) {
-  const [up, down] = [steps(begin, weights), steps(end, weights)];
-  let peak = 0, k = 0;
-  up.at.forEach((t, i) => {
-    while (k < down.at.length && down.at[k] <= t) k++;
-    peak = Math.max(peak, up.sum[i + 1] - down.sum[k]);
-  });
-  return { peak, integral: (t) => up.integral(t) - down.integral(t) };
-}
-const ones = new Float64Array(N).fill(1);
-for (const s of schedules) {
-  const waiting = s.eligible.map((t, j) => s.there[j] ? t : NaN);
-  const area = s.amount.map((amount, j) => amount / s.rows / (inSeconds ? 3600 : 1) *
-    (unasked[j] ? s.end[j] - s.start[j] || 0 : asked[j]));
-  s.flows = [flow(waiting, s.start, ones), flow(s.start, s.end, s.amount), flow(waiting, s.start, area)];
-  const levels = s.levels.filter(([t]) => t > s.from);
-  const times = Float64Array.from([first - 1, ...levels.map(([t]) => t)]);
-  const amounts = [s.capacity, ...levels.map(([, amount]) => amount)];
-  s.capacityFlow = steps(times, amounts.map((amount, i) => amount - (i ? amounts[i - 1] : 0)));
-}
-function means(s, which, from, to, count) {
-  const found = new Array(count), step = (to - from) / count, { integral } = s.flows[which];
-  const capacity = which === 1 ? s.capacityFlow.integral : (t) => t;
-  let held = integral(from - first), there = capacity(from - first);
-  for (let i = 0; i < count; i++) {
-    const t = from - first + (i + 1) * step, [now, room] = [integral(t), capacity(t)];
-    const known = t + first > s.from && t + first - step < s.to && room > there;
-    found[i] = known ? (which === 1 ? 100 : 1) * (now - held) / (room - there) : null;
-    [held, there] = [now, room];
-  }
-  return found;
-}
-
 // ---- layout ----
 const stack = $("stack"), lanes = [...stack.querySelectorAll("canvas.lane")];
 const axes = [...stack.querySelectorAll("canvas.axis")];
-let width = 0, gutter = 56, ratio = 1, plots = [], bitmaps = [], overviewLine = [];
+let width = 0, gutter = 56, ratio = 1, bitmaps = [], overviewLine = [];
 const plotWidth = () => width - gutter;
 const timeAt = (x) => view.t0 + ((x - gutter) / plotWidth()) * (view.t1 - view.t0);
 const xOf = (t) => gutter + ((t - view.t0) / (view.t1 - view.t0)) * plotWidth();
@@ -260,21 +97,7 @@ function layout() {
     return { context, image, pixels: new Uint32Array(image.data.buffer) };
   });
   overviewLine = means(A, 1, first, last, Math.max(1, Math.floor(plotWidth())));
-  plots.forEach((plot) => plot.destroy());
-  plots = [0, 1, 2].map((which) => {
-    const peak = which === 1 ? 100 : Math.max(...schedules.map((s) => s.flows[which].peak), 1e-9);
-    const font = "11px system-ui, sans-serif";
-    return new uPlot({
-      width, height: $("strip-0").clientHeight, legend: { show: false }, cursor: { show: false },
-      padding: [6, 0, 2, 0], pxAlign: 0,
-      scales: { x: { time: false, range: () => [view.t0, view.t1] }, y: { range: [0, peak * 1.04] } },
-      axes: [{ show: false }, { size: gutter, font, stroke: colour.muted, gap: 4, space: 26,
-        values: (plot, ticks) => ticks.map(shortNumber), ticks: { show: false },
-        grid: { stroke: colour.grid, width: 1 } }],
-      series: [{}, ...schedules.map((s, i) => ({ stroke: colour[`line-${i + 1}`], width: 1.5,
-        dash: i ? [5, 3] : undefined, points: { show: false } }))],
-    }, [[], ...schedules.map(() => [])], $(`strip-${which}`));
-  });
+  makePlots();
 }
 
 // ---- drawing ----
@@ -446,36 +269,6 @@ function redraw() {
   if (!asleep) requestAnimationFrame(draw);
   asleep = true;
 }
-function settle() {
-  const part = [view.t0, view.t1].map((t) => Math.round(t * 1000) / 1000).join("..");
-  const state = [`t=${part}`, `by=${by}`];
-  if (view.y0 > 0 || view.y1 < rows) state.push(`y=${view.y0.toFixed(2)}..${view.y1.toFixed(2)}`);
-  if (query) state.push(`q=${encodeURIComponent(query)}`);
-  if (focus >= 0) state.push(`job=${focus}`);
-  if (selection) state.push(`list=${["t0", "t1", "y0", "y1"].map((k) => selection[k]).join("..")}..${selection.lane ?? ""}`);
-  history.replaceState(null, "", `#${state.join("&")}`);
-  const found = matches ? ` ${shortNumber(matches.reduce((n, one) => n + one, 0))} of ${shortNumber(N)} jobs match.` : "";
-  const about = focus < 0 ? "" : ` ${describe(focus).join(". ")}.`;
-  $("shown").textContent = `Shown: ${moment(view.t0)} to ${moment(view.t1)} (${span(view.t1 - view.t0)}).${found}${about}`;
-}
-function readState() {
-  const given = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
-  const numbers = (key) => (given.get(key) ?? "").split("..").map((text) => text === "" ? NaN : Number(text));
-  const [t0, t1] = numbers("t"), [y0, y1] = numbers("y"), box = numbers("list");
-  if (t0 < t1) Object.assign(view, { t0, t1 });
-  if (y0 < y1) Object.assign(view, { y0, y1 });
-  if (Object.hasOwn(WAYS, given.get("by") ?? "")) $("by").value = by = given.get("by");
-  if (given.has("q")) $("query").value = given.get("q");
-  const job = given.has("job") ? Number(given.get("job")) : -1;
-  if (Number.isInteger(job) && job < N) focus = job;
-  if (box[0] < box[1]) {
-    selection = { t0: box[0], t1: box[1], y0: box[2], y1: box[3], lane: box[4] >= 0 ? box[4] : null };
-  }
-  clampView();
-  search();
-  relist();
-  showTip();
-}
 
 // ---- moving ----
 function clampView() {
@@ -533,37 +326,15 @@ function step(s, way, holds = () => true) {
   }
   if (best >= 0) look(best);
 }
-function search() {
-  query = $("query").value.trim();
-  const text = query.toLowerCase();
-  matches = null;
-  if (text) {
-    const exact = Uint8Array.from({ length: N }, (_, j) => nameOf(j).toLowerCase() === text ||
-      Object.keys(facts.words).some((kind) => word(kind, j).toLowerCase() === text) ? 1 : 0);
-    matches = exact.includes(1) ? exact : exact.map((_, j) => nameOf(j).toLowerCase().includes(text) ||
-      Object.keys(facts.words).some((kind) => word(kind, j).toLowerCase().includes(text)) ? 1 : 0);
-  }
-  recolour();
-  redraw();
-}
 
 // ---- one job ----
-function describe(j) {
-  const lines = [`Job ${nameOf(j)}`, `${amountText(A, (A.there[j] ? A : B).amount[j])} ${facts.unit}`];
-  for (const kind of Object.keys(facts.words)) if (word(kind, j)) lines.push(`${kind} ${word(kind, j)}`);
-  lines.push(`submitted ${moment((A.there[j] ? A : B).submit[j])}`);
-  for (const s of schedules) {
-    const start = s.start[j], under = two ? `${s.policy}: ` : "";
-    lines.push(!s.there[j] ? `${under}not in this schedule` : Number.isNaN(start) ? `${under}did not start` :
-      `${under}${moment(start)} to ${moment(s.end[j])}, wait ${span(s.wait[j])}`);
-  }
-  if (two && moved[j]) lines.push(`starts ${later(moved[j])} under ${B.policy}`);
-  return lines;
-}
 function showTip() {
-  const tip = $("tip"), job = hover?.job ?? focus, s = schedules.find((one) => !Number.isNaN(one.start[job]));
-  tip.classList.toggle("hidden", job < 0 || !s);
-  if (job < 0 || !s) return;
+  // Without a pointer on it, a job that is out of sight has no note, and on narrow screens none has:
+  // the line below the drawing says the same.
+  const tip = $("tip"), job = hover?.job ?? focus;
+  const s = schedules.find((one) => one.end[job] >= view.t0 && one.start[job] <= view.t1);
+  tip.classList.toggle("hidden", !s || (!hover && width < 600));
+  if (!s) return;
   const [head, ...lines] = describe(job), strong = document.createElement("strong");
   strong.textContent = head;
   tip.replaceChildren(strong, ...lines.map((line) => Object.assign(document.createElement("div"), { textContent: line })));
@@ -583,100 +354,6 @@ function jobAt(i, x, y) {
   }
   return best;
 }
-
-// ---- table ----
-const COLUMNS = [
-  ["job", (j) => nameOf(j), (j) => columns.job[j]],
-  ...Object.keys(facts.words).map((kind) => [kind, (j) => word(kind, j) || "–", (j) => word(kind, j)]),
-  [facts.unit, (j) => amountText(A, (A.there[j] ? A : B).amount[j]), (j) => (A.there[j] ? A : B).amount[j]],
-  ["submitted", (j) => moment((A.there[j] ? A : B).submit[j]), (j) => (A.there[j] ? A : B).submit[j]],
-  ...schedules.flatMap((s) => {
-    const under = two ? `${s.policy}: ` : "";
-    return [[`${under}start`, (j) => moment(s.start[j]), (j) => s.start[j]],
-      [`${under}wait`, (j) => span(s.wait[j]), (j) => s.wait[j]],
-      [`${under}slowdown`, (j) => shortNumber(s.slowdown[j]), (j) => s.slowdown[j]]];
-  }),
-  ...(two ? [["moved", (j) => later(moved[j]), (j) => moved[j]]] : []),
-];
-const leftColumns = 1 + Object.keys(facts.words).length;
-let listed = [], room = 20, sorted = null;
-function relist() {
-  const order = Uint32Array.from({ length: N }, (_, j) => j);
-  sorted = null;
-  if (!selection) {
-    const key = two ? (j) => -Math.abs(moved[j]) : (j) => -A.wait[j];
-    listed = [...order.filter((j) => key(j) < 0)].sort((a, b) => key(a) - key(b));
-    room = 20;
-    $("listed").textContent = two ? "Jobs that moved the most." : "Jobs that waited the longest.";
-  } else {
-    const { t0, t1, y0, y1, lane } = selection, inside = new Uint8Array(N);
-    schedules.forEach((s, i) => {
-      if (lane !== null && lane !== i) return;
-      s.rect.forEach((j, r) => {
-        if (s.start[j] < t1 && s.end[j] > t0 && s.low[r] < y1 && s.low[r] + s.height[r] > y0) inside[j] = 1;
-      });
-    });
-    listed = [...order.filter((j) => inside[j])];
-    room = 200;
-    $("listed").textContent = `Jobs that run between ${moment(t0)} and ${moment(t1)}${
-      lane === null || !two ? "" : `, under ${schedules[lane].policy}`}.`;
-  }
-  fillTable();
-}
-function fillTable() {
-  const sums = selection ? schedules.map((s) => {
-    const waits = listed.map((j) => s.wait[j]).filter((wait) => !Number.isNaN(wait));
-    return ` Mean wait${two ? ` under ${s.policy}` : ""} ${waits.length ? span(waits.reduce((a, b) => a + b) / waits.length) : "–"}.`;
-  }) : [];
-  $("listed-text").textContent = ` ${shortNumber(listed.length)} job${listed.length === 1 ? "" : "s"}${
-    room < listed.length ? `, the first ${room} are shown` : ""}.${sums.join("")}`;
-  const row = document.createElement("tr");
-  COLUMNS.forEach(([name, , key], c) => {
-    const head = document.createElement("th"), button = document.createElement("button");
-    head.scope = "col";
-    head.classList.toggle("text", c < leftColumns);
-    button.type = "button";
-    button.textContent = name;
-    const down = sorted?.column === c && !sorted.down;
-    if (sorted?.column === c) head.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
-    button.addEventListener("click", () => {
-      sorted = { column: c, down };
-      listed.sort((a, b) => {
-        const [x, y] = [key(a), key(b)];
-        if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
-        return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
-      });
-      fillTable();
-      $("head").rows[0].cells[c].firstChild.focus();
-    });
-    head.append(button);
-    row.append(head);
-  });
-  $("head").replaceChildren(row);
-  $("body").replaceChildren(...listed.slice(0, room).map((j) => {
-    const line = document.createElement("tr");
-    COLUMNS.forEach(([, text], c) => {
-      const cell = document.createElement(c ? "td" : "th");
-      if (c) cell.textContent = text(j);
-      else {
-        const button = Object.assign(document.createElement("button"), { type: "button", className: "job-link", textContent: text(j) });
-        button.addEventListener("click", () => { look(j); lanes[0].focus(); });
-        cell.scope = "row";
-        cell.append(button);
-      }
-      cell.classList.toggle("text", c > 0 && c < leftColumns);
-      line.append(cell);
-    });
-    return line;
-  }));
-  $("more").classList.toggle("hidden", listed.length <= room);
-}
-function select(box) {
-  selection = box;
-  relist();
-  redraw();
-}
-const listShown = () => select({ ...view, lane: null });
 
 // ---- mouse, touch, keys ----
 const pointers = new Map();
@@ -812,9 +489,8 @@ addEventListener("beforeprint", restyle);
 addEventListener("afterprint", restyle);
 addEventListener("hashchange", () => { if (location.hash.includes("=")) readState(); });
 new ResizeObserver(() => { if (width !== stack.clientWidth) redraw(); }).observe(stack);
-recolour();
-layout();
 readState();
+layout();
 draw();
 performance.mark("drawn");
-globalThis.hindcast = { schedules, view, pan, zoom, nameOf };
+globalThis.hindcast = { schedules, view, pan, zoom, draw, nameOf };
