@@ -39,11 +39,11 @@ FLOORS = (
     ("pipeline.documents",),
     ("pipeline.building",),
     ("pipeline.evaluation",),
-    ("pipeline.schedules",),
     (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
         "pipeline.estimators", "pipeline.gymnasium_env", "pipeline.whatif",
     ),
+    ("pipeline.schedules",),
     ("pipeline.forecast", "pipeline.decisions"),
     ("pipeline.report", "pipeline.testing"),
     ("policies.heuristics",),

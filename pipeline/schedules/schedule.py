@@ -31,7 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.storage.files import local_copy, read_parquet, table_writer, write_atomically
@@ -39,8 +41,9 @@ from hindcast.pipeline.storage.guards import a_count, a_table, a_text, parse_jso
 
 FACTS: Final = "hindcast.schedule"  # key of the facts in the file's metadata
 BEFORE: Final[Mapping[str, pl.DataType]] = {
-    "job": pl.Int64(), "name": pl.String(), "part": pl.Int64(), "submit_s": pl.Float64(), "eligible_s": pl.Float64(),
-    "start_s": pl.Float64(), "end_s": pl.Float64(), "processors": pl.Int64(),
+    "job": pl.Int64(), "name": pl.String(), "part": pl.Int64(), "submit_s": pl.Float64(),
+    "eligible_s": pl.Float64(), "start_s": pl.Float64(), "end_s": pl.Float64(),
+    "processors": pl.Int64(),
 }  # fmt: skip
 BEHIND: Final[Mapping[str, pl.DataType]] = {
     "requested_s": pl.Float64(), "user": pl.String(), "queue": pl.String(),
@@ -84,6 +87,11 @@ class Schedule:
     def resources(self) -> tuple[str, ...]:
         """Resources of the jobs, `processors` first."""
         return tuple(self.facts["capacity"])
+
+
+def bounded(wait: NDArray[Any], run: NDArray[Any]) -> NDArray[np.float64]:
+    """Return bounded slowdowns from waits and run times, (N,) each."""
+    return np.maximum((wait + run) / np.maximum(run, TAU_S), 1.0)
 
 
 def columns_of(resources: Sequence[str]) -> dict[str, pl.DataType]:
