@@ -73,12 +73,20 @@ const nameOf = (j) => (facts.names?.[j] ?? String((columns.name ?? columns.job)[
   (columns.part ? `.${columns.part[j]}` : "");
 
 // The whole range of time and rows, and the part of it that is shown.
-let first = Math.min(...schedules.map((s) => s.from)), last = Math.max(...schedules.map((s) => s.to));
-for (const s of schedules) for (const end of s.end) if (end > last) last = end;
-for (const s of schedules) for (const start of s.start) if (start < first) first = start;
-if (last <= first) last = first + 1;
+let first = Infinity, last = -Infinity;
+for (const s of schedules) {
+  for (let j = 0; j < N; j++) {
+    if (s.there[j] && s.submit[j] >= s.from && s.submit[j] < first) first = s.submit[j];
+    if (s.start[j] < first) first = s.start[j];
+    if (s.end[j] > last) last = s.end[j];
+  }
+}
+if (!(last > first)) [first, last] = [A.from, Math.max(A.to, A.from + 1)];
 const rows = Math.max(1, ...schedules.map((s) => s.rows));
-const view = { t0: first, t1: last, y0: 0, y1: rows };
+// First without what runs before and after the window, if anything is left.
+const view = { t0: Math.max(first, Math.min(...schedules.map((s) => s.from))),
+  t1: Math.min(last, Math.max(...schedules.map((s) => s.to))), y0: 0, y1: rows };
+if (!(view.t1 > view.t0)) Object.assign(view, { t0: first, t1: last });
 let by = two ? "moved" : "wait", query = "", focus = -1, selection = null, selecting = false;
 let hover = null;
 

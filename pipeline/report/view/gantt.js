@@ -3,9 +3,23 @@ const colour = {};
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-const BOUNDS = inSeconds ? [600, 3600, 21600, 86400] : [1, 4, 16, 64];
-const between = (bounds, write) => [`none`, ...bounds.map((b, i) => i ? `to ${write(b)}` :
-  `under ${write(b)}`), `over ${write(bounds.at(-1))}`];
+const NICE = inSeconds ? [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800,
+  604800, 2592000] : Array.from({ length: 16 }, (_, i) => 2 ** i);
+// Round bounds near the given shares of the times above 0, each above the one before.
+function boundsOf(times, shares) {
+  const known = times.filter((time) => time > 0).sort(), found = [];
+  for (const share of shares) {
+    const at = known[Math.floor(share * known.length)] ?? 0;
+    let i = NICE.findIndex((nice) => nice >= at);
+    if (i < 0) i = NICE.length - 1;
+    while (found.includes(NICE[i]) && i < NICE.length - 1) i++;
+    found.push(NICE[i]);
+  }
+  return found;
+}
+const [LITTLE, MUCH] = two ? boundsOf(moved.map(Math.abs), [0.35, 0.75]) : [];
+const WAITS = boundsOf(Float64Array.from(schedules.flatMap((s) => [...s.wait])), [0.2, 0.5, 0.75, 0.95]);
+const between = (bounds, write) => [`none`, ...bounds.map((b) => `to ${write(b)}`), `over ${write(bounds.at(-1))}`];
 const ramp = (i) => `--ramp-${i}`;
 function binned(bounds, value) {
   let i = 0;
@@ -17,20 +31,20 @@ const sizes = [256, 64, 16, 4].map((part) => Math.floor(rows / part)).filter((si
 const WAYS = {
   moved: {
     name: "how far it moved", legend: [
-      ["--early-3", `over ${span(BOUNDS[2])} earlier`], ["--early-2", `to ${span(BOUNDS[2])}`],
-      ["--early-1", `under ${span(BOUNDS[1])} earlier`], ["--same", "same start, or in one only"],
-      ["--late-1", `under ${span(BOUNDS[1])} later`], ["--late-2", `to ${span(BOUNDS[2])}`],
-      ["--late-3", `over ${span(BOUNDS[2])} later`]],
+      ["--early-3", `over ${span(MUCH)} earlier`], ["--early-2", `to ${span(MUCH)} earlier`],
+      ["--early-1", `to ${span(LITTLE)} earlier`], ["--same", "same start, or started in one only"],
+      ["--late-1", `to ${span(LITTLE)} later`], ["--late-2", `to ${span(MUCH)} later`],
+      ["--late-3", `over ${span(MUCH)} later`]],
     of: (s, j) => {
       const by = moved[j], size = Math.abs(by);
-      if (!size) return 3;
-      const step = size > BOUNDS[2] ? 3 : size > BOUNDS[1] ? 2 : 1;
+      if (!size) return 3; // NaN too
+      const step = size > MUCH ? 3 : size > LITTLE ? 2 : 1;
       return by > 0 ? 3 + step : 3 - step;
     } },
   wait: {
-    name: "wait", legend: [...between(BOUNDS, span).map((text, i) => [ramp(i), text]),
+    name: "wait", legend: [...between(WAITS, span).map((text, i) => [ramp(i), text]),
       ["--same", "not counted"]],
-    of: (s, j) => Number.isNaN(s.wait[j]) ? 6 : s.wait[j] > 0 ? 1 + binned(BOUNDS, s.wait[j]) : 0 },
+    of: (s, j) => Number.isNaN(s.wait[j]) ? 6 : s.wait[j] > 0 ? 1 + binned(WAITS, s.wait[j]) : 0 },
   slowdown: {
     name: "bounded slowdown", legend: [...["1", "to 2", "to 10", "to 50", "to 250", "over 250"].map(
       (text, i) => [ramp(i), text]), ["--same", "not counted"]],
@@ -201,7 +215,8 @@ function drawLane(s, i, marks) {
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
   for (const [j, x, y, wide] of labels) {
-    const text = nameOf(j).slice(0, Math.floor((wide / ratio - 6) / 6.6)), c = shade[j];
+    const text = nameOf(j), c = shade[j];
+    if (text.length * 6.8 + 7 > wide / ratio) continue;
     const light = 0.299 * (c & 255) + 0.587 * ((c >> 8) & 255) + 0.114 * ((c >> 16) & 255) > 140;
     context.fillStyle = light ? "#000" : "#fff";
     context.fillText(text, gutter + x / ratio + 4, y / ratio);
@@ -260,8 +275,8 @@ function draw() {
   drawOverview();
   const step = (view.t1 - view.t0) / count;
   const times = Array.from({ length: count }, (_, i) => view.t0 + (i + 0.5) * step);
-  plots.forEach((plot, which) => plot.setData(
-    [times, ...schedules.map((s) => means(s, which, view.t0, view.t1, count))]));
+  plots.forEach((plot, i) => plot.setData(
+    [times, ...schedules.map((s) => means(s, facts.strips[i], view.t0, view.t1, count))]));
   clearTimeout(later_);
   later_ = setTimeout(settle, 250);
 }
@@ -402,7 +417,7 @@ stack.addEventListener("pointermove", (event) => {
   const inside = at.x >= gutter, t = timeAt(at.x);
   $("hair").classList.toggle("hidden", !inside);
   $("hair").style.left = `${at.x}px`;
-  schedules[0].flows.forEach((_, which) => {
+  facts.strips.forEach((which) => {
     const wide = (view.t1 - view.t0) / plotWidth();
     $(`value-${which}`).textContent = !inside ? "" : `${moment(t)}: ${schedules.map((s) => {
       const [value] = means(s, which, t - wide / 2, t + wide / 2, 1);
@@ -428,7 +443,7 @@ stack.addEventListener("pointercancel", release);
 stack.addEventListener("pointerleave", () => {
   hover = null;
   $("hair").classList.add("hidden");
-  for (const which of [0, 1, 2]) $(`value-${which}`).textContent = "";
+  for (const which of facts.strips) $(`value-${which}`).textContent = "";
   showTip();
   redraw();
 });

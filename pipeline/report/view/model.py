@@ -85,6 +85,14 @@ def model_of(schedules: Sequence[Schedule]) -> Model:
     )
 
 
+def strips(model: Model) -> tuple[int, ...]:
+    """Return the strips of the page: 0 queue length, 1 utilisation, 2 waiting area.
+
+    Where the clock counts arrivals, nobody waits: what does not start is refused.
+    """
+    return (1,) if model.schedules[0].facts["clock"] == "arrival" else (0, 1, 2)
+
+
 def _short(value: Any) -> str:
     return repr(value)[:20]
 
@@ -133,6 +141,7 @@ def page_data(model: Model) -> str:
         "clock": model.schedules[0].facts["clock"],
         "unit": model.schedules[0].facts["unit"],
         "count": model.count,
+        "strips": list(strips(model)),
         "schedules": [_facts(schedule) for schedule in model.schedules],
         "words": {},
     }

@@ -23,7 +23,7 @@ from hindcast.pipeline.pages.numbers import (
 )
 from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table, number_cell
 from hindcast.pipeline.pages.templates import STYLE, render
-from hindcast.pipeline.report.view.model import Model, model_of, page_data
+from hindcast.pipeline.report.view.model import Model, model_of, page_data, strips
 from hindcast.pipeline.report.view.packing import capacity, on_machines
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.storage.files import write_text
@@ -41,7 +41,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "Alt_+_wheel [ ]": "zooms the axis of processors",
     "tap click": "shows a job, in every schedule",
     "← →": "move the time axis; ↑ and ↓ move the axis of processors",
-    "+ − 0": "zoom in, zoom out, show all",
+    "+ - 0": "zoom in, zoom out, show all",
     "n p": "show the next and the previous job, by start",
     "m": "shows the next job that the other schedule starts at another moment",
     "Enter": "lists the jobs of the part that is shown",
@@ -142,8 +142,9 @@ def _facts(model: Model) -> Iterator[str]:
     amounts = [_amount(schedule, capacity(schedule)) for schedule in model.schedules]
     yield " and ".join(dict.fromkeys(amounts)) + f" {facts['unit']}"
     if facts["clock"] == "s":
-        days = (facts["to_s"] - facts["from_s"]) / 86_400
-        yield f"{three_digits(days)} days" if days >= 2 else f"{three_digits(24 * days)} hours"
+        length = facts["to_s"] - facts["from_s"]
+        days = length >= 2 * 86_400
+        yield f"{length / 86_400:.1f} days" if days else time_unit(length).text(length)
 
 
 def _amount(schedule: Schedule, parts: float) -> str:
@@ -155,6 +156,7 @@ class _Moves(NamedTuple):
     """Starts of the second schedule less those of the first, of jobs that both start."""
 
     by_s: NDArray[np.float64]
+    alone: tuple[int, int]  # jobs that only one of them starts
 
     @property
     def moved(self) -> NDArray[np.float64]:
@@ -163,8 +165,10 @@ class _Moves(NamedTuple):
 
 def moves_of(model: Model) -> _Moves:
     """Return by how much jobs moved."""
-    by = model.spread(1, "start_s") - model.spread(0, "start_s")
-    return _Moves(by[~np.isnan(by)])
+    first, second = model.spread(0, "start_s"), model.spread(1, "start_s")
+    by, started = second - first, (~np.isnan(first), ~np.isnan(second))
+    only = (int((started[i] & ~started[1 - i]).sum()) for i in range(2))
+    return _Moves(by[~np.isnan(by)], tuple(only))
 
 
 def _sentences(model: Model, unit: TimeUnit) -> Iterator[str]:
@@ -180,11 +184,18 @@ def _sentences(model: Model, unit: TimeUnit) -> Iterator[str]:
             yield f"{names[1]} starts each of {count_of(len(by.by_s), 'job')} when {names[0]} does."
         else:
             later, earlier = int((by.moved > 0).sum()), int((by.moved < 0).sum())
+            median = float(np.median(np.abs(by.moved)))
+            own = time_unit(median) if model.schedules[0].facts["clock"] == "s" else unit
             yield (
-                f"{names[1]} starts {len(by.moved):,} of {count_of(len(by.by_s), 'job')} at another "
-                f"moment than {names[0]}: {earlier:,} earlier and {later:,} later, by "
-                f"{_time(unit, float(np.median(np.abs(by.moved))))} in the median."
+                f"{names[1]} starts {len(by.moved):,} of {count_of(len(by.by_s), 'job')} at "
+                f"another moment than {names[0]}: {earlier:,} earlier and {later:,} later, by "
+                f"{own.text(median)} in the median."
             )
+        alone = [count_of(n, "job") for n in by.alone]
+        if any(by.alone):
+            yield f"{names[0]} alone starts {alone[0]}, {names[1]} alone {alone[1]}."
+    if 0 not in strips(model):
+        return
     means = [_mean(schedule.jobs["wait_s"].to_numpy()) for schedule in model.schedules]
     slow = [_mean(schedule.jobs["bounded_slowdown"].to_numpy()) for schedule in model.schedules]
     waits = [f"{_time(unit, mean)} under {name}" for mean, name in zip(means, names, strict=True)]
@@ -204,25 +215,26 @@ def _or_missing(number: float | None) -> str:
 def _cautions(model: Model) -> Iterator[str]:
     if len(model.schedules) > 1:
         yield (
-            "One window has no interval: this page shows what happened in it, and no policy is "
-            "better for that. hindcast evaluate compares policies on many windows."
+            "This page shows one window, so its differences have no interval. hindcast evaluate "
+            "compares policies on many windows."
         )
     for schedule, drawn in zip(model.schedules, model.rectangles, strict=True):
         if len(drawn.left_out):
             yield (
                 f"{count_of(len(drawn.left_out), 'job')} of {schedule.facts['policy']} "
-                f"{'is' if len(drawn.left_out) == 1 else 'are'} not drawn: more {schedule.facts['unit']} are held then "
-                "than there are. Strips and tables have all jobs."
+                f"{'is' if len(drawn.left_out) == 1 else 'are'} not drawn: at those times, more "
+                f"{schedule.facts['unit']} are held than there are. Strips and tables have all."
             )
 
 
 def _numbers(model: Model, unit: TimeUnit) -> Table:
     """Return the table of both schedules in numbers."""
-    head = [
-        "policy", "jobs started", "not started", f"mean wait [{unit.name}]",
-        f"median wait [{unit.name}]", f"95 % wait below [{unit.name}]",
-        f"longest wait [{unit.name}]", "mean bounded slowdown", "utilisation",
+    waited = [
+        f"mean wait [{unit.name}]", f"median wait [{unit.name}]", f"95 % wait below [{unit.name}]",
+        f"longest wait [{unit.name}]", "mean bounded slowdown",
     ]  # fmt: skip
+    with_waits = 0 in strips(model)
+    head = ["policy", "jobs started", "not started", *waited * with_waits, "utilisation"]
     rows = []
     for schedule in model.schedules:
         jobs = schedule.jobs
@@ -234,15 +246,20 @@ def _numbers(model: Model, unit: TimeUnit) -> Table:
         busy = _utilisation(schedule)
         rows.append(Row([
             Cell(schedule.facts["policy"]), number_cell(jobs.height - never, 0),
-            number_cell(never, 0), *times,
-            Cell(NOTHING) if slow is None else Cell(three_digits(slow), slow),
+            number_cell(never, 0),
+            *[*times, Cell(NOTHING) if slow is None else Cell(three_digits(slow), slow)]
+            * with_waits,
             Cell(NOTHING) if busy is None else Cell(percent(busy, signed=False), busy),
         ]))  # fmt: skip
     counted = [int(s.jobs["wait_s"].drop_nulls().len()) for s in model.schedules]
+    jobs_counted = " and ".join(dict.fromkeys(f"{n:,}" for n in counted))
     text = (
-        f" Waits and slowdowns are of the {' and '.join(dict.fromkeys(f'{n:,}' for n in counted))} "
-        "jobs that the scenario counts and that started. Utilisation is what jobs hold from the "
-        "beginning to the end of the window, as a share of all."
+        f" Waits and slowdowns are of the {jobs_counted} jobs that the scenario counts and that "
+        "started."
+    ) * with_waits  # fmt: skip
+    text += (
+        " Utilisation is what jobs hold from the beginning to the end of the window, as a share of "
+        "all."
     )
     return Table("In numbers.", text, head, rows)
 
@@ -273,12 +290,16 @@ def _lane(schedule: Schedule) -> dict[str, str]:
     }
 
 
-def _strips(model: Model) -> Iterator[dict[str, str]]:
-    clock = model.schedules[0].facts["clock"]
-    yield {"title": "Queue length", "text": "jobs that wait"}
-    yield {"title": "Utilisation", "text": f"{model.schedules[0].facts['unit']} held, %"}
-    unit = "hours" if clock == "s" else f"{clock}s"
-    yield {"title": "Waiting area", "text": f"work that waits, in {unit} of the whole machine"}
+def _strips(model: Model) -> Iterator[dict[str, Any]]:
+    clock, unit = model.schedules[0].facts["clock"], model.schedules[0].facts["unit"]
+    times = "hours" if clock == "s" else f"{clock}s"
+    told = (
+        ("Queue length", "jobs that wait"),
+        ("Utilisation", f"{unit} held, %"),
+        ("Waiting area", f"work that waits, in {times} of the whole machine"),
+    )
+    for number in strips(model):
+        yield {"number": number, "title": told[number][0], "text": told[number][1]}
 
 
 def _notes(model: Model) -> Iterator[str]:
@@ -295,10 +316,10 @@ def _notes(model: Model) -> Iterator[str]:
         if not on_machines(schedule):
             cut = int((np.bincount(drawn.job, minlength=1) > 1).sum())
             yield (
-                f"{facts['policy']}: the schedule does not say on which {unit} a job ran. This page "
-                "packs the rows: the place of a job on that axis is the page's choice, its times "
-                f"and its height are the schedule's. {count_of(cut, 'job')} found no gap that is "
-                f"large enough and {'is' if cut == 1 else 'are'} drawn as several rectangles."
+                f"{facts['policy']}: the schedule does not say on which {unit} a job ran. This "
+                "page packs the rows: the place of a job on that axis is the page's choice, its "
+                f"times and height are the schedule's. {count_of(cut, 'job')} found no gap that "
+                f"is large enough and {'is' if cut == 1 else 'are'} drawn as several rectangles."
             )
         never = schedule.jobs["start_s"].null_count()
         if never:

@@ -23,9 +23,9 @@ function steps(times, weights, order = inOrder(times)) {
   };
   return { at, sum, integral };
 }
-function flow(up, down) {
+function flow(up, down, until) {
   let peak = 0, k = 0;
-  for (let i = 0; i < up.at.length; i++) {
+  for (let i = 0; i < up.at.length && up.at[i] <= until - first; i++) {
     while (k < down.at.length && down.at[k] <= up.at[i]) k++;
     peak = Math.max(peak, up.sum[i + 1] - down.sum[k]);
   }
@@ -40,11 +40,12 @@ for (const s of schedules) {
   const area = s.amount.map((amount, j) => amount / s.rows / (inSeconds ? 3600 : 1) *
     (unasked[j] ? s.end[j] - s.start[j] || 0 : asked[j]));
   const [submits, starts] = [inOrder(waiting), inOrder(s.start)];
-  s.flows = [flow(steps(waiting, ones, submits), steps(s.start, ones, starts)),
-    flow(steps(s.start, s.amount, starts), steps(s.end, s.amount)),
-    flow(steps(waiting, area, submits), steps(s.start, area, starts))];
+  s.flows = [flow(steps(waiting, ones, submits), steps(s.start, ones, starts), s.to),
+    flow(steps(s.start, s.amount, starts), steps(s.end, s.amount), s.to),
+    flow(steps(waiting, area, submits), steps(s.start, area, starts), s.to)];
   const levels = s.levels.filter(([t]) => t > s.from);
-  const amounts = [s.capacity, ...levels.map(([, amount]) => amount)];
+  const begin = s.levels.filter(([t]) => t <= s.from).at(-1)?.[1] ?? s.capacity;
+  const amounts = [begin, ...levels.map(([, amount]) => amount)];
   s.capacityFlow = steps(Float64Array.from([first - 1, ...levels.map(([t]) => t)]),
     amounts.map((amount, i) => amount - (i ? amounts[i - 1] : 0)));
 }
@@ -64,11 +65,11 @@ function means(s, which, from, to, count) {
 let plots = [];
 function makePlots() {
   plots.forEach((plot) => plot.destroy());
-  plots = [0, 1, 2].map((which) => {
+  plots = facts.strips.map((which) => {
     const peak = which === 1 ? 100 : Math.max(...schedules.map((s) => s.flows[which].peak), 1e-9);
     const font = "11px system-ui, sans-serif";
     return new uPlot({
-      width, height: $("strip-0").clientHeight, legend: { show: false }, cursor: { show: false },
+      width, height: $(`strip-${which}`).clientHeight, legend: { show: false }, cursor: { show: false },
       padding: [6, 0, 7, 0], pxAlign: 0,
       scales: { x: { time: false, range: () => [view.t0, view.t1] }, y: { range: [0, peak * 1.04] } },
       axes: [{ show: false }, { size: gutter, font, stroke: colour.muted, gap: 4, space: 26,
