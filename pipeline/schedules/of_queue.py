@@ -1,6 +1,6 @@
-"""Schedules of scenario `queue`, and of the runs of a log in hindcast.pipeline.whatif."""
+"""Schedules of windows of scenario `queue`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -21,9 +21,7 @@ from hindcast.pipeline.scenarios.queue.instances import (
 from hindcast.pipeline.scenarios.queue.machines import Machine, machine_of
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.schedules.playback import Ints, Played
-from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.resources.amounts import Resources, amounts_of
-from hindcast.pipeline.whatif.run import Run, joined
 from hindcast.pipeline.workloads.log_names import names_of
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -99,7 +97,7 @@ def queue_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
     placed = np.maximum(ints[ints[m.PLACED_AT] :][:n], 0)
     capacity = ints[ints[m.CAPACITY_AT] :][: pools * resources].reshape(pools, resources)
     units = units_of(workload.tasks, machine.names)
-    return _with_resources(
+    return with_resources(
         frame, facts, Resources(machine.names, capacity.sum(axis=0), units),
         amounts_of(asks, placed), capacity, ints[ints[m.POOL_AT] :][:n],
     )  # fmt: skip
@@ -116,7 +114,7 @@ def blank_unstarted(
     )
 
 
-def _with_resources(
+def with_resources(
     frame: pl.DataFrame, facts: Mapping[str, Any], resources: Resources, amounts: Ints,
     capacity: Ints, pool: Ints,
 ) -> tuple[pl.DataFrame, dict[str, Any]]:  # fmt: skip
@@ -133,64 +131,3 @@ def _with_resources(
         found["machine"] = "pool"
         found["machines"] = {n: capacity[:, k].tolist() for k, n in enumerate(names)}
     return frame.with_columns(**{n: pl.Series(values) for n, values in more.items()}), found
-
-
-def run_schedule(
-    workload: Workload, row: Ints, runs: Sequence[Run], starts: Sequence[Ints],
-    kinds: Sequence[Ints],
-) -> tuple[pl.DataFrame, dict[str, Any]]:  # fmt: skip
-    """Return the jobs and the facts of a run of a log on one or more machines.
-
-    The wait of a job is that of the user, since its submission or the beginning of the run.
-
-    Args:
-        workload: The log.
-        row: Place of every job of the record among the usable tasks, (R,). A job behind them, too
-            wide for its pool, is number -1.
-        runs: One for each machine.
-        starts: Start of each job of a run, (N,) each; layout.NEVER if it has none.
-        kinds: Placements, (N,) each.
-    """
-    run, place = joined(runs)
-    start, kind = np.concatenate(starts)[place], np.concatenate(kinds)[place]
-    waits, slowdowns = np.zeros((2, len(run.row)))
-    of = counted(run, start)
-    waits[of.job], slowdowns[of.job] = of.wait, of.slowdown
-    number = np.append(row, -1)[np.minimum(run.row, len(row))]
-    known = number >= 0
-    frame = pl.DataFrame({
-        "job": number,
-        "submit_s": run.submit,
-        "eligible_s": run.arrive,
-        "start_s": start,
-        "end_s": start + run.run,
-        "processors": run.cpu,
-        "requested_s": run.requested,
-        "counted": run.counted,
-        "wait_s": waits,
-        "bounded_slowdown": slowdowns,
-    })  # fmt: skip
-    frame = blank_unstarted(frame, start != m.NEVER, run.counted)
-    tasks = tasks_of(workload, None)
-    labels = labels_of(workload, tasks[np.maximum(number, 0)])
-    frame = frame.hstack(labels.with_columns(
-        pl.when(pl.lit(pl.Series(known))).then(pl.all()).name.keep()
-    ))  # fmt: skip
-    stopped = start[run.counted & (start != m.NEVER)]
-    facts: dict[str, Any] = {
-        "capacity": {PROCESSORS: run.processors},
-        "unit": PROCESSORS,
-        "from_s": float(run.now),
-        "to_s": float(stopped.max(initial=run.now)),
-    }
-    if run.resources is None and len(runs) == 1:
-        return frame, facts
-    pool = np.repeat(np.arange(len(runs)), [len(one.row) for one in runs])[place]
-    resources = run.resources or Resources(
-        (PROCESSORS,), np.array([run.processors]), np.ones(1, np.int64)
-    )
-    capacity = np.array([
-        [one.processors] if one.resources is None else one.resources.capacity for one in runs
-    ])  # fmt: skip
-    amounts = run.cpu[:, None] if run.resources is None else amounts_of(run.asks, kind)
-    return _with_resources(frame, facts, resources, amounts, capacity, pool)

@@ -26,6 +26,7 @@ application that a cluster launched at once.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +105,11 @@ def make_schedule(jobs: pl.DataFrame, facts: Mapping[str, Any]) -> Schedule:
     schema = columns_of(tuple(facts["capacity"]))
     absent = [pl.lit(None).alias(name) for name in schema if name not in jobs.columns]
     return Schedule(jobs.with_columns(absent).select(list(schema)).cast(schema), dict(facts))
+
+
+def file_name(policy: str) -> str:
+    """Return the name of the file of a policy's schedule, without a suffix."""
+    return re.sub(r"[^\w.@+-]", "-", policy)
 
 
 def write_schedule(schedule: Schedule, path: Path) -> None:

@@ -18,12 +18,14 @@ from hindcast.pipeline.schedules.windows import (
 )
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from hindcast.policies.entrants import entrants
+from tests.held_amounts import exceeded
 
 # recipe -> settings, policies that draw nothing and one that draws
 _CASES = {
     "queue-lublin1-v1": (["config.jobs=64", "config.follow=30"],
                          ["fcfs_easy", "saf_easy", "sjf_clairvoyant", "random"]),
-    "binpack-synthetic-v1": (["config.jobs_per_window=8"], ["tetris", "first_fit", "rollout", "random"]),
+    "binpack-synthetic-v1": (["config.jobs_per_window=8"],
+                             ["tetris", "first_fit", "rollout", "random"]),
     "deferrable-base-v1": ([], ["fifo", "tetris", "random"]),
     "slots-demo-v1": ([], ["sjf_reserve", "packer_now", "random"]),
     "gpupack-families-v1": ([], ["fgd", "best_fit", "random"]),
@@ -147,28 +149,6 @@ _OUTCOMES = {
     "deferrable": _deferrable, "slots": _slots,
     "gpupack": _gpupack, "multicluster": _multicluster, "thermal": _thermal,
 }  # fmt: skip
-
-
-def exceeded(schedule: Schedule) -> list[str]:
-    """Return where a job starts within the window and more is held than there is."""
-    facts, started, found = schedule.facts, schedule.jobs.drop_nulls("start_s"), []
-    places = {None: started}
-    if facts["machines"]:
-        places = {key[0]: of for key, of in started.explode("machine").group_by("machine")}
-    for place, jobs in places.items():
-        for resource, whole in facts["capacity"].items():
-            room = whole if place is None else facts["machines"][resource][place]
-            changes = sorted(
-                [(job["end_s"], 0, -job[resource]) for job in jobs.iter_rows(named=True)]
-                + [(job["start_s"], 1, job[resource]) for job in jobs.iter_rows(named=True)]
-            )
-            held, levels = 0, facts["levels"].get(resource, [])
-            for at, starts, amount in changes:
-                held += amount
-                level = [of for since, of in levels if since <= at][-1:] or [room]
-                if starts and amount and at >= facts["from_s"] and held > level[0]:
-                    found.append(f"{resource} of {place} at {at}: {held} of {level[0]}")
-    return found
 
 
 @pytest.fixture(scope="module", params=_CASES)
