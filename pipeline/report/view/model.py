@@ -50,6 +50,11 @@ class Model:
     count: int
     rectangles: tuple[Rectangles, ...]
 
+    @property
+    def jobs(self) -> NDArray[np.float64]:
+        """Number of the job of each row."""
+        return _of_either(self, "job")
+
     def spread(self, which: int, name: str) -> NDArray[Any]:
         """Return a column of a schedule by row, NaN where the schedule has no value."""
         values = self.schedules[which].jobs[name].cast(pl.Float64).to_numpy()
@@ -135,7 +140,7 @@ def page_data(model: Model) -> str:
     times = {(i, name): model.spread(i, name) for i in several for name in _TIMES}
     asked = _of_either(model, "requested_s")
     writer = _Writer(scale_of([*times.values(), asked]))
-    writer.count("job", _of_either(model, "job").astype(np.int64), "previous")
+    writer.count("job", model.jobs.astype(np.int64), "previous")
     facts: dict[str, Any] = {
         "epoch": model.schedules[0].facts["epoch"],
         "clock": model.schedules[0].facts["clock"],

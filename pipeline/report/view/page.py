@@ -23,8 +23,10 @@ from hindcast.pipeline.pages.numbers import (
 )
 from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table, number_cell
 from hindcast.pipeline.pages.templates import STYLE, render
+from hindcast.pipeline.report.view.decisions import decisions_part
 from hindcast.pipeline.report.view.model import Model, model_of, page_data, strips
 from hindcast.pipeline.report.view.packing import capacity, on_machines
+from hindcast.pipeline.schedules.difference import Comparison
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.storage.files import write_text
 
@@ -56,24 +58,28 @@ class _Inline(NamedTuple):
     hash: str
 
 
-def write_view(schedules: Sequence[Schedule], out: Path) -> Path:
+def write_view(
+    schedules: Sequence[Schedule], out: Path, comparison: Comparison | None = None
+) -> Path:
     """Write the page of one or two schedules.
 
     Args:
         schedules: One schedule, or two of the same window; the second is compared with the first.
         out: File of the page.
+        comparison: Decisions at which their policies differ, if they are known.
 
     Raises:
         InputError: The schedules are of different jobs.
         StorageError: The file cannot be written.
     """
-    write_text(out, page_of(model_of(schedules)))
+    write_text(out, page_of(model_of(schedules), comparison))
     return out
 
 
-def page_of(model: Model) -> str:
+def page_of(model: Model, comparison: Comparison | None = None) -> str:
     """Return the page of a model."""
     unit = _unit(model)
+    decisions = {} if comparison is None else decisions_part(model, comparison, unit)
     policies = [schedule.facts["policy"] for schedule in model.schedules]
     heading = " beside ".join(policies)
     return render(
@@ -89,9 +95,11 @@ def page_of(model: Model) -> str:
         policies=[_lane(schedule) for schedule in model.schedules],
         strips=list(_strips(model)),
         notes=list(_notes(model)),
+        decisions=decisions,
         keys={k: v for k, v in _KEYS.items() if k != "m" or len(policies) > 1},
         sections={
             "drawing": "Schedules" if len(policies) > 1 else "Schedule",
+            **({"decisions": "The first decision that differs"} if decisions else {}),
             "notes": "How this is drawn", "keys": "Mouse, touch and keys",
             "provenance": "Provenance",
         },
