@@ -3,6 +3,7 @@ const colour = {};
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 const packed = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+// ---- colours ----
 const NICE = inSeconds ? [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800,
   604800, 2592000] : Array.from({ length: 16 }, (_, i) => 2 ** i);
 // Round bounds near the given shares of the times above 0, each above the one before.
@@ -55,6 +56,25 @@ const WAYS = {
     of: (s, j) => binned(sizes, s.amount[j]) },
 };
 if (!two) delete WAYS.moved;
+if (two && A.machines.length && B.machines.length) {
+  const places = schedules.map((s) => {
+    const found = new Int32Array(N).fill(-1);
+    for (let r = s.rect.length - 1; r >= 0; r--) {
+      let machine = 0;
+      for (let top = s.machines[0]; top <= s.low[r]; top += s.machines[machine]) machine++;
+      found[s.rect[r]] = machine;
+    }
+    return found;
+  });
+  WAYS.place = { name: A.machine,
+    legend: [["--same", `same ${A.machine}`], ["--late-2", `another ${A.machine}`],
+      ["--early-3", "started in one only"]],
+    of: (s, j) => {
+      const [a, b] = places.map((place) => place[j]);
+      return a < 0 || b < 0 ? 2 : a === b ? 0 : 1;
+    } };
+  if (!moved.some((by) => by)) by = "place";
+}
 for (const [kind, words] of Object.entries(facts.words)) {
   const work = new Float64Array(words.length + 1);
   for (let j = 0; j < N; j++) work[columns[kind][j]] += A.amount[j] * (A.end[j] - A.start[j] || 0);
@@ -217,7 +237,9 @@ function drawLane(s, i, marks) {
   for (const [j, x, y, wide] of labels) {
     const text = nameOf(j), c = shade[j];
     if (text.length * 6.8 + 7 > wide / ratio) continue;
-    const light = 0.299 * (c & 255) + 0.587 * ((c >> 8) & 255) + 0.114 * ((c >> 16) & 255) > 140;
+    // Black on what is lighter than this has a contrast of 4.5 at least, white on the others.
+    const light = [0.2126, 0.7152, 0.0722].reduce(
+      (sum, part, i) => sum + part * (((c >> (8 * i)) & 255) / 255) ** 2.2, 0) > 0.18;
     context.fillStyle = light ? "#000" : "#fff";
     context.fillText(text, gutter + x / ratio + 4, y / ratio);
   }
@@ -485,7 +507,6 @@ for (const name of ["move", "select"]) {
   });
 }
 for (const [key, way] of Object.entries(WAYS)) $("by").append(new Option(way.name, key));
-$("by").value = by;
 $("by").addEventListener("change", () => { by = $("by").value; recolour(); redraw(); });
 let typing = 0;
 $("query").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 150); });

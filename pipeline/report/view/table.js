@@ -143,7 +143,8 @@ function readState() {
   const [t0, t1] = numbers("t"), [y0, y1] = numbers("y"), box = numbers("list");
   if (t0 < t1) Object.assign(view, { t0, t1 });
   if (y0 < y1) Object.assign(view, { y0, y1 });
-  if (Object.hasOwn(WAYS, given.get("by") ?? "")) $("by").value = by = given.get("by");
+  if (Object.hasOwn(WAYS, given.get("by") ?? "")) by = given.get("by");
+  $("by").value = by;
   if (given.has("q")) $("query").value = given.get("q");
   const job = given.has("job") ? Number(given.get("job")) : -1;
   if (Number.isInteger(job) && job < N) focus = job;

@@ -1,0 +1,1 @@
+"""Commands about schedules, as in `hindcast.flows.commands`."""
