@@ -74,6 +74,7 @@ FLOORS_OF_FLOWS = (
     ("flows.commands.calibrate", "flows.commands.ingest", "flows.commands.train_online"),
     ("flows.runs.stages", "flows.runs.whatif"),  # runs of several commands
     ("flows.runs.starts",),
+    ("flows.runs.schedules",),
     ("flows.commands.run", "flows.commands.logs", "flows.commands.schedules"),
     ("flows.runs.nightly", "flows.runs.reproduce"),
     ("flows.commands.nightly", "flows.commands.study", "flows.commands.reproduce"),

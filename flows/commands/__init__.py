@@ -27,6 +27,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "ingest": "convert a raw trace to a workload, or a log of decisions to a dataset, and "
         "count the rows that were left out",
         "grid": "print what anybody could save at most by waiting, on hours of an electric grid",
+        "schedule": "write when and where every job runs under a policy, as a table",
+        "why": "say why a job of a schedule started when it did",
         "init": "look at a table of jobs, a log of decisions or a workload, and propose a mapping "
         "or a recipe",
         "pack": "how many nodes a list of pods needs, which rule refuses fewer, what nodes bring",
@@ -48,6 +50,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "train": "train an offline agent on a dataset",
         "plan": "write what will be scored and compared, before test windows are read",
         "evaluate": "score policies and checkpoints on windows of a recipe",
+        "compare": "find the first decision at which two policies differ, and the costliest",
         "report": "write one HTML page about evaluations",
         "train-online": "train an online agent, which plays the train windows of a recipe",
         "ope": "estimate the returns of policies from a dataset or a log of decisions; say where "
@@ -79,12 +82,15 @@ FIRST: Final[Mapping[str, str]] = {
 }
 _MODULES: Final = {
     "behaviour": "logs.behaviour",
+    "compare": "schedules.compare",
     "decide": "logs.decide",
     "grid": "logs.grid",
     "pack": "logs.pack",
+    "schedule": "schedules.schedule",
     "start": "logs.start",
     "traces": "logs.traces",
     "whatif": "logs.whatif",
+    "why": "schedules.why",
     "list": "inspect",
     "show": "inspect",
     "diff": "inspect",

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from hindcast.flows import parser as p
 from hindcast.flows import runners
@@ -35,6 +35,11 @@ class Request:
     plan: p.Folder | None = p.option(
         "plan that `hindcast plan` wrote; its policies are scored unless --policy names others",
         default=None, metavar="FILE",
+    )  # fmt: skip
+
+    jobs: Annotated[int, p.Bounds("K", ge=0)] | None = p.option(
+        "window whose schedule under every policy is written to jobs/POLICY.parquet, see "
+        "`hindcast schedule`", default=None,
     )  # fmt: skip
 
     def settings(self) -> tuple[str, ...]:
@@ -92,6 +97,11 @@ def run(request: Request | Plan) -> dict[str, Any]:
     loaded, plan = load_recipe(request.recipe, request.settings()), _plan(request)
     names = _names(request, loaded, plan)
     scored = entrants(loaded, names)
+    if request.jobs is not None:
+        from hindcast.pipeline.schedules.windows import require_window, write_window
+
+        played = evaluation.make_job(loaded, request.split, location(request.out))
+        require_window(played, request.jobs, "--jobs")
     of_plan = None if plan is None else kept(plan, loaded, scored, request.split)
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(
@@ -99,6 +109,9 @@ def run(request: Request | Plan) -> dict[str, Any]:
             workers=_elsewhere(request, loaded, names, scored) or request.workers,
             command=request.command, plan=of_plan, progress=tell,
         )  # fmt: skip
+    written = []
+    if request.jobs is not None:
+        written = write_window(played, (each.behaviour for each in scored), request.jobs)
     return {
         "evaluation": str(result.folder),
         "split": request.split,
@@ -106,6 +119,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
         "means": dict(result.means),
         "knows_run_times": _knowing(loaded.scenario, scored, result.caveats),
         "caveats": to_json(result.caveats),
+        **({"jobs": list(map(str, written))} if written else {}),
         **({} if of_plan is None else {"planned": planned_lines(result.folder)}),
     }
 

@@ -1,1 +1,1 @@
-"""Commands about schedules, as in `hindcast.flows.commands`."""
+"""Commands about schedules: write one, compare two policies on a window, ask why a job waited."""

@@ -23,7 +23,7 @@ class Request:
     """What to draw, and the file of the page."""
 
     a: p.Folder = p.argument(
-        "schedule (.parquet), folder that `hindcast whatif` or `evaluate` wrote, or recipe",
+        "schedule (.parquet), folder that `hindcast whatif` or `evaluate --jobs` wrote, or recipe",
         metavar="A",
     )
     b: p.Folder = p.argument(
@@ -37,8 +37,17 @@ class Request:
     window: Annotated[int, p.Bounds("W", ge=0)] | None = p.option(
         "window of the recipe (default: the first of its test split)", default=None
     )
+    play: Annotated[int, p.Bounds("N", ge=0)] = p.option(
+        "number of the play of a policy that draws, as `seed` in scores.parquet", default=0
+    )
     out: p.Folder = p.option("file of the page", default="view.html", metavar="FILE.html")
     overrides: tuple[p.Override, ...] = p.overrides()
+    trace: p.Folder | None = p.trace()
+
+    @property
+    def source(self) -> str:
+        """The recipe, as `hindcast schedule` calls it."""
+        return self.a
 
 
 def check(request: Request) -> None:
@@ -46,27 +55,20 @@ def check(request: Request) -> None:
     if location(request.out).suffix != ".html":
         raise InputError(f"--out {request.out}: the page is one file, expected a name in .html")
     if _is_played(request.a):
-        from hindcast.pipeline.recipes.loading import load_recipe
-        from hindcast.policies.entrants import entrants
+        from hindcast.flows.runs.schedules import behaviours_of, job_of
 
-        recipe = load_recipe(request.a, request.overrides)
         if request.b:
             raise InputError(f"{request.a} is a recipe: two policies of it are two --policy, not B")
         if len(request.policies) not in {1, 2}:
             raise InputError(
                 f"{request.a}: a recipe is played, expected one or two policies: --policy A B"
             )
-        windows = recipe.windows("test")
-        if request.window is not None and request.window not in windows:
-            raise InputError(
-                f"--window {request.window}: not in the test split of {request.a}, expected one of "
-                f"{windows[0]} to {windows[-1]}"
-            )
-        entrants(recipe, request.policies)
+        behaviours_of(job_of(request)[0].recipe, request.policies)
         return
-    if request.overrides or request.window is not None:
-        name = "--set" if request.overrides else "--window"
-        raise InputError(f"{name} is for a recipe, and {request.a} is none")
+    for name in ("window", "play", "trace", "overrides"):
+        if getattr(request, name):
+            flag = "set" if name == "overrides" else name
+            raise InputError(f"--{flag} is for a recipe, and {request.a} is none; leave it out")
     places = list(_files(request))
     if len(places) > 2:
         raise InputError(f"view: a page has one schedule or two, expected no {len(places)}")
@@ -91,7 +93,7 @@ def _files(request: Request) -> Iterator[Path]:
         if _is_played(place):
             raise InputError(
                 f"{place}: expected a schedule ({_SCHEDULE}) or a folder with {_JOBS}/ in it, as "
-                "hindcast whatif and evaluate write it"
+                "`hindcast whatif` and `evaluate --jobs` write it"
             )
         folders += 1
         known = {one.stem: one for one in sorted((path / _JOBS).glob(f"*{_SCHEDULE}"))}
@@ -131,19 +133,15 @@ def run(request: Request) -> dict[str, Any]:
 
 def _played(request: Request) -> "tuple[list[Schedule], Comparison | None]":
     """Play the policies on a window of the recipe; compare two of them."""
-    from hindcast.pipeline.evaluation.evaluate import make_job
-    from hindcast.pipeline.recipes.loading import load_recipe
+    from hindcast.flows.runs.schedules import behaviours_of, job_of
     from hindcast.pipeline.schedules.difference import compare_window
     from hindcast.pipeline.schedules.windows import schedule_window
-    from hindcast.policies.entrants import entrants
 
-    recipe = load_recipe(request.a, request.overrides)
-    job = make_job(recipe, "test", location(request.out).parent)
-    window = job.windows[0] if request.window is None else request.window
-    behaviours = [entrant.behaviour for entrant in entrants(recipe, request.policies)]
+    job, window = job_of(request)
+    behaviours = behaviours_of(job.recipe, request.policies)
     if len(behaviours) == 1:
-        return [schedule_window(job, behaviours[0], window)], None
-    comparison = compare_window(job, window, *behaviours)
+        return [schedule_window(job, behaviours[0], window, request.play)], None
+    comparison = compare_window(job, window, behaviours[0], behaviours[1], request.play)
     return list(comparison.schedules), comparison
 
 

@@ -6,7 +6,6 @@ The same schedules give the same bytes.
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +27,7 @@ from hindcast.pipeline.report.view.model import Model, model_of, page_data, stri
 from hindcast.pipeline.report.view.packing import capacity, on_machines
 from hindcast.pipeline.schedules.difference import Comparison
 from hindcast.pipeline.schedules.schedule import Schedule
+from hindcast.pipeline.schedules.sentences import moment
 from hindcast.pipeline.storage.files import write_text
 
 _HERE: Final = Path(__file__).parent
@@ -126,17 +126,6 @@ def _mean(values: NDArray[np.float64]) -> float | None:
     """Return the mean of the values that are known, None if there are none."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
-
-
-def _moment(schedule: Schedule, at: float) -> str:
-    """Return a moment of the schedule's clock in words."""
-    facts = schedule.facts
-    if facts["clock"] != "s":
-        return f"{facts['clock']} {at:,.0f}"
-    if facts["epoch"] is not None:
-        return f"{datetime.fromtimestamp(facts['epoch'] + at, UTC):%Y-%m-%d %H:%M} UTC"
-    days, rest = divmod(int(at), 86_400)
-    return f"day {days + 1}, {rest // 3600:02}:{rest // 60 % 60:02}"
 
 
 def _facts(model: Model) -> Iterator[str]:
@@ -333,7 +322,7 @@ def _notes(model: Model) -> Iterator[str]:
         if never:
             yield (
                 f"{facts['policy']}: {count_of(never, 'job')} did not start by "
-                f"{_moment(schedule, facts['to_s'])}, the end of what is known. They wait until "
+                f"{moment(facts['to_s'], facts)}, the end of what is known. They wait until "
                 "then in the strips, and have no rectangle."
             )
         nothing = int((schedule.jobs["processors"] == 0).sum())
@@ -370,6 +359,6 @@ def _provenance(model: Model) -> dict[str, str]:
         own = schedule.facts
         if own["seed"] is not None:
             found[f"play of {own['policy']}"] = str(own["seed"])
-    found["from"] = _moment(model.schedules[0], facts["from_s"])
-    found["to"] = _moment(model.schedules[0], facts["to_s"])
+    found["from"] = moment(facts["from_s"], facts)
+    found["to"] = moment(facts["to_s"], facts)
     return found
