@@ -24,6 +24,7 @@ from docs.generate.claims import claim_pages
 from docs.generate.commands import command_pages
 from docs.generate.coverage import coverage_pages
 from docs.generate.grid_agents import grid_agents_pages
+from docs.generate.grid_settings import grid_settings_pages
 from docs.generate.headlines import headline_pages
 from docs.generate.learners import learner_pages
 from docs.generate.papers import paper_pages
@@ -61,6 +62,7 @@ def pages_of() -> Mapping[str, str]:
         **result_pages(),
         **headline_pages(),
         **grid_agents_pages(),
+        **grid_settings_pages(),
         **claim_pages(),
         **queue_rules_pages(),
         **paper_pages(),

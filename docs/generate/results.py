@@ -32,6 +32,7 @@ RULES: Final = "queue_rules.csv"
 FGD: Final = "fgd.csv"
 GRID_AGENTS: Final = "grid_agents.csv"
 PACK: Final = "pack_agents.csv"
+FRESH_TIMES: Final = "fresh_times.csv"
 INTERVALS: Final = "intervals.csv"
 _IN_PAGES: Final = {
     INTERVALS,
@@ -44,6 +45,7 @@ _IN_PAGES: Final = {
     FGD,
     GRID_AGENTS,
     PACK,
+    FRESH_TIMES,
 }
 _OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 

@@ -114,7 +114,8 @@ def kept(
     `decide` says whether windows are played until two policies are told apart.
     """
     groups = [p["group"] for p in plan["policies"] if p["agent"]]
-    deviations = _deviations(plan, recipe, policies, split)
+    digests = {each.behaviour.name: each.digest for each in policies}
+    deviations = deviations_from(plan, recipe, digests, split)
     if decide and "until" not in plan:
         deviations.append("windows are played until it is decided, which was not planned")
     return {
@@ -137,10 +138,10 @@ def _described(each: Entrant) -> dict[str, Any]:
             "digest": each.digest, "agent": each.is_agent}  # fmt: skip
 
 
-def _deviations(
-    plan: Mapping[str, Any], recipe: Recipe, policies: Sequence[Entrant], split: str
+def deviations_from(
+    plan: Mapping[str, Any], recipe: Recipe, scored: Mapping[str, str | None], split: str
 ) -> list[str]:
-    """Return the deviations as parts of a sentence."""
+    """Return deviations from a plan as parts of a sentence; `scored` has digests by policy."""
     found = []
     if windows_key(recipe, split) != plan["windows"]:
         found.append(f"the windows are others than those of {plan['split']} in {plan['recipe']}")
@@ -148,11 +149,10 @@ def _deviations(
         planned_as, is_now = plan["digest"][:8], recipe.digest[:8]
         found.append(f"{plan['recipe']} was changed (digest {is_now}, planned {planned_as})")
     planned = {each["policy"]: each for each in plan["policies"]}
-    scored = {each.behaviour.name: each for each in policies}
     for name in planned:
         if name not in scored:
             found.append(f"{name} was planned and is not scored")
-        elif scored[name].digest != planned[name]["digest"]:
+        elif scored[name] != planned[name]["digest"]:
             found.append(f"{name} has changed since")
     found += [f"{name} is scored and was not planned" for name in scored if name not in planned]
     before = {
