@@ -10,7 +10,7 @@ from hindcast.pipeline.pages.numbers import write_interval, write_number
 from hindcast.pipeline.statistics.families import ERROR, detectable, holm, p_value
 from hindcast.pipeline.statistics.intervals import Interval
 
-_ENDS: Final = ("paired_difference", "paired_low", "paired_high")
+ENDS: Final = ("paired_difference", "paired_low", "paired_high")
 
 
 def marked(rows: Sequence[Mapping[str, str]], decimals: Sequence[int]) -> list[str]:
@@ -56,4 +56,4 @@ def mde(row: Mapping[str, str], decimals: int) -> str:
 
 
 def _interval(row: Mapping[str, str]) -> Interval:
-    return Interval(*(float(row[name]) for name in _ENDS))
+    return Interval(*(float(row[name]) for name in ENDS))
