@@ -114,9 +114,10 @@ def _rows(file: Path) -> list[Row]:
             ]
         )
     )
+    better = "true" if found["higher_is_better"][0] else "false"
     learned = {p.group for p in setting.first.policies if p.kind == "learned"}
     return [
-        Row(file, submission, written, row | {"higher_is_better": str(row["higher_is_better"]).lower()})
+        Row(file, submission, written, row | {"higher_is_better": better})
         for row in found.iter_rows(named=True)
         if row["policy"] in learned and row["baseline"] == summary.strongest[setting.label]
     ]  # fmt: skip

@@ -492,7 +492,7 @@ def test_trainings_of_an_outside_agent_are_its_seeds(agent_file, tiny_recipe, tm
     found = entrants(tiny_recipe, names)
     assert [(e.kind, e.group) for e in found[:2]] == [("learned", "ppo")] * 2
     evaluate(tiny_recipe, found, split="test", out=tmp_path / "e")
-    rows = results(summarise([tmp_path / "e"], resamples=20), resamples=20).to_dicts()
+    rows = results(summarise([tmp_path / "e"])).to_dicts()
     assert {(r["policy"], r["seeds"], r["baseline"]) for r in rows} == {
         ("ppo", 2, "tetris"), ("tetris", 1, None)
     }  # fmt: skip
