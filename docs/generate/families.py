@@ -62,10 +62,7 @@ def kind(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def _interval(row: Mapping[str, str]) -> Interval:
-<<<<<<< HEAD
     return Interval(*(float(row[name]) for name in ENDS))
-=======
-    return Interval(*(float(row[name]) for name in _ENDS))
 
 
 def _estimate(row: Mapping[str, str], *, towards_zero: bool = True) -> Estimate:
@@ -74,4 +71,3 @@ def _estimate(row: Mapping[str, str], *, towards_zero: bool = True) -> Estimate:
         _interval(row), int(row["windows"]), float(degrees) if degrees else None,
         towards_zero=towards_zero,
     )  # fmt: skip
->>>>>>> origin/house

@@ -28,7 +28,6 @@ from hindcast.pipeline.storage.files import scratch, sha256_file
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "leaderboard.md"
 FOLDER: Final = PAGE.with_name("submissions")
-_FEW: Final = 2  # resamples of a summary of which only the strongest policy is read
 _TEXT: Final = """\
 # Leaderboard
 
@@ -100,7 +99,7 @@ def _rows(file: Path) -> list[Row]:
     """Return the agents of a submission, each against the best policy without learning."""
     with scratch() as folder:
         submission = unpack(file, folder)
-        summary = summarise([folder], resamples=_FEW)
+        summary = summarise([folder])
         found = results(summary)
     (setting,) = summary.settings
     plan = setting.first.plan
