@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import hindcast
 from docs.generate import gate
 from docs.generate.anchors import Scored, _tables
 from docs.generate.claims import claim_pages
@@ -170,7 +171,15 @@ def test_every_recipe_with_behaviours_has_its_size(pages):
     assert (table["decisions"] >= table["episodes"]).all()
     rows = [line for line in pages["parts/datasets.md"].splitlines()[2:] if line]
     assert len(rows) == len(recipes)
-    assert all(len(row.split(" | ")) == 9 and " |  | " not in row for row in rows)
+    assert all(len(row.split(" | ")) == 10 and " |  | " not in row for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["deferrable-realtime-v1", "binpack-synthetic-random-v1"])
+def test_a_dataset_that_is_built_anew_has_the_sealed_data(name, tmp_path):
+    sealed = dict(pl.read_csv(FOLDER / "sizes.csv")["recipe", "data_sha256"].iter_rows())
+    built = hindcast.build(load_recipe(name), tmp_path / "dataset", workers=2)
+    assert built.manifest.data_sha256 == sealed[name]
 
 
 def test_a_table_with_a_column_less_or_a_word_for_a_number_is_refused():

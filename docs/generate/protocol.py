@@ -33,7 +33,7 @@ def _datasets() -> str:
             f"{int(size['decisions']):,}" if size else "",
             f"{int(size['bytes']) / 1e6:,.1f}" if size else "",
             " / ".join(f"{windows.get(s, 0):,}" for s in ("train", "validation", "test")),
-            code(recipe.digest[:12]),
+            code(recipe.digest[:12]), code(size["data_sha256"][:12] if size else ""),
         ])  # fmt: skip
     head = ["recipe", "scenario", "level", "behaviours", "episodes", "decisions", "MB", "windows"]
-    return table([*head, "digest"], rows)
+    return table([*head, "digest", "data"], rows)
