@@ -1,6 +1,5 @@
 """What the jobs of a schedule hold together, counted event by event."""
 
-
 from hindcast.pipeline.schedules.schedule import Schedule
 
 

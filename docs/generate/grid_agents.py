@@ -175,11 +175,12 @@ def _interval(less: Array, now: Array) -> tuple[float, float, float]:
 def _at_once(problem: Problem, base: Played) -> Array:
     """Return the cost of starting at once in the unit of the objective, (Z, W)."""
     recipe = _recipe(problem, 0, ())
-    kg = _of(base, "carbon_now_kg")[0]
+    kg: Array = _of(base, "carbon_now_kg")[0]
     if recipe.objective == "carbon":
         return kg
     saved = _of(base, "money_saved_per_mwh") * _of(base, "energy_kwh") / 1e3
-    return (_of(base, "money") + saved)[0] + recipe.config.carbon_price * kg / 1e3  # type: ignore[attr-defined]
+    money: Array = (_of(base, "money") + saved)[0]
+    return money + recipe.config.carbon_price * kg / 1e3
 
 
 def rows(name: str, work: Path, agents: Path) -> Iterator[dict[str, Any]]:

@@ -91,8 +91,10 @@ def rows() -> Iterator[dict[str, Any]]:
             instances = [make_instance(recipe, scenario, workload, each) for each in windows]
             for entrant in entrants(recipe, rules):
                 played = [outcomes_of(recipe, each, entrant.behaviour) for each in instances]
-                row = {"table": group, "cores": name, "settings": " ".join(settings),
-                       "policy": entrant.behaviour.name, "windows": len(played)}  # fmt: skip
+                row: dict[str, Any] = {
+                    "table": group, "cores": name, "settings": " ".join(settings),
+                    "policy": entrant.behaviour.name, "windows": len(played),
+                }  # fmt: skip
                 for column, outcome in _MEANS.items():
                     values = [each.get(outcome) for each in played]
                     row[column] = _mean(values, 100.0 if column in _PERCENT else 1.0)
