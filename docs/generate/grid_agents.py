@@ -179,8 +179,8 @@ def _at_once(problem: Problem, base: Played) -> Array:
     if recipe.objective == "carbon":
         return kg
     saved = _of(base, "money_saved_per_mwh") * _of(base, "energy_kwh") / 1e3
-    money: Array = (_of(base, "money") + saved)[0]
-    return money + recipe.config.carbon_price * kg / 1e3
+    found: Array = (_of(base, "money") + saved)[0] + recipe.config.carbon_price * kg / 1e3
+    return found
 
 
 def rows(name: str, work: Path, agents: Path) -> Iterator[dict[str, Any]]:

@@ -48,7 +48,8 @@ def bounds(
         end = f.HISTORY + end * slot_h
         least = float(_cheapest_hours(y, work.submit, end, work.run) @ energy / 1e3 + waited.sum())
         if not unlimited:
-            pieces = _Pieces(jobs.earliest, work.run, energy / 1e3, jobs.cores, due, submit)
+            power = np.asarray(energy / 1e3, np.float64)
+            pieces = _Pieces(jobs.earliest, work.run, power, jobs.cores, due, submit)
             weights = (config.waiting_weight, config.late_weight)
             least = max(least, _least_pieces(pieces, y, capacity, slot_h, weights))
         if config.resume_h > 0:  # work that pauses add may earn money

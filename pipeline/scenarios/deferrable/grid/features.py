@@ -143,8 +143,10 @@ OUT: Final = columns((*_OUTCOMES, *_OF_PAUSABLE))
 
 def spec(config: DeferrableConfig, objective: str) -> Spec:
     """Return the names of the observation, the reward terms and the outcomes."""
-    bill = {"description": "bill for their cores"} if config.reserved else {}
-    outcomes = (replace(x, **bill) if x.name == "money" else x for x in _OUTCOMES)
+    outcomes: tuple[Outcome, ...] = _OUTCOMES
+    if config.reserved:
+        bill = "bill for their cores"
+        outcomes = tuple(replace(x, description=bill) if x.name == "money" else x for x in outcomes)
     return Spec(
         scenario="deferrable",
         objective=objective,
