@@ -142,6 +142,15 @@ class PlayedLog:
         rows = np.concatenate([machine.record.row for machine in self.machines])
         return self.whole.take(np.flatnonzero(np.isin(self.whole.row, rows)))
 
+    @property
+    def rows(self) -> Array:
+        """Place among the usable tasks of every job that runs count, (R,).
+
+        The jobs that are too wide come last if there is one machine; those of pools have none.
+        """
+        wide = self.record.too_wide if len(self.machines) == 1 else None
+        return self.record.row if wide is None else np.append(self.record.row, wide.row)
+
     @cached_property
     def plan(self) -> planning.Plan:
         """The plan of the log."""

@@ -8,7 +8,6 @@ hindcast.pipeline.whatif.playing, recorded starts by hindcast.pipeline.whatif.re
 policies by scenario `queue`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,8 @@ from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.scenarios.queue.layout import NEVER, PLACED_AT
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.scenarios.queue.several.transition import is_several
+from hindcast.pipeline.schedules.log_runs import run_schedule
+from hindcast.pipeline.schedules.schedule import file_name, write_schedule
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.memory_rules import MemoryRule
 from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
@@ -43,6 +44,7 @@ from hindcast.pipeline.whatif.playing import play, play_placed
 from hindcast.pipeline.whatif.record import Array, Record
 from hindcast.pipeline.whatif.replay import replay, replay_placed
 from hindcast.pipeline.whatif.run import Run, joined, run_of
+from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics import find_rule
 
@@ -229,11 +231,6 @@ def played(
     ))  # fmt: skip
 
 
-def file_name(policy: str) -> str:
-    """Return the name of a policy as the name of a file."""
-    return re.sub(r"[^\w.@+-]", "-", policy)
-
-
 def _play(scope: Scope, policy: Policy, tell: Tell) -> Plays:
     if policy.rule is None and policy.name != RECORDED:
         assert policy.entrant is not None
@@ -340,38 +337,12 @@ def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
 
 
 def write_jobs(
-    out: Path, record: Record, users: Array, part: Part, name: str, starts: Sequence[Array]
+    out: Path, workload: Workload, row: Array, part: Part, policy: Policy, found: Plays
 ) -> None:
-    """Write OUT/jobs/POLICY.parquet: the counted jobs of a run under a policy.
+    """Write OUT/jobs/POLICY.parquet: the schedule of the jobs of a run under a policy.
 
-    `users` are the log's numbers of the users of runs, (U,).
-
-    Columns: job (number in order of submission), submit_s, eligible_s, start_s and end_s on the
-    clock of the log, processors, requested_s, user, queue, partition (the log's numbers, null if
-    unknown), wait_s (of the user) and bounded_slowdown.
+    `row` is the place of every job of the record among the usable tasks, (R,).
     """
-    run, place = joined(part.runs)
-    of = np.flatnonzero(run.counted)
-    start = np.concatenate(starts)[place][of]
-    named = {
-        "user": np.append(users, -1)[run.user[of]],  # -1 is unknown
-        "queue": run.queue[of],
-        "partition": run.partition[of],
-    }
-    frame = pl.DataFrame(
-        {
-            "job": record.row[run.row[of]],
-            "submit_s": run.submit[of],
-            "eligible_s": run.arrive[of],
-            "start_s": start,
-            "end_s": start + run.run[of],
-            "processors": run.cpu[of],
-            "requested_s": run.requested[of],
-            **named,
-        }
-    ).with_columns(pl.when(pl.col(name) >= 0).then(name).alias(name) for name in named)
-    values = counted_frame(part, starts).select("wait_s", "bounded_slowdown")
     make_folder(out / "jobs")
-    write_atomically(
-        out / "jobs" / f"{file_name(name)}.parquet", table_writer(frame.hstack(values))
-    )
+    schedule = run_schedule(workload, row, part.runs, found.starts[0], found.kinds[0], policy.name)
+    write_schedule(schedule, out / "jobs" / f"{file_name(policy.name)}.parquet")

@@ -208,14 +208,13 @@ def _material(
             }
             if scope.name == RUN:
                 of_run[policy.name] = found.starts[0]
+                plays.write_jobs(log.out, workload, log.rows, run, policy, found)
         values[scope.name] = Values(of_scope)
     together, _ = joined(run.runs)
     shakes = _shakes(log, run, policies)
     known = "" if graded is None or graded.known is None else graded.known
     changes = _changes(log, run, policies, of_run, known, shakes) if request.changes else None
     frames = {name: plays.counted_frame(run, starts) for name, starts in of_run.items()}
-    for name, of in of_run.items():
-        plays.write_jobs(log.out, log.record, log.users, run, name, of)
     # An orderly scheduler without backfilling leaves fitting jobs waiting, and has a good grade.
     far = graded is not None and graded.letter in {"C", "D"}
     fitting = graded.fitting if graded is not None and far else None

@@ -62,7 +62,7 @@ Progress = Callable[[int, int], None]
 
 ESTIMATED: Final = "estimated"
 RECORDED_LEVEL: Final = "recorded"
-_FEW: Final = 20  # windows, see hindcast.pipeline.statistics.intervals
+_FEW: Final = 20  # windows; of fewer, skewed returns are not seen
 _EPSILON: Final = 0.1  # if no behaviour of the log explores
 
 
@@ -222,7 +222,7 @@ def _evaluate(
         if frame is None:
             truth = None
             if scores is not None:
-                truth = true_return(scores, behaviour.name, log.group, settings.seed)
+                truth = true_return(scores, behaviour.name, log.group)
             logged = is_logged(behaviour, of_log)
             frame = rows_of(
                 candidate, job.estimate(behaviour), job.held, truth, logged=logged,

@@ -72,6 +72,7 @@ FUTURES: Final = 8
 SCREENED: Final = 2
 KEPT: Final = 4
 HORIZON: Final = 40
+_DECISIONS: Final = 1024  # that a member makes before Python goes on
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,10 @@ class RolloutPolicy:
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
         """Play one episode; raise HindcastError without `forget` or for a forbidden choice."""
         return _Members(scenario, spec, instance, self).play()
+
+    def choices(self, scenario: Scenario, spec: Spec, instance: Instance) -> NDArray[np.int64]:
+        """Return the rows that an episode chooses, (T,); raise HindcastError as `episode` does."""
+        return _chosen(_Members(scenario, spec, instance, self))
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,13 @@ class ImaginedRollouts:
 
         Raises InputError for an instance without futures, HindcastError for a forbidden choice.
         """
+        return self._begin(scenario, spec, instance).play()
+
+    def choices(self, scenario: Scenario, spec: Spec, instance: Instance) -> NDArray[np.int64]:
+        """Return the rows that an episode chooses, (T,); raise errors as `episode` does."""
+        return _chosen(self._begin(scenario, spec, instance))
+
+    def _begin(self, scenario: Scenario, spec: Spec, instance: Instance) -> "_Candidates":
         if instance.futures is None:
             raise InputError(
                 f"{self.name}: lookahead draws the jobs to come from the settings of a recipe, but "
@@ -121,7 +133,13 @@ class ImaginedRollouts:
         seed = int(np.abs(instance.ints).sum() % (1 << 31))
         rng = generator(seed, "imagined futures")
         futures = [instance.futures(rng) for _ in range(FUTURES)]
-        return _Candidates(scenario, spec, instance, self, futures).play()
+        return _Candidates(scenario, spec, instance, self, futures)
+
+
+def _chosen(played: "_Members | _Candidates") -> NDArray[np.int64]:
+    """Play an episode; return the rows that it chose, (T,)."""
+    played.play()
+    return np.array(played.choices, np.int64)
 
 
 def rollouts_of(policy: LearnedPolicy, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
@@ -215,6 +233,7 @@ class _Copied:
         self.copy = begin_episode(spec, self.larger)
         self.copy_arrays = make_step_arrays(spec, self.larger)
         self.steps, self.status = 0, k.RUNNING
+        self.choices: list[int] = []
 
     def imagine(self, future: Future) -> None:
         """Make the copy one of the present moment with this future."""
@@ -282,14 +301,21 @@ class _Members(_Copied):
             for number, decider in enumerate(self.deciders):
                 self.imagine(self.future)
                 totals[:] = 0.0
-                self._play_on(decider, self.copy, self.copy_arrays, np.inf)
+                self._play_on(decider, self.copy, self.copy_arrays, np.inf, keep())
                 if totals[k.REWARD] > highest:
                     best, highest = number, totals[k.REWARD]
-            played, self.status = self._play_on(
-                self.deciders[best], self.memory, self.arrays, self.future.until
-            )
-            self.steps += played
+            self._act(self.deciders[best])
         return self.finished()
+
+    def _act(self, decider: tuple[Any, DeciderArrays, Any]) -> None:
+        """Continue the episode until the arrival that was forgotten first."""
+        while self.status == k.RUNNING and self.memory.floats[k.TIME] < self.future.until:
+            kept = keep(_DECISIONS)
+            played, self.status = self._play_on(
+                decider, self.memory, self.arrays, self.future.until, kept
+            )
+            self.choices += kept.choices[:played].tolist()
+            self.steps += played
 
     def _play_on(
         self,
@@ -297,9 +323,9 @@ class _Members(_Copied):
         memory: EpisodeArrays,
         arrays: StepArrays,
         until: float,
+        kept: KeptArrays,
     ) -> tuple[int, int]:
         """Continue an episode; return the number of decisions and the status."""
-        kept = keep()
         status = play(
             cell(self.scenario.observe),
             cell(self.scenario.step),
@@ -377,6 +403,7 @@ class _Candidates(_Copied):
         while self.status == k.RUNNING:
             n = scenario.observe(*memory)
             choice = self._choice(self._scored(n), memory.feasible[:n])
+            self.choices.append(choice)
             self.status = scenario.step(memory.ints, memory.floats, choice, arrays.step_outputs)
             require_played(self.status, self.name, scenario)
             arrays.totals[:] += arrays.step_outputs

@@ -192,7 +192,7 @@ def test_one_half_alone_is_a_machine(tmp_path):
     options = ("--pools", "1=64,2=64", "--where", "partition=2", "--only-rule", *SIX)
     page = Answer(log, tmp_path / "out", *options).is_honest()
     assert (page.json["nearness"]["grade"], page.json["processors"]) == ("A", 64)
-    assert set(page.jobs("recorded")["partition"]) == {2}
+    assert set(page.jobs("recorded")["partition"]) == {"2"}
 
 
 @pytest.mark.nightly

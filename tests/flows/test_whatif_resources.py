@@ -6,9 +6,11 @@ import polars as pl
 import pytest
 
 from hindcast.flows.cli import main
+from hindcast.pipeline.schedules.schedule import read_schedule
 from hindcast.pipeline.workloads.folder import save_workload
 from tests.conftest import require_traces
 from tests.flows.whatif_pages import Answer
+from tests.held_amounts import exceeded
 from tests.resource_logs import golden_jobs, golden_settings, workload_of
 
 # Minutes: submission, processors, GPUs, time limit, run and start. The schedule is by hand.
@@ -61,6 +63,13 @@ def test_a_log_of_two_partitions_with_gpus_is_scheduled_as_by_hand(tmp_path):
     by_hand = {name: job[-1] for name, job in JOBS.items()}
     for policy in ("recorded", "fcfs_easy", "sjf_easy", "lxf_easy", "conservative"):
         assert starts(page, policy) == by_hand, policy
+    schedule = read_schedule(page.out / "jobs" / "fcfs_easy.parquet")
+    assert schedule.facts["machine"] == "pool"
+    assert schedule.facts["capacity"] == {"processors": 12, "gpus": 8, "memory": 16_384}
+    gpus = dict(schedule.jobs.select("name", "gpus").rows())
+    assert gpus == {str(100 + ord(name)): job[3] for name, job in JOBS.items()}
+    assert schedule.facts["epoch"] == 1_700_000_000
+    assert not exceeded(schedule)
     # By area, J is before H when G ends: 60 x 1 processor for 40 x 4.
     assert starts(page, "saf_easy") == {**by_hand, "J": 100, "H": 160}
     stops = page.json["nearness"]["stopped"]

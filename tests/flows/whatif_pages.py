@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from hindcast.flows.cli import main
+from hindcast.pipeline.schedules.schedule import read_schedule
 
 GREY = {
     "Cannot be judged", "Nearly nobody waits", "Not about your scheduler", "Depends on the view",
@@ -45,7 +46,8 @@ class Answer:
         return pl.read_csv(self.out / f"{name}.csv", infer_schema_length=None)
 
     def jobs(self, policy):
-        return pl.read_parquet(self.out / "jobs" / f"{policy}.parquet")
+        """Return the counted jobs of the run under a policy."""
+        return read_schedule(self.out / "jobs" / f"{policy}.parquet").jobs.filter("counted")
 
     def mean(self, policy, metric="mean_bounded_slowdown", scope="run"):
         return self.table().filter(scope=scope, policy=policy, metric=metric)["mean"][0]

@@ -86,7 +86,7 @@ def _amounts(values: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
     return values.astype(np.float64) if unit == 1.0 else np.rint(values * unit)
 
 
-def _tasks(config: BinpackConfig, workload: Workload, window: int) -> pl.DataFrame:
+def tasks_of(config: BinpackConfig, workload: Workload, window: int) -> pl.DataFrame:
     """Return the tasks of the jobs of a window."""
     first, job = window * config.jobs_per_window, workload.tasks["job"]
     start, stop = job.search_sorted(first), job.search_sorted(first + config.jobs_per_window)
@@ -95,7 +95,7 @@ def _tasks(config: BinpackConfig, workload: Workload, window: int) -> pl.DataFra
 
 def demand(config: BinpackConfig, workload: Workload, window: int) -> Demand:
     """Return the work of a window before and after its durations are rounded up to ticks."""
-    tasks = _tasks(config, workload, window)
+    tasks = tasks_of(config, workload, window)
     cores = tasks["cores"].to_numpy() * tasks["instances"].to_numpy()
     seconds = tasks["duration_s"].to_numpy()
     return Demand(float(cores @ seconds), float(cores @ np.ceil(seconds)))
@@ -109,7 +109,7 @@ def instance(
     rng: np.random.Generator,
 ) -> Instance:
     """Return the jobs of one window on an empty cluster; time 0 is its first submission."""
-    tasks = _tasks(config, workload, window)
+    tasks = tasks_of(config, workload, window)
     if tasks.is_empty():
         raise InputError(
             f"window {window} has no tasks; windows are 0..{windows(config, workload) - 1}"

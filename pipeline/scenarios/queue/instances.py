@@ -178,6 +178,14 @@ def usable(workload: Workload) -> pl.Series:
     return _has_run(workload, _cpu(workload.tasks) <= _processors(workload.machines))
 
 
+def tasks_of(workload: Workload, machine: Machine | None) -> pl.DataFrame:
+    """Return the tasks of the jobs that `Log.row` numbers."""
+    if machine is None or not machine.is_several:
+        return workload.tasks.filter(usable(workload))
+    # jobs that are too wide may run in a beginning
+    return workload.tasks.filter(_has_run(workload, _cpu(workload.tasks) > 0))
+
+
 def _has_run(workload: Workload, fits: pl.Series) -> pl.Series:
     """Return which of the tasks that fit have a run time of their own."""
     if "run_unknown" in workload.tasks.columns:  # the reader took another number as the run time
@@ -192,10 +200,7 @@ def _log_of(workload: Workload, machine: Machine | None) -> Log:
         raise InputError(
             "scenario queue needs the processors of the machine, but the workload has no machines"
         )
-    if machine is None:
-        tasks = workload.tasks.filter(usable(workload))
-    else:  # jobs that are too wide may run in a beginning
-        tasks = workload.tasks.filter(_has_run(workload, _cpu(workload.tasks) > 0))
+    tasks = tasks_of(workload, machine)
     if tasks.is_empty():
         raise InputError("no job of the workload has a run time and fits on its machine")
     submit, cpu = _whole(tasks["submit_s"]), _whole(_cpu(tasks))
