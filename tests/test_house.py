@@ -75,7 +75,8 @@ FLOORS_OF_FLOWS = (
     ("flows.commands.calibrate", "flows.commands.ingest", "flows.commands.train_online"),
     ("flows.runs.stages", "flows.runs.whatif"),  # runs of several commands
     ("flows.runs.starts",),
-    ("flows.commands.run", "flows.commands.logs"),
+    ("flows.runs.schedules",),
+    ("flows.commands.run", "flows.commands.logs", "flows.commands.schedules"),
     ("flows.runs.nightly", "flows.runs.reproduce"),
     ("flows.commands.nightly", "flows.commands.study", "flows.commands.reproduce"),
     ("flows.artifacts", "flows.calls", "flows.completion", "flows.process_setup"),

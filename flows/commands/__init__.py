@@ -23,9 +23,12 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "your log": {
         "whatif": "one page: a log's own scheduler beside other policies, and what can be "
         "concluded",
+        "view": "one page: a schedule, or two on one time axis, and where their policies differ",
         "ingest": "convert a raw trace to a workload, or a log of decisions to a dataset, and "
         "count the rows that were left out",
         "grid": "print what anybody could save at most by waiting, on hours of an electric grid",
+        "schedule": "write when and where every job runs under a policy, as a table",
+        "why": "say why a job of a schedule started when it did",
         "init": "look at a table of jobs, a log of decisions or a workload, and propose a mapping "
         "or a recipe",
         "pack": "how many nodes a list of pods needs, which rule refuses fewer, what nodes bring",
@@ -47,6 +50,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "train": "train an offline agent on a dataset",
         "plan": "write what will be scored and compared, before test windows are read",
         "evaluate": "score policies and checkpoints on windows of a recipe",
+        "compare": "find the first decision at which two policies differ, and the costliest",
         "report": "write one HTML page about evaluations",
         "submit": "pack an evaluation with plan and policies into one file for others to check",
         "check-submission": "score a submission again, and say what in it does not hold",
@@ -80,18 +84,22 @@ FIRST: Final[Mapping[str, str]] = {
 }
 _MODULES: Final = {
     "behaviour": "logs.behaviour",
+    "compare": "schedules.compare",
     "decide": "logs.decide",
     "grid": "logs.grid",
     "pack": "logs.pack",
+    "schedule": "schedules.schedule",
     "start": "logs.start",
     "traces": "logs.traces",
     "whatif": "logs.whatif",
+    "why": "schedules.why",
     "list": "inspect",
     "show": "inspect",
     "diff": "inspect",
     "plan": "evaluate",
     "submit": "publish.submit",
     "check-submission": "publish.submit",
+    "view": "schedules.view",
 }  # names that differ from the module's
 
 

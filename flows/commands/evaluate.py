@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from hindcast.flows import parser as p
 from hindcast.flows import runners
@@ -42,6 +42,11 @@ class Request:
         default=None, metavar="FILE",
     )  # fmt: skip
     until: Literal["decided"] | None = _UNTIL
+
+    jobs: Annotated[int, p.Bounds("K", ge=0)] | None = p.option(
+        "window whose schedule under every policy is written to jobs/POLICY.parquet, see "
+        "`hindcast schedule`", default=None,
+    )  # fmt: skip
 
     def settings(self) -> tuple[str, ...]:
         """Return the overrides of the recipe, that of its trace included."""
@@ -106,6 +111,11 @@ def run(request: Request | Plan) -> dict[str, Any]:
     names = _names(request, loaded, plan)
     scored = entrants(loaded, names)
     decide = _decides(request, plan)
+    if request.jobs is not None:
+        from hindcast.pipeline.schedules.windows import require_window, write_window
+
+        played = evaluation.make_job(loaded, request.split, location(request.out))
+        require_window(played, request.jobs, "--jobs")
     of_plan = None
     if plan is not None:
         of_plan = kept(plan, loaded, scored, request.split, decide=decide)
@@ -115,6 +125,9 @@ def run(request: Request | Plan) -> dict[str, Any]:
             workers=_elsewhere(request, loaded, names, scored) or request.workers,
             command=request.command, plan=of_plan, decide=decide, progress=tell,
         )  # fmt: skip
+    written = []
+    if request.jobs is not None:
+        written = write_window(played, (each.behaviour for each in scored), request.jobs)
     return {
         "evaluation": str(result.folder),
         "split": request.split,
@@ -122,6 +135,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
         "means": dict(result.means),
         "knows_run_times": _knowing(loaded.scenario, scored, result.caveats),
         "caveats": to_json(result.caveats),
+        **({"jobs": list(map(str, written))} if written else {}),
         **({} if of_plan is None else {"planned": planned_lines(result.folder)}),
         **({} if result.until is None else {"until": decision(result.until)}),
     }

@@ -59,7 +59,7 @@ from hindcast.pipeline.storage.provenance import (
     key_of,
     provenance,
 )
-from hindcast.pipeline.storage.run_files import EVALUATING, EVALUATION, SCORES
+from hindcast.pipeline.storage.run_files import EVALUATING, EVALUATION, JOBS, SCORES
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.log_caveats import log_caveats
 from hindcast.pipeline.workloads.schema import Workload
@@ -327,7 +327,7 @@ def _begin(job: Job, split: str) -> list[Record]:
     out = job.out
     if out.exists() and not out.is_dir():
         raise StorageError(f"{out}: is a file, expected a folder")
-    ours = {EVALUATION, SCORES, EVALUATING}
+    ours = {EVALUATION, SCORES, EVALUATING, JOBS}
     there = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
     if foreign := [name for name in there if name not in ours and not is_partial(name)]:
         raise StorageError(

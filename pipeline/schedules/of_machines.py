@@ -249,6 +249,6 @@ def multicluster_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]
         "unit": "executors",
         "machines": {"processors": clusters.capability},
         "machine": "cluster",
-        "from_s": float(min(clusters.arrival)),
+        "from_s": 0.0,
         "to_s": float(clusters.last),
     }

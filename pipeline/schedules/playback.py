@@ -107,17 +107,24 @@ def decisions(job: Job, episode: EpisodeArrays, choose: Choose) -> Iterator[int]
 
     Raises HindcastError for a choice that is not feasible.
     """
-    outputs = np.zeros(k.TERMS + len(job.spec.reward_terms))
-    observe, step = job.scenario.observe, job.scenario.step
     at, status = 0, k.RUNNING
     while status == k.RUNNING:
-        observe(*episode)
+        job.scenario.observe(*episode)
         choice = choose(at, episode)
         yield choice
-        status = step(episode.ints, episode.floats, choice, outputs)
-        if status == k.INFEASIBLE:
-            raise HindcastError(f"choice {choice} of decision {at} is not feasible")
+        status = make_choice(job, episode, choice)
         at += 1
+
+
+def make_choice(job: Job, episode: EpisodeArrays, choice: int) -> int:
+    """Make a choice in an episode; return its status, or raise HindcastError if it must not be."""
+    outputs = np.zeros(k.TERMS + len(job.spec.reward_terms))
+    status = int(job.scenario.step(episode.ints, episode.floats, choice, outputs))
+    if status == k.INFEASIBLE:
+        raise HindcastError(
+            f"choice {choice} at {episode.floats[k.TIME]:g} of the episode is not feasible"
+        )
+    return status
 
 
 def chooser_of(

@@ -1,6 +1,7 @@
 """The schedule of a window under a policy, for every scenario that has jobs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -22,9 +23,16 @@ from hindcast.pipeline.schedules.of_slots import (
     thermal_schedule,
 )
 from hindcast.pipeline.schedules.playback import Played, play_window
-from hindcast.pipeline.schedules.schedule import Schedule, make_schedule
+from hindcast.pipeline.schedules.schedule import (
+    Schedule,
+    file_name,
+    make_schedule,
+    write_schedule,
+)
 from hindcast.pipeline.simulation.arrays import EpisodeArrays
 from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.storage.files import make_folder
+from hindcast.pipeline.storage.run_files import JOBS
 from hindcast.pipeline.workloads.schema import Workload
 
 Tables = Callable[[Played], tuple[pl.DataFrame, dict[str, Any]]]
@@ -50,6 +58,29 @@ def require_schedules(scenario: str) -> None:
         raise InputError(
             f"scenario {scenario!r} has no schedules, expected one of {', '.join(TABLES)}"
         )
+
+
+def require_window(job: Job, window: int, option: str) -> None:
+    """Raise InputError, which names the option, for a window without a schedule."""
+    require_schedules(job.scenario.name)
+    known = job.scenario.windows(job.recipe.config, job.workload)
+    if window >= known:
+        raise InputError(
+            f"{option} {window}: expected 0 to {known - 1:,}, windows of {job.recipe.id}"
+        )
+
+
+def write_window(job: Job, behaviours: Iterable[Behaviour], window: int) -> list[Path]:
+    """Write the schedule of a window under every policy; return the paths.
+
+    They are jobs/POLICY.parquet in the folder of the evaluation. Of a policy that draws, it is the
+    first play.
+    """
+    folder, paths = make_folder(job.out / JOBS), []
+    for behaviour in behaviours:
+        paths.append(folder / f"{file_name(behaviour.name)}.parquet")
+        write_schedule(schedule_window(job, behaviour, window), paths[-1])
+    return paths
 
 
 def schedule_window(job: Job, behaviour: Behaviour, window: int, seed: int = 0) -> Schedule:

@@ -9,6 +9,7 @@ RUN/checkpoints/step-000500/                 the checkpoint after 500 steps
 RUN/folds/0/ ...                             trainings of `--gate folds`, until the run is finished
 run.json                                     ledger of `hindcast run`, in its output folder
 evaluation.json, scores.parquet              of an evaluation; .evaluating until it is finished
+jobs/                                        schedules of one of its windows, by policy
 .building                                    of a dataset until it is finished
 """
 
@@ -26,6 +27,7 @@ LEDGER: Final = "run.json"
 EVALUATION: Final = "evaluation.json"
 SCORES: Final = "scores.parquet"
 EVALUATING: Final = ".evaluating"
+JOBS: Final = "jobs"  # schedules of an evaluation, and of `whatif`
 BUILDING: Final = ".building"
 
 

@@ -1,0 +1,114 @@
+"""A decision at which two policies differ, in sentences whose numbers stand in the decision."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+_STANDS_FOR_NEVER: Final = 1e9  # scores of this size are no measure: rules put rows last by them
+
+
+def sentence_of(found: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Return a decision, see hindcast.pipeline.schedules.difference.Difference, in sentences.
+
+    Args:
+        found: The decision as a dictionary.
+        facts: Facts of the schedule of the first policy.
+    """
+    chosen = [next(o for o in found["candidates"] if o["row"] == r) for r in found["chosen"]]
+    parts = [_situation(found, facts)]
+    for place, policy in enumerate(found["policies"]):
+        does = _does(found, chosen[place], facts)
+        parts.append(f"{policy} {does}{_since(chosen, place)}.")
+    return " ".join([*parts, *_came(found, chosen, facts)])
+
+
+def moment(at_s: float, facts: Mapping[str, Any]) -> str:
+    """Return a moment of a schedule's clock: a date where it is known, else days and time."""
+    if facts["clock"] != "s":
+        return f"{facts['clock']} {at_s:,.0f}"
+    if facts["epoch"] is not None:
+        return f"{datetime.fromtimestamp(facts['epoch'] + at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    days, rest = divmod(round(at_s), 86_400)
+    time = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"day {days + 1}, {time}"  # as on the page of `hindcast whatif`
+
+
+def span(time: float, facts: Mapping[str, Any]) -> str:
+    """Return a length of time of a schedule's clock."""
+    if facts["clock"] != "s":
+        return f"{time:,.10g} {facts['clock']}" + ("" if time == 1 else "s")
+    seconds = round(time)
+    if abs(seconds) < 120:
+        return f"{seconds} s"
+    minutes = round(abs(seconds) / 60)
+    return f"{'-' if seconds < 0 else ''}{minutes // 60}:{minutes % 60:02} h"
+
+
+def _situation(found: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    text = f"Decision {found['decision']} at {moment(found['at_s'], facts)}: "
+    if found["scenario"] != "queue":
+        feasible = sum(one["feasible"] for one in found["candidates"])
+        return f"{text}{found['count']} candidates, of those told {feasible} can be chosen."
+    context, whole = found["context"], facts["capacity"]["processors"]
+    waiting, free = round(math.expm1(context["waiting"])), round(context["free"] * whole)
+    jobs = "1 job waits" if waiting == 1 else f"{waiting:,} jobs wait"
+    return f"{text}{free:,} of {whole:,} processors are free, {jobs}."
+
+
+def _does(found: Mapping[str, Any], chosen: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Return what a policy does."""
+    if found["scenario"] != "queue":
+        return f"chooses {chosen['text']}"
+    if chosen["job"] is None:
+        return "waits for the next event"
+    features = chosen["features"]
+    size = round(math.exp(features["log_processors"]))
+    what = f"{size:,} processor" + ("" if size == 1 else "s")
+    waited = _hours(math.exp(features["log_waited"]) - 60)
+    job = f"{chosen['text']}, which has waited {waited} and requests " + _hours(
+        math.exp(features["log_requested"])
+    )
+    if features["safe"] == 1:
+        return f"starts {job}, now on {what}"
+    start = found["at_s"] + round(math.expm1(features["start_in"]))
+    return f"keeps {what} for {job}, until {moment(start, facts)}"
+
+
+def _since(chosen: list[Mapping[str, Any]], place: int) -> str:
+    """Return the scores by which a policy chooses; "" where it gives none."""
+    chance = chosen[place]["probabilities"][place]
+    if chance is not None and chance < 1:
+        return f", drawn with probability {chance:.3g}"
+    own, other = (one["scores"][place] for one in (chosen[place], chosen[1 - place]))
+    if own is None or other is None:
+        return ""
+    name = chosen[1 - place]["text"]
+    if own == other:
+        return f", since it is the first with its score of {own:.4g}, which {name} has too"
+    if max(abs(own), abs(other)) >= _STANDS_FOR_NEVER:
+        return f", which it scores higher than {name}"
+    digits = next((n for n in range(4, 17) if f"{own:.{n}g}" != f"{other:.{n}g}"), 17)
+    return f", since its score is {own:.{digits}g} and that of {name} {other:.{digits}g}"
+
+
+def _hours(seconds: float) -> str:
+    return span(seconds, {"clock": "s"})
+
+
+def _came(
+    found: Mapping[str, Any], chosen: list[Mapping[str, Any]], facts: Mapping[str, Any]
+) -> list[str]:
+    """Return what became of the two jobs under both policies."""
+    told = dict[int, str]()
+    for place, job in enumerate(found["jobs"]):
+        if job is None or job in told:
+            continue
+        text = chosen[place]["text"].partition(" on ")[0]
+        waits = [None if came[place] is None else came[place]["wait_s"] for came in found["came"]]
+        known = [
+            "an unknown time" if wait is None else span(wait, facts) for wait in waits
+        ]  # fmt: skip
+        told[job] = f"{text} waits {known[0]} under {found['policies'][0]} and {known[1]} under "
+        told[job] += found["policies"][1]
+    return [f"In the end {'; '.join(told.values())}."] if told else []
