@@ -42,6 +42,7 @@ def test_the_first_test_window_is_the_default(tmp_path, capsys):
     assert told["rows"] == 40
 
 
+@pytest.mark.slow
 def test_an_evaluation_writes_the_schedules_of_one_window(tmp_path, capsys):
     out = tmp_path / "scores"
     command = ["evaluate", RECIPE, *SMALL, "--jobs", "50"]
@@ -69,6 +70,7 @@ def log(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_run_of_a_log_is_that_of_whatif(log, tmp_path):
     out = tmp_path / "page"
     few = ("--only-rule", "saf_easy", "--policy", "fcfs", "--shake", "0")

@@ -166,6 +166,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return make_job(recipe, "test", out), policies, pl.read_parquet(out / "scores.parquet")
 
 
+@pytest.mark.slow
 def test_outcomes_from_a_schedule_are_those_of_the_evaluation(case, tmp_path):
     job, policies, scores = case
     assert len(job.windows) == 2
@@ -187,6 +188,7 @@ def test_outcomes_from_a_schedule_are_those_of_the_evaluation(case, tmp_path):
             assert schedule.facts["seed"] == (seed if behaviour.stochastic else None)
 
 
+@pytest.mark.slow
 def test_a_window_that_begins_as_the_log_did_has_its_running_jobs(traces):
     recipe = load_recipe("queue-kth-v1")
     job = make_job(recipe, "test", Path("unused"))
