@@ -92,7 +92,8 @@ class Schedule:
 
 def bounded(wait: NDArray[Any], run: NDArray[Any]) -> NDArray[np.float64]:
     """Return bounded slowdowns from waits and run times, (N,) each."""
-    return np.maximum((wait + run) / np.maximum(run, TAU_S), 1.0)
+    slowdowns: NDArray[np.float64] = np.maximum((wait + run) / np.maximum(run, TAU_S), 1.0)
+    return slowdowns
 
 
 def columns_of(resources: Sequence[str]) -> dict[str, pl.DataType]:
