@@ -31,7 +31,7 @@ def moment(at_s: float, facts: Mapping[str, Any]) -> str:
         return f"{datetime.fromtimestamp(facts['epoch'] + at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     days, rest = divmod(round(at_s), 86_400)
     time = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"day {days}, {time}" if days else time
+    return f"day {days + 1}, {time}"  # as on the page of `hindcast whatif`
 
 
 def span(time: float, facts: Mapping[str, Any]) -> str:

@@ -122,7 +122,7 @@ def test_a_sentence_has_the_numbers_of_its_decision():
     processors = [round(np.exp(one.features["log_processors"])) for one in (keeps, starts)]
     until = found.at_s + round(np.expm1(keeps.features["start_in"]))
     days, rest = divmod(round(until), 86_400)
-    clock = f"day {days}, {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    clock = f"day {days + 1}, {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     assert f"fcfs_easy keeps {processors[0]} processors for {keeps.text}, which" in found.sentence
     assert f"until {clock}, since its score is" in found.sentence
     assert f"saf_easy starts {starts.text}, which has waited" in found.sentence

@@ -1,0 +1,1 @@
+"""Schedules as a page: packed, coded, and drawn in the browser."""
