@@ -109,7 +109,7 @@ function recolour() {
 // ---- layout ----
 const stack = $("stack"), lanes = [...stack.querySelectorAll("canvas.lane")];
 const axes = [...stack.querySelectorAll("canvas.axis")];
-let width = 0, gutter = 56, ratio = 1, bitmaps = [], overviewLine = [];
+let width = 0, gutter = 56, ratio = 1, bitmaps = [], overviewPath = null;
 const plotWidth = () => width - gutter;
 const timeAt = (x) => view.t0 + ((x - gutter) / plotWidth()) * (view.t1 - view.t0);
 const xOf = (t) => gutter + ((t - view.t0) / (view.t1 - view.t0)) * plotWidth();
@@ -130,7 +130,12 @@ function layout() {
       Math.max(1, Math.round(plotWidth() * ratio)), Math.max(1, canvas.height));
     return { context, image, pixels: new Uint32Array(image.data.buffer) };
   });
-  overviewLine = means(A, 1, first, last, Math.max(1, Math.floor(plotWidth())));
+  const tall = $("overview").clientHeight;
+  overviewPath = new Path2D();
+  means(A, 1, first, last, Math.max(1, Math.floor(plotWidth()))).forEach((value, i) => {
+    const h = (tall * Math.min(100, value)) / 100;
+    overviewPath.rect(gutter + i, tall - h, 1, h);
+  });
   makePlots();
 }
 
@@ -196,7 +201,7 @@ const boxOf = (s, r, h) => {
 function drawLane(s, i, marks) {
   const { context, image, pixels } = bitmaps[i], { width: w, height: h } = image;
   const { t0, t1, y0, y1 } = view, kx = w / (t1 - t0), ky = h / (y1 - y0), labels = [];
-  const { rect, low, height, start, end, shade } = s;
+  const { rect, low, height, begins, ends, shade } = s;
   pixels.fill(packed(channels(colour.card)));
   const edge = packed(channels(colour.grid)), beyond = packed(channels(colour.soft));
   const column = (x, c) => { for (let p = x; p < pixels.length; p += w) pixels[p] = c; };
@@ -206,7 +211,7 @@ function drawLane(s, i, marks) {
   const full = Math.floor((y1 - s.rows) * ky);
   if (full > 0) pixels.fill(beyond, 0, Math.min(full, h) * w);
   for (let r = 0; r < rect.length; r++) {
-    const j = rect[r], a = start[j], b = end[j];
+    const a = begins[r], b = ends[r], j = rect[r];
     if (b <= t0 || a >= t1 || low[r] >= y1 || low[r] + height[r] <= y0) continue;
     let xa = Math.ceil((a - t0) * kx - 0.5), xb = Math.ceil((b - t0) * kx - 0.5);
     let ya = Math.ceil((y1 - low[r] - height[r]) * ky - 0.5), yb = Math.ceil((y1 - low[r]) * ky - 0.5);
@@ -281,7 +286,7 @@ function drawOverview() {
   context.fillStyle = colour.card;
   context.fillRect(0, 0, width, h);
   context.fillStyle = colour.grid;
-  overviewLine.forEach((value, i) => context.fillRect(gutter + i, h - (h * Math.min(100, value)) / 100, 1, h));
+  context.fill(overviewPath);
   const k = plotWidth() / (last - first), x = gutter + (view.t0 - first) * k;
   context.strokeStyle = colour.learned;
   context.lineWidth = 2;
