@@ -1,9 +1,11 @@
 """Entrants of an evaluation, from policy names and checkpoint folders."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError, HindcastError, InputError, RecipeError
@@ -16,8 +18,9 @@ from hindcast.pipeline.simulation.policy import Behaviour, Policy
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.location import is_remote, location
 from hindcast.pipeline.storage.provenance import sessions_of_training
+from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 from hindcast.policies.heuristics import find_rule
-from hindcast.policies.own_policy import training_of
+from hindcast.policies.own_policy import training_of, weights_of
 from hindcast.policies.registry import (
     ROLLOUT,
     behaviours,
@@ -28,6 +31,8 @@ from hindcast.policies.registry import (
 )
 
 BEHAVIOUR: Final = "behaviour"  # the log: every recorded behaviour with its exploration
+_SEEDS: Final = re.compile(r"(?P<agent>[A-Za-z0-9_.-]{1,100})=(?P<seeds>.+)", re.DOTALL)
+_SEED: Final = re.compile(r"(.+?:[\w.]+)(?:,|$)")  # a folder's name may have a comma
 
 
 def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
@@ -46,19 +51,55 @@ def entrants(recipe: Recipe, names: Sequence[str]) -> list[Entrant]:
     A policy of the user's own, FILE.py:NAME or MODULE:NAME, is called NAME. If another entrant has
     that name, it is FILE:NAME or MODULE:NAME. If two names are still equal, the beginning of the
     digest of their weights or of their source is added. A policy of one's own that says of which
-    agent it is a training counts as a seed of it. `behaviour` stands for the recipe's
-    behaviours, which form one group, weighted by their episodes.
+    agent it is a training counts as a seed of it. AGENT=FILE.py:NAME,FILE.py:NAME names the seeds
+    of an agent, which are called AGENT-NAME. `behaviour` stands for the recipe's behaviours, which
+    form one group, weighted by their episodes.
     """
     specs = _specs(recipe)
     found = [
-        entrant
-        for name in dict.fromkeys(names)
-        for entrant in (_recorded(recipe) if name == BEHAVIOUR else [_seen(name, recipe, specs)])
-    ]
+        replace(entrant, word=name)
+        for name in dict.fromkeys(names) for entrant in _named(name, recipe, specs)
+    ]  # fmt: skip
     for distinct in (_with_file, _distinct):
         count = Counter(c.behaviour.name for c in found)
         found = [distinct(c) if count[c.behaviour.name] > 1 else c for c in found]
     return found
+
+
+def _named(name: str, recipe: Recipe, specs: Sequence[Spec]) -> list[Entrant]:
+    """Return the entrants of one name."""
+    if name == BEHAVIOUR:
+        return _recorded(recipe)
+    agent, seeds = seeds_of(name)
+    if not agent:
+        return [_seen(name, recipe, specs)]
+    found = [_seen(seed, recipe, specs, agent) for seed in seeds]
+    count = Counter(each.behaviour.name for each in found)
+    return [
+        _called(each, f"{agent}-{own if count[own] == 1 else each.code}")
+        for each in found for own in [each.behaviour.name]
+    ]  # fmt: skip
+
+
+def seeds_of(name: str) -> tuple[str, list[str]]:
+    """Return agent and functions of AGENT=FILE.py:NAME,FILE.py:NAME; any other name is no agent's.
+
+    Raises InputError if one of the seeds is no function or is named twice.
+    """
+    found = _SEEDS.fullmatch(name)
+    if found is None or location(name).exists():
+        return "", [name]
+    seeds = _SEED.findall(found["seeds"])
+    wrong = next((seed for seed in seeds if not is_reference(seed)), None)
+    if wrong or ",".join(seeds) != found["seeds"]:
+        raise InputError(
+            f"{name}: {wrong or found['seeds']!r} names no functions; expected the training seeds "
+            f"of an agent, {found['agent']}=path/to/file.py:NAME,path/to/file.py:NAME"
+        )
+    for seed, times in Counter(seeds).items():
+        if times > 1:
+            raise InputError(f"{name}: {seed} is named twice, but a seed counts once")
+    return found["agent"], seeds
 
 
 def entrant_of(policy: Policy) -> Entrant:
@@ -107,12 +148,50 @@ def _without_checkpoint(name: str, scenario: str) -> bool:
 
 
 def _whole(name: str, recipe: Recipe) -> str:
+    agent, seeds = seeds_of(name)
+    if agent:
+        return f"{agent}={','.join(_whole(seed, recipe) for seed in seeds)}"
     if is_reference(name) and not location(name).exists():
         return source_of(name, recipe.base).reference
     folder = split_checkpoint_name(name)[0]
     if is_remote(place := location(folder)):
         return name
     return f"{place.absolute()}{name[len(folder) :]}"
+
+
+def packed(recipe: Recipe, names: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
+    """Return names of policies for an archive, and the files that they need by path in it.
+
+    Raises InputError for code that is a module of Python's path, or has weights elsewhere.
+    """
+    folders, files = dict[Path, str](), dict[str, Path]()
+
+    def one(name: str) -> str:
+        agent, seeds = seeds_of(name)
+        if agent:
+            return f"{agent}={','.join(map(one, seeds))}"
+        if _in_package(name, recipe):
+            return name
+        if not is_reference(name) or location(name).exists():
+            named = split_checkpoint_name(name)[0]
+            folder = location(named)
+            place = folders.setdefault(folder.absolute(), f"policies/{len(folders)}")
+            files.update({f"{place}/{file}": folder / file for file in (DESCRIPTION, WEIGHTS)})
+            return place + name[len(named) :]
+        source = source_of(name, recipe.base)
+        if source.module:
+            raise InputError(
+                f"{name}: a module of Python's path is not packed; name its file and function, "
+                f"{source.path.name}:{source.name}"
+            )
+        place = folders.setdefault(source.path.parent, f"policies/{len(folders)}")
+        for file in (source.path, *weights_of(source)):
+            if not file.resolve().is_relative_to(source.path.parent):
+                raise InputError(f"{name}: its weights {file} are not below the folder of its code")
+            files[f"{place}/{file.resolve().relative_to(source.path.parent).as_posix()}"] = file
+        return f"{place}/{source.path.name}:{source.name}"
+
+    return [one(name) for name in names], files
 
 
 def evaluated_policies(recipe: Recipe) -> tuple[str, ...]:
@@ -169,23 +248,23 @@ def _specs(recipe: Recipe) -> list[Spec]:
     return [scenario.spec(each, recipe.objective) for each in (config, *others)]
 
 
-def _seen(name: str, recipe: Recipe, specs: Sequence[Spec]) -> Entrant:
-    """Return an entrant under the first of the specs that suits it."""
+def _seen(name: str, recipe: Recipe, specs: Sequence[Spec], agent: str = "") -> Entrant:
+    """Return an entrant under the first of the specs that suits it; `agent` is whose seed it is."""
     fault: HindcastError | None = None
     for spec in specs:
         try:
-            return _entrant(name, recipe, spec)
+            return _entrant(name, recipe, spec, agent)
         except (InputError, DatasetError) as error:
             fault = fault or error
     assert fault is not None
     raise fault
 
 
-def _entrant(name: str, recipe: Recipe, spec: Spec) -> Entrant:
+def _entrant(name: str, recipe: Recipe, spec: Spec, agent: str) -> Entrant:
     scenario = recipe.scenario
     if is_reference(name) and not location(name).exists():
         own, source = resolve_own(name, spec, recipe.base)
-        agent, digest = training_of(own.policy, source)
+        agent, digest = training_of(source, agent)
         kind = "learned" if agent else "random" if own.stochastic else "heuristic"
         return Entrant(own, kind, agent or own.name, digest=digest, code=source.label)
     behaviour = resolve(name, scenario, spec)

@@ -217,29 +217,39 @@ def policy_of(thing: Any, source: Source, spec: Spec) -> OwnPolicy | Heuristic:
     return OwnPolicy(name, thing, given, batched, label, description)
 
 
-def training_of(policy: Any, source: Source) -> tuple[str, str]:
+def training_of(source: Source, agent: str = "") -> tuple[str, str]:
     """Return the agent that a policy of the user's own is a training of, and the policy's digest.
 
-    The agent is "" for a rule. The digest is that of the source, with that of the weights if the
-    function names some. Raises InputError for an attribute `agent` or `weights` that is no name or
-    file.
+    The agent is the given one, else that of the function, else "" for a rule. The digest of a rule
+    is that of its file. The digest of a training covers its name in the file and its weights too:
+    a file can have several trainings. Raises InputError as `weights_of`, and for an attribute
+    `agent` that is no name.
     """
-    function = policy.function if isinstance(policy, OwnPolicy) else None
-    agent, named = getattr(function, "agent", ""), getattr(function, "weights", ())
+    files, own = weights_of(source), getattr(load(source), "agent", "")
+    if not isinstance(own, str):
+        raise InputError(f"{source.label}: its attribute agent is {own!r}, expected a name")
+    agent = agent or own or (source.name if files else "")
+    if not agent:
+        return "", source.sha256
+    return agent, sha256_text(" ".join([source.sha256, source.name, *map(sha256_file, files)]))
+
+
+def weights_of(source: Source) -> list[Path]:
+    """Return the files that a policy of the user's own names as its weights, beside its code.
+
+    Raises InputError for an attribute `weights` that names no files.
+    """
+    named = getattr(load(source), "weights", ())
     named = [named] if isinstance(named, str | Path) else named
-    if not isinstance(agent, str) or not all(isinstance(n, str | Path) for n in named):
+    if not isinstance(named, list | tuple) or not all(isinstance(n, str | Path) for n in named):
         raise InputError(
-            f"{source.label}: its attributes agent and weights are {agent!r} and {named!r}, "
-            "expected the name of an agent and the names of files"
+            f"{source.label}: its attribute weights is {named!r}, expected the names of files"
         )
     files = [source.path.parent / name for name in named]
     for file in files:
         if not file.is_file():
             raise InputError(f"{source.label}: its weights {file} are no file")
-    if not files:
-        return agent, source.sha256
-    parts = " ".join([source.sha256, *map(sha256_file, files)])
-    return agent or source.name, sha256_text(parts)
+    return files
 
 
 def _compiled(thing: Any, label: str) -> Any:

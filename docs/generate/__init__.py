@@ -9,6 +9,7 @@
     queue_rules tables of rules and agents of queue side by side
     papers      committed reproductions of papers, and what their evidence says
     protocol    the datasets, and the anchors of normalised scores
+    coverage    how often intervals hold the truth
     tables      rules, features, keys of a recipe and anchors
 
 The pages of `tables` are committed in docs/reference/tables; `python -m docs.generate` writes them.
@@ -21,7 +22,9 @@ from typing import Final
 
 from docs.generate.claims import claim_pages
 from docs.generate.commands import command_pages
+from docs.generate.coverage import coverage_pages
 from docs.generate.grid_agents import grid_agents_pages
+from docs.generate.grid_settings import grid_settings_pages
 from docs.generate.headlines import headline_pages
 from docs.generate.learners import learner_pages
 from docs.generate.papers import paper_pages
@@ -55,9 +58,11 @@ def pages_of() -> Mapping[str, str]:
         **scenario_pages(),
         **learner_pages(),
         **protocol_pages(),
+        **coverage_pages(),
         **result_pages(),
         **headline_pages(),
         **grid_agents_pages(),
+        **grid_settings_pages(),
         **claim_pages(),
         **queue_rules_pages(),
         **paper_pages(),

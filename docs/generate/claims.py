@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from docs.generate.delivered import DELIVERIES, TABLES, row_of
-from docs.generate.families import adjusted, marked, mde
+from docs.generate.families import adjusted, kind, marked, mde
 from docs.generate.text import prose, table
 from hindcast.pipeline.pages.numbers import write_number, write_p_value
 
@@ -44,4 +44,4 @@ def _table(chosen: Sequence[tuple[str, str]]) -> str:
         ])  # fmt: skip
     head = ["problem", "table and command", "windows x seeds", "delivered", "strongest rule",
             "difference", "p, Holm", "MDE"]  # fmt: skip
-    return table(head, rows)
+    return f"{table(head, rows)}\n{kind(every)}\n"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from docs.generate.families import marked, mde, verdicts
+from docs.generate.families import kind, marked, mde, verdicts
 from docs.generate.results import FOLDER
 from docs.generate.text import prose, table
 from hindcast.pipeline.pages.numbers import write_number
@@ -127,7 +127,7 @@ def delivered_table() -> str:
     shown = table(
         head, [[*row, cells.get(one, "")] for one, row in zip(DELIVERIES, rows, strict=True)]
     )
-    return f"{shown}\n{_found()}\n"
+    return f"{shown}\n{_found()} {kind([*map(row_of, DELIVERIES), *fresh])}\n"
 
 
 def _found() -> str:
@@ -145,15 +145,16 @@ def _found() -> str:
 def selected_table() -> str:
     """Return the table of selected checkpoints as Markdown."""
     head = ["problem", "learned from", "outcome", "strongest rule", "agent", "difference"]
-    return table([*head, "MDE"], _rows_of(SELECTED))
+    shown = table([*head, "MDE"], _rows_of(SELECTED))
+    return f"{shown}\n{kind([*map(row_of, SELECTED)])}\n"
 
 
 def row_of(one: Delivery, recipe: str = "") -> Mapping[str, str]:
     """Return the row of a delivery against the strongest rule of a recipe; "" is that of test."""
-    found = _rows(TABLES[one.source])[recipe or one.recipe]
+    found = rows_of_recipe(TABLES[one.source], recipe or one.recipe)
     known = heuristics(found[0]["scenario"])
     own = [r for r in found if r["policy"] == one.policy and r["baseline"] in known]
-    return max(own, key=_of_baseline)
+    return max(own, key=baseline_mean)
 
 
 def _rows_of(deliveries: Sequence[Delivery]) -> list[list[str]]:
@@ -176,10 +177,15 @@ def _problem(one: Delivery, row: Mapping[str, str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _of_baseline(row: Mapping[str, str]) -> float:
+def baseline_mean(row: Mapping[str, str]) -> float:
     """Return the mean of a row's baseline, in the direction in which more is better."""
     mean = float(row["mean"]) - float(row["paired_difference"])
     return mean if row["higher_is_better"] == "true" else -mean
+
+
+def rows_of_recipe(table: str, recipe: str) -> RowsOfRecipe:
+    """Return the rows of a recipe in a committed table, on its headline outcome."""
+    return _rows(table)[recipe]
 
 
 @cache

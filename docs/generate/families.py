@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hindcast.pipeline.evaluation.summary.results import DEGREES, interval_kind
 from hindcast.pipeline.pages.numbers import write_interval, write_number
-from hindcast.pipeline.statistics.families import ERROR, detectable, holm, p_value
-from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.families import ERROR, detectable, holm, read_interval
+from hindcast.pipeline.statistics.intervals import Estimate, Interval
 
 _ENDS: Final = ("paired_difference", "paired_low", "paired_high")
 
@@ -28,7 +29,7 @@ def marked(rows: Sequence[Mapping[str, str]], decimals: Sequence[int]) -> list[s
         number = write_number(one.value, digits, signed=True)
         if side > 0:
             number = f"**{number}**"
-        elif side == 0 and p_value(one, int(row["windows"])) < ERROR:
+        elif side == 0 and _estimate(row).p_value < ERROR:
             number += r"\*"
         cells.append(f"{number} ({write_interval(one.low, one.high, digits, signed=True)})")
     return cells
@@ -46,14 +47,27 @@ def verdicts(rows: Sequence[Mapping[str, str]]) -> NDArray[np.int64]:
 
 def adjusted(rows: Sequence[Mapping[str, str]]) -> NDArray[np.float64]:
     """Return the p-values of rows, which are one family, after Holm's adjustment."""
-    return holm([p_value(_interval(row), int(row["windows"])) for row in rows])
+    return holm([_estimate(row).p_value for row in rows])
 
 
 def mde(row: Mapping[str, str], decimals: int) -> str:
     """Return the minimum detectable effect at a power of 80 %; "" where none can be told."""
-    found = detectable(_interval(row), int(row["windows"]))
+    found = detectable(_estimate(row, towards_zero=False))
     return write_number(found, decimals) if found > 0.0 else ""
+
+
+def kind(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return which intervals rows have, as a sentence."""
+    return interval_kind([row.get(DEGREES) for row in rows])
 
 
 def _interval(row: Mapping[str, str]) -> Interval:
     return Interval(*(float(row[name]) for name in _ENDS))
+
+
+def _estimate(row: Mapping[str, str], *, towards_zero: bool = True) -> Estimate:
+    degrees = row.get(DEGREES)
+    return read_interval(
+        _interval(row), int(row["windows"]), float(degrees) if degrees else None,
+        towards_zero=towards_zero,
+    )  # fmt: skip

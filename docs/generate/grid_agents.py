@@ -1,22 +1,25 @@
-"""Rules and agents of `deferrable` on zones of a grid that nobody trained on.
+"""Rules and agents of `deferrable` on zones or years of a grid that nobody trained on.
 
-    python -m docs.generate.grid_agents WORK AGENTS
+    python -m docs.generate.grid_agents PROBLEM WORK AGENTS
 
-plays them on the same windows and writes docs/results/grid_agents.csv. AGENTS/NAME has the
-trainings of an agent, one folder per seed, whose selected checkpoints are the agent NAME. What a
-policy played is kept in WORK and read from there. The record of this process goes to stderr, for
-docs/results/provenance.json.
+plays them on the same windows and writes the rows of the problem to docs/results/grid_agents.csv.
+AGENTS/NAME has the trainings of an agent, one folder per seed, whose selected checkpoints are the
+agent NAME. What a policy played is kept in WORK and read from there. The record of this process
+goes to stderr, for docs/results/provenance.json.
 
-The zones are every third one by name; training has the others. Sums over the windows of a zone come
-first, then means over zones. `less` is the carbon of lowest_window less that of the policy, in
-percent of that of starting at once. Its interval is the 95 % bootstrap over windows within zones,
-over zones, and over seeds.
+    zones    every third zone by name of 2022, which training lacks
+    years    2024 in three zones, whose 2021 and 2022 training has, and in one that it lacks
+
+Sums over the windows of a zone come first, then means over zones. `less` is the cost of
+lowest_window less that of the policy, in the unit of the objective, in percent of that of starting
+at once. Its interval is the 95 % bootstrap over windows within zones, over zones, and over seeds.
 """
 
 import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +43,6 @@ from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.entrants import entrants
 
 TABLE: Final = Path(__file__).parents[1] / "results" / "grid_agents.csv"
-RECIPE: Final = "deferrable-grid-zones-v1"
 BASE: Final = "lowest_window"
 ZONES: Final = (
     "AU-TAS", "BA", "CA-QC", "DK-DK1", "FR", "HR", "IT-CNO", "LV", "NO-NO4", "SE-SE1", "SK",
@@ -53,47 +55,74 @@ RULES: Final[Mapping[str, Sequence[str]]] = {
     "lowest_window_priced": ("config.load_prices=true",),
 }  # fmt: skip
 _RESAMPLES: Final = 2000
-_EVERY: Final = 18  # distance of the test windows of a zone; zones take other ones in turn
 _SEED: Final = 55
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Zones on which the policies of a recipe are played.
+
+    Attributes:
+        recipe: Id of the recipe.
+        zones: Names of the zones, whose windows are drawn apart.
+        every: Distance of the test windows of a zone; zones take other ones in turn.
+        settings: Settings beside those of the recipe.
+    """
+
+    recipe: str
+    zones: tuple[str, ...]
+    every: int = 1
+    settings: tuple[str, ...] = ()
+
+
+PROBLEMS: Final[Mapping[str, Problem]] = {
+    "zones": Problem("deferrable-grid-zones-v1", ZONES, 18),
+    "years": Problem(
+        "deferrable-grid-years-online", ("DE-LU", "US-CAL-CISO", "US-TEX-ERCO", "ZA"),
+        settings=('config.first_day="2024-01-01"', 'config.last_day="2024-12-31"'),
+    ),
+}  # fmt: skip
 
 Array = NDArray[np.float64]
 Played = Sequence[Sequence[Sequence[Mapping[str, float]]]]  # outcomes by seed, zone and window
 
 
-def _recipe(number: int, settings: Sequence[str]) -> Recipe:
+def _recipe(problem: Problem, number: int, settings: Sequence[str]) -> Recipe:
     """Return the recipe of the zone of a number, whose windows are drawn apart."""
-    own = [f'config.zone="{ZONES[number]}"', f"seed={_SEED + number}", *settings]
-    return load_recipe(RECIPE, own)
+    own = [f'config.zone="{problem.zones[number]}"', f"seed={_SEED + number}"]
+    return load_recipe(problem.recipe, [*own, *problem.settings, *settings])
 
 
-def _instances(settings: Sequence[str], workload: Workload) -> list[list[Instance]]:
+def _instances(
+    problem: Problem, settings: Sequence[str], workload: Workload
+) -> list[list[Instance]]:
     """Return the test windows of every zone."""
     found = []
-    for number in range(len(ZONES)):
-        recipe = _recipe(number, settings)
-        windows = list(recipe.windows("test"))[number % _EVERY :: _EVERY]
+    for number in range(len(problem.zones)):
+        recipe = _recipe(problem, number, settings)
+        windows = list(recipe.windows("test"))[number % problem.every :: problem.every]
         scenario = load_scenario(recipe.scenario)
         found.append([make_instance(recipe, scenario, workload, window) for window in windows])
     return found
 
 
-def play(work: Path, agents: Path) -> Iterator[tuple[str, str, Played]]:
+def play(problem: Problem, work: Path, agents: Path) -> Iterator[tuple[str, str, Played]]:
     """Yield name and kind of every policy, and what it played."""
     folders = sorted(agents.iterdir()) if agents.is_dir() else []
     jobs = [(name, "rule", settings) for name, settings in RULES.items()]
     jobs += [(folder.name, "agent", ()) for folder in folders]
-    workload = load_source(_recipe(0, ()))
+    workload = load_source(_recipe(problem, 0, ()))
     made: dict[Sequence[str], list[list[Instance]]] = {}
     for name, kind, settings in jobs:
         kept = work / f"{name}.json"
         if not kept.is_file():
             if settings not in made:
                 made = {key: value for key, value in made.items() if not key}
-                made[settings] = _instances(settings, workload)
-            recipe = _recipe(0, settings)
+                made[settings] = _instances(problem, settings, workload)
+            recipe = _recipe(problem, 0, settings)
             found = [name] if name in RULES else _checkpoints(agents / name)
             played = [
-                [[_outcomes(recipe, instance, each.behaviour) for instance in zone]
+                [[outcomes_of(recipe, instance, each.behaviour) for instance in zone]
                  for zone in made[settings]]
                 for each in entrants(recipe, found)
             ]  # fmt: skip
@@ -107,7 +136,7 @@ def _checkpoints(folder: Path) -> list[str]:
     return [str(path.parent) for path in sorted(folder.glob("*/best/checkpoint.json"))]
 
 
-def _outcomes(recipe: Recipe, instance: Instance, behaviour: Behaviour) -> dict[str, float]:
+def outcomes_of(recipe: Recipe, instance: Instance, behaviour: Behaviour) -> dict[str, float]:
     """Return the outcomes of a policy in a window."""
     scenario = load_scenario(recipe.scenario)
     spec = scenario.spec(recipe.config, recipe.objective)
@@ -141,52 +170,73 @@ def _interval(less: Array, now: Array) -> tuple[float, float, float]:
     return mean, float(low), float(high)
 
 
-def rows(work: Path, agents: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the table, the bound last."""
-    played = list(play(work, agents))
+def _at_once(problem: Problem, base: Played) -> Array:
+    """Return the cost of starting at once in the unit of the objective, (Z, W)."""
+    recipe = _recipe(problem, 0, ())
+    kg = _of(base, "carbon_now_kg")[0]
+    if recipe.objective == "carbon":
+        return kg
+    saved = _of(base, "money_saved_per_mwh") * _of(base, "energy_kwh") / 1e3
+    return (_of(base, "money") + saved)[0] + recipe.config.carbon_price * kg / 1e3  # type: ignore[attr-defined]
+
+
+def rows(name: str, work: Path, agents: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a problem, the bound last."""
+    problem = PROBLEMS[name]
+    played = list(play(problem, work, agents))
     base = next(found for policy, _, found in played if policy == BASE)
-    now, bound = _of(base, "carbon_now_kg")[0], -_of(base, "bound")[0]
-    reference, energy = _of(base, "carbon_kg"), _of(base, "energy_kwh")[0]
+    now, bound = _at_once(problem, base), -_of(base, "bound")[0]
+    reference, energy = -_of(base, "total_reward"), _of(base, "energy_kwh")[0]
 
     def share(of: Array, by: Array) -> float:
         varied = by.sum(axis=1) > 1e-9  # a zone whose hours are alike has nothing to save
         return float(np.mean((of.sum(axis=1) / by.sum(axis=1))[varied]))
 
     for policy, kind, found in played:
-        kg = _of(found, "carbon_kg")
-        saved = now - kg.mean(axis=0)
-        less, low, high = _interval(reference - kg, now)
+        cost = -_of(found, "total_reward")
+        saved = now - cost.mean(axis=0)
+        grams = _of(found, "saved_g_per_kwh").mean(axis=0) * energy
+        less, low, high = _interval(reference - cost, now)
         yield {
-            "policy": policy, "kind": kind, "seeds": len(found), "zones": len(ZONES),
+            "problem": name, "policy": policy, "kind": kind, "seeds": len(found),
+            "zones": len(problem.zones),
             "windows": now.size, "saved_percent": 100 * share(saved, now),
             "share_of_bound": 100 * share(saved, now - bound),
-            "g_per_kwh": 1e3 * share(saved, energy),
+            "g_per_kwh": share(grams, energy),
             "wait_h": float(np.mean(_of(found, "mean_wait_h"))),
             "late_percent": 100 * float(_of(found, "late").sum() / _of(found, "jobs").sum()),
             "peak_cores": float(np.mean(_of(found, "peak_cores"))),
             "less": less, "low": low, "high": high,
-            "seeds_above": sum(float(one) > 0 for one in (reference - kg).sum(axis=(1, 2))),
+            "seeds_above": sum(float(one) > 0 for one in (reference - cost).sum(axis=(1, 2))),
         }  # fmt: skip
+    of_carbon = _recipe(problem, 0, ()).objective == "carbon"
     yield {
-        "policy": "bound", "kind": "bound", "zones": len(ZONES), "windows": now.size,
-        "saved_percent": 100 * share(now - bound, now), "share_of_bound": 100.0,
-        "g_per_kwh": 1e3 * share(now - bound, energy),
+        "problem": name, "policy": "bound", "kind": "bound", "zones": len(problem.zones),
+        "windows": now.size, "saved_percent": 100 * share(now - bound, now),
+        "share_of_bound": 100.0,
+        "g_per_kwh": 1e3 * share(now - bound, energy) if of_carbon else None,
     }  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Play what is not kept and write the table."""
-    work, agents = map(Path, arguments)
-    written = pl.DataFrame(list(rows(work, agents)), infer_schema_length=None)
+    """Play what is not kept and write the rows of a problem."""
+    name, work, agents = arguments
+    written = pl.DataFrame(list(rows(name, Path(work), Path(agents))), infer_schema_length=None)
     record = provenance()
     key = key_of(record)
     sys.stderr.write(f'"{key}": {json.dumps(record, indent=2)}\n')
     rounded = written.with_columns(pl.selectors.float().round(3), provenance=pl.lit(key))
-    rounded.write_csv(TABLE)
+    others = pl.read_csv(TABLE).filter(pl.col("problem") != name)
+    pl.concat([others, rounded], how="diagonal_relaxed").write_csv(TABLE)
 
 
 def grid_agents_pages() -> Mapping[str, str]:
-    """Return the table of docs/results/grid-agents.md."""
+    """Return the tables of docs/results/grid-agents.md, one for each problem."""
+    return {f"parts/grid-agents-{name}.md": _page(name) for name in PROBLEMS}
+
+
+def _page(name: str) -> str:
+    """Return the table of a problem."""
     columns = {
         "saved_percent": "saved, %", "g_per_kwh": "g/kWh", "share_of_bound": "of the bound, %",
         "wait_h": "wait, h", "late_percent": "late, %", "peak_cores": "peak cores",
@@ -194,6 +244,8 @@ def grid_agents_pages() -> Mapping[str, str]:
     cells = []
     with TABLE.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
+            if row["problem"] != name:
+                continue
             less = ""
             if row["low"] and row["policy"] != BASE:
                 ends = write_interval(float(row["low"]), float(row["high"]), 2, signed=True)
@@ -202,7 +254,7 @@ def grid_agents_pages() -> Mapping[str, str]:
             numbers = (write_number(float(row[of]), 1) if row[of] else "" for of in columns)
             cells.append([code(row["policy"]) + seeds, *numbers, less])
     head = ["policy", *columns.values(), f"better than {code(BASE)}"]
-    return {"parts/grid-agents.md": table(head, cells, left=1)}
+    return table(head, cells, left=1)
 
 
 if __name__ == "__main__":

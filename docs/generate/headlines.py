@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from docs.generate.delivered import delivered_table, selected_table
-from docs.generate.families import marked, mde
+from docs.generate.families import kind, marked, mde
 from docs.generate.results import FOLDER
 from docs.generate.text import code, prose, table
 from hindcast.pipeline.pages.numbers import write_number
@@ -106,7 +106,7 @@ def _headlines(name: str, chosen: Sequence[Row]) -> str:
             cell, mde(row, decimals), f"{row['wins']} / {row['ties']} / {row['losses']}",
         ])  # fmt: skip
     head = ["recipe", "metric", "agent, mean", "rule, mean", "difference", "MDE"]
-    return table([*head, "wins / ties / losses"], rows)
+    return f"{table([*head, 'wins / ties / losses'], rows)}\n{kind(compared)}\n"
 
 
 def _mean_of(

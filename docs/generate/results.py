@@ -16,7 +16,7 @@ from docs.generate.decision_coverage import coverage_markdown
 from docs.generate.gate import TABLE as GATE
 from docs.generate.gate import gate_markdown
 from docs.generate.text import contents
-from hindcast.pipeline.evaluation.summary.results import COLUMNS, results_markdown
+from hindcast.pipeline.evaluation.summary.results import COLUMNS, DEGREES, results_markdown
 from hindcast.pipeline.studies.page import study_markdown
 from hindcast.pipeline.studies.study import COLUMNS as STUDY_COLUMNS
 from hindcast.policies.ope.selection_table import selection_markdown
@@ -32,7 +32,21 @@ RULES: Final = "queue_rules.csv"
 FGD: Final = "fgd.csv"
 GRID_AGENTS: Final = "grid_agents.csv"
 PACK: Final = "pack_agents.csv"
-_IN_PAGES: Final = {BOUNDS, SIZES, RANKING, STARTS, ORDERS, RULES, FGD, GRID_AGENTS, PACK}
+FRESH_TIMES: Final = "fresh_times.csv"
+INTERVALS: Final = "intervals.csv"
+_IN_PAGES: Final = {
+    INTERVALS,
+    BOUNDS,
+    SIZES,
+    RANKING,
+    STARTS,
+    ORDERS,
+    RULES,
+    FGD,
+    GRID_AGENTS,
+    PACK,
+    FRESH_TIMES,
+}
 _OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 
 
@@ -47,7 +61,7 @@ def result_pages() -> Mapping[str, str]:
             pages[f"results/{path.stem}.md"] = _OWN[path.name](content)
             continue
         head = tuple(next(csv.reader([content.split(b"\n", 1)[0].decode()])))
-        if head == COLUMNS:
+        if head in (COLUMNS, tuple(name for name in COLUMNS if name != DEGREES)):
             pages |= _by_recipe(path.name, content)
         else:
             page = study_markdown if head == tuple(STUDY_COLUMNS) else selection_markdown

@@ -52,6 +52,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "evaluate": "score policies and checkpoints on windows of a recipe",
         "compare": "find the first decision at which two policies differ, and the costliest",
         "report": "write one HTML page about evaluations",
+        "submit": "pack an evaluation with plan and policies into one file for others to check",
+        "check-submission": "score a submission again, and say what in it does not hold",
         "train-online": "train an online agent, which plays the train windows of a recipe",
         "ope": "estimate the returns of policies from a dataset or a log of decisions; say where "
         "it cannot answer",
@@ -96,6 +98,8 @@ _MODULES: Final = {
     "diff": "inspect",
     "plan": "evaluate",
     "view": "schedules.view",
+    "submit": "publish.submit",
+    "check-submission": "publish.submit",
 }  # names that differ from the module's
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from hindcast.flows import parser as p
 from hindcast.flows import runners
@@ -11,6 +11,11 @@ from hindcast.flows.commands import Command, Shown, caveats_of
 from hindcast.flows.progress import progress
 from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.storage.location import location
+
+_UNTIL: Final = p.option(
+    "play a quarter of the windows at a time, and stop when the two policies are told apart; for "
+    "windows that are drawn", default=None,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Request:
         "plan that `hindcast plan` wrote; its policies are scored unless --policy names others",
         default=None, metavar="FILE",
     )  # fmt: skip
-
+    until: Literal["decided"] | None = _UNTIL
     jobs: Annotated[int, p.Bounds("K", ge=0)] | None = p.option(
         "window whose schedule under every policy is written to jobs/POLICY.parquet, see "
         "`hindcast schedule`", default=None,
@@ -60,6 +65,7 @@ class Plan:
     )  # fmt: skip
     split: p.Name = p.option("split that will be played", default="test")
     overrides: tuple[p.Override, ...] = p.overrides()
+    until: Literal["decided"] | None = _UNTIL
 
 
 def check(request: Request | Plan) -> None:
@@ -74,7 +80,12 @@ def check(request: Request | Plan) -> None:
     loaded = load_recipe(request.recipe, request.settings())
     check_trace(loaded, request.trace)
     loaded.windows(request.split)
-    entrants(loaded, _names(request, loaded, _plan(request)))
+    plan = _plan(request)
+    scored = entrants(loaded, _names(request, loaded, plan))
+    if _decides(request, plan):
+        from hindcast.pipeline.evaluation.until import check_until
+
+        check_until(loaded, scored, request.split)
 
 
 KNOWING: Final = "knows run times"  # kind of a policy, and the mark of one in the table
@@ -90,6 +101,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
     from hindcast.pipeline.evaluation import evaluate as evaluation
     from hindcast.pipeline.evaluation.plans import kept
     from hindcast.pipeline.evaluation.summary.planned import planned_lines
+    from hindcast.pipeline.evaluation.until import decision
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.workloads.caveats import to_json
     from hindcast.policies.entrants import entrants
@@ -102,12 +114,15 @@ def run(request: Request | Plan) -> dict[str, Any]:
 
         played = evaluation.make_job(loaded, request.split, location(request.out))
         require_window(played, request.jobs, "--jobs")
-    of_plan = None if plan is None else kept(plan, loaded, scored, request.split)
+    decide = _decides(request, plan)
+    of_plan = None
+    if plan is not None:
+        of_plan = kept(plan, loaded, scored, request.split, decide=decide)
     with progress(f"evaluate on {request.split}") as tell:
         result = evaluation.evaluate(
             loaded, scored, split=request.split, out=location(request.out),
             workers=_elsewhere(request, loaded, names, scored) or request.workers,
-            command=request.command, plan=of_plan, progress=tell,
+            command=request.command, plan=of_plan, decide=decide, progress=tell,
         )  # fmt: skip
     written = []
     if request.jobs is not None:
@@ -121,6 +136,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
         "caveats": to_json(result.caveats),
         **({"jobs": list(map(str, written))} if written else {}),
         **({} if of_plan is None else {"planned": planned_lines(result.folder)}),
+        **({} if result.until is None else {"until": decision(result.until)}),
     }
 
 
@@ -131,7 +147,8 @@ def _write_plan(request: Plan) -> dict[str, Any]:
 
     loaded = load_recipe(request.recipe, request.overrides)
     names = request.policies or evaluated_policies(loaded)
-    plan = make_plan(loaded, names, entrants(loaded, names), request.split)
+    scored = entrants(loaded, names)
+    plan = make_plan(loaded, names, scored, request.split, decide=request.until is not None)
     write_plan(location(request.out), plan)
     agents = dict.fromkeys(each["group"] for each in plan["policies"] if each["agent"])
     return {"plan": request.out, "agents": list(agents), "split": request.split,
@@ -142,6 +159,11 @@ def _plan(request: Request) -> dict[str, Any] | None:
     from hindcast.pipeline.evaluation.plans import read_plan
 
     return None if request.plan is None else read_plan(location(request.plan))
+
+
+def _decides(request: Request, plan: Mapping[str, Any] | None) -> bool:
+    """Return whether windows are played until it is decided, by the request or by its plan."""
+    return request.until is not None or (plan is not None and "until" in plan)
 
 
 def _names(request: Request, recipe: Any, plan: Mapping[str, Any] | None) -> Sequence[str]:
@@ -199,7 +221,9 @@ def show(result: Mapping[str, Any]) -> Shown:
         for name, mean in means.items()
     ]
     head = f"{result['evaluation']}: means on {result['split']}"
-    return Shown([head, *scores, *result.get("planned", ())], warnings=caveats_of(result))
+    decided = [result["until"]] if "until" in result else []
+    lines = [head, *scores, *result.get("planned", ()), *decided]
+    return Shown(lines, warnings=caveats_of(result))
 
 
 def _show_plan(result: Mapping[str, Any]) -> Shown:

@@ -139,13 +139,9 @@ def _show_log(result: Mapping[str, Any]) -> Shown:
             )
         for row in result["rows"]:
             if row["policy"] == policy and row["estimator"] != "none":
-                paired = _interval(row, "difference", "difference_low", "difference_high")
                 kind = "" if row["propensities"] == "logged" else row["propensities"]
                 marks = ", ".join(filter(None, [row["verdict"], kind, row["accepted"]]))
-                lines.append(
-                    f"  {row['estimator']:<15} {_interval(row, 'value', 'low', 'high'):<32} "
-                    f"to the log {paired:<28} {marks}".rstrip()
-                )
+                lines.append(_estimate(row, 15, marks))
     lines += _trials(result["trials"])
     if result["out"]:
         lines.append(result["out"])
@@ -177,7 +173,7 @@ def show(result: Mapping[str, Any]) -> Shown:
         f"policies explore with epsilon {about['epsilon']:g}, temperature {about['temperature']:g}",
     ]
     for policy, of_policy in groupby(rows, key=lambda row: row["policy"]):
-        lines += _policy(policy, list(of_policy))
+        lines += [about["sentences"][policy], *_policy(list(of_policy))]
     lines += _selection(about)
     by = (about.get("order") or {}).get("by")
     if tried := [row for row in result.get("trials", ()) if row["estimator"] == by]:
@@ -192,24 +188,22 @@ def show(result: Mapping[str, Any]) -> Shown:
     return Shown(lines, [about, *rows])
 
 
-def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
+def _policy(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     first = rows[0]
     origin = ", a behaviour of the log" if first["logged"] else ""
     truth = "not known"
     if first["truth"] is not None:
         truth = _interval(first, "truth", "truth_low", "truth_high")
     covered = "" if first["coverage"] is None else f", coverage {first['coverage']:.1%}"
-    yield f"{policy}: true return {truth}{covered}{origin}"
-    from hindcast.pipeline.estimators import ESTIMATORS
-
+    yield f"  true return {truth}{covered}{origin}"
     warnings: dict[str, list[str]] = {}
     for row in rows:
-        biased = ESTIMATORS[row["estimator"]].bias and row["low"] is not None
-        mark = ("!" if row["warnings"] else " ") + ("~" if biased else " ")
         size = "" if row["ess"] is None else f"  ess {row['ess']:,.1f} of {row['episodes']:,}"
-        value = f"{_interval(row, 'value', 'low', 'high'):<32}"
-        paired = _interval(row, "difference", "difference_low", "difference_high")
-        yield f"  {row['estimator']:<12}{mark} {value} to the log {paired:<28}{size}".rstrip()
+        left = "" if not row["left_out"] else f", held {row['left_out_held']} of {row['left_out']}"
+        if row["value"] is None:
+            yield f"  {row['estimator']:<12} {row['verdict']}"
+        else:
+            yield _estimate(row, 12, f"{row['verdict']}{left}{size}")
         for warning in row["warnings"]:
             warnings.setdefault(warning, []).append(row["estimator"])
     for warning, names in warnings.items():
@@ -218,6 +212,13 @@ def _policy(policy: str, rows: list[Mapping[str, Any]]) -> Iterator[str]:
 
 def _selection(about: Mapping[str, Any]) -> Iterator[str]:
     order, consensus = about.get("order"), about.get("consensus")
+    measured = {name: held for name, held in about["left_out"].items() if held["policies"]}
+    if measured:
+        told = (f"{name} {held['held']} of {held['policies']}" for name, held in measured.items())
+        yield (
+            "held: behaviours of the log, each left out once, whose return and difference to the "
+            f"log lie in the intervals from the others' episodes: {', '.join(told)}"
+        )
     if order is not None:
         yield f"order by {order['by']}, best first: {', '.join(order['policies'])}"
     if consensus is not None:
@@ -242,6 +243,13 @@ def _selection(about: Mapping[str, Any]) -> Iterator[str]:
         yield f"{e['name']:<12} {cells}"
 
 
+def _estimate(row: Mapping[str, Any], width: int, marks: str) -> str:
+    """Return the line of an estimate, with its difference to the log and its marks."""
+    value = _interval(row, "value", "low", "high")
+    paired = _interval(row, "difference", "difference_low", "difference_high")
+    return f"  {row['estimator']:<{width}} {value:<32} to the log {paired:<28} {marks}".rstrip()
+
+
 def _interval(row: Mapping[str, Any], value: str, low: str, high: str) -> str:
     text = _number(row[value])
     if row[low] is None or row[high] is None:
@@ -258,12 +266,13 @@ def _number(value: float | None) -> str:
 COMMANDS: Final = {"ope": Command(
     "hindcast ope demo/dataset --policy tetris agents/tp --out demo/ope",
     Request,
-    "estimators: is snis pdis snpdis (importance sampling), dm (fitted Q), dr wdr (both),\n"
-    "mwl (marginal weights), paired_is paired_snis tempered (within a window), gp (similar\n"
-    "policies). The order of the policies is that by gp.\n"
+    "estimators: snis snpdis is pdis (importance sampling), paired_snis paired_is tempered\n"
+    "(within a window), dr wdr (with fitted Q), dm (fitted Q), gp (similar policies), mwl\n"
+    "(marginal weights). The verdict on a policy is that by snis, the order of policies by gp.\n"
+    "Estimates of gp, tempered, mwl and dm are beside the answers, without interval, unless the\n"
+    "log's own behaviours, each left out once, show that intervals hold.\n"
     "A log of decisions has no simulator: policies are uniform, first, logged, lowest:FEATURE,\n"
     "highest:FEATURE, candidate:ID, column:NAME, a checkpoint or FILE.py:NAME, and what it cannot\n"
     "answer it says, with exit code 0.\n"
-    "Estimates marked with ! have warnings, intervals marked with ~ leave out a bias. With --out,\n"
-    "a repeated command continues where the interrupted one stopped.",
+    "With --out, a repeated command continues where the interrupted one stopped.",
 )}  # fmt: skip

@@ -12,9 +12,9 @@ from hindcast.pipeline.errors import unknown_name
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns, read_settings
 from hindcast.pipeline.statistics.intervals import (
     Interval,
-    bootstrap_interval,
-    bootstrap_intervals,
     difference_cells,
+    estimate,
+    mean_interval,
 )
 
 MINUS: Final = "minus the paper's agent"  # column of the table "beside"
@@ -41,7 +41,7 @@ def mean(scores: Pairing, policy: str) -> Interval:
 
 def mean_of(policy: PolicyRuns) -> Interval:
     """Return the mean of the scores of a policy, with an interval."""
-    return bootstrap_interval(policy.values, resample_runs=policy.trained)
+    return mean_interval(policy.values, trained=policy.trained)
 
 
 def difference(scores: Pairing, policy: str, other: str) -> Interval:
@@ -52,7 +52,7 @@ def difference(scores: Pairing, policy: str, other: str) -> Interval:
 def difference_of(first: PolicyRuns, second: PolicyRuns) -> Interval:
     """Return first - second, of two evaluations of the same windows."""
     cells = difference_cells(first.values, second.values, first.trained, second.trained)
-    return bootstrap_intervals([cells])[0]
+    return estimate(cells).interval()
 
 
 def bound(folder: Path) -> Interval | None:
@@ -61,7 +61,7 @@ def bound(folder: Path) -> Interval | None:
     if not setting.first.bound:
         return None
     policy = setting.pair(setting.first.bound).policies[0]
-    return bootstrap_interval(policy.values[:1])
+    return mean_interval(policy.values[:1])
 
 
 def strongest_rule(scores: Pairing) -> str:

@@ -22,7 +22,7 @@ _CLAIM: Final = ("claim", "in the paper", "published", "measured", "holds", "wha
 _VERDICTS: Final = ("direction", "order", "size")
 READING: Final = (
     "Published numbers are those that the paper prints. Measured numbers are means over windows "
-    "and training seeds with 95 % bootstrap intervals. Direction: whether a difference has the "
+    "and training seeds with 95 % intervals. Direction: whether a difference has the "
     "claimed sign with an interval that excludes 0. Order: whether all neighbours of a ranking "
     "are in the claimed order in the same sense. Size: whether the published difference lies in "
     "the interval."

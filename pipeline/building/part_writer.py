@@ -38,18 +38,24 @@ def _few_valued(spec: Spec) -> list[str]:
     ]
 
 
-def part_file(path: Path, spec: Spec, labels: Sequence[pa.Field] = ()) -> pq.ParquetWriter:
+def part_file(
+    path: Path, spec: Spec, labels: Sequence[pa.Field] = (),
+    few_valued: Sequence[str] | None = None, level: int = COMPRESSION_LEVEL,
+) -> pq.ParquetWriter:  # fmt: skip
     """Open a Parquet file for writing, with the columns and the compression of a part.
 
     Columns of `labels`, whose values repeat from row to row, stand behind those of a part.
+    `few_valued` are the columns that get a dictionary, by default those that repay it in parts
+    that were recorded here.
     """
+    few_valued = _few_valued(spec) if few_valued is None else few_valued
     return pq.ParquetWriter(
         path,
         pa.schema([*part_schema(spec), *labels]),
         compression=COMPRESSION,
-        compression_level=COMPRESSION_LEVEL,
+        compression_level=level,
         data_page_size=_PAGE,
-        use_dictionary=[*_few_valued(spec), *(field.name for field in labels)],
+        use_dictionary=[*few_valued, *(field.name for field in labels)],
         column_encoding={"step": "DELTA_BINARY_PACKED"},
     )
 

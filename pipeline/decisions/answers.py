@@ -16,8 +16,8 @@ from hindcast.pipeline.decisions.asking import CONTRADICTIONS, Asking, Options, 
 from hindcast.pipeline.decisions.log import Array, Caution, DecisionLog
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.estimators.decisions import EstimatedPropensities
-from hindcast.pipeline.estimators.decisions.support import ANSWERS, CANNOT
 from hindcast.pipeline.estimators.decisions.trials import Weighed, trials_of
+from hindcast.pipeline.estimators.verdicts import ANSWERS, CANNOT
 
 _GROUPS: Final = {
     "policy": pl.String, "by": pl.String, "level": pl.String, "decisions": pl.Int64,

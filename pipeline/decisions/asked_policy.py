@@ -36,17 +36,12 @@ from hindcast.pipeline.estimators.decisions.intervals import (
 )
 from hindcast.pipeline.estimators.decisions.logged import units_of
 from hindcast.pipeline.estimators.decisions.support import (
-    ANSWERS,
-    CANNOT,
-    COVERED,
     ENOUGH,
     FEWEST,
     LARGEST,
-    ROUGHLY,
     SKEWED,
     bounds,
     decisions_needed,
-    off_one,
     skewness_of,
 )
 from hindcast.pipeline.estimators.decisions.values import (
@@ -55,10 +50,17 @@ from hindcast.pipeline.estimators.decisions.values import (
     standard_error,
     weighted_mean,
 )
+from hindcast.pipeline.estimators.verdicts import (
+    ANSWERS,
+    BESIDE,
+    CANNOT,
+    COVERED,
+    ROUGHLY,
+    off_one,
+)
 
 ORDER: Final = ("dr", "snis", "is", "sndr", "dm", "clipped", "switch")
 BIASED: Final = ("dm", "clipped", "switch")
-BESIDE: Final = "beside"  # verdict of rows that may be biased: never an answer alone
 SESSIONS: Final = ("dr", "is", "snis", "pdis", "snpdis")
 _EXPLORE: Final = 0.1
 _DIFFER: Final = 2.0  # standard errors between dr and snis that are told

@@ -21,6 +21,7 @@ from hindcast.pipeline.estimators.decisions.propensity_tests import (
     candidate_sets,
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
+from hindcast.pipeline.estimators.verdicts import of_certainty
 from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.statistics.distributions import chi_square_tail
 
@@ -140,8 +141,7 @@ def _determinism(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> 
     if certain == number:
         found.append(Caution(
             "deterministic",
-            f"every one of the {number:,} decisions with a choice was certain (p = 1): the log "
-            "shows one candidate of each and nothing of the others",
+            of_certainty(number),
             {"decisions": number},
         ))  # fmt: skip
     elif certain > _PARTLY * number:

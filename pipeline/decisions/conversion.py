@@ -28,7 +28,7 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_count
 from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import Ints, ragged_rows
-from hindcast.pipeline.decisions.encoding import Encoded, encode
+from hindcast.pipeline.decisions.encoding import NUMBER, Encoded, encode
 from hindcast.pipeline.decisions.log import Caution, DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import RECORDS, write_record
@@ -292,6 +292,11 @@ def _write_parts(
 ) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
     """Write the parts; return their entries, and the table of episodes with its parts."""
     (out / "data").mkdir(exist_ok=True)
+    sides = {"context": encoded.context_kinds, "candidates.list.element": encoded.candidate_kinds}
+    few_valued = ["choice", "elapsed_s"] + [
+        f"{side}.{name}" for side, kinds in sides.items() for name, kind in kinds.items()
+        if kind != NUMBER
+    ]  # fmt: skip
     parts: list[list[Group]] = []
     entries: list[mf.FileEntry] = []
     for groups in map(deque, groups_of(log, episodes)):
@@ -300,7 +305,7 @@ def _write_parts(
             parts.append([])
 
             def write(temporary: Path, left: deque[Group] = groups) -> None:
-                with part_file(temporary, spec) as file:
+                with part_file(temporary, spec, few_valued=few_valued, level=1) as file:
                     while left and file.file_handle.tell() < _PART:
                         parts[-1].append(left.popleft())
                         rows = rows_of(log, encoded, episodes, spec, *parts[-1][-1])
@@ -367,36 +372,40 @@ def rows_of(
     d = log.decisions.select("chosen", "propensity", "reward", "time_s")[rows]
     elapsed = elapsed_of(log.decisions["time_s"][decisions], episode)
 
-    def decided(values: np.ndarray) -> pa.Array:
-        return pa.array(values, mask=closing)
+    def arrow(values: Any) -> pa.Array:
+        return pl.Series(values).to_arrow()  # pa.array would import pandas
+
+    mask = arrow(closing) if closed.any() else None
+
+    def decided(values: Any) -> pa.Array:
+        there = pl.when(~pl.Series(closing)).then(pl.Series(values))
+        return arrow(values if mask is None else pl.select(there).to_series())
 
     def struct(columns: Callable[[str], np.ndarray], names: list[str], **more: Any) -> pa.Array:
         if not names:
             return pa.array([{}] * len(take), pa.struct([]))
-        return pa.StructArray.from_arrays(
-            [pa.array(columns(n)) for n in names], names=names, **more
-        )
+        return pa.StructArray.from_arrays([arrow(columns(n)) for n in names], names=names, **more)
 
     def lists(values: pa.Array, **more: Any) -> pa.Array:
-        return pa.ListArray.from_arrays(pa.array(offsets), values, **more)
+        return pa.ListArray.from_arrays(arrow(offsets), values, **more)
 
     columns = {
-        "episode": pa.array(episode[take]),
-        "step": pa.array((episodes.step[there][take] + closing).astype(np.int32)),
-        "time_s": pa.array(d["time_s"].fill_null(0.0).fill_nan(0.0).to_numpy()),
+        "episode": arrow(episode[take]),
+        "step": arrow((episodes.step[there][take] + closing).astype(np.int32)),
+        "time_s": arrow(d["time_s"].fill_null(0.0).fill_nan(0.0)),
         "context": struct(lambda n: encoded.of_context(n, rows), [f.name for f in spec.context]),
         "candidates": lists(
             struct(lambda n: encoded.candidate(n, at), [f.name for f in spec.candidates])
         ),
-        "feasible": lists(log.candidates["feasible"][at].to_arrow()),
-        "choice": decided(d["chosen"].to_numpy().astype(np.int32)),
+        "feasible": lists(arrow(log.candidates["feasible"][at])),
+        "choice": decided(d["chosen"].cast(pl.Int32)),
         "propensity": decided(_narrow(d["propensity"])),
         "behaviour_probabilities": lists(
-            pa.array(_narrow(log.candidates["probability"][at])), mask=pa.array(closing)
+            arrow(_narrow(log.candidates["probability"][at])), mask=mask
         ),
-        "reward": decided(d["reward"].fill_null(0.0).to_numpy()),
+        "reward": decided(d["reward"].fill_null(0.0)),
         "reward_terms": struct(lambda n: encoded.term(n, rows), list(spec.reward_terms),
-                               mask=pa.array(closing)),
+                               mask=mask),
         "elapsed_s": decided(elapsed[take]),
         "terminated": decided(ended[take]),
         "truncated": decided((last & ~ended)[take]),
@@ -405,5 +414,5 @@ def rows_of(
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _narrow(values: pl.Series) -> np.ndarray:
-    return values.cast(pl.Float32).fill_null(float("nan")).to_numpy()
+def _narrow(values: pl.Series) -> pl.Series:
+    return values.cast(pl.Float32).fill_null(float("nan"))

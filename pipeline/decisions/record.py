@@ -28,11 +28,12 @@ RECORDS: Final = (RECORD, CENSORED, QUARANTINE)
 _CONTEXT: Final = "context:"
 _CANDIDATE: Final = "candidate:"
 _FEATURE: Final = "feature:"
+_LOOKED_AT: Final = 100_000  # values of a column by which it gets a dictionary
 
 
 def record_of(log: DecisionLog) -> pa.Table:
     """Return a row per decision: its columns, its context, and lists for its candidates."""
-    offsets = pa.array(log.offsets)
+    offsets = pl.Series(log.offsets).to_arrow()  # pa.array would import pandas
     columns = {c.name: c.to_arrow() for c in log.decisions.get_columns()}
     columns |= {_CONTEXT + c.name: c.to_arrow() for c in log.context.get_columns()}
     for prefix, frame in ((_CANDIDATE, log.candidates), (_FEATURE, log.features)):
@@ -58,15 +59,17 @@ def write_record(log: DecisionLog, out: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _few_valued(schema: pa.Schema) -> list[str]:
-    """Return the columns that get a dictionary: names of a few things, and categories."""
-    found = ["session", "unit", "slot", "logger", "kind", "split"]
-    for field in schema:
-        if pa.types.is_dictionary(field.type):
-            found.append(field.name)
-        elif pa.types.is_large_list(field.type) and pa.types.is_dictionary(field.type.value_type):
-            found.append(f"{field.name}.list.element")
-    return found
+def _repeating(log: DecisionLog) -> list[str]:
+    """Return the columns that get a dictionary: those whose values repeat at the beginning."""
+    item = ".list.element"
+    sides = (("", log.decisions, ""), (_CONTEXT, log.context, ""),
+             (_CANDIDATE, log.candidates, item), (_FEATURE, log.features, item))  # fmt: skip
+    return [
+        prefix + column.name + suffix
+        for prefix, frame, suffix in sides
+        for column in frame.head(_LOOKED_AT).get_columns()
+        if column.n_unique() <= len(column) / 2
+    ]
 
 
 def _write_pieces(log: DecisionLog, path: Path) -> None:
@@ -74,7 +77,7 @@ def _write_pieces(log: DecisionLog, path: Path) -> None:
     schema = record_of(log.head()).schema
     # without Arrow's schema, in which categories would be dictionaries: others read them as texts
     with pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=3, use_dictionary=_few_valued(schema),
+        path, schema, compression="zstd", compression_level=1, use_dictionary=_repeating(log),
         store_schema=False, write_statistics=False,
     ) as writer:  # fmt: skip
         for piece in log.pieces():

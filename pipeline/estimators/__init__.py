@@ -4,6 +4,9 @@ An estimator is a function (LoggedEpisodes, Settings) -> Draft. `estimate` adds 
 diagnostics and warnings. The best estimator depends on the log: the docstring of each module states
 the assumptions of its estimators. With a simulator, their errors can be measured. The package needs
 numpy alone.
+
+In `ESTIMATORS`, those whose intervals may keep their level stand first. The first of them, `snis`,
+is the reader's: the verdict on a policy is that on its estimate.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,7 +57,7 @@ class Estimator:
         features: True if the estimator needs features, next_features and initial_features.
         policies: True if the estimator needs policies and to_policies.
         bias: Error that its intervals leave out, whatever the number of windows; "" if there is
-            none.
+            none. Its value is then `verdicts.BESIDE`, unless coverage was shown (`verdicts.Held`).
     """
 
     name: str
@@ -67,34 +70,34 @@ class Estimator:
 
 
 _ALL: Final = (
-    Estimator("is", importance_sampling,
-              "importance sampling: weights whole episodes; unbiased, high variance"),
     Estimator("snis", self_normalised,
               "self-normalised importance sampling: weights sum to one; biased, lower variance"),
-    Estimator("pdis", per_decision,
-              "per-decision importance sampling: weights rewards step by step; unbiased"),
+    Estimator("paired_snis", paired_self_normalised,
+              "paired self-normalised importance sampling: as paired_is, weights sum to one"),
     Estimator("snpdis", self_normalised_per_decision,
               "self-normalised per-decision importance sampling: weights sum to one at each step"),
-    Estimator("dm", direct_method, "direct method: mean fitted value of the first states",
-              values=True, bias="the error of the fitted values"),
+    Estimator("is", importance_sampling,
+              "importance sampling: weights whole episodes; unbiased, high variance"),
+    Estimator("pdis", per_decision,
+              "per-decision importance sampling: weights rewards step by step; unbiased"),
+    Estimator("paired_is", paired_importance_sampling,
+              "paired importance sampling: weights differences from the window's other episodes"),
     Estimator("dr", doubly_robust, "doubly robust: fitted values, corrected by weighted errors",
               values=True),
     Estimator("wdr", weighted_doubly_robust,
               "weighted doubly robust: doubly robust with weights that sum to one at each step",
               values=True),
-    Estimator("mwl", minimax_weights,
-              "minimax weight learning: one weight per state and choice, linear in features",
-              features=True, bias="the error of linear weights"),
-    Estimator("paired_is", paired_importance_sampling,
-              "paired importance sampling: weights differences from the window's other episodes"),
-    Estimator("paired_snis", paired_self_normalised,
-              "paired self-normalised importance sampling: as paired_is, weights sum to one"),
-    Estimator("tempered", tempered,
-              "tempered importance sampling: weights to a power by window, to rank long episodes",
-              bias="the pull to the log's mean"),
     Estimator("gp", policy_regression,
               "Gaussian process over policies: similar policies of the log earn similar returns",
               policies=True, bias="the error of the similarity"),
+    Estimator("tempered", tempered,
+              "tempered importance sampling: weights to a power by window, to rank long episodes",
+              bias="the pull to the log's mean"),
+    Estimator("mwl", minimax_weights,
+              "minimax weight learning: one weight per state and choice, linear in features",
+              features=True, bias="the error of linear weights"),
+    Estimator("dm", direct_method, "direct method: mean fitted value of the first states",
+              values=True, bias="the error of the fitted values"),
 )  # fmt: skip
 ESTIMATORS: Final[Mapping[str, Estimator]] = {e.name: e for e in _ALL}
 

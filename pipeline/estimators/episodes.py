@@ -9,7 +9,7 @@ logarithms. Where an estimator is a ratio, weights are divided by the largest on
 numbers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
@@ -149,6 +149,18 @@ class LoggedEpisodes:
     def sizes(self) -> Array:
         """Number of episodes of every unit, (G,)."""
         return np.bincount(self.units).astype(np.float64)
+
+    def take(self, keep: NDArray[np.bool_]) -> "LoggedEpisodes":
+        """Return the episodes where `keep` (E,) is True, in their order."""
+        rows = np.repeat(keep, self.lengths)
+        named = {
+            **dict.fromkeys(("reward", *_OF_DECISIONS), rows), **dict.fromkeys(_OF_EPISODES, keep),
+        }  # fmt: skip
+        there = {name: at for name, at in named.items() if getattr(self, name) is not None}
+        return replace(
+            self, offsets=np.concatenate([[0], np.cumsum(self.lengths[keep])]),
+            **{name: getattr(self, name)[at] for name, at in there.items()},
+        )  # fmt: skip
 
     def by_unit(self, values: Array) -> Array:
         """Return sums over the episodes of every unit: (E,) -> (G,)."""

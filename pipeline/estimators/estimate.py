@@ -16,10 +16,19 @@ from hindcast.pipeline.estimators.intervals import (
     empirical_bernstein,
     hoeffding,
 )
+from hindcast.pipeline.estimators.verdicts import (
+    ANSWERS,
+    CANNOT,
+    COVERED,
+    ROUGHLY,
+    of_mean_weight,
+    off_one,
+)
 
 Array = NDArray[np.float64]
 
-_COVERED: Final = 1.0 - 1e-6
+_ALL: Final = 1.0 - 1e-6
+_ROUNDING: Final = 1e-3  # of products of stored probabilities (float32)
 
 
 @dataclass(frozen=True)
@@ -31,8 +40,8 @@ class Settings:
         resamples: Number of bootstrap resamples; below 1 there is no bootstrap interval.
         range: Lowest and highest contribution that a unit can have, for the intervals of Hoeffding
             and Bernstein. None takes the range of the data, which is an assumption.
-        fewest: Effective number of episodes below which an estimate carries a warning.
-        share: Effective share of the episodes below which an estimate carries a warning, 0 to 1.
+        fewest: Effective number of episodes below which weights cannot answer.
+        share: Effective share of the episodes below which weights cannot answer, 0 to 1.
         ridge: Ridge penalty of linear systems, relative to the mean of their diagonal; 0 or more.
         tempered: Effective share of a window's episodes that tempered weights keep, 0 to 1.
     """
@@ -85,8 +94,8 @@ class Estimate:
         name: Name of the estimator.
         value: Expected (discounted) return of the evaluated policy.
         difference: Value minus the mean return of the log, which has the same windows.
-        bootstrap: Percentile interval of the value, over units.
-        difference_bootstrap: Percentile interval of the difference, over units.
+        bootstrap: Expanded percentile interval of the value, over units.
+        difference_bootstrap: Expanded percentile interval of the difference, over units.
         hoeffding: Interval of Hoeffding, see `intervals.Concentration`.
         bernstein: Empirical Bernstein interval, see `intervals.Concentration`.
         episodes: Number of episodes.
@@ -95,10 +104,11 @@ class Estimate:
             None if it is not known.
         contributions: (E,) contributions of the episodes.
         warnings: Reasons to doubt the estimate, one sentence each; empty if there are no doubts.
+        verdict: ANSWERS, ROUGHLY or CANNOT (`verdicts`), by the weights, the support and the
+            warnings; the bias of an estimator is not considered.
         ess: Effective number of episodes, (sum w)^2 / sum w^2. This field and the next four are NaN
             if the estimator uses no weights of episodes.
-        mean_weight: Mean weight, 1 in expectation. A value far from 1 means that the log lacks
-            choices of the policy.
+        mean_weight: Mean weight, 1 in expectation.
         max_weight: Largest weight.
         largest_share: Share of the largest weight in the sum of the weights.
         nonzero: Share of episodes with a weight above zero.
@@ -121,6 +131,7 @@ class Estimate:
     coverage: float | None
     contributions: Array
     warnings: tuple[str, ...]
+    verdict: str
 
 
 def finish(
@@ -148,15 +159,18 @@ def finish(
     diagnosis = _diagnose(draft.weights)
     coverage = None if e.covered is None else float(e.covered.mean())
     warnings = [*draft.warnings]
+    few = not np.isfinite(draft.value)
     if draft.weights is not None:
-        warnings += _weight_warnings(draft.weights, diagnosis, len(e), settings)
+        few |= bool(diagnosis["ess"] < max(settings.fewest, settings.share * len(e)))
+        warnings += _weight_warnings(draft.weights, diagnosis, e, few=few)
     if draft.ess is not None:
         diagnosis["ess"] = draft.ess
-    if coverage is not None and coverage < _COVERED:
+    if coverage is not None and coverage < _ALL:
         warnings.append(
             f"{1.0 - coverage:.1%} of the policy's probability is on choices that the behaviour "
             "never makes: the log does not show their consequences"
         )
+    none = few or (coverage is not None and coverage < COVERED)
     return Estimate(
         name=name,
         value=draft.value,
@@ -170,6 +184,7 @@ def finish(
         coverage=coverage,
         contributions=draft.contributions,
         warnings=tuple(warnings),
+        verdict=CANNOT if none else ROUGHLY if warnings else ANSWERS,
         **diagnosis,
     )
 
@@ -203,7 +218,7 @@ def _diagnose(log_weights: Array | None) -> dict[str, float]:
 
 
 def _weight_warnings(
-    log_weights: Array, diagnosis: Mapping[str, float], episodes: int, settings: Settings
+    log_weights: Array, diagnosis: Mapping[str, float], e: LoggedEpisodes, *, few: bool
 ) -> list[str]:
     if diagnosis["nonzero"] == 0.0:
         return [
@@ -211,24 +226,19 @@ def _weight_warnings(
         ]
     warnings = []
     ess, largest, mean_weight = (diagnosis[k] for k in ("ess", "largest_share", "mean_weight"))
-    if ess < max(settings.fewest, settings.share * episodes):
+    if few:
         warnings.append(
-            f"the weights leave {ess:.1f} of {episodes} episodes: the interval is too narrow, "
-            "since rare large weights are missing from the sample"
+            f"the weights leave {ess:.1f} of {len(e)} episodes: too few for an interval, since "
+            "rare large weights are missing from the sample"
         )
     if largest > 0.5:
         warnings.append(f"one episode carries {largest:.0%} of the weight")
-    if mean_weight < 0.5:
-        warnings.append(
-            f"the mean weight is {mean_weight:.2g}, expected 1: the log misses most of what the "
-            "policy would do"
-        )
-    if mean_weight > 2.0:
-        warnings.append(
-            f"the mean weight is {mean_weight:.2g}, expected 1: propensities are too small for "
-            f"how often their choices were taken, or a few rare choices decide (the largest weight "
-            f"has a share of {largest:.0%})"
-        )
+    units = len(e.sizes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = e.by_unit(exp_weights(log_weights) - mean_weight)
+        se = float(np.sqrt((away**2).sum() * units / max(units - 1, 1)) / len(e))
+    if off_one(mean_weight, se, _ROUNDING):
+        warnings.append(of_mean_weight(mean_weight, se))
     if log_weights.max() > LARGEST_LOG:
         warnings.append("a weight exceeds the range of a double and was cut")
     return warnings

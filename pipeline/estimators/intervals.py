@@ -1,17 +1,28 @@
 """Intervals for means of independent units: bootstrap, Hoeffding, empirical Bernstein.
 
 A unit is an episode, or a window with all its episodes if groups are given. The bootstrap draws
-units with replacement and computes the whole estimator for each draw. The other two hold for any
+units with replacement and computes the whole estimator for each draw. Of n units its percentiles
+are further out than the level says, as Student's t is further out than the normal distribution and
+a sample's spread smaller than that of what it was drawn from:
+
+    tail = Phi(-sqrt(n / (n - 1)) * t)      t: quantile of the level with n - 1 degrees of freedom
+
+This is the expanded percentile interval of Hesterberg 2015, "What Teachers Should Know About the
+Bootstrap", The American Statistician 69(4). The other two intervals hold for any
 sample size, but only if all units lie in a range that was known beforehand. A range taken from the
 data is an assumption, and `Concentration.source` says so.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hindcast.pipeline.statistics.distributions import t_quantile
 
 Array = NDArray[np.float64]
 Replicate = Callable[[Array], Array]  # counts (R, G) -> the estimator's value, (R,)
@@ -39,7 +50,7 @@ class Concentration:
 def bootstrap(
     replicate: Replicate, units: int, rng: np.random.Generator, resamples: int, level: float
 ) -> tuple[float, float]:
-    """Return the percentile interval over units drawn with replacement; NaN for one unit."""
+    """Return the expanded percentile interval over drawn units; NaN for one unit."""
     if units < 2 or resamples < 1:
         return float("nan"), float("nan")
     drawn = drawn_counts(units, rng, resamples)
@@ -47,7 +58,9 @@ def bootstrap(
     replicates = replicates[np.isfinite(replicates)]
     if not len(replicates):
         return float("nan"), float("nan")
-    low, high = np.quantile(replicates, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    quantile = t_quantile((1.0 + level) / 2.0, units - 1.0)
+    tail = NormalDist().cdf(-math.sqrt(units / (units - 1.0)) * quantile)
+    low, high = np.quantile(replicates, [tail, 1.0 - tail])
     return float(low), float(high)
 
 

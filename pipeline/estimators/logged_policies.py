@@ -93,6 +93,14 @@ class LoggedPolicies:
                     inverse = np.linalg.inv(covariance)
         return length, inverse
 
+    def take(self, keep: NDArray[np.bool_]) -> "LoggedPolicies":
+        """Return the policies where `keep` (P,) is True, with their episodes."""
+        of_episodes = keep[self.policy]
+        return LoggedPolicies(
+            self.distance[np.ix_(keep, keep)], (np.cumsum(keep) - 1)[self.policy[of_episodes]],
+            self.window[of_episodes], self.returns[of_episodes],
+        )  # fmt: skip
+
     def weights(self, distance: Array) -> tuple[Array, float]:
         """Return weights (N,) of episodes, and the similarity to the nearest policy, 0 to 1.
 

@@ -22,6 +22,7 @@ class Entrant:
             `hindcast.pipeline.storage.provenance`.
         learned_from: Digest of the recipe whose windows a learned policy was trained on.
         delivered: "agent" or "rule": what the gate of its training delivered; "" for any other.
+        word: Word that named the policy, such as a folder; "" for an object of a program.
     """
 
     behaviour: Behaviour
@@ -34,6 +35,7 @@ class Entrant:
     code: str | None = None
     learned_from: str = ""
     delivered: str = ""
+    word: str = ""
 
     @property
     def is_agent(self) -> bool:

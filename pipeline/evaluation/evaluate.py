@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ import polars as pl
 
 from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import DatasetError, PolicyFault, RecipeError, StorageError
-from hindcast.pipeline.evaluation import looks
+from hindcast.pipeline.evaluation import looks, until
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.plans import caveats_of
 from hindcast.pipeline.recipes.caveats import trace_caveats
@@ -36,6 +37,7 @@ from hindcast.pipeline.simulation.rollout import Episode, Planner, plays_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario, config_for
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Outcome, Spec
+from hindcast.pipeline.statistics.sequential import Sequential
 from hindcast.pipeline.storage.files import (
     is_partial,
     make_folder,
@@ -96,12 +98,14 @@ class EvaluateResult:
         rows: Number of rows in scores.parquet.
         means: Mean of the headline outcome of each policy, by name.
         caveats: Facts that limit what the scores can say.
+        until: The test that stopped the evaluation, of one that plays until it is decided.
     """
 
     folder: Path
     rows: int
     means: Mapping[str, float]
     caveats: tuple[cv.Caveat, ...] = ()
+    until: Sequential | None = None
 
 
 @one_writer
@@ -115,6 +119,7 @@ def evaluate(
     workers: int | Elsewhere = 1,
     command: str = "",
     plan: Mapping[str, Any] | None = None,
+    decide: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> EvaluateResult:
     """Score the policies on a split of the recipe.
@@ -131,6 +136,8 @@ def evaluate(
             other processes. The scores are the same.
         command: Command line to record in evaluation.json.
         plan: The part of the plan that is kept, see `hindcast.pipeline.evaluation.plans.kept`.
+        decide: Play a quarter of the windows at a time, until the first two policies are told
+            apart, see `hindcast.pipeline.evaluation.until`. Processes of `workers` are not used.
         progress: Called with the finished windows and all windows, summed over policies.
 
     Raises:
@@ -144,7 +151,8 @@ def evaluate(
         raise RecipeError(
             f"two policies have the same name, expected different ones: {sorted(names)}"
         )
-    windows = recipe.windows(split)
+    if decide:
+        until.check_until(recipe, policies, split)
     job = make_job(recipe, split, out, seeds, workers if isinstance(workers, int) else 1)
     sessions = _begin(job, split)
     # Checkpoints that play a rule may have equal weights, whichever the rule is.
@@ -152,30 +160,31 @@ def evaluate(
     seen = looks.others(recipe, split, agents)
     if seen is not None and agents:
         looks.add_look(recipe, split, agents)
-    if not isinstance(workers, int):
-        _play_elsewhere(job, policies, workers, progress)
-        progress = None
-    frames = []
-    for done, policy in enumerate(policies):
+    stopped = None
+    if decide:
 
-        def tell(finished: int, runs: int, done: int = done) -> None:
-            """Report finished runs of one policy as windows of all policies."""
-            if progress is not None:
-                at = done * len(windows) + finished * len(windows) // runs
-                progress(at, len(policies) * len(windows))
+        def play(some: Sequence[int]) -> pl.DataFrame:
+            return _all_scores(replace(job, windows=list(some), part=f"-{some[0]}"), policies)
 
-        tell(0, 1)
-        frames.append(_scores(job, policy, tell))
-    scores = pl.concat(frames)
+        headline = job.spec.outcomes[0].name
+        scores, stopped = until.play_until(job.windows, policies, headline, play)
+        job = replace(job, windows=job.windows[: stopped.looks[-1].windows])
+    else:
+        if not isinstance(workers, int):
+            _play_elsewhere(job, policies, workers, progress)
+            progress = None
+        scores = _all_scores(job, policies, progress)
     write_atomically(out / SCORES, table_writer(scores))
-    found = (*caveats_of(plan), *_caveats(job, policies, scores))
+    found = (*caveats_of(plan), *until.caveats_of(stopped), *_caveats(job, policies, scores))
     records = described(sessions, [record for p in policies for record in p.trained])
     write_json(
         out / EVALUATION,
         {
             **_describe(job, policies, split, command, scores),
+            **_stretches(job),
             **({} if seen is None else {"looks": seen}),
             **({} if plan is None else {"plan": dict(plan)}),
+            **({} if stopped is None else {"until": stopped.as_table()}),
             "caveats": cv.to_json(found),
             "provenance": records,
         },
@@ -187,7 +196,7 @@ def evaluate(
         .group_by("policy", maintain_order=True)
         .agg(pl.col("value").mean())
     )
-    return EvaluateResult(out, scores.height, dict(means.rows()), found)
+    return EvaluateResult(out, scores.height, dict(means.rows()), found, stopped)
 
 
 @dataclass(frozen=True)
@@ -201,6 +210,7 @@ class Job:
     seeds: int
     out: Path
     workers: int
+    part: str = ""  # of a job that plays some of the windows: ends the names of its files
 
     @cached_property
     def spec(self) -> Spec:
@@ -305,7 +315,7 @@ def _identity(policy: Entrant) -> str:
 
 def _path(job: Job, policy: Entrant, start: int | None = None) -> Path:
     """Return the file of the scores of a policy, or of its runs from `start` on."""
-    part = "" if start is None else f"-{start:07d}"
+    part = job.part if start is None else f"{job.part}-{start:07d}"
     return job.out / EVALUATING / f"{sha256_text(_identity(policy))[:16]}{part}.parquet"
 
 
@@ -344,6 +354,23 @@ def _begin(job: Job, split: str) -> list[Record]:
     sessions = joined(before, provenance())
     write_json(plan, {**claim, _SESSIONS: sessions})
     return sessions
+
+
+def _all_scores(
+    job: Job, policies: Sequence[Entrant], progress: Callable[[int, int], None] | None = None
+) -> pl.DataFrame:
+    """Return the rows of all policies."""
+    frames, count = [], len(job.windows)
+    for done, policy in enumerate(policies):
+
+        def tell(finished: int, runs: int, done: int = done) -> None:
+            """Report finished runs of one policy as windows of all policies."""
+            if progress is not None:
+                progress(done * count + finished * count // runs, len(policies) * count)
+
+        tell(0, 1)
+        frames.append(_scores(job, policy, tell))
+    return pl.concat(frames)
 
 
 def _scores(job: Job, policy: Entrant, progress: Callable[[int, int], None]) -> pl.DataFrame:
@@ -482,6 +509,17 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     )
 
 
+def _stretches(job: Job) -> dict[str, Any]:
+    """Return the jobs of the log that each window counts, if windows share any."""
+    stretch = job.scenario.stretch
+    if stretch is None or len(job.windows) < 2:
+        return {}
+    found = {window: stretch(job.recipe.config, window) for window in job.windows}
+    ordered = sorted(found.values())
+    shared = any(begin < stop for (_, stop), (begin, _) in pairwise(ordered))
+    return {"stretches": {str(w): list(s) for w, s in found.items()}} if shared else {}
+
+
 def _description(behaviour: Behaviour) -> str:
     """Return what a policy chooses; empty for policies that do not say it, such as networks."""
     return str(getattr(behaviour.policy, "description", ""))
@@ -509,6 +547,7 @@ def _describe(
     return {
         "recipe": job.recipe.id,
         "digest": job.recipe.digest,
+        "settings": job.recipe.to_dict(),
         "scenario": job.scenario.name,
         "objective": job.recipe.objective,
         "split": split,
@@ -533,6 +572,7 @@ def _describe(
                 **({"delivered": p.delivered} if p.delivered else {}),
                 **({} if p.episodes is None else {"episodes": p.episodes}),
                 **({} if p.code is None else {"code": p.code}),
+                **({"word": p.word} if p.word not in {"", p.behaviour.name} else {}),
                 **({"description": text} if (text := _description(p.behaviour)) else {}),
             }
             for p in policies

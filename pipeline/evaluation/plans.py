@@ -6,6 +6,8 @@
                 policies                 policy, kind, group, digest of each, and whether an agent
                 looks                    other agents that had been scored on these windows;
                                          null if looks were not counted
+                until                    "decided" where windows will be played until two
+                                         policies are told apart
 
 The comparisons of a plan are one family: each of its agents with the strongest of its policies
 that did not learn. An evaluation with a plan says where it deviates from it.
@@ -18,6 +20,7 @@ from typing import Any, Final
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.looks import looks, now, others, windows_key
+from hindcast.pipeline.evaluation.until import DECIDED, check_until
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.storage.files import json_text, read_json, sha256_text, write_json
 from hindcast.pipeline.storage.guards import a_count, a_list, a_table, a_text
@@ -30,9 +33,16 @@ _TEXTS: Final = ("written", "recipe", "digest", "windows", "split")
 
 
 def make_plan(
-    recipe: Recipe, names: Sequence[str], policies: Sequence[Entrant], split: str
+    recipe: Recipe,
+    names: Sequence[str],
+    policies: Sequence[Entrant],
+    split: str,
+    *,
+    decide: bool = False,
 ) -> dict[str, Any]:
     """Return the plan of an evaluation; `names` are the words that named the policies.
+
+    With `decide`, windows will be played until two policies are told apart.
 
     Raises InputError if there is no agent, or nothing to compare agents with.
     """
@@ -45,12 +55,15 @@ def make_plan(
         raise InputError(
             "plan: every policy is an agent; name the rules to compare with, RULE@rollout included"
         )
+    if decide:
+        check_until(recipe, policies, split)
     return {
         "kind": KIND, "version": VERSION, "written": now(),
         "recipe": recipe.id, "digest": recipe.digest, "windows": windows_key(recipe, split),
         "split": split, "names": list(names),
         "policies": [_described(each) for each in policies],
         "looks": others(recipe, split, agents),
+        **({"until": DECIDED} if decide else {}),
     }  # fmt: skip
 
 
@@ -83,18 +96,32 @@ def read_plan(path: Path) -> dict[str, Any]:
             a_count(value["looks"])
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(f"{path}: this {KIND} is damaged: {error}") from error
+    if value.get("until", DECIDED) != DECIDED:
+        raise DatasetError(f"{path}: until is {value['until']!r}, expected {DECIDED!r}")
     return dict(value)
 
 
 def kept(
-    plan: Mapping[str, Any], recipe: Recipe, policies: Sequence[Entrant], split: str
+    plan: Mapping[str, Any],
+    recipe: Recipe,
+    policies: Sequence[Entrant],
+    split: str,
+    *,
+    decide: bool = False,
 ) -> dict[str, Any]:
-    """Return what an evaluation keeps of its plan, with its deviations from it as sentences."""
+    """Return what an evaluation keeps of its plan, with its deviations from it as sentences.
+
+    `decide` says whether windows are played until two policies are told apart.
+    """
     groups = [p["group"] for p in plan["policies"] if p["agent"]]
+    digests = {each.behaviour.name: each.digest for each in policies}
+    deviations = deviations_from(plan, recipe, digests, split)
+    if decide and "until" not in plan:
+        deviations.append("windows are played until it is decided, which was not planned")
     return {
         "sha256": sha256_text(json_text(plan)), "written": plan["written"], "looks": plan["looks"],
         "agents": list(dict.fromkeys(groups)),
-        "deviations": _deviations(plan, recipe, policies, split),
+        "deviations": deviations,
     }  # fmt: skip
 
 
@@ -111,10 +138,10 @@ def _described(each: Entrant) -> dict[str, Any]:
             "digest": each.digest, "agent": each.is_agent}  # fmt: skip
 
 
-def _deviations(
-    plan: Mapping[str, Any], recipe: Recipe, policies: Sequence[Entrant], split: str
+def deviations_from(
+    plan: Mapping[str, Any], recipe: Recipe, scored: Mapping[str, str | None], split: str
 ) -> list[str]:
-    """Return the deviations as parts of a sentence."""
+    """Return deviations from a plan as parts of a sentence; `scored` has digests by policy."""
     found = []
     if windows_key(recipe, split) != plan["windows"]:
         found.append(f"the windows are others than those of {plan['split']} in {plan['recipe']}")
@@ -122,11 +149,10 @@ def _deviations(
         planned_as, is_now = plan["digest"][:8], recipe.digest[:8]
         found.append(f"{plan['recipe']} was changed (digest {is_now}, planned {planned_as})")
     planned = {each["policy"]: each for each in plan["policies"]}
-    scored = {each.behaviour.name: each for each in policies}
     for name in planned:
         if name not in scored:
             found.append(f"{name} was planned and is not scored")
-        elif scored[name].digest != planned[name]["digest"]:
+        elif scored[name] != planned[name]["digest"]:
             found.append(f"{name} has changed since")
     found += [f"{name} is scored and was not planned" for name in scored if name not in planned]
     before = {

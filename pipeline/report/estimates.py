@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.estimators import ESTIMATORS
 from hindcast.pipeline.estimators.selection import best_of_first
+from hindcast.pipeline.estimators.verdicts import BESIDE
 from hindcast.pipeline.evaluation.summary.evaluations import read_table
 from hindcast.pipeline.pages.numbers import decimals_for, write_estimate, write_number
 from hindcast.pipeline.pages.tables import Cell, Row, Table
@@ -114,16 +114,16 @@ def _values(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
         cells = [Cell(policy), _cell(own[0]["truth"], decimals)]
         for row in own:
             text = write_estimate(row["value"], row["low"], row["high"], decimals)
-            known = ESTIMATORS.get(row["estimator"])
-            text += " ~" if known is not None and known.bias and row["low"] is not None else ""
+            text += " ~" if row.get("verdict") == BESIDE else ""
             cells.append(Cell(text + (" !" if row["warnings"] else ""), row["value"]))
         cells.append(_cell(min((r["ess"] for r in own if r["ess"] is not None), default=None), 1))
         body.append(Row(cells))
     head = ["policy", "true return", *names, "smallest ess"]
     episodes = rows[0]["episodes"]
     text = (
-        " Estimates have bootstrap intervals over windows; those marked ~ leave out a bias of the "
-        "estimator. The best true return comes first. The last column is the smallest effective "
+        " Estimates have bootstrap intervals over windows, unless too few episodes have weight. "
+        "Those marked ~ may be biased and have none; those marked ! have warnings. The best true "
+        "return comes first. The last column is the smallest effective "
         f"sample size of any estimator, of {episodes:,} episodes."
     )
     return Table("Estimates beside the truth", text, head, body)

@@ -29,7 +29,6 @@ from hindcast.pipeline.report.quality import quality_part
 from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.setting import setting_part
 from hindcast.pipeline.report.tables import policies_table, shortfalls
-from hindcast.pipeline.statistics.intervals import RESAMPLES
 from hindcast.pipeline.storage.locks import one_writer
 
 
@@ -58,7 +57,6 @@ def write_report(
     beside: Beside = Beside(),
     *,
     metrics: Sequence[str] = (),
-    resamples: int = RESAMPLES,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write report.html and the summary files into the folder `out`.
@@ -68,7 +66,6 @@ def write_report(
         out: Folder of the report.
         beside: Other folders that it describes.
         metrics: Outcomes that results.csv holds in addition to the headline.
-        resamples: Number of bootstrap resamples.
         tell: Called with the finding of every setting, a sentence.
 
     Returns:
@@ -79,15 +76,15 @@ def write_report(
         UnknownName: No evaluation has one of `metrics`.
         StorageError: `out` cannot be written.
     """
-    summary = summarise(folders, resamples=resamples)
+    summary = summarise(folders)
     runs = training_runs([*beside.training, *folders])
-    page = _page(summary, runs, beside, resamples)
+    page = _page(summary, runs, beside)
     for setting in summary.settings:
         tell(state_finding(summary, setting).sentence)
     return write_summary(summary, out, metrics, {"report.html": page}) / "report.html"
 
 
-def _page(summary: Summary, runs: Sequence[Path], beside: Beside, resamples: int) -> str:
+def _page(summary: Summary, runs: Sequence[Path], beside: Beside) -> str:
     settings = [
         _setting(summary, setting, f"finding-{i}")
         for i, setting in enumerate(summary.settings, start=1)
@@ -118,7 +115,6 @@ def _page(summary: Summary, runs: Sequence[Path], beside: Beside, resamples: int
         left_out=list(_left_out(summary)),
         level=f"{summary.level * 100:g} %",
         odds=round(1 / (1 - summary.level)),
-        resamples=resamples,
         bounded=any(bound is not None for bound in summary.bounds.values()),
         **explaining(known),
     )

@@ -152,6 +152,8 @@ def windows_table(summary: Summary, setting: Setting) -> Table | None:
     sign = 1.0 if headline.metric.better == "higher" else -1.0
     rows = rows_of(summary, setting, headline.metric.name)
     decimals = decimals_for(row["mean"] for row in rows)
+    compared = summary.rows(setting, headline.metric.name).filter(reference=strongest)
+    against = {row["policy"]: row for row in compared.to_dicts()}
     body = []
     for row in rows:
         policy = headline.find(row["policy"])
@@ -173,9 +175,13 @@ def windows_table(summary: Summary, setting: Setting) -> Table | None:
             window = headline.windows[at]
             cells.append(Cell(f"window {window}", float(window)))
             cells.append(Cell(shown, own - other, values, side))
+        pair = against[row["policy"]]
+        cells.append(number_cell(pair["windows_of_half"] or None, 0))
+        cells.append(number_cell(pair["autocorrelation"], 2))
         body.append(Row(cells))
     unit = name_with_unit("difference there", headline.metric.unit)
     head = ["policy", "best window", unit, "worst window", unit]
+    head += ["windows of half the difference", "lag-1 autocorrelation"]
     split = f" of the {setting.first.split} split" if setting.first.split else ""
     text = (
         f" against {strongest}: where each policy wins and loses most in {headline.metric.name}. A "

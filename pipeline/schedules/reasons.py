@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.schedules.sentences import moment, span
 
@@ -129,7 +130,7 @@ def why(schedule: Schedule, job: str) -> Reason:
         behind=later.height, fits_s=fits_s, fitting_s=float(lengths[fits].sum()),
         lacked_s={name: float(lengths[of].sum()) for name, of in lacking.items() if of.any()},
         overtaken=overtakers.height, overtakers=_largest(overtakers), waited_for=blocked,
-        ended=_largest(others.filter(pl.col("end_s") == own["start_s"])),
+        ended=_largest(others.filter((pl.col("end_s") == until) & (own["start_s"] is not None))),
     )  # fmt: skip
     return Reason(**{**vars(found), "sentences": tuple(_sentences(found, facts))})
 
@@ -260,16 +261,17 @@ def _list(jobs: Sequence[Other], facts: Mapping[str, Any], *, ends: bool = True)
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def why_in_state(answer: Mapping[str, Any], job: str) -> dict[str, Any]:
+def why_in_state(answer: Mapping[str, Any], job: str, where: str = "state") -> dict[str, Any]:
     """Return why a waiting job starts now, or does not.
 
     Args:
         answer: The answer of `hindcast decide` for a state, with the rows of all candidates.
         job: Id of the job, as text.
+        where: What messages call the state.
 
     Returns:
-        id, starts, rank of its score at the first decision and of how many, its processors, free
-        processors as a share of the machine then, and `sentences`.
+        id, starts, rank of its score at the first decision and of how many, its processors, the
+        free ones then, and `sentences`.
 
     Raises:
         InputError: The job is none of the candidates.
@@ -287,14 +289,16 @@ def why_in_state(answer: Mapping[str, Any], job: str) -> dict[str, Any]:
     if not at:
         waiting = [str(row["id"]) for one in answer["decisions"][:1] for row in one["rows"]]
         known = did_you_mean(job, waiting) if waiting else "nothing can start now"
-        raise InputError(f"job {job!r} is none of the candidates; {known}")
+        raise InputError(f"{where}: job {job!r} is none of the candidates; {known}")
     first, rank, row = at[0]
     features, number = row["features"], row["id"]
     size = round(float(np.exp(features["log_processors"])))
     taken = next((one for one, _place, _row in at if one["choice"] == number), None)
     starts = taken is not None and taken["action"] == "start"
     count, best = len(first["rows"]), first["rows"][0]
-    told = [f"Job {job} needs {size:,} processors; {first['context']['free']:.1%} are free."]
+    whole = round(size / features["share_of_machine"])
+    free = round(first["context"]["free"] * whole)
+    told = [f"Job {job} needs {size:,} of {whole:,} processors, of which {free:,} are free."]
     rate = f"Its score of {row['score']:.6g} is number {rank} of {count}"
     told.append(rate + ("." if rank == 1 else f", behind job {best['id']} ({best['score']:.6g})."))
     if starts:
@@ -302,24 +306,37 @@ def why_in_state(answer: Mapping[str, Any], job: str) -> dict[str, Any]:
     elif taken is not None:
         told.append(f"It does not fit, and the machine is kept free for it{_until(answer)}.")
     else:
-        last = at[-1][2]["features"]
-        head = answer["reservation"]
-        if last["fits"] == 0:
-            told.append("It does not fit beside the jobs that run and start now.")
-            soonest = round(float(np.expm1(last["start_in"])))
-            told.append(
-                "By the requested times, it would fit in "
-                f"{span(soonest, {'clock': 's'})} if the machine were kept free for it."
-            )
-        elif head is not None:
-            told.append(
-                f"It fits, but it would delay job {_heads(head)}, for which the machine is kept "
-                f"free{_until(answer)}, or others that go before it take what is left."
-            )
-        else:
-            told.append("It fits, and the policy starts others or waits.")
+        told += _not_now(answer, at[-1][2]["features"], size)
     return {"id": number, "starts": starts, "rank": rank, "of": count, "processors": size,
-            "free_share": first["context"]["free"], "sentences": told}  # fmt: skip
+            "free": free, "sentences": told}  # fmt: skip
+
+
+def _not_now(answer: Mapping[str, Any], features: Mapping[str, float], size: int) -> list[str]:
+    """Return why a job that was not chosen does not start; features are its last ones."""
+    decision, head = answer["decisions"][-1], answer["reservation"]
+    left = round(decision["context"]["free"] * size / features["share_of_machine"])
+    if decision["action"] == "start":
+        of = next(row for row in decision["rows"] if row["id"] == decision["choice"])
+        left -= round(float(np.exp(of["features"]["log_processors"])))
+    if size > left:
+        soonest = span(round(float(np.expm1(features["start_in"]))), {"clock": "s"})
+        told = f"Left beside the jobs that run and start now: {count_of(left, 'processor')}."
+        return [told, *(
+            [f"By the requested times, it would fit in {soonest} if it held the reservation."]
+            if features["fits"] == 0 else []
+        )]  # fmt: skip
+    if head is None:
+        return ["It fits, and the policy waits."]
+    if features["fits"] == 0:
+        return ["Processors are free, but not enough of another resource that it asks for."]
+    if isinstance(head, list) or isinstance(head["spare"], dict):
+        return [f"It fits, but would delay {_heads(head)}, for which room is kept{_until(answer)}."]
+    requested = span(round(float(np.exp(features["log_requested"]))), {"clock": "s"})
+    spare = count_of(head["spare"], "processor")
+    return [(
+        f"It fits, but it requests {requested}, past the start of job {head['id']} that is planned "
+        f"for {head['start']}; spare beside that job: {spare}."
+    )]  # fmt: skip
 
 
 def _heads(head: Any) -> str:

@@ -1,10 +1,7 @@
 """Families of comparisons: p-values, their adjustment, and minimum detectable effects.
 
-Everything here is computed from a mean over windows and its 95 % bootstrap interval, which is what
-committed tables hold. The end of the interval towards zero lies 1.96 bootstrap standard errors from
-the mean, if the side is read as normal. A bootstrap standard error of n windows is too small by
-sqrt(n / (n - 1)), and the mean over its standard error follows Student's t with n - 1 degrees of
-freedom, so few windows need more than an interval that excludes zero.
+They are computed from a mean and its standard error. Committed tables hold intervals, from which
+`read_interval` returns them.
 """
 
 import math
@@ -14,26 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from hindcast.pipeline.statistics.distributions import t_quantile, t_tails
-from hindcast.pipeline.statistics.intervals import LEVEL, Array, Interval
+from hindcast.pipeline.statistics.distributions import t_quantile
+from hindcast.pipeline.statistics.intervals import LEVEL, Array, Estimate, Interval
 
 ERROR: Final = 0.05  # of a family: the probability of one or more false differences
 POWER: Final = 0.8
-_QUANTILE: Final = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
-
-
-def p_value(difference: Interval, windows: int) -> float:
-    """Return the two-sided p-value of no difference over `windows` windows.
-
-    It is NaN without an interval, and 1 for a difference that is 0 in every replicate.
-    """
-    value, low, high = difference
-    if windows < 2 or math.isnan(low) or math.isnan(high):
-        return math.nan
-    width = value - low if value > 0.0 else high - value
-    if width <= 0.0:
-        return 1.0 if value == 0.0 else 0.0
-    return t_tails(value / _standard_error(width, windows), windows - 1)
+_UPPER: Final = (1.0 + LEVEL) / 2.0
 
 
 def holm(p_values: Sequence[float]) -> Array:
@@ -50,17 +33,36 @@ def holm(p_values: Sequence[float]) -> Array:
     return adjusted
 
 
-def detectable(difference: Interval, windows: int) -> float:
+def detectable(difference: Estimate) -> float:
     """Return the effect that as many such windows show with a probability of 80 %; NaN if unknown.
 
-    It is (t of 97.5 % + t of 80 %) standard errors. The standard error is that of these data, so it
-    says little about other policies.
+    It is half the width of the interval, and t of 80 % standard errors. Both are those of these
+    data, so it says little about other policies.
     """
-    if windows < 2:
+    if math.isnan(difference.error):
         return math.nan
-    quantiles = t_quantile((1.0 + LEVEL) / 2.0, windows - 1) + t_quantile(POWER, windows - 1)
-    return quantiles * _standard_error((difference.high - difference.low) / 2.0, windows)
+    _, low, high = difference.interval()
+    return (high - low) / 2.0 + t_quantile(POWER, difference.degrees) * difference.error
 
 
-def _standard_error(half_width: float, windows: int) -> float:
-    return half_width / _QUANTILE * math.sqrt(windows / (windows - 1))
+def read_interval(
+    difference: Interval, windows: int, degrees: float | None, *, towards_zero: bool = False
+) -> Estimate:
+    """Return the estimate of a difference that a table has with its interval of 95 %.
+
+    The standard error is that of the side towards zero, or of half the width. `degrees` are those
+    of Student's t. None stands for a percentile bootstrap interval: each end lies 1.96 bootstrap
+    standard errors from the mean, if the side is read as normal, and the bootstrap standard error
+    of n windows is too small by sqrt(n / (n - 1)).
+    """
+    value, low, high = difference
+    half = (high - low) / 2.0
+    if towards_zero:
+        half = value - low if value > 0.0 else high - value
+    if windows < 2:
+        return Estimate(value, math.nan, math.nan)
+    if degrees is not None:
+        return Estimate(value, max(half, 0.0) / t_quantile(_UPPER, degrees), degrees)
+    normal = NormalDist().inv_cdf(_UPPER)
+    error = max(half, 0.0) / normal * math.sqrt(windows / (windows - 1))
+    return Estimate(value, error, windows - 1.0)

@@ -3,38 +3,47 @@
     runs      repetitions of one policy: evaluation seeds, or training seeds of one agent
     windows   problem instances; every policy meets the same ones, so comparisons are paired
 
-Windows are the sample. Each bootstrap replicate draws as many windows as there are, with
-replacement, and uses the same draw for every policy, which keeps pairs together. Runs are treated
-according to their kind:
+Windows are the sample. Runs are treated according to their kind:
 
     evaluation seeds   are averaged inside their window. The average of a window carries the spread
-                       of its seeds, so resampling windows counts this spread exactly once.
-    training seeds     are common to all windows, so they are drawn with replacement as well,
-                       crossed with the windows (Owen 2007, "The pigeonhole bootstrap"). Of few
-                       seeds that differ more than windows do, the interval is too narrow, as
-                       bootstrap intervals of small samples are.
+                       of its seeds, so the spread of the windows counts this spread exactly once.
+    training seeds     are common to all windows. Windows and seeds are crossed random effects: the
+                       variance of a mean is that of the means of windows, plus that of the means of
+                       seeds, less what both have of the noise of single cells.
 
-The draws depend on the number of windows and on the number of runs alone. So the same scores have
-the same interval in every table and in every recipe.
+An interval is Student's: the mean, and its standard error times a quantile of t with degrees of
+freedom by Satterthwaite. Scores and differences of few windows are often skewed, so each end is the
+farther of two: that of Student's t, and that of Hall's transformation, which corrects t for the
+skewness of the windows (Hall 1992, "On the removal of skewness by transformation").
 
-Intervals are percentile intervals. The interquartile mean, the probability of improvement and
-performance profiles are those of Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
-the Statistical Precipice".
+Windows of a log that share jobs are not independent. The variance of their mean is taken from the
+slowest cosines over the windows in the order of the log, as many as the same jobs would give
+degrees of freedom in windows beside each other (equal-weighted cosines, Lazarus et al. 2018, "HAR
+inference: recommendations for practice"). It is multiplied by what the shared jobs alone would make
+of that ratio. Windows that share nothing have all cosines, which is Student's t.
+
+docs/protocol.md says how often these intervals hold the truth.
+
+The interquartile mean, the probability of improvement and performance profiles are those of Agarwal
+et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+import math
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hindcast.pipeline.statistics.distributions import t_quantile, t_tails
+
 Array: TypeAlias = NDArray[np.float64]
 Better: TypeAlias = Literal["lower", "higher"]
+# First job of every window in a log, and the one after its last.
+Stretches: TypeAlias = tuple[tuple[int, int], ...]
 
-RESAMPLES = 10_000
-LEVEL = 0.95
-_WINDOWS, _FIRST, _SECOND = 0, 1, 2  # axes that are drawn, each from a stream of its own
-_BLOCK = 1 << 21  # numbers held at once while resampling: 16 MB
+LEVEL: Final = 0.95
+_EQUAL: Final = 1e-24  # of a mean square: a smaller variance is that of rounding
 
 
 class Interval(NamedTuple):
@@ -43,6 +52,44 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class Estimate(NamedTuple):
+    """Mean over windows, with what its interval needs.
+
+    Attributes:
+        value: The mean.
+        error: Its standard error; NaN if there is only one window.
+        degrees: Degrees of freedom of the standard error.
+        skewness: Skewness of the mean, from that of the windows.
+    """
+
+    value: float
+    error: float
+    degrees: float
+    skewness: float = 0.0
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p-value of a mean of 0, below .05 if an interval of 95 % excludes 0."""
+        if math.isnan(self.error):
+            return math.nan
+        if self.error == 0.0:
+            return 1.0 if self.value == 0.0 else 0.0
+        t, a = self.value / self.error, self.skewness
+        hall = t + a * t**2 / 3.0 + a**2 * t**3 / 27.0 + a / 6.0
+        return max(t_tails(t, self.degrees), t_tails(hall, self.degrees))
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """Return the interval that ends at the farther of Student's ends and Hall's."""
+        upper = _upper(level)
+        if math.isnan(self.error):
+            return Interval(self.value, math.nan, math.nan)
+        quantile = t_quantile(upper, self.degrees)
+        below = max(quantile, _hall(quantile, self.skewness))
+        above = max(quantile, -_hall(-quantile, self.skewness))
+        return Interval(self.value, self.value - below * self.error,
+                        self.value + above * self.error)  # fmt: skip
 
 
 class WinTieLoss(NamedTuple):
@@ -87,72 +134,89 @@ def iqm(values: Array) -> Array:
     return np.asarray(flat[..., cut : count - cut].mean(axis=-1))
 
 
-def bootstrap_interval(
+def mean_interval(
     values: ArrayLike,
     *,
-    resample_runs: bool = False,
-    resamples: int = RESAMPLES,
+    trained: bool = False,
+    stretches: Stretches | None = None,
     level: float = LEVEL,
-    seed: int = 0,
 ) -> Interval:
-    """Return the mean of one (runs, windows) table with its percentile interval.
+    """Return the mean of one (runs, windows) table with its interval.
 
-    Windows are resampled. Runs are resampled as well if `resample_runs` (training seeds), and are
-    averaged inside their window otherwise.
+    Args:
+        values: The table.
+        trained: Whether the runs are training seeds; else they are averaged inside their window.
+        stretches: Stretches of the log that windows count; None if windows share no jobs.
+        level: Probability that the interval holds the mean.
     """
-    cells = mean_cells(values, resample_runs)
-    return bootstrap_intervals([cells], resamples=resamples, level=level, seed=seed)[0]
+    return estimate(mean_cells(values, trained), stretches).interval(level)
 
 
 def paired_difference(
     policy: ArrayLike,
     baseline: ArrayLike,
     *,
-    resample_policy: bool = False,
-    resample_baseline: bool = False,
-    resamples: int = RESAMPLES,
+    trained: tuple[bool, bool] = (False, False),
+    stretches: Stretches | None = None,
     level: float = LEVEL,
-    seed: int = 0,
 ) -> Interval:
     """Return the mean of policy - baseline over the same windows, with its interval.
 
     policy (A, W) and baseline (B, W) may have different numbers of runs; every run of one is paired
-    with every run of the other. Set `resample_*` if the runs are training seeds. Raises ValueError
-    if the numbers of windows differ.
+    with every run of the other. `trained` says whose runs are training seeds. Raises ValueError if
+    the numbers of windows differ.
     """
-    cells = difference_cells(policy, baseline, resample_policy, resample_baseline)
-    return bootstrap_intervals([cells], resamples=resamples, level=level, seed=seed)[0]
+    return estimate(difference_cells(policy, baseline, *trained), stretches).interval(level)
 
 
 def relative_difference(
-    policy: ArrayLike,
-    baseline: ArrayLike,
-    *,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-    seed: int = 0,
+    policy: ArrayLike, baseline: ArrayLike, *, level: float = LEVEL
 ) -> Interval:
     """Return mean(policy) / mean(baseline) - 1 over the same windows, with its interval.
 
-    policy (A, W) and baseline (B, W) are averaged over their runs. A replicate is the ratio of the
-    two means on one draw of the windows, so the interval excludes 0 if that of `paired_difference`
-    does. Raises ValueError if the numbers of windows differ, or if the baseline has a mean of 0.
+    policy (A, W) and baseline (B, W) are averaged over their runs. The interval has all ratios r
+    for which policy - r * baseline may have the mean 0 (Fieller 1954), so it excludes 0 exactly if
+    that of `paired_difference` does. Its ends are NaN where the mean of the baseline may be 0
+    itself. Raises ValueError if the numbers of windows differ, or if the baseline has a mean of 0.
     """
     first, second = (of.mean(axis=0) for of in _same_windows(policy, baseline))
-    if second.mean() == 0.0:
+    x, y, windows = float(first.mean()), float(second.mean()), len(first)
+    if y == 0.0:
         raise ValueError("a difference relative to a mean of 0 is not defined")
-    value, windows = float(first.mean() / second.mean() - 1.0), len(first)
     if windows < 2:
-        return Interval(value, np.nan, np.nan)
-    streams: dict[tuple[int, int], np.random.Generator] = {}
-    block, replicates = min(resamples, max(1, _BLOCK // windows)), []
-    for start in range(0, resamples, block):
-        rows = slice(start, min(start + block, resamples))
-        drawn = _next(seed, _WINDOWS, windows, rows, streams)
-        denominator = drawn @ second
-        replicates.append(drawn @ first / np.where(denominator == 0.0, np.nan, denominator) - 1.0)
-    low, high = np.nanquantile(np.concatenate(replicates), _tails(level))
-    return Interval(value, float(low), float(high))
+        return Interval(x / y - 1.0, np.nan, np.nan)
+    spread = np.cov(first, second) * (t_quantile(_upper(level), windows - 1) ** 2 / windows)
+    square, linear = y * y - float(spread[1, 1]), x * y - float(spread[0, 1])
+    root = linear**2 - square * (x * x - float(spread[0, 0]))
+    if square <= 0.0:
+        return Interval(x / y - 1.0, np.nan, np.nan)
+    half = math.sqrt(max(root, 0.0))
+    return Interval(x / y - 1.0, (linear - half) / square - 1.0, (linear + half) / square - 1.0)
+
+
+def autocorrelation(differences: ArrayLike, stretches: Stretches | None = None) -> float:
+    """Return the lag-1 autocorrelation of differences (W,) in the order of their windows.
+
+    NaN for fewer than three windows, or for equal differences.
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if stretches is not None:
+        values = values[np.argsort([first for first, _ in stretches], kind="stable")]
+    apart = values - values.mean()
+    square = float(apart @ apart)
+    if len(apart) < 3 or square <= _EQUAL * float(values @ values):
+        return math.nan
+    return float(apart[1:] @ apart[:-1]) / square
+
+
+def windows_of_half(differences: ArrayLike) -> int:
+    """Return the fewest windows whose differences (W,) make half of the sum; 0 for a sum of 0."""
+    values = np.asarray(differences, dtype=np.float64)
+    total = float(values.sum())
+    if abs(total) <= _EQUAL * float(np.abs(values).sum()):
+        return 0
+    carried = np.cumsum(np.sort(values * np.sign(total))[::-1])
+    return int((carried < 0.5 * abs(total)).sum()) + 1
 
 
 def win_tie_loss(
@@ -184,21 +248,21 @@ def performance_profile(values: ArrayLike, taus: ArrayLike, better: Better = "lo
     return np.asarray(counts / flat.size)
 
 
-def mean_cells(values: ArrayLike, resample_runs: bool = False) -> Array:
-    """Return one table as cells (A, 1, W) for `bootstrap_intervals`."""
-    return _cells(table(values)[:, None, :], resample_runs)
+def mean_cells(values: ArrayLike, trained: bool = False) -> Array:
+    """Return one table as cells (A, 1, W) for `estimate`."""
+    return _cells(table(values)[:, None, :], trained)
 
 
 def difference_cells(
     policy: ArrayLike,
     baseline: ArrayLike,
-    resample_policy: bool = False,
-    resample_baseline: bool = False,
+    policy_trained: bool = False,
+    baseline_trained: bool = False,
 ) -> Array:
     """Return the differences policy - baseline of all pairs of runs as cells (A, B, W)."""
     first, second = _same_windows(policy, baseline)
-    return _cells(first[:, None, :], resample_policy) - _cells(
-        second[None, :, :], resample_b=resample_baseline
+    return _cells(first[:, None, :], policy_trained) - _cells(
+        second[None, :, :], keep_b=baseline_trained
     )
 
 
@@ -207,8 +271,8 @@ def improvement_cells(
     baseline: ArrayLike,
     better: Better = "lower",
     tolerance: float = 0.0,
-    resample_policy: bool = False,
-    resample_baseline: bool = False,
+    policy_trained: bool = False,
+    baseline_trained: bool = False,
 ) -> Array:
     """Return 1 per win, 1/2 per tie and 0 per loss of all pairs of runs, as cells (A, B, W).
 
@@ -218,89 +282,90 @@ def improvement_cells(
     first, second = _same_windows(policy, baseline)
     gain = _gain(first[:, None, :] - second[None, :, :], better)
     won = np.where(gain > tolerance, 1.0, np.where(gain < -tolerance, 0.0, 0.5))
-    return _cells(won, resample_policy, resample_baseline)
+    return _cells(won, policy_trained, baseline_trained)
 
 
-def bootstrap_intervals(
-    tables: Sequence[Array],
-    *,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-    seed: int = 0,
-) -> list[Interval]:
-    """Return percentile intervals of the means of many tables of cells.
+def estimate(cells: Array, stretches: Stretches | None = None) -> Estimate:
+    """Return the mean of cells (A, B, W) and its standard error.
 
-    `tables` are K arrays (A, B, W) with W in common; an axis A or B longer than 1 is resampled too.
-
-    A replicate is the mean weighted by the number of draws of each window and each run. All tables
-    share one draw of the windows, and one draw of each axis of runs that has the same length, so an
-    interval does not depend on the other tables, to the last digit. Memory stays below some tens of
-    MB for any number of tables, runs and windows.
+    An axis A or B longer than 1 has training seeds. Windows with `stretches` may share jobs.
     """
-    if not tables:
-        return []
-    windows = tables[0].shape[-1]
-    estimates = [float(cells.mean()) for cells in tables]
+    windows, value = cells.shape[-1], float(cells.mean())
     if windows < 2:
-        return [Interval(value, np.nan, np.nan) for value in estimates]
-    replicates = np.empty((resamples, len(tables)))
-    blocks: dict[int, list[int]] = {}  # tables by the replicates that are held at once
-    for k, cells in enumerate(tables):
-        largest = max(windows, cells.shape[0] * cells.shape[1])
-        blocks.setdefault(min(resamples, max(1, _BLOCK // largest)), []).append(k)
-    for block, members in blocks.items():
-        streams: dict[tuple[int, int], np.random.Generator] = {}
-        for start in range(0, resamples, block):
-            rows = slice(start, min(start + block, resamples))
-            shared: dict[tuple[int, int], Array] = {}
-            for k in members:
-                for axis, count in zip((_FIRST, _SECOND), tables[k].shape, strict=False):
-                    if count > 1 and (axis, count) not in shared:
-                        shared[axis, count] = _next(seed, axis, count, rows, streams)
-            drawn = _next(seed, _WINDOWS, windows, rows, streams)
-            for k in members:
-                replicates[rows, k] = _replicates(tables[k], drawn, shared)
-    low, high = np.quantile(replicates, _tails(level), axis=0)
-    return [Interval(v, float(a), float(b)) for v, a, b in zip(estimates, low, high, strict=True)]
+        return Estimate(value, math.nan, math.nan)
+    waves, scale = _waves(stretches) if stretches is not None else (None, 1.0)
+
+    def variance(of: Array) -> float:
+        """Return the variance of the mean over windows, summed over the rows of (n, W)."""
+        squares = of.var(axis=1, ddof=1) if waves is None else ((of @ waves) ** 2).mean(axis=1)
+        return float(squares.sum()) * scale / windows
+
+    by_window, freedom = cells.mean(axis=(0, 1)), windows - 1 if waves is None else waves.shape[1]
+    of_windows = variance(by_window[None])
+    parts = [(of_windows, freedom)]  # variances, and their degrees of freedom
+    for seeds in (cells.mean(axis=1), cells.mean(axis=0)):  # (A, W), (B, W)
+        count = len(seeds)
+        if count < 2:
+            continue
+        of_seeds = float(seeds.mean(axis=1).var(ddof=1)) / count
+        noise = variance(seeds - by_window) / (count - 1) / count
+        if of_seeds > noise:
+            parts += [(of_seeds, count - 1), (-noise, (count - 1) * freedom)]
+    total = math.fsum(part for part, _ in parts)
+    if total <= _EQUAL * float(np.square(cells).mean()):
+        return Estimate(value, 0.0, float(freedom))
+    degrees = total**2 / math.fsum(part**2 / of for part, of in parts)
+    skewness = _skewness(by_window) * (of_windows / total) ** 1.5 / math.sqrt(freedom + 1)
+    degrees = math.floor(10.0 * degrees) / 10.0  # so that few quantiles have to be computed
+    return Estimate(value, math.sqrt(total), max(degrees, 1.0), skewness)
 
 
-def _next(
-    seed: int,
-    axis: int,
-    count: int,
-    rows: slice,
-    streams: dict[tuple[int, int], np.random.Generator],
-) -> Array:
-    """Return the next draws of an axis, from a generator that belongs to its length."""
-    if (axis, count) not in streams:
-        streams[axis, count] = np.random.default_rng([seed, axis, count])
-    return _draw_counts(count, rows.stop - rows.start, streams[axis, count])
+@lru_cache(maxsize=16)
+def _waves(stretches: Stretches) -> tuple[Array | None, float]:
+    """Return cosines (W, K) that windows are projected on, and the factor of their mean square.
+
+    No cosines if no two windows share a job.
+    """
+    windows = len(stretches)
+    first, stop = np.asarray(stretches, dtype=np.float64).T
+    order = np.argsort(first, kind="stable")
+    first, stop = first[order], stop[order]
+    length, reach = stop - first, np.maximum.accumulate(stop)
+    covered = reach[-1] - first[0] - np.maximum(first[1:] - reach[:-1], 0.0).sum()
+    if covered == length.sum():
+        return None, 1.0
+    count = min(max(round(float(covered / length.mean()) - 1.0), 1), windows - 1)
+    angle = np.pi / windows * np.multiply.outer(np.arange(windows) + 0.5, np.arange(1, count + 1))
+    waves = math.sqrt(2.0 / windows) * np.cos(angle)
+    shared = np.minimum.outer(stop, stop) - np.maximum.outer(first, first)
+    common = np.maximum(shared, 0.0) / np.sqrt(np.multiply.outer(length, length))
+    seen = float((waves * (common @ waves)).sum()) / count
+    place = np.argsort(order)
+    return waves[place], windows * float(common.mean()) / seen
 
 
-def _replicates(cells: Array, drawn: Array, runs: Mapping[tuple[int, int], Array]) -> Array:
-    """Return the weighted means of cells (A, B, W) by draws (R, W) and draws of the runs: (R,)."""
-    first, second, windows = cells.shape
-    flat = np.ascontiguousarray(cells).reshape(-1, windows)
-    means = (drawn @ flat.T / windows).reshape(-1, first, second)
-    if first > 1:
-        means = np.einsum("ra,rab->rb", runs[_FIRST, first] / first, means)[:, None, :]
-    if second > 1:
-        means = np.einsum("rb,rb->r", runs[_SECOND, second] / second, means[:, 0, :])[:, None, None]
-    return np.asarray(means[:, 0, 0])
+def _hall(quantile: float, skewness: float) -> float:
+    """Return the t that Hall's transformation for a skewness maps to a quantile."""
+    if abs(skewness) < 1e-9:
+        return quantile
+    moved = 1.0 + skewness * (quantile - skewness / 6.0)
+    return 3.0 / skewness * (float(np.cbrt(moved)) - 1.0)
 
 
-def _draw_counts(count: int, size: int, rng: np.random.Generator) -> Array:
-    """Return numbers of draws of each of `count` items, with replacement: (size, count)."""
-    drawn = rng.integers(count, size=(size, count))
-    drawn += np.arange(size)[:, None] * count
-    counts = np.bincount(drawn.ravel(), minlength=size * count)
-    return counts.reshape(size, count).astype(np.float64)
+def _skewness(values: Array) -> float:
+    """Return the skewness of a sample, corrected for its size; 0 for fewer than three values."""
+    count, apart = len(values), values - values.mean()
+    square = float((apart**2).mean())
+    if count < 3 or square <= 0.0:
+        return 0.0
+    bias = math.sqrt(count * (count - 1)) / (count - 2)
+    return bias * float((apart**3).mean()) / square**1.5
 
 
-def _cells(cells: Array, resample_a: bool = False, resample_b: bool = False) -> Array:
-    """Return (A, B, W) with every axis of runs that is not resampled averaged to length 1."""
-    cells = cells if resample_a else np.asarray(cells.mean(axis=0, keepdims=True))
-    return cells if resample_b else np.asarray(cells.mean(axis=1, keepdims=True))
+def _cells(cells: Array, keep_a: bool = False, keep_b: bool = False) -> Array:
+    """Return (A, B, W) with every axis of runs that is not kept averaged to length 1."""
+    cells = cells if keep_a else np.asarray(cells.mean(axis=0, keepdims=True))
+    return cells if keep_b else np.asarray(cells.mean(axis=1, keepdims=True))
 
 
 def _gain(difference: Array, better: Better) -> Array:
@@ -316,7 +381,8 @@ def _same_windows(policy: ArrayLike, baseline: ArrayLike) -> tuple[Array, Array]
     return first, second
 
 
-def _tails(level: float) -> list[float]:
+def _upper(level: float) -> float:
+    """Return the probability below the upper end of an interval."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"expected a confidence level between 0 and 1, got {level}")
-    return [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
+    return (1.0 + level) / 2.0

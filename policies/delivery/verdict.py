@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.spec import Spec
-from hindcast.pipeline.statistics.intervals import paired_difference
+from hindcast.pipeline.statistics.percentile import percentile_intervals
 from hindcast.pipeline.storage.run_files import DELIVERED
 from hindcast.policies.networks.checkpoint import Trained, save
 from hindcast.policies.networks.policy import LearnedPolicy
@@ -85,12 +85,12 @@ def compare(
     above `at_least`. Fewer than FEWEST_WINDOWS have no interval, and the rule is delivered.
     """
     windows = len(rule)
-    found = paired_difference([agent], [rule], seed=seed)
+    (found,) = percentile_intervals([agent - rule], seed=seed)
     if windows < FEWEST_WINDOWS:
         return Verdict(RULE, name, metric, windows, found.value)
     better = found.low > 0.0
     if better and np.isfinite(at_least):
-        floor = paired_difference([agent], [np.full(windows, at_least)], seed=seed)
+        (floor,) = percentile_intervals([agent - at_least], seed=seed)
         better = floor.low > 0.0
     delivered: Delivered = AGENT if better else RULE
     return Verdict(delivered, name, metric, windows, found.value, found.low, found.high)

@@ -31,8 +31,8 @@ from hindcast.pipeline.decisions.targets import LOGGED, numeric, target_of
 from hindcast.pipeline.estimators.decisions import LoggedDecisions, Support, Value, support
 from hindcast.pipeline.estimators.decisions.intervals import FEW_REWARDS, carrying, t_interval
 from hindcast.pipeline.estimators.decisions.logged import weights
-from hindcast.pipeline.estimators.decisions.support import ANSWERS
 from hindcast.pipeline.estimators.decisions.values import doubly_robust, logged_mean, standard_error
+from hindcast.pipeline.estimators.verdicts import ANSWERS
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.delivery.checkpoints import Decide
 from hindcast.policies.delivery.verdict import AGENT, LOG, RULE, Delivered, Verdict

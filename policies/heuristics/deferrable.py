@@ -146,6 +146,21 @@ def _carbon_time(context, candidates, feasible, parameters, scores):  # type: ig
 
 
 @compiled(SCORE)
+def _reserved_first(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
+    """Prefer a start on reserved cores, but none after that of carbon_time."""
+    _carbon_time(context, candidates, feasible, parameters, scores)
+    best = 0
+    for i in range(len(scores)):
+        if feasible[i] and (not feasible[best] or scores[i] > scores[best]):
+            best = i
+    starts_are_rows = candidates[len(scores) - 1, ROW.closes] == 0.0
+    most, reserved = scores[best], candidates.shape[1] > HOUR.on_reserved
+    for i in range(best if starts_are_rows else len(scores)):
+        if reserved and candidates[i, HOUR.on_reserved] == 1.0:
+            scores[i] = most + _earlier(candidates, i)
+
+
+@compiled(SCORE)
 def _lowest_window_priced(context, candidates, feasible, parameters, scores):  # type: ignore[no-untyped-def]
     priced = candidates.shape[1] > HOUR.priced_least
     for i in range(len(scores)):
@@ -262,6 +277,12 @@ _RULES: Final = (
             "cores",
         formula="as now if priced_now <= priced_least, else priced_least - priced_now; ending the "
             "slot 0",
+    ),
+    Heuristic(
+        "reserved_first", _reserved_first, needs=(*_GRID, "on_reserved"),
+        description="with reserved cores: the earliest start on them, as carbon_time without one",
+        formula="max(carbon_time) + 1 / (2 + until_earliest) if on_reserved, but where a start is "
+            "chosen not after that of carbon_time; else as carbon_time",
     ),
     Heuristic(
         "pause_lowest", _pause_lowest, needs=_PAUSABLE,

@@ -8,8 +8,9 @@ from hindcast.pipeline.simulation.spec import Spec
 
 # Settings of [config] that give candidates a column.
 _SETTINGS: Final = {
-    "is_wait": "allow_wait", "log_weight": "run_times", "log_expected": "run_times",
-    "priced_now": "load_prices", "ran_last": "pausable",
+    "is_wait": "allow_wait = true", "log_weight": "run_times = true",
+    "log_expected": "run_times = true", "priced_now": "load_prices = true",
+    "ran_last": "pausable = true", "on_reserved": "reserved to the number of reserved cores",
 }  # fmt: skip
 
 
@@ -21,5 +22,5 @@ def require_columns(name: str, needed: Sequence[str], spec: Spec) -> None:
         raise InputError(
             f"policy {name!r} of scenario {spec.scenario} needs the column {missing[0]!r}, which "
             "candidates do not have under these settings"
-            + (f"; set config.{setting} = true" if setting else "")
+            + (f"; set config.{setting}" if setting else "")
         )

@@ -30,6 +30,7 @@ from hindcast.pipeline.dataset.estimated import read_estimates
 from hindcast.pipeline.errors import InputError, TraceError, unknown_name
 from hindcast.pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
 from hindcast.pipeline.estimators.selection import assess, rank_correlation
+from hindcast.pipeline.estimators.verdicts import Held, of_certainty
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import RECORDED
@@ -39,10 +40,12 @@ from hindcast.pipeline.simulation.rollout import Planner
 from hindcast.pipeline.storage.extras import installed, missing
 from hindcast.pipeline.storage.provenance import described, provenance
 from hindcast.policies.entrants import entrants, own_policies
+from hindcast.policies.ope.answers import described_answers
 from hindcast.policies.ope.basis import Basis, fit_basis, linear_features
 from hindcast.policies.ope.behaviour.propensities import aligned, conditional, support
 from hindcast.policies.ope.consensus import describe_consensus, describe_order
 from hindcast.policies.ope.episodes import WholeEpisodes, read_episodes
+from hindcast.policies.ope.left_out import can_be_left_out, held_of, own_return
 from hindcast.policies.ope.probabilities import (
     Propensities,
     logged_propensities,
@@ -59,7 +62,7 @@ Progress = Callable[[int, int], None]
 
 ESTIMATED: Final = "estimated"
 RECORDED_LEVEL: Final = "recorded"
-_FEW: Final = 20  # windows, see hindcast.pipeline.statistics.intervals
+_FEW: Final = 20  # windows; percentile intervals over fewer hold the truth too seldom
 _EPSILON: Final = 0.1  # if no behaviour of the log explores
 
 
@@ -193,7 +196,7 @@ def _evaluate(
         of_log |= _observable_behaviours(recipe)
     estimates = None
     if settings.propensities == "mixture":
-        propensities = mixture_propensities(log, of_log)
+        propensities = mixture_propensities(log, of_log, can_be_left_out(log, of_log))
     elif settings.propensities == ESTIMATED:
         estimates = read_estimates(opened.folder, opened.manifest)
         propensities = estimated_propensities(log, estimates)
@@ -209,7 +212,8 @@ def _evaluate(
         if not targets:
             raise InputError(f"{opened.folder}: no estimate: {'; '.join(job.notes)}")
     scores, notes = _truth(job, targets, folder, command)
-    told = _few(opened, log, settings), _biased(settings), propensities.note
+    certain = _certain(log)
+    told = _few(opened, log, settings), propensities.note
     notes = [note for note in (*told, *job.notes, *notes) if note]
     progress(1, work)
     frames = []
@@ -218,9 +222,12 @@ def _evaluate(
         if frame is None:
             truth = None
             if scores is not None:
-                truth = true_return(scores, behaviour.name, log.group, settings.seed)
+                truth = true_return(scores, behaviour.name, log.group)
             logged = is_logged(behaviour, of_log)
-            frame = rows_of(candidate, job.estimate(behaviour), truth, logged=logged)
+            frame = rows_of(
+                candidate, job.estimate(behaviour), job.held, truth, logged=logged,
+                refusal="" if logged else certain,
+            )  # fmt: skip
             folder.keep(candidate, frame)
         frames.append(frame)
         progress(step, work)
@@ -244,6 +251,8 @@ def _evaluate(
         "propensities": propensities.kind,
         "reference": reference,
         "estimators": about,
+        "left_out": {name: asdict(held) for name, held in job.held.items()},
+        **described_answers(rows),
         "order": describe_order(rows),
         "consensus": describe_consensus(rows, logged_return, reference),
         "notes": notes,
@@ -324,19 +333,16 @@ def _few(opened: Dataset, log: WholeEpisodes, settings: OPESettings) -> str:
     in_split = opened.episodes(settings.split)["window"].n_unique()
     text = f"intervals are over windows, and {windows} of {in_split} of this split were read: "
     more = "give a higher --limit" if in_split > windows else "build the dataset with more"
-    return text + f"they are too narrow; {more}"
+    return text + f"they may be too narrow; {more}"
 
 
-def _biased(settings: OPESettings) -> str:
-    """Return a note about the estimators whose intervals miss a bias, else ""."""
-    found = [f"{name} ({ESTIMATORS[name].bias})" for name in settings.estimators
-             if ESTIMATORS[name].bias]  # fmt: skip
-    if not found:
+def _certain(log: WholeEpisodes) -> str:
+    """Return why a deterministic log has no answer for a policy that it lacks, else ""."""
+    feasible = np.add.reduceat(log.feasible.astype(np.int64), log.rows[:-1])
+    propensity = log.propensity[feasible > 1]
+    if not len(propensity) or not (propensity >= 1.0 - 1e-6).all():
         return ""
-    return (
-        "intervals marked ~ do not hold the true return as often as they say, since they leave "
-        f"out a bias: {', '.join(found)}"
-    )
+    return of_certainty(len(propensity))
 
 
 def _refuse_unknown(targets: Sequence[Entrant]) -> None:
@@ -430,11 +436,22 @@ class _Job:
 
     def estimate(self, behaviour: Behaviour) -> dict[str, Estimate]:
         """Return all estimates of one policy."""
-        log, settings = self.log, self.settings
+        return self._estimates_of(self._episodes(behaviour), self.settings.estimators)
+
+    def _estimates_of(self, episodes: LoggedEpisodes, names: Sequence[str]) -> dict[str, Estimate]:
+        draws = [self.settings.seed, 7]  # the same for every policy and estimator
+        return {
+            name: estimate(name, episodes, self.settings.intervals, np.random.default_rng(draws))
+            for name in names
+        }
+
+    def _episodes(self, behaviour: Behaviour, values: bool = True) -> LoggedEpisodes:
+        """Return the log with all that estimates of a policy need, fitted values on request."""
+        log = self.log
         probabilities = policy_probabilities(behaviour, log)
         covered = np.add.reduceat(probabilities * self._propensities.possible, log.rows[:-1])
         more: dict[str, Any] = {}
-        if self._values:
+        if self._values and values:
             more["q"], more["v"] = self._fit(behaviour, probabilities)
         if self._features:
             more |= linear_features(self._basis, log, probabilities)
@@ -445,15 +462,41 @@ class _Job:
         if self._estimates is not None:
             likely, _ = conditional(probabilities, log, self.opened.spec, self._estimates)
             covered = np.ones(log.decisions)
-        episodes = LoggedEpisodes(
+        return LoggedEpisodes(
             log.offsets, self._propensities.behaviour, likely, log.reward,
             covered=covered, group=log.group, mixture=self._propensities.kind == "mixture", **more,
         )  # fmt: skip
-        draws = [settings.seed, 7]  # the same for every policy and estimator
-        return {
-            name: estimate(name, episodes, settings.intervals, np.random.default_rng(draws))
-            for name in settings.estimators
+
+    @cached_property
+    def held(self) -> Mapping[str, Held]:
+        """How often intervals held on the log's behaviours, each left out once, by estimator.
+
+        Values would have to be fitted again without each behaviour: estimators with values, and all
+        of estimated propensities, have none left out.
+        """
+        made: dict[str, list[tuple[Estimate, float, float]]] = {
+            name: [] for name in self.settings.estimators
         }
+        names = [name for name in made if not ESTIMATORS[name].values]
+        if self._estimates is not None or not names:
+            return {name: Held() for name in made}
+        played = self.log.table["behaviour"].to_numpy()
+        for name, behaviour in can_be_left_out(self.log, self._of_log).items():
+            own = played == name
+            every = self._episodes(behaviour, values=False)
+            if every.policies is not None and every.to_policies is not None:
+                others = self._space.names != name
+                every = replace(
+                    every, policies=every.policies.take(others),
+                    to_policies=every.to_policies[others],
+                )  # fmt: skip
+            without = self._propensities.without.get(name, self._propensities.behaviour)
+            episodes = replace(every, behaviour=without).take(~own)
+            earned = own_return(every, own)
+            gained = earned - float(episodes.returns.mean())
+            for estimator, found in self._estimates_of(episodes, names).items():
+                made[estimator].append((found, earned, gained))
+        return {name: held_of(of_estimator) for name, of_estimator in made.items()}
 
     @cached_property
     def _space(self) -> PolicySpace:

@@ -13,8 +13,8 @@ weight is larger than n times the smallest weight of a single component. A rule 
 parameters per episode (`random_linear`) is one component per drawn set, which the dataset keeps.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -141,12 +141,15 @@ class Propensities:
         possible: (V,) True if the log could have made the choice.
         kind: "mixture" of the window's behaviours, or "logged".
         note: A remark for the user, or "".
+        without: `behaviour` (D,) if the mixture lacked the behaviour of this name. It means nothing
+            at decisions that this behaviour made itself.
     """
 
     behaviour: Array
     possible: NDArray[np.bool_]
     kind: str
     note: str = ""
+    without: Mapping[str, Array] = field(default_factory=dict)
 
 
 def logged_propensities(log: WholeEpisodes) -> Propensities:
@@ -154,13 +157,15 @@ def logged_propensities(log: WholeEpisodes) -> Propensities:
     return Propensities(log.propensity, log.probabilities > 0.0, "logged")
 
 
-def mixture_propensities(log: WholeEpisodes, behaviours: Mapping[str, Behaviour]) -> Propensities:
+def mixture_propensities(
+    log: WholeEpisodes, behaviours: Mapping[str, Behaviour], left_out: Collection[str] = ()
+) -> Propensities:
     """Return conditional probabilities of the mixture of each window's behaviours.
 
     `behaviours` are those of the log by name. If one of them is missing, or propensities are, the
     result is the logged propensities and a note with the reason. If a rule's probabilities
     differ from the logged ones, each episode keeps the logged ones for its own behaviour, with a
-    note.
+    note. `left_out` are names of behaviours that mixtures are also needed without.
     """
     names = log.table["behaviour"].to_list()
     missing = sorted(set(names) - set(behaviours))
@@ -169,6 +174,7 @@ def mixture_propensities(log: WholeEpisodes, behaviours: Mapping[str, Behaviour]
         return replace(logged_propensities(log), note=f"no mixture: {reason}")
     possible = log.probabilities > 0.0
     behaviour = np.empty(log.decisions)
+    without = {name: np.ones(log.decisions) for name in left_out}
     strange = compared = 0
     parameters = [
         np.array(p or [], np.float64) for p in log.table["behaviour_parameters"].to_list()
@@ -194,14 +200,18 @@ def mixture_propensities(log: WholeEpisodes, behaviours: Mapping[str, Behaviour]
                     likely = log.propensity[first:stop]
                 with np.errstate(divide="ignore"):
                     logs[i] = np.cumsum(np.log(likely))
-            behaviour[first:stop] = _conditional(logs, np.array(list(components.values())))
+            counts = np.array(list(components.values()))
+            behaviour[first:stop] = _conditional(logs, counts)
+            for left in {*without} - {names[e]}:
+                others = np.array([name != left for name, _raw in components])
+                without[left][first:stop] = _conditional(logs[others], counts[others])
     note = ""
     if strange > 0.001 * compared:
         note = (
             f"{strange:,} of {compared:,} logged propensities differ from those of their rule on "
             "the stored (float32) observation; each episode keeps its logged propensities"
         )
-    return Propensities(behaviour, possible, "mixture", note)
+    return Propensities(behaviour, possible, "mixture", note, without)
 
 
 def _conditional(logs: Array, counts: NDArray[np.int64]) -> Array:

@@ -15,10 +15,12 @@ from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.estimators import Estimate
 from hindcast.pipeline.estimators.selection import best_of_first
+from hindcast.pipeline.estimators.verdicts import BESIDE, CANNOT, Held
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.locks import writing
+from hindcast.policies.ope.left_out import verdict_of
 
 ESTIMATES: Final = "estimates.parquet"
 TRIALS: Final = "trials.parquet"
@@ -36,6 +38,8 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "range_high": pl.Float64, "range_source": pl.String, "episodes": pl.Int64,
     "windows": pl.Int64, "ess": pl.Float64, "coverage": pl.Float64, "nonzero": pl.Float64,
     "mean_weight": pl.Float64, "max_weight": pl.Float64, "largest_share": pl.Float64,
+    "verdict": pl.String, "left_out": pl.Int64, "left_out_held": pl.Int64,
+    "resampled_low": pl.Float64, "resampled_high": pl.Float64,
     "truth": pl.Float64, "truth_low": pl.Float64, "truth_high": pl.Float64,
     "warnings": pl.List(pl.String),
 }  # fmt: skip
@@ -46,17 +50,33 @@ TRIALS_SCHEMA: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
+_INTERVALS: Final = tuple(
+    f"{name}_{end}" for name in ("difference", "hoeffding", "bernstein") for end in ("low", "high")
+)
+_VALUES: Final = ("value", "difference", "resampled_low", "resampled_high")
+
+
 def rows_of(
-    candidate: Entrant, estimates: Mapping[str, Estimate], truth: Interval | None, *, logged: bool
-) -> pl.DataFrame:
+    candidate: Entrant, estimates: Mapping[str, Estimate], held: Mapping[str, Held],
+    truth: Interval | None, *, logged: bool, refusal: str = "",
+) -> pl.DataFrame:  # fmt: skip
     """Return one row per estimator; null where a number is not known.
 
-    `logged` is True if the policy is one of the log's behaviours.
+    An estimate that is beside the answers or cannot answer has no interval, but for resampled_low
+    and resampled_high, which are the percentiles whatever the verdict.
+
+    Args:
+        candidate: The policy.
+        estimates: Its estimates by estimator.
+        held: How often intervals held on policies that were left out, by estimator.
+        truth: Its true return; None if it is not known.
+        logged: True if the policy is one of the log's behaviours.
+        refusal: Why the log has no answer for the policy; "" if it may have one.
     """
     behaviour, simulated = candidate.behaviour, truth or Interval(math.nan, math.nan, math.nan)
     rows = []
     for name, e in estimates.items():
-        row = {
+        row: dict[str, Any] = {
             "policy": behaviour.name, "kind": candidate.kind, "group": candidate.group,
             "logged": logged,
             "epsilon": behaviour.epsilon, "temperature": behaviour.temperature,
@@ -69,10 +89,16 @@ def rows_of(
             "range_source": e.hoeffding.source, "episodes": e.episodes, "windows": e.units,
             "ess": e.ess, "coverage": e.coverage, "nonzero": e.nonzero,
             "mean_weight": e.mean_weight, "max_weight": e.max_weight,
-            "largest_share": e.largest_share,
+            "largest_share": e.largest_share, "verdict": verdict_of(e, held[name]),
+            "left_out": held[name].policies, "left_out_held": held[name].held,
+            "resampled_low": e.bootstrap[0], "resampled_high": e.bootstrap[1],
             "truth": simulated.value, "truth_low": simulated.low, "truth_high": simulated.high,
             "warnings": list(e.warnings),
         }  # fmt: skip
+        if refusal or row["verdict"] in (BESIDE, CANNOT):
+            row |= dict.fromkeys(("low", "high", *_INTERVALS))
+        if refusal:
+            row |= dict.fromkeys(_VALUES) | {"verdict": CANNOT, "warnings": [refusal]}
         rows.append({k: _known(v) for k, v in row.items()})
     return pl.DataFrame(rows, schema=dict(SCHEMA))
 

@@ -42,6 +42,7 @@ class PolicySpace:
         smoothed: (V, P) sums over candidates of k times the probability of each logged policy.
         norms: (P,) inner product of every logged policy with itself.
         logged: The log's policies, for the estimator.
+        names: (P,) names of their behaviours.
     """
 
     reference: WholeEpisodes
@@ -49,6 +50,7 @@ class PolicySpace:
     smoothed: Array
     norms: Array
     logged: LoggedPolicies
+    names: NDArray[np.str_]
 
     def distances(self, behaviour: Behaviour) -> Array:
         """Return the squared distances (P,) of a policy to the log's policies."""
@@ -99,7 +101,8 @@ def policy_space(
         distance / reference.decisions, policy, table["window"].to_numpy()[at].astype(np.int64),
         table["return"].to_numpy()[at].astype(np.float64),
     )  # fmt: skip
-    return PolicySpace(reference, columns, smoothed, norms, logged)
+    own = np.array([name for name, _values in policies])
+    return PolicySpace(reference, columns, smoothed, norms, logged, own)
 
 
 def _places(log: WholeEpisodes, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
+from hindcast.pipeline.statistics.intervals import Interval, mean_interval
 from hindcast.pipeline.storage.files import read_json, read_parquet
 from hindcast.pipeline.storage.run_files import EVALUATION, SCORES
 
@@ -62,9 +62,7 @@ def _runs(scores: pl.DataFrame, policy: Entrant) -> int:
     return scores.filter(policy=policy.behaviour.name)["seed"].n_unique()
 
 
-def true_return(
-    scores: pl.DataFrame, policy: str, windows: NDArray[np.int64], seed: int
-) -> Interval:
+def true_return(scores: pl.DataFrame, policy: str, windows: NDArray[np.int64]) -> Interval:
     """Return the policy's mean return on these windows (E,), each counted as often as it is named.
 
     The interval is over the distinct windows.
@@ -73,5 +71,5 @@ def true_return(
     by_window = dict(returns.group_by("window").agg(pl.col("value").mean()).rows())
     different, counts = np.unique(windows, return_counts=True)
     values = np.array([by_window[int(w)] for w in different])
-    interval = bootstrap_interval(values, resamples=2000, seed=seed)
+    interval = mean_interval(values)
     return interval._replace(value=float(values @ counts / counts.sum()))

@@ -23,6 +23,7 @@ NAMES = (
     "scaling",
     "families",
     "pages",
+    "intervals",
 )
 
 

@@ -12,11 +12,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.statistics.families import detectable, holm, p_value
-from hindcast.pipeline.statistics.intervals import bootstrap_intervals
+from hindcast.pipeline.statistics.families import detectable, holm
+from hindcast.pipeline.statistics.intervals import estimate
 
 COMPARISONS: Final = 24
-RESAMPLES: Final = 1000
 _ERROR: Final = 0.05
 
 
@@ -35,7 +34,7 @@ def family_errors(windows: int, families: int, seed: int) -> tuple[float, float]
     for _ in range(families):
         reference = rng.lognormal(size=windows)
         tables = [_scores(rng, reference) for _ in range(COMPARISONS)]
-        p = [p_value(one, windows) for one in bootstrap_intervals(tables, resamples=RESAMPLES)]
+        p = [estimate(one).p_value for one in tables]
         found += [(holm(p) < _ERROR).any(), min(p) < _ERROR]
     return tuple(found / families)
 
@@ -46,9 +45,8 @@ def power(windows: int, repeats: int, seed: int) -> float:
     seen = 0
     for _ in range(repeats):
         pilot, trial = (_scores(rng, rng.lognormal(size=windows)) for _ in range(2))
-        effect = detectable(bootstrap_intervals([pilot], resamples=RESAMPLES)[0], windows)
-        difference = bootstrap_intervals([trial + effect], resamples=RESAMPLES)[0]
-        seen += p_value(difference, windows) < _ERROR
+        effect = detectable(estimate(pilot))
+        seen += estimate(trial + effect).p_value < _ERROR
     return seen / repeats
 
 

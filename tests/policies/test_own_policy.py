@@ -492,7 +492,7 @@ def test_trainings_of_an_outside_agent_are_its_seeds(agent_file, tiny_recipe, tm
     found = entrants(tiny_recipe, names)
     assert [(e.kind, e.group) for e in found[:2]] == [("learned", "ppo")] * 2
     evaluate(tiny_recipe, found, split="test", out=tmp_path / "e")
-    rows = results(summarise([tmp_path / "e"], resamples=20), resamples=20).to_dicts()
+    rows = results(summarise([tmp_path / "e"])).to_dicts()
     assert {(r["policy"], r["seeds"], r["baseline"]) for r in rows} == {
         ("ppo", 2, "tetris"), ("tetris", 1, None)
     }  # fmt: skip
@@ -507,8 +507,48 @@ def test_the_digest_of_an_outside_agent_covers_its_weights(agent_file, tiny_reci
     assert one[1].digest == other[1].digest
 
 
+def test_seeds_of_an_agent_are_named_in_one_word(file, agent_file, tiny_recipe, tmp_path):
+    """The agent's name on the command line comes before that in the file, which needs none."""
+    other = tmp_path / "a,b" / "other_rules.py"
+    other.parent.mkdir()
+    other.write_text("def first(context, candidates, feasible):\n    return candidates[:, 0]\n")
+    seeds = [f"{agent_file}:first", f"{agent_file}:second", f"{other}:first", f"{file}:longest"]
+    word = f"mine={','.join(seeds)}"
+    found = entrants(tiny_recipe, [word, "tetris"])
+    names = ["mine-own_trained:first", "mine-second", "mine-other_rules:first", "mine-longest"]
+    assert [e.behaviour.name for e in found] == [*names, "tetris"]
+    assert {(e.kind, e.group, e.word) for e in found[:4]} == {("learned", "mine", word)}
+    assert len({e.digest for e in found[:4]}) == 4
+    assert with_whole_paths(tiny_recipe, [word]) == [word]
+    (one,) = entrants(tiny_recipe, [f"mine={file}:longest"])
+    assert (one.kind, one.group, one.is_agent) == ("learned", "mine", True)
+    evaluate(tiny_recipe, found, split="test", out=tmp_path / "e")
+    rows = results(summarise([tmp_path / "e"], resamples=20), resamples=20).to_dicts()
+    assert {(r["policy"], r["seeds"]) for r in rows} == {("mine", 4), ("tetris", 1)}
+
+
+def test_two_trainings_in_one_file_have_two_digests(file, tiny_recipe):
+    """The ledger of looks counts digests: trainings without files of weights count too."""
+    one, other = entrants(tiny_recipe, [f"mine={file}:longest,{file}:many"])
+    assert one.digest != other.digest
+
+
 @pytest.mark.parametrize(
-    ("name", "message"), [("lost", r"ppo-2\.bin are no file"), ("odd", "agent and weights are 7")]
+    ("word", "message"),
+    [
+        ("mine=tetris", "'tetris' names no functions"),
+        ("mine={0},tetris", "names no functions"),
+        ("mine={0},{0}", "is named twice, but a seed counts once"),
+        ("mine={0}t", "did you mean 'longest'"),
+    ],
+)
+def test_what_is_no_seed(word, message, file, tiny_recipe):
+    with pytest.raises(InputError, match=message):
+        entrants(tiny_recipe, [word.format(f"{file}:longest")])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("lost", r"ppo-2\.bin are no file"), ("odd", "attribute agent is 7")]
 )
 def test_what_is_no_outside_agent(name, message, agent_file, tiny_recipe):
     with pytest.raises(InputError, match=message):

@@ -48,6 +48,10 @@ class Request:
         "answer each line of stdin at once, a state or an error, until it ends", default=False
     )
     first: bool = p.option("make the first decision of a moment alone", default=False)
+    why: tuple[p.Name, ...] = p.option(
+        "id of a waiting job: say why it starts now, or why not; may be repeated", default=(),
+        flag="--why", action="extend", metavar="JOB",
+    )  # fmt: skip
     rows: Annotated[int, p.Bounds("N", ge=0, le=1_000_000)] = p.option(
         "candidates that are shown with their features, the best ones; of a linear policy of a "
         "log, the features that speak for its choice", default=3,
@@ -160,7 +164,8 @@ def _decider(request: Request) -> Any:
     guard = Guard(
         request.longest_wait, request.range, request.margin, request.probability, request.rule
     )
-    return load_decider(request.policy, request.scenario, config, guard, request.rows)
+    rows = 1_000_000 if request.why else request.rows  # reasons need all candidates
+    return load_decider(request.policy, request.scenario, config, guard, rows)
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -224,6 +229,12 @@ def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> di
 
     state = parsed(text, where)
     answer: dict[str, Any] = decider.decide(state, first=request.first, where=where)
+    if request.why:
+        from hindcast.pipeline.schedules.reasons import why_in_state
+
+        answer["why"] = [why_in_state(answer, job, where) for job in request.why]
+        for choice in answer["decisions"]:
+            _cut(choice, request.rows)
     if "done" in state:
         answer |= agreement(answer, state["done"], where)
     elif request.shadow:
@@ -232,6 +243,14 @@ def _answer(request: Request, decider: Any, where: str, text: str | bytes) -> di
             "or null"
         )
     return answer
+
+
+def _cut(choice: dict[str, Any], most: int) -> None:
+    """Keep so many rows of a decision, the chosen one always."""
+    rows = choice["rows"][:most]
+    if rows and choice["choice"] not in [row["id"] for row in rows]:
+        rows[-1] = next(row for row in choice["rows"] if row["id"] == choice["choice"])
+    choice["rows"] = rows
 
 
 def _count(counts: Counter[str], answer: Mapping[str, Any]) -> None:
@@ -302,6 +321,8 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     if "done" in answer:
         done = ", ".join(map(str, answer["done"])) or "nothing"
         yield f"  done: {done} ({'the same' if answer['agrees'] else 'not the same'})"
+    for reason in answer.get("why", ()):
+        yield f"  why {reason['id']}: {' '.join(reason['sentences'])}"
     if "forecast" in answer:
         from hindcast.flows.runs.starts import text_of
 

@@ -19,7 +19,7 @@ from hindcast.flows.papers.publishing import protocol_of
 from hindcast.flows.papers.results import CLAIM, FIGURE, TABLE, FigureText, Results, TableText
 from hindcast.flows.papers.tables import read_csv
 from hindcast.flows.protocols import Setting
-from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
+from hindcast.pipeline.statistics.intervals import Interval, mean_interval
 
 TITLE: Final = "DeepJS"
 SOURCE: Final = (
@@ -78,7 +78,7 @@ def _table_2(gaps: dict[str, Any], printed: pl.DataFrame) -> list[dict[str, Any]
         for column, counts in (("< 0", gaps[other] < 0), ("= 0", gaps[other] == 0),
                                ("> 0", gaps[other] > 0)):  # fmt: skip
             chunks = counts.shape[1]
-            share = bootstrap_interval(counts.astype(float), resample_runs=len(counts) > 1)
+            share = mean_interval(counts.astype(float), trained=len(counts) > 1)
             cells.append(cell(
                 "table 2", name, column, "chunks", Interval(*(chunks * each for each in share)),
                 number(printed, "table 2", name, column),
@@ -158,7 +158,7 @@ def _claims(
             f"share-{other}", "table 2",
             f"shorter than {name} on more chunks than longer: difference of the shares", "-",
             (more - less) / (more + equal + less),
-            bootstrap_interval(signs, resample_runs=len(signs) > 1),
+            mean_interval(signs, trained=len(signs) > 1),
         ))  # fmt: skip
     second_half = slid.filter(pl.col("window") > pl.col("window").max() // 2)
     for other, name in OTHERS.items():
@@ -166,7 +166,7 @@ def _claims(
         claims.append(direction_claim(
             f"sliding-{other}", "figure 4",
             f"sliding over chunks, shorter than {name} in their second half", "s",
-            bootstrap_interval([later]),
+            mean_interval([later]),
         ))  # fmt: skip
     texts = {
         "machines": "agents of 5 and 10 machines judge alike: correlation of fitness",

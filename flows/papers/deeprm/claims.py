@@ -43,7 +43,7 @@ from hindcast.flows.papers.deeprm.files import (
 )
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns
 from hindcast.pipeline.pages.numbers import count_of
-from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
+from hindcast.pipeline.statistics.intervals import Interval, difference_cells, estimate
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -55,7 +55,7 @@ _OF_OBJECTIVE: Final = {"completion": (COMPLETION, -1), "utilisation": (UTILISAT
 def _between(first: PolicyRuns, second: PolicyRuns) -> Interval:
     """Return first - second of two evaluations on the same windows, with an interval."""
     cells = difference_cells(first.values, second.values, first.trained, second.trained)
-    return bootstrap_intervals([cells])[0]
+    return estimate(cells).interval()
 
 
 def _gap(

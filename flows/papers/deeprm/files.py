@@ -23,7 +23,7 @@ from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.pairing import Pairing
 from hindcast.pipeline.pages.numbers import count_of
-from hindcast.pipeline.statistics.intervals import Array, Interval, bootstrap_interval
+from hindcast.pipeline.statistics.intervals import Array, Interval, mean_interval
 from hindcast.pipeline.storage.files import read_parquet
 
 AGENT: Final = "reinforce-best"
@@ -201,8 +201,8 @@ def size_text(measured: Measured, rate: float) -> str:
 
 
 def over_seeds(values: Array) -> Interval:
-    """Return the mean over training seeds with a bootstrap interval; it is narrow for few seeds."""
-    return bootstrap_interval(values)
+    """Return the mean over training seeds with an interval over them."""
+    return mean_interval(values)
 
 
 def tenths(curve: Curve) -> Array:

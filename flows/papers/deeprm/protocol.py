@@ -68,7 +68,7 @@ from hindcast.flows.papers.results import CLAIM, FIGURE, TABLE, FigureText, Resu
 from hindcast.flows.protocols import Setting
 from hindcast.pipeline.evaluation.summary.pairing import Pairing
 from hindcast.pipeline.pages.numbers import count_of
-from hindcast.pipeline.statistics.intervals import Interval, bootstrap_interval
+from hindcast.pipeline.statistics.intervals import Interval, mean_interval
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -165,7 +165,7 @@ def _loads(measured: Measured) -> Rows:
         ):
             found = measured.scored(f"{folder_of(rate)}/scores", metric)
             percent = 100.0 * runs(found, policy).window_means
-            load = bootstrap_interval(percent) if metric != "expected_load" else float(percent[0])
+            load = mean_interval(percent) if metric != "expected_load" else float(percent[0])
             rows.append(cell("loads", _load(rate), column, "%", load))
     return rows
 

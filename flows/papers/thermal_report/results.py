@@ -45,9 +45,10 @@ from hindcast.pipeline.scenarios.thermal.config import HEAT_CONSTANT, settled
 from hindcast.pipeline.scenarios.thermal.instances import POSITIONS
 from hindcast.pipeline.statistics.intervals import (
     Interval,
-    bootstrap_interval,
-    bootstrap_intervals,
     difference_cells,
+    estimate,
+    mean_cells,
+    mean_interval,
 )
 from hindcast.pipeline.storage.files import read_json, read_parquet
 
@@ -133,7 +134,7 @@ def _played(folder: Path) -> Played:
 
 def _over(values: Floats) -> Interval:
     """Return the mean of (seeds, minibatches) or (seeds, windows)."""
-    return bootstrap_interval(values, resample_runs=len(values) > 1)
+    return mean_interval(values, trained=len(values) > 1)
 
 
 def _configuration(printed: pl.DataFrame) -> list[dict[str, Any]]:
@@ -187,7 +188,7 @@ def _chosen_minus_others(choices: dict[str, Floats], what: str) -> Interval:
 def _played_gap(scored: Played, what: str, policy: str) -> Interval:
     """Return the difference in played episodes."""
     chosen, others = (runs(scored.pairings[f"{which}_{what}"], policy) for which in WHICH)
-    return bootstrap_interval(chosen.values - others.values, resample_runs=chosen.trained)
+    return estimate(mean_cells(chosen.values - others.values, chosen.trained)).interval()
 
 
 def _gaps(choices: dict[str, dict[str, Floats]], scored: dict[str, Played]) -> list[dict[str, Any]]:
@@ -230,7 +231,7 @@ def _behaviour(scored: Played, found: Pairing, name: str) -> PolicyRuns:
 def _difference(first: PolicyRuns, second: PolicyRuns) -> Interval:
     """Return first - second on the same windows."""
     cells = difference_cells(first.values, second.values, first.trained, second.trained)
-    return bootstrap_intervals([cells])[0]
+    return estimate(cells).interval()
 
 
 def _simulated(name: str, scored: Played) -> list[dict[str, Any]]:
@@ -240,7 +241,7 @@ def _simulated(name: str, scored: Played) -> list[dict[str, Any]]:
     for policy, found in _entrants(scored):
         for metric, unit in MEASURED.items():
             own = found[metric]
-            value = bootstrap_interval(own.values, resample_runs=own.trained)
+            value = mean_interval(own.values, trained=own.trained)
             cells.append(cell(table, policy, metric, unit, value))
         if policy != AGENT:
             gap = _difference(found["return"], agent)
@@ -309,7 +310,7 @@ def _in_episodes(figure: str, what: str, scored: dict[str, Played]) -> Iterator[
         panel = f"{letter}: {title}"
         for which, called in SERIES.items():
             for found in scored[name].pairings[f"{which}_{what}"].policies:
-                value = bootstrap_interval(found.values, resample_runs=found.trained)
+                value = mean_interval(found.values, trained=found.trained)
                 yield _point(f"{figure}, played", panel, called, found.name, value)
 
 
@@ -318,7 +319,7 @@ def _measured(scored: dict[str, Played]) -> Iterator[Point]:
     for metric in DRAWN:
         for letter, (name, title) in zip("ab", SETTINGS.items(), strict=True):
             for found in scored[name].pairings[metric].policies:
-                value = bootstrap_interval(found.values, resample_runs=found.trained)
+                value = mean_interval(found.values, trained=found.trained)
                 figure = metric.replace("_", " ")
                 yield _point(figure, f"{letter}: {title}", "played", found.name, value)
 

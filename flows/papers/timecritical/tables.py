@@ -35,7 +35,7 @@ from hindcast.pipeline.evaluation.summary.pairing import Pairing
 from hindcast.pipeline.statistics.intervals import (
     Array,
     Interval,
-    bootstrap_interval,
+    mean_interval,
     relative_difference,
 )
 
@@ -117,7 +117,7 @@ def score(scores: dict[str, Pairing], policy: str, score_of: Any) -> Interval:
     for run, window in np.ndindex(*shape):
         mine = [one.values[run, window : window + 1] for one in own]
         won[run, window] = score_of(*mine, *(other[window : window + 1] for other in others))
-    return bootstrap_interval(won, resample_runs=own[0].trained)
+    return mean_interval(won, trained=own[0].trained)
 
 
 def ratio(scores: Pairing, policy: str) -> Interval:
@@ -167,7 +167,7 @@ def _beside_rows(place: Path) -> Iterator[dict[str, Any]]:
     for name in ("random", BASELINE, *OWN_RULES, OFFLINE, ONLINE, "bound", AGENT):
         scores = ours if name in (OFFLINE, ONLINE) else paper
         own = bound if name == "bound" else cells.runs(scores[COST], name)
-        mean = bootstrap_interval(own.values, resample_runs=own.trained)
+        mean = mean_interval(own.values, trained=own.trained)
         yield cells.cell("beside", name, "cost", "", mean)
         if name != AGENT:
             yield cells.cell("beside", name, f"cost - {AGENT}", "", cells.difference_of(own, agent))
@@ -229,7 +229,7 @@ def reduction(scores: Pairing, policy: str, other: str) -> Interval:
     base = second.window_means
     shares = first.values.mean(axis=1, keepdims=True) / base.mean()  # (runs, 1)
     values: Array = 100.0 * ((first.values - shares * base) / base.mean() + shares - 1.0)
-    return bootstrap_interval(values, resample_runs=first.trained)
+    return mean_interval(values, trained=first.trained)
 
 
 def _given(told: float | None) -> float:

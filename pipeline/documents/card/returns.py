@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.pages.numbers import decimals_for, write_number
 from hindcast.pipeline.simulation.spec import Outcome
-from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals
+from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.percentile import percentile_intervals
 
 RESAMPLES: Final = 2000
 _MANY: Final = 20_000  # windows
@@ -55,11 +56,11 @@ def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:
         .agg(pl.col("return").mean(), pl.col(headline).mean())
         .sort("window")
     )
-    tables = [means[column].to_numpy().reshape(1, 1, -1) for column in ("return", headline)]
+    samples = [means[column].to_numpy() for column in ("return", headline)]
     if means.height > _MANY:
-        returns, outcome = (_normal(table[0, 0]) for table in tables)
+        returns, outcome = map(_normal, samples)
     else:
-        returns, outcome = bootstrap_intervals(tables, resamples=RESAMPLES)
+        returns, outcome = percentile_intervals(samples, resamples=RESAMPLES)
     return BehaviourReturns(name, own.height, int(own["steps"].sum()), returns, outcome)
 
 

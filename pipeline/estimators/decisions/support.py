@@ -33,18 +33,23 @@ from hindcast.pipeline.estimators.decisions.logged import (
     weights,
 )
 from hindcast.pipeline.estimators.decisions.values import standard_error, weighted_mean
+from hindcast.pipeline.estimators.verdicts import (
+    ANSWERS,
+    CANNOT,
+    COVERED,
+    ERRORS,
+    MEAN_WEIGHT,
+    ROUGHLY,
+    of_certainty,
+    of_mean_weight,
+    off_one,
+)
 
-ANSWERS: Final = "answers"
-ROUGHLY: Final = "answers roughly"
-CANNOT: Final = "cannot answer"
 ENOUGH: Final = 50.0
 FEWEST: Final = 10.0
-COVERED: Final = 0.95
 LARGEST: Final = 0.1  # share of one weight that is told
 SKEWED: Final = 0.2  # skewness of the weights that is told
 SMALL: Final = 0.05  # probability from which a candidate is well supported
-_MEAN: Final = (0.8, 1.25)
-_ERRORS: Final = 3.0
 _UNSEEN: Final = 2.0  # ESS over the expected one
 _HIDDEN: Final = 0.1  # that of uniform choices, where the taken ones' propensities are logged alone
 _QUANTILE: Final = 3.84  # of chi-square with 1 degree of freedom, 95 %
@@ -99,10 +104,10 @@ class Support:
 
         Infinite for another verdict, and where a plain answer may have three standard errors.
         """
-        if self.verdict != ANSWERS or not self.mean_weight_se > (1.0 - _MEAN[0]) / _ERRORS:
+        if self.verdict != ANSWERS or not self.mean_weight_se > (1.0 - MEAN_WEIGHT[0]) / ERRORS:
             return -math.inf, math.inf
-        low, high = ((end - 1.0) / self.mean_weight_se for end in _MEAN)
-        return max(low, -_ERRORS), min(high, _ERRORS)
+        low, high = ((end - 1.0) / self.mean_weight_se for end in MEAN_WEIGHT)
+        return max(low, -ERRORS), min(high, ERRORS)
 
 
 def effective(s: Array) -> float:
@@ -169,10 +174,7 @@ def _verdict(
     if contradicted:
         bad.append(contradicted)
     if certain and mean < 1.0 - 1e-9:
-        bad.append(
-            f"every one of the {int(choice.sum()):,} decisions with a choice was certain (p = 1), "
-            "so the log shows one candidate of each and nothing of the others"
-        )
+        bad.append(of_certainty(int(choice.sum())))
     if ess < FEWEST:
         bad.append(f"{ess:.1f} effective decisions, fewer than {FEWEST:.0f}")
     if covered < COVERED:
@@ -185,7 +187,7 @@ def _verdict(
     if ess < ENOUGH:
         rough.append(f"{ess:.1f} effective decisions, fewer than {ENOUGH:.0f}")
     if off_one(mean, se):
-        rough.append(f"a mean weight of {mean:.3f} (se {se:.3f}), expected 1")
+        rough.append(of_mean_weight(mean, se))
     return (ROUGHLY, tuple(rough)) if rough else (ANSWERS, ())
 
 
@@ -225,13 +227,6 @@ def skewness_of(w: Array, weight: Array) -> float:
     squares = float(((weight * w) ** 2).sum())
     third = float(((weight * (w - (weight * w).sum() / weight.sum())) ** 3).sum())
     return third / squares**1.5 if squares > 0.0 else 0.0
-
-
-def off_one(mean: float, se: float) -> bool:
-    """Return whether a mean weight is too far from 1 for a plain answer."""
-    # An error of 0 is that of weights which are all alike; rounding is no deviation then.
-    off = abs(mean - 1.0) > _ERRORS * (0.0 if math.isnan(se) else se) + 1e-6
-    return off or not _MEAN[0] <= mean <= _MEAN[1]
 
 
 def bounds(e: LoggedDecisions, target: Array) -> tuple[float, float]:

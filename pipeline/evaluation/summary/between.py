@@ -48,7 +48,7 @@ def differences(folders: Sequence[Path], policy: str, metric: str | None = None)
         _require_same(name, pairing, other, other_pairing)
         interval = paired_difference(
             own.values, others.values,
-            resample_policy=own.trained, resample_baseline=others.trained,
+            trained=(own.trained, others.trained), stretches=pairing.stretches,
         )  # fmt: skip
         means = (float(own.values.mean()), float(others.values.mean()))
         windows = len(pairing.windows)

@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import polars as pl
 
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.statistics.sequential import Sequential
 from hindcast.pipeline.storage.files import read_json, read_parquet
+from hindcast.pipeline.storage.guards import a_count
 from hindcast.pipeline.storage.provenance import as_records
 from hindcast.pipeline.workloads.caveats import Caveat, from_json
 
@@ -106,7 +108,9 @@ class Evaluation:
 
     `sessions` are the keys in `records` of where it was computed
     (`hindcast.pipeline.storage.provenance`). `looks` is the number of other agents that had been
-    scored on these windows before; None if that was not counted.
+    scored on these windows before; None if that was not counted. `stretches` are the first job of
+    each window in its log and the one after its last, where windows share jobs. `until` is the
+    decision of an evaluation that stopped when it was decided.
     """
 
     folder: Path
@@ -129,6 +133,8 @@ class Evaluation:
     caveats: tuple[Caveat, ...] = ()
     looks: int | None = None
     plan: PlanOfEvaluation | None = None
+    stretches: Mapping[int, tuple[int, int]] | None = None
+    until: Sequential | None = None
 
 
 def read_evaluation(folder: Path) -> Evaluation:
@@ -182,7 +188,27 @@ def read_evaluation(folder: Path) -> Evaluation:
         caveats=_caveats(path, raw),
         looks=_looks(path, raw),
         plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
+        stretches=_stretches(path, raw["stretches"]) if raw.get("stretches") is not None else None,
+        until=_until(path, raw["until"]) if raw.get("until") is not None else None,
     )
+
+
+def _stretches(path: Path, raw: Any) -> dict[int, tuple[int, int]]:
+    try:
+        found = {int(w): (a_count(first), a_count(stop)) for w, (first, stop) in raw.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path}: key 'stretches' is damaged: {error}") from error
+    for window, (first, stop) in found.items():
+        if first >= stop:
+            raise DatasetError(f"{path}: window {window} has the jobs {first} to {stop}, thus none")
+    return found
+
+
+def _until(path: Path, raw: Any) -> Sequential:
+    try:
+        return Sequential.from_table(raw)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path}: key 'until' is damaged: {error}") from error
 
 
 def _plan(path: Path, raw: Any) -> PlanOfEvaluation:

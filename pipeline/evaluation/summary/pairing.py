@@ -27,7 +27,7 @@ from hindcast.pipeline.evaluation.summary.evaluations import (
     read_evaluation,
     read_scores,
 )
-from hindcast.pipeline.statistics.intervals import Array
+from hindcast.pipeline.statistics.intervals import Array, Stretches
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ class Pairing:
         policies: Results of every policy on these windows.
         left_out: Windows that at least one policy lacks.
         incomplete: Policies that lack windows, with the number of them.
+        stretches: Stretches of the log that the windows count, (windows,); None if they share no
+            jobs.
     """
 
     metric: Metric
@@ -78,6 +80,7 @@ class Pairing:
     policies: tuple[PolicyRuns, ...]
     left_out: tuple[int, ...]
     incomplete: tuple[tuple[str, int], ...]
+    stretches: Stretches | None = None
 
     def find(self, name: str) -> PolicyRuns | None:
         """Return the policy of that name, or None."""
@@ -154,7 +157,12 @@ class Setting:
             policies=tuple(self._groups(rows, names, len(windows))),
             left_out=tuple(sorted(seen - common)),
             incomplete=tuple((name, count) for name, count in lacking.items() if count),
+            stretches=self._stretches(windows),
         )
+
+    def _stretches(self, windows: Sequence[int]) -> Stretches | None:
+        known = {w: s for e in self.evaluations if e.stretches for w, s in e.stretches.items()}
+        return tuple(known[w] for w in windows) if known.keys() >= set(windows) else None
 
     def _groups(self, rows: pl.DataFrame, names: Sequence[str], windows: int) -> list[PolicyRuns]:
         tables: dict[str, tuple[Array, tuple[str, ...]]] = {}

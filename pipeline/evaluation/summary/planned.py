@@ -14,8 +14,8 @@ from hindcast.pipeline.pages.numbers import (
     write_number,
     write_p_value,
 )
-from hindcast.pipeline.statistics.families import ERROR, detectable, holm, p_value
-from hindcast.pipeline.statistics.intervals import Interval, bootstrap_intervals, difference_cells
+from hindcast.pipeline.statistics.families import ERROR, detectable, holm
+from hindcast.pipeline.statistics.intervals import Interval, difference_cells, estimate
 
 
 class Comparison(NamedTuple):
@@ -50,17 +50,21 @@ def planned(setting: Setting) -> list[Comparison]:
     compared = [policy for policy in ranked if policy.name in agents]
     if baseline is None or not compared:
         return []
-    windows, sign = len(pairing.windows), 1.0 if pairing.metric.better == "higher" else -1.0
-    cells = [
-        difference_cells(p.values, baseline.values, p.trained, baseline.trained) for p in compared
+    sign = 1.0 if pairing.metric.better == "higher" else -1.0
+    found = [
+        estimate(
+            difference_cells(p.values, baseline.values, p.trained, baseline.trained),
+            pairing.stretches,
+        )
+        for p in compared
     ]
-    found = bootstrap_intervals(cells)
     left_out = [1.0] * (len(agents) - len(compared))
-    adjusted = holm([*(p_value(one, windows) for one in found), *left_out])[: len(found)]
+    adjusted = holm([*(one.p_value for one in found), *left_out])[: len(found)]
+    level = min([ERROR, *(e.until.level for e in setting.evaluations if e.until)])
     return [
         Comparison(
-            policy.name, baseline.name, one, float(p), detectable(one, windows),
-            "not shown" if not p < ERROR else "better" if sign * one.value > 0.0 else "worse",
+            policy.name, baseline.name, one.interval(), float(p), detectable(one),
+            "not shown" if not p < level else "better" if sign * one.value > 0.0 else "worse",
         )
         for policy, one, p in zip(compared, found, adjusted, strict=True)
     ]  # fmt: skip

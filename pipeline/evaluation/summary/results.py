@@ -28,20 +28,22 @@ from hindcast.pipeline.pages.numbers import (
     write_number,
 )
 from hindcast.pipeline.statistics.intervals import (
-    RESAMPLES,
-    bootstrap_intervals,
+    Interval,
     difference_cells,
-    mean_cells,
+    estimate,
+    mean_interval,
     win_tie_loss,
 )
 from hindcast.pipeline.storage.provenance import NOT_RECORDED
 
 _DIGITS: Final = 6  # significant digits of a number in results.csv
+DEGREES: Final = "degrees"
 _NUMBERS: Final = (
-    "mean", "low", "high", "paired_difference", "paired_low", "paired_high",
+    "mean", "low", "high", "paired_difference", "paired_low", "paired_high", DEGREES,
 )  # fmt: skip
 _STRONGEST: Final = 3  # baselines on a page; the table has all of them
 _ALWAYS: Final = ("random", "behaviour")
+_BEFORE: Final = "percentile bootstrap intervals, which evaluations do not make any more"
 _READING: Final = (
     "Policies are listed by mean, best first. A difference is policy - baseline, paired over the "
     "same test windows, with its 95 % interval; it is bold where the policy is better and the "
@@ -54,8 +56,8 @@ _COUNTS: Final = ("seeds", "windows", *_WINS)
 PROVENANCE_COLUMN: Final = "provenance"
 COLUMNS: Final = (
     "scenario", "recipe", "metric", "higher_is_better", "policy", "baseline", "seeds", "windows",
-    "mean", "low", "high", "paired_difference", "paired_low", "paired_high", *_WINS,
-    PROVENANCE_COLUMN, "command",
+    "mean", "low", "high", "paired_difference", "paired_low", "paired_high", DEGREES,
+    *_WINS, PROVENANCE_COLUMN, "command",
 )  # fmt: skip
 _SCHEMA: Final = pl.Schema(
     {
@@ -68,9 +70,7 @@ _SCHEMA: Final = pl.Schema(
 )  # fmt: skip
 
 
-def results(
-    summary: Summary, *, metrics: Sequence[str] = (), resamples: int = RESAMPLES
-) -> pl.DataFrame:
+def results(summary: Summary, *, metrics: Sequence[str] = ()) -> pl.DataFrame:
     """Return the rows of all settings of a summary.
 
     The headline comes first, then the metrics of `metrics` that a setting has. A metric without a
@@ -85,27 +85,25 @@ def results(
         for s in summary.settings
         for metric in dict.fromkeys([s.first.headline, *metrics])
         if (s.label, metric) in summary.pairings
-        for row in _rows(summary, s, metric, resamples)
+        for row in _rows(summary, s, metric)
     ]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> list[dict[str, Any]]:
+def _rows(summary: Summary, setting: Setting, metric: str) -> list[dict[str, Any]]:
     pairing = summary.pairings[setting.label, metric]
     better = pairing.metric.better
     if better == "neither":
         return []
     ordered = best_first(pairing)
     baselines = [p for p in ordered if p.kind not in NO_BASELINE]
-    cells = [mean_cells(p.values, p.trained) for p in ordered]
-    pairs = [(p, b) for p in ordered for b in baselines if b.name != p.name]
-    cells += [difference_cells(p.values, b.values, p.trained, b.trained) for p, b in pairs]
-    intervals = bootstrap_intervals(cells, resamples=resamples)
-    means = dict(zip([p.name for p in ordered], intervals, strict=False))
+    stretches = pairing.stretches
     differences = {
-        (p.name, b.name): interval
-        for (p, b), interval in zip(pairs, intervals[len(ordered) :], strict=True)
-    }
+        (p.name, b.name): estimate(
+            difference_cells(p.values, b.values, p.trained, b.trained), stretches
+        )
+        for p in ordered for b in baselines if b.name != p.name
+    }  # fmt: skip
     command = " && ".join(dict.fromkeys(e.command for e in setting.evaluations if e.command))
     rows: list[dict[str, Any]] = []
     for policy in ordered:
@@ -119,19 +117,23 @@ def _rows(summary: Summary, setting: Setting, metric: str, resamples: int) -> li
             "windows": len(pairing.windows),
             PROVENANCE_COLUMN: origin(setting, policy),
             "command": command,
-            **dict(zip(_NUMBERS[:3], map(_number, means[policy.name]), strict=True)),
+            **_interval(
+                _NUMBERS[:3],
+                mean_interval(policy.values, trained=policy.trained, stretches=stretches),
+            ),
         }
         others = [other for other in baselines if other.name != policy.name]
         if not others:  # the only baseline: a row with its mean alone
             rows.append(own | dict.fromkeys(("baseline", *_NUMBERS[3:], *_WINS)))
         for other in others:
-            found = map(_number, differences[policy.name, other.name])
+            found = differences[policy.name, other.name]
             tolerance = tie_tolerance(policy.values, other.values)
             counts = win_tie_loss(policy.values, other.values, better, tolerance)
             rows.append(
                 own
                 | {"baseline": other.name}
-                | dict(zip(_NUMBERS[3:], found, strict=True))
+                | _interval(_NUMBERS[3:6], found.interval())
+                | {DEGREES: _number(found.degrees)}
                 | dict(zip(_WINS, counts, strict=True))
             )
     return rows
@@ -153,6 +155,10 @@ def records(settings: Sequence[Setting]) -> dict[str, Any]:
     return {key: record for e in evaluations for key, record in e.records.items()}
 
 
+def _interval(columns: Sequence[str], interval: Interval) -> dict[str, float | None]:
+    return dict(zip(columns, map(_number, interval), strict=True))
+
+
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(f"{value:.{_DIGITS}g}")
 
@@ -168,16 +174,18 @@ def read_results(content: bytes, where: str) -> pl.DataFrame:
 def read_csv(content: bytes, where: str, schema: Mapping[str, Any]) -> pl.DataFrame:
     """Return the table of a CSV; DatasetError for other columns or a value of another type.
 
-    A table of 0.1.0 has no column `provenance`; its rows then say that it was not recorded.
+    Tables of 0.1.0 have no column `provenance`; their rows then say that it was not recorded.
+    Tables whose intervals are those of the percentile bootstrap have no column `degrees`.
     """
     try:
         table = pl.read_csv(content, schema_overrides=dict(schema))
     except pl.exceptions.PolarsError as error:
         raise DatasetError(f"{where}: {str(error).splitlines()[0]}") from error
-    if table.columns == [name for name in schema if name != PROVENANCE_COLUMN]:
-        table = table.with_columns(pl.lit(NOT_RECORDED).alias(PROVENANCE_COLUMN)).select(
-            list(schema)
-        )
+    older = {PROVENANCE_COLUMN: NOT_RECORDED, DEGREES: None}
+    lacking = [name for name in schema if name in older and name not in table.columns]
+    if table.columns == [name for name in schema if name not in lacking]:
+        added = [pl.lit(older[name], dtype=schema[name]).alias(name) for name in lacking]
+        table = table.with_columns(added).select(list(schema))
     if table.columns != list(schema):
         raise DatasetError(f"{where}: expected the columns {', '.join(schema)}")
     return table
@@ -220,7 +228,10 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
     once = once.sort("mean", descending=first["higher_is_better"], maintain_order=True)
     pairs = {(row["policy"], row["baseline"]): row for row in part.iter_rows(named=True)}
     lines = [f"## {plain_text(first['recipe'])}", "", _headline(once, baselines, decimals), ""]
-    lines += [f"{about}; {first['windows']:,} windows.", "", *commands(part)]
+    compared = part.filter(pl.col("baseline").is_not_null() & pl.col("paired_low").is_not_null())
+    kind = [interval_kind(compared[DEGREES].to_list())] if compared.height else []
+    about = " ".join([f"{about}; {first['windows']:,} windows.", *kind])
+    lines += [about, "", *commands(part)]
     head = ["policy", "seeds", "mean", "95 % interval"]
     body = [
         [
@@ -244,6 +255,19 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
             left=1,
         )
     return lines
+
+
+def interval_kind(degrees: Sequence[object]) -> str:
+    """Return which intervals rows have, from their column `degrees`, as a sentence."""
+    students = sum(each is not None and each != "" for each in degrees)
+    if not students:
+        return f"Intervals are {_BEFORE}."
+    if students == len(degrees):
+        return "Intervals are Student's, corrected for skewness."
+    return (
+        f"Intervals of {students} of {count_of(len(degrees), 'row')} are Student's, those of the "
+        f"others are {_BEFORE}."
+    )
 
 
 def _shown(ordered: Sequence[str], baselines: Sequence[str]) -> list[str]:

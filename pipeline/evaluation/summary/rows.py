@@ -1,8 +1,4 @@
-"""Rows of a summary for one setting and metric: estimates and comparisons with references.
-
-All intervals of a metric come from one bootstrap. Rows are first laid out with the cells that their
-intervals need, and filled after all of them have been resampled together.
-"""
+"""Rows of a summary for one setting and metric: estimates and comparisons with references."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,13 +10,15 @@ import polars as pl
 from hindcast.pipeline.evaluation.summary.pairing import Pairing, PolicyRuns
 from hindcast.pipeline.statistics.intervals import (
     Array,
-    bootstrap_intervals,
-    difference_cells,
+    Interval,
+    autocorrelation,
     improvement_cells,
     iqm,
-    mean_cells,
+    mean_interval,
     median,
+    paired_difference,
     win_tie_loss,
+    windows_of_half,
 )
 
 _TIE: Final = 1e-9  # relative: averages of equal numbers may differ in their last bits
@@ -36,9 +34,9 @@ _AGAINST: Final = {
     "reference": pl.String,
     **dict.fromkeys(("paired_difference", "paired_low", "paired_high"), pl.Float64),
     **dict.fromkeys(("wins", "ties", "losses"), pl.Int64),
-    **dict.fromkeys(
-        ("probability_of_improvement", "improvement_low", "improvement_high"), pl.Float64
-    ),
+    "probability_of_improvement": pl.Float64,
+    "windows_of_half": pl.Int64,
+    "autocorrelation": pl.Float64,
 }
 _BOUND: Final = {"bound": pl.Float64, "bound_ratio": pl.Float64}
 TABLE_SCHEMA: Final = pl.Schema({**_SUBJECT, **_ESTIMATES, **_BOUND, **_AGAINST})
@@ -49,7 +47,7 @@ SEEDS_SCHEMA: Final = pl.Schema({**_SUBJECT, "run": pl.String, **_ESTIMATES, **_
 
 @dataclass
 class Rows:
-    """Rows that wait for their intervals.
+    """Rows of a setting on a metric.
 
     Attributes:
         scenario: Label of the setting.
@@ -64,8 +62,6 @@ class Rows:
     pairing: Pairing
     table: list[dict[str, Any]] = field(default_factory=list)
     seeds: list[dict[str, Any]] = field(default_factory=list)
-    _waiting: list[tuple[list[dict[str, Any]], tuple[str, str, str]]] = field(default_factory=list)
-    _cells: list[Array] = field(default_factory=list)
 
     def compare(
         self, references: Sequence[str], strongest: str | None, bound: Array | None
@@ -79,7 +75,6 @@ class Rows:
                 middle = float(bound.mean())
                 own |= {"bound": middle, "bound_ratio": own["mean"] / middle if middle else None}
             rows = [dict(own) for _ in range(max(1, len(compared)))]
-            self._wait(rows, ("mean", "low", "high"), mean_cells(policy.values, policy.trained))
             for row, other in zip(rows, compared, strict=False):
                 self._against(row, policy, other)
             self.table += rows
@@ -88,28 +83,13 @@ class Rows:
                     policy.name, policy.kind, policy.values[[index]], (run,), trained=False
                 )
                 row = self._estimates(one) | {"run": run}
-                self._wait([row], ("mean", "low", "high"), mean_cells(one.values))
                 if best is not None:
                     self._against(row, one, best)
                 self.seeds.append(row)
 
-    def fill(self, resamples: int) -> None:
-        """Resample everything that was laid out and write the intervals into the rows."""
-        intervals = bootstrap_intervals(self._cells, resamples=resamples)
-        for (rows, columns), interval in zip(self._waiting, intervals, strict=True):
-            numbers = (None if np.isnan(number) else number for number in interval)
-            named = dict(zip(columns, numbers, strict=True))
-            for row in rows:
-                row.update(named)
-
-    def _wait(
-        self, rows: list[dict[str, Any]], columns: tuple[str, str, str], cells: Array
-    ) -> None:
-        self._waiting.append((rows, columns))
-        self._cells.append(cells)
-
     def _estimates(self, policy: PolicyRuns) -> dict[str, Any]:
-        metric = self.pairing.metric
+        metric, pairing = self.pairing.metric, self.pairing
+        interval = mean_interval(policy.values, trained=policy.trained, stretches=pairing.stretches)
         return {
             "scenario": self.scenario,
             "recipe": self.recipe,
@@ -121,7 +101,7 @@ class Rows:
             "windows": len(self.pairing.windows),
             "windows_left_out": len(self.pairing.left_out),
             "seeds": len(policy.runs),
-            "mean": float(policy.values.mean()),
+            **_named(("mean", "low", "high"), interval),
             "iqm": float(iqm(policy.values)),
             "median": float(median(policy.values)),
         }
@@ -131,16 +111,27 @@ class Rows:
         if other.name == policy.name:
             return
         pair = (policy.values, other.values)
-        both = (policy.trained, other.trained)
-        columns = ("paired_difference", "paired_low", "paired_high")
-        self._wait([row], columns, difference_cells(*pair, *both))
+        both, stretches = (policy.trained, other.trained), self.pairing.stretches
+        found = paired_difference(*pair, trained=both, stretches=stretches)
+        row |= _named(("paired_difference", "paired_low", "paired_high"), found)
+        differences = policy.window_means - other.window_means
+        row["windows_of_half"] = windows_of_half(differences)
+        row["autocorrelation"] = _known(autocorrelation(differences, stretches))
         better = self.pairing.metric.better
         if better == "neither":
             return
         tolerance = tie_tolerance(*pair)
         row["wins"], row["ties"], row["losses"] = win_tie_loss(*pair, better, tolerance)
-        columns = ("probability_of_improvement", "improvement_low", "improvement_high")
-        self._wait([row], columns, improvement_cells(*pair, better, tolerance, *both))
+        cells = improvement_cells(*pair, better, tolerance)
+        row["probability_of_improvement"] = float(cells.mean())
+
+
+def _named(columns: tuple[str, str, str], interval: Interval) -> dict[str, float | None]:
+    return dict(zip(columns, map(_known, interval), strict=True))
+
+
+def _known(number: float) -> float | None:
+    return None if np.isnan(number) else number
 
 
 def best_first(pairing: Pairing) -> list[PolicyRuns]:

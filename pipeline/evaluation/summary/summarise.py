@@ -26,11 +26,13 @@ from hindcast.pipeline.evaluation.summary.rows import (
     Rows,
     best_first,
 )
+from hindcast.pipeline.evaluation.until import decision
 from hindcast.pipeline.pages.numbers import count_of
-from hindcast.pipeline.statistics.intervals import LEVEL, RESAMPLES, Array
+from hindcast.pipeline.statistics.intervals import LEVEL, Array
 
+# Fewer than the intervals were measured with, see docs/protocol.md.
 FEW_SEEDS: Final = 5
-FEW_WINDOWS: Final = 20
+FEW_WINDOWS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Summary:
         return [m for m in setting.metrics if (setting.label, m.name) in self.pairings]
 
 
-def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary:
+def summarise(folders: Sequence[Path]) -> Summary:
     """Summarise one or several evaluation folders; DatasetError if they cannot be compared.
 
     References are those that evaluation.json lists, or `random` if it lists none. The strongest
@@ -112,7 +114,6 @@ def summarise(folders: Sequence[Path], *, resamples: int = RESAMPLES) -> Summary
             pairings[label, metric.name] = pairing
             rows = Rows(label, setting.first.recipe, pairing)
             rows.compare(chosen[label], strongest[label], bounds[label] if main else None)
-            rows.fill(resamples)
             table += rows.table
             seeds += rows.seeds
     return Summary(
@@ -191,6 +192,7 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
         found.append(f"The bound {evaluation.bound} is missing on some windows and is not shown.")
     if bound is not None:
         found += _violations_of_bound(headline, bound, evaluation.bound_kind == "lower")
+    found += [decision(e.until) for e in setting.evaluations if e.until is not None]
     looks = max((e.looks for e in setting.evaluations if e.looks is not None), default=0)
     if looks:
         found.append(
@@ -201,13 +203,13 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
     if few:
         who = ", ".join(f"{policy.name} ({len(policy.runs)})" for policy in few)
         found.append(
-            f"There are fewer than {FEW_SEEDS} training seeds of {who}. Bootstrap intervals over "
-            "so few seeds are narrower than they should be."
+            f"There are fewer than {FEW_SEEDS} training seeds of {who}. How often intervals over "
+            "so few seeds hold the truth was not measured."
         )
     if len(headline.windows) < FEW_WINDOWS:
         found.append(
-            f"There are only {len(headline.windows)} windows. Bootstrap intervals over fewer than "
-            f"about {FEW_WINDOWS} windows are narrower than they should be."
+            f"There are only {len(headline.windows)} windows. How often intervals over fewer than "
+            f"{FEW_WINDOWS} windows hold the truth was not measured."
         )
     return found
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.statistics.intervals import (
     Interval,
-    bootstrap_intervals,
-    difference_cells,
-    mean_cells,
+    mean_interval,
+    paired_difference,
     relative_difference,
 )
 from hindcast.pipeline.whatif import verdict as v
@@ -62,9 +61,8 @@ class Scope:
         found: dict[str, dict[str, Interval]] = {policy: {} for policy in self.values}
         for metric in self.units:
             policies = [name for name in self.values if metric in self.values[name]]
-            cells = [mean_cells(self.values[name][metric]) for name in policies]
-            for name, interval in zip(policies, bootstrap_intervals(cells), strict=True):
-                found[name][metric] = interval
+            for name in policies:
+                found[name][metric] = mean_interval(self.values[name][metric])
         return found
 
     @property
@@ -126,7 +124,7 @@ def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -
     needs four times as many.
     """
     mine, theirs = scope.values[policy][metric], scope.values[reference][metric]
-    difference = bootstrap_intervals([difference_cells(mine, theirs)])[0]
+    difference = paired_difference(mine, theirs)
     blocks = len(mine)
     to_tell: int | None = None
     if math.isfinite(difference.low) and difference.value:
@@ -205,11 +203,8 @@ def rows(
         for metric, unit in scope.units.items():
             values = {p: of[metric] for p, of in scope.values.items() if metric in of}
             pairs = [(p, r) for p in values for r in references if p != r and r in values]
-            # All at once: they share the draws of the windows.
-            differences = bootstrap_intervals(
-                [difference_cells(values[policy], values[other]) for policy, other in pairs]
-            )
-            for (policy, reference), difference in zip(pairs, differences, strict=True):
+            for policy, reference in pairs:
+                difference = paired_difference(values[policy], values[reference])
                 mean = scope.means[policy][metric]
                 shakes = spread(shaken, policy, metric) if name == "run" else None
                 found.append(

@@ -78,6 +78,10 @@ class DeferrableConfig:
             zones on GAIA's week and 1.5 times its load; 1/2 left 4 %.
         pausable: Whether a chosen job runs for one slot, and pauses unless it is chosen again.
         resume_h: Hours of work that a pause adds to a job, at least 0.
+        reserved: Reserved cores, which are paid whether they are used or not; with any, `money` is
+            the bill for cores in place of the price of electricity.
+        on_demand_price: Money for a core-hour on demand, at least 0.
+        reserved_rate: Price of a reserved core-hour relative to it, at least 0.
     """
 
     setting: Literal["deferrable", "realtime"] = "deferrable"
@@ -136,6 +140,9 @@ class DeferrableConfig:
     load_price: float = number(1.0, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
     pausable: bool = field(default=False, metadata=LEFT_OUT_WHEN_DEFAULT)
     resume_h: float = number(0.0, "from 0 to 10,000", "h", metadata=LEFT_OUT_WHEN_DEFAULT)
+    reserved: int = number(0, "from 0 to 1,000,000", "cores", metadata=LEFT_OUT_WHEN_DEFAULT)
+    on_demand_price: float = number(0.0624, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
+    reserved_rate: float = number(0.4, "at least 0", metadata=LEFT_OUT_WHEN_DEFAULT)
 
 
 def check_config(config: DeferrableConfig) -> None:

@@ -326,7 +326,7 @@ def test_a_mean_weight_is_explained_by_its_side(five):
     small = estimate("is", logged(dict(five, behaviour=behaviour / 2, evaluation=behaviour)), QUICK)
     assert "propensities are too small" in " ".join(small.warnings)
     few = estimate("is", logged(dict(five, evaluation=behaviour / 2)), QUICK)
-    assert "the log misses most" in " ".join(few.warnings)
+    assert "propensities are too large" in " ".join(few.warnings)
     assert "too small" not in " ".join(few.warnings)
 
 

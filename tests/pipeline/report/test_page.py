@@ -80,11 +80,11 @@ def write_training(folder):
 
 def report(tmp_path, *args, **kwargs):
     folder = write(tmp_path / "evaluation", *args, **kwargs)
-    return write_report([folder], tmp_path / "out", resamples=300).read_text()
+    return write_report([folder], tmp_path / "out").read_text()
 
 
 def finding(tmp_path, *args, **kwargs):
-    summary = summarise([write(tmp_path / "evaluation", *args, **kwargs)], resamples=500)
+    summary = summarise([write(tmp_path / "evaluation", *args, **kwargs)])
     return state_finding(summary, summary.settings[0])
 
 
@@ -194,7 +194,7 @@ def test_without_learned_policies_the_strongest_simple_one_is_named(tmp_path):
 def test_without_simple_policies_nothing_is_compared(tmp_path):
     policies = [{"name": n, "kind": "learned"} for n in ("longest", "random", "agent")]
     folder = write(tmp_path / "evaluation", 5.0, policies=policies, references=[])
-    text = write_report([folder], tmp_path / "out", resamples=50).read_text()
+    text = write_report([folder], tmp_path / "out").read_text()
     assert "no simple policy was run beside it" in text
 
 
@@ -209,7 +209,7 @@ def test_the_page_holds_what_was_asked_and_found(tmp_path, tiny_dataset):
     for run in ("agent-0", "agent-1"):
         write_training(folder / "training" / run)
     manifest = read_manifest(tiny_dataset)
-    path = write_report([folder], tmp_path / "out", Beside(datasets=[tiny_dataset]), resamples=300)
+    path = write_report([folder], tmp_path / "out", Beside(datasets=[tiny_dataset]))
     text = path.read_text()
     for expected in (
         "ab" * 32,
@@ -277,7 +277,7 @@ def test_names_are_text_wherever_they_stand(tmp_path, name):
         versions={name: name},
         split=name,
     )
-    text = write_report([folder], tmp_path / "out", resamples=50).read_text()
+    text = write_report([folder], tmp_path / "out").read_text()
     page = Page(text)
     assert page.open == []
     assert [tag for tag, _ in page.tags].count("script") == 1
@@ -289,9 +289,9 @@ def test_names_are_text_wherever_they_stand(tmp_path, name):
 def test_the_same_input_gives_the_same_bytes(tmp_path):
     folder = write(tmp_path / "evaluation", 9.0, 10.0)
     write_training(folder / "training" / "agent-0")
-    first = write_report([folder], tmp_path / "first", resamples=100).parent
+    first = write_report([folder], tmp_path / "first").parent
     with mpl.rc_context({"axes.facecolor": "red", "font.size": 30}):
-        second = write_report([folder], tmp_path / "second", resamples=100).parent
+        second = write_report([folder], tmp_path / "second").parent
     for path in first.iterdir():
         assert path.read_bytes() == (second / path.name).read_bytes()
 
@@ -323,7 +323,7 @@ def test_windows_that_a_policy_wins_and_loses_most_are_named(tmp_path):
     change = pl.when(pl.col("window") == 7).then(-30.0).when(pl.col("window") == 9).then(20.0)
     value = pl.when(agent).then(pl.col("value") + change.otherwise(0.0)).otherwise("value")
     scores.with_columns(value=value).write_parquet(folder / "scores.parquet")
-    text = write_report([folder], tmp_path / "out", resamples=50).read_text()
+    text = write_report([folder], tmp_path / "out").read_text()
     table = text.partition("Best and worst windows")[2].partition("</table>")[0]
     _, agent, random = (
         [re.sub(r"<[^>]+>", " ", cell).split() for cell in re.findall(r">(.*?)</t[hd]>", row)]
@@ -371,10 +371,10 @@ def test_one_window_and_one_policy_still_make_a_report(tmp_path):
     folder = write(tmp_path / "evaluation", 9.0)
     scores = pl.read_parquet(folder / "scores.parquet")
     scores.filter(pl.col("window") == 0).write_parquet(folder / "scores.parquet")
-    text = write_report([folder], tmp_path / "out", resamples=50).read_text()
+    text = write_report([folder], tmp_path / "out").read_text()
     assert "one window gives no interval" in text
     scores.filter(pl.col("policy") == "longest").write_parquet(folder / "scores.parquet")
-    text = write_report([folder], tmp_path / "out", resamples=50).read_text()
+    text = write_report([folder], tmp_path / "out").read_text()
     assert "No learned policy was evaluated" in text
     assert "</a> is listed but has no value of makespan_s." in text
 
@@ -385,10 +385,10 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path):
         write_report([tmp_path / "nothing"], tmp_path / "out")
     folder = write(tmp_path / "evaluation", 9.0)
     with pytest.raises(DatasetError, match=r"no manifest\.json, so this is no finished dataset"):
-        write_report([folder], tmp_path / "out", Beside(datasets=[tmp_path]), resamples=50)
+        write_report([folder], tmp_path / "out", Beside(datasets=[tmp_path]))
     pl.DataFrame({"step": [1]}).write_parquet(folder / "metrics.parquet")
     with pytest.raises(DatasetError, match=r"metrics\.parquet: column 'metric' is missing"):
-        write_report([folder], tmp_path / "out", resamples=50)
+        write_report([folder], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -397,4 +397,4 @@ def test_a_file_in_the_way_of_the_folder_is_a_storage_error(tmp_path):
     folder = write(tmp_path / "evaluation", 9.0)
     (tmp_path / "out").write_text("not a folder")
     with pytest.raises(StorageError, match="has the name of a folder that is needed"):
-        write_report([folder], tmp_path / "out", resamples=50)
+        write_report([folder], tmp_path / "out")

@@ -79,8 +79,8 @@ def report(summary: Summary, out: Path) -> None:
 @pytest.mark.slow
 def test_a_report_is_whole_or_as_it_was(tmp_path, room):
     """Neither files of a new report nor a mixture of two are left, at whatever file it ends."""
-    summary = summarise([write(tmp_path / "evaluation")], resamples=50)
-    other = summarise([write(tmp_path / "other", recipe="s-v1")], resamples=50)
+    summary = summarise([write(tmp_path / "evaluation")])
+    other = summarise([write(tmp_path / "other", recipe="s-v1")])
     out = tmp_path / "out"
     for count in range(6):
         room(count)

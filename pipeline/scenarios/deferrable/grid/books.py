@@ -6,6 +6,7 @@ from hindcast.pipeline.grids.forecasts import forecast
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT
+from hindcast.pipeline.scenarios.deferrable.grid.reserved import pay
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 
 _LOW = 0.2  # quantile of the last day
@@ -70,27 +71,54 @@ def foresee(ints: Ints, floats: Floats) -> None:
 
 
 @compiled()
-def crowd(ints: Ints, floats: Floats) -> None:
-    """Sum the prices of promised cores from this slot to each later one.
+def promised(ints: Ints, floats: Floats) -> Floats:
+    """Return the cores of running jobs and of chosen starts in each slot from this one on, (T,).
 
-    Promised are the cores that are kept for chosen starts, for as long as these jobs truly run, or
-    those of the jobs that run, as far as their lengths are known.
+    They are promised as far as the lengths are known. A job that runs for longer is expected to end
+    in the next slot, one whose chosen start could not be kept to start in this one.
     """
+    slot = ints[m.SLOT]
+    load = np.zeros(ints[m.HORIZON] - slot)
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
+        start = ints[ints[m.START_AT] + job]
+        if start > slot:
+            start = max(ints[ints[m.FUTURE_AT] + job], slot)
+        begin = max(start - slot, 0)
+        end = slots_known(ints, floats, job) + start - slot
+        end = begin + 1 if floats[f.PAUSABLE] == 1.0 else max(end, begin + 1)
+        load[begin:end] += ints[ints[m.CORES_AT] + job]
+    return load
+
+
+@compiled()
+def capacity_ahead(ints: Ints, floats: Floats) -> Ints:
+    """Return the capacity of each slot from this one on as it is expected, (T,).
+
+    It is that of this slot or, where jobs choose their starts, of the same time of the last known
+    day.
+    """
+    slot, day = ints[m.SLOT], int(floats[f.DAY_SLOTS])
+    first, found = ints[m.CAPACITY_AT], np.empty(ints[m.HORIZON] - slot, np.int64)
+    before = int(floats[f.BEFORE_AT])
+    for later in range(len(found)):
+        at = slot
+        if day > 0:
+            at += later - day * ((later + day - 1) // day)
+        found[later] = ints[first + at] if at >= 0 else int(floats[before + day + at])
+    return found
+
+
+@compiled()
+def crowd(ints: Ints, floats: Floats) -> None:
+    """Sum the prices of promised cores from this slot to each later one."""
     slot, at, here = ints[m.SLOT], crowded_at(ints, floats), at_block(ints, floats, f.COST)
     here += int(f.HISTORY + slot * floats[f.SLOT_H])
     price = floats[f.LOAD_PRICE] * np.abs(floats[here - 167 : here + 1].mean()) * floats[f.SLOT_H]
-    load = np.zeros(ints[m.HORIZON] - slot)
-    if floats[f.COMMITS] == 1.0:
-        load += ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + ints[m.HORIZON]]
-    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
-        left = slots_known(ints, floats, job) + ints[ints[m.START_AT] + job] - slot
-        left = 1 if floats[f.PAUSABLE] == 1.0 else max(left, 1)
-        load[:left] += ints[ints[m.CORES_AT] + job]
+    load, capacity = promised(ints, floats), capacity_ahead(ints, floats)
     floats[at] = 0.0
     for later in range(len(load)):
-        known = later if floats[f.COMMITS] == 1.0 else 0
-        capacity = max(ints[ints[m.CAPACITY_AT] + slot + known], 1)
-        floats[at + later + 1] = floats[at + later] + price * (load[later] / capacity) ** 4
+        share = load[later] / max(capacity[later], 1)
+        floats[at + later + 1] = floats[at + later] + price * share**4
 
 
 @compiled()
@@ -132,7 +160,11 @@ def charge(ints: Ints, floats: Floats, job: int, slot: int, hours: float, wait: 
     begin = min(begin, end)
     power = cores * floats[f.POWER_KW]
     floats[f.CARBON_G] += power * _integral(floats, at_block(ints, floats, f.CARBON), begin, end)
-    floats[f.MONEY] += power / 1e3 * _integral(floats, at_block(ints, floats, f.PRICE), begin, end)
+    if floats[f.RESERVED] == 0.0:
+        price = _integral(floats, at_block(ints, floats, f.PRICE), begin, end)
+        floats[f.MONEY] += power / 1e3 * price
+    elif floats[f.COMMITS] == 0.0:  # else when its start has come
+        pay(ints, floats, job, slot, hours)
     floats[f.WAIT_H] += wait
     floats[f.CORE_WAIT_H] += wait * cores
 

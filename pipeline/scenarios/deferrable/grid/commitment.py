@@ -1,12 +1,17 @@
 """Decisions at the submission: each job chooses its start among the slots of its wait.
 
 Candidates are the starts in time order, from the first slot after the submission to the latest one;
-feasible are those where the cores are free beside what was promised. If none is, the only candidate
-is the first slot after the latest one where they are, and the job is late. The choice is final, and
-its reward is paid at once. Jobs of one slot decide in the order of the log.
+feasible are those where the cores are expected to be free beside what was promised, by the lengths
+as known and the capacity of the day before. If none is, the only candidate is the first slot after
+the latest one where they are, and the job is late. The choice is final, and its reward is paid at
+once. Jobs of one slot decide in the order of the log.
 
-The block of freed cores holds the promised cores of every slot instead, the current slot is that of
-the job that decides, and the number of started jobs says which one it is.
+A job that truly does not fit at its start, since it or a promised one runs for longer than known or
+the capacity is another one, starts as soon as it does.
+
+The block of freed cores holds the cores of every slot that are truly taken, the list of running
+jobs those whose end has not come, and that of future jobs the chosen start of each job. The current
+slot is that of the job that decides, and the number of started jobs says which one it is.
 """
 
 import numpy as np
@@ -18,25 +23,24 @@ from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.books import (
     at_block,
     book,
+    capacity_ahead,
     crowd,
     foresee,
     priced,
+    promised,
     slots_known,
     write_moment,
 )
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, ROW
+from hindcast.pipeline.scenarios.deferrable.grid.reserved import settle
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import Floats, Ints, Mask, Rows, compiled
 
 
 @compiled()
-def _fits(ints: Ints, start: int, duration: int, cores: int) -> bool:
+def _fits(free: Floats, later: int, slots: int, cores: int) -> bool:
     """Return whether cores are free in all slots of a run; behind the last one all are."""
-    for slot in range(start, min(start + duration, ints[m.HORIZON])):
-        promised = ints[ints[m.FREED_AT] + slot]
-        if promised + cores > ints[ints[m.CAPACITY_AT] + slot]:
-            return False
-    return True
+    return bool((free[later : later + slots] >= cores).all())
 
 
 @compiled()
@@ -48,17 +52,23 @@ def _job(ints: Ints) -> int:
 
 
 @compiled()
-def first_start(ints: Ints, job: int) -> int:
+def _free(ints: Ints, floats: Floats) -> Floats:
+    """Return the cores of each slot from this one on that are expected to be free."""
+    return capacity_ahead(ints, floats) - promised(ints, floats)
+
+
+@compiled()
+def first_start(ints: Ints, floats: Floats, job: int) -> int:
     """Return the start of the first candidate: the current slot, or a late one if no other fits."""
-    duration, cores = ints[ints[m.DURATION_AT] + job], ints[ints[m.CORES_AT] + job]
-    latest = ints[ints[m.LATEST_AT] + job]
-    for start in range(ints[m.SLOT], latest + 1):
-        if _fits(ints, start, duration, cores):
+    free, slots = _free(ints, floats), slots_known(ints, floats, job)
+    cores, last = ints[ints[m.CORES_AT] + job], ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]
+    for later in range(last + 1):
+        if _fits(free, later, slots, cores):
             return int(ints[m.SLOT])
-    late = int(latest + 1)
-    while not _fits(ints, late, duration, cores):
+    late = last + 1
+    while not _fits(free, late, slots, cores):
         late += 1
-    return late
+    return int(ints[m.SLOT] + late)
 
 
 @compiled()
@@ -73,14 +83,13 @@ def observe_job(
     foresee(ints, floats)
     write_moment(ints, floats, context)
     slot, latest = ints[m.SLOT], ints[ints[m.LATEST_AT] + job]
-    duration, cores = ints[ints[m.DURATION_AT] + job], ints[ints[m.CORES_AT] + job]
-    promised = ints[ints[m.FREED_AT] + slot]
+    cores, running = ints[ints[m.CORES_AT] + job], ints[ints[m.FREED_AT] + slot]
     context[MOMENT.capacity] = ints[ints[m.CAPACITY_AT] + slot]
-    context[MOMENT.running_cores] = promised
-    context[MOMENT.free_cores] = context[MOMENT.capacity] - promised
+    context[MOMENT.running_cores] = running
+    context[MOMENT.free_cores] = context[MOMENT.capacity] - running
     context[MOMENT.startable] = 1.0
     context[MOMENT.slots_left] = ints[m.HORIZON] - slot
-    first = first_start(ints, job)
+    first, free = first_start(ints, floats, job), _free(ints, floats)
     rows = int(latest - slot + 1) if first == slot else 1
     slot_h, known = floats[f.SLOT_H], floats[at_block(ints, floats, f.KNOWN) + job]
     submitted = floats[at_block(ints, floats, f.SUBMITTED) + job]
@@ -91,6 +100,7 @@ def observe_job(
     with_load, slots = candidates.shape[1] > ROW.priced_now, slots_known(ints, floats, job)
     if with_load:
         crowd(ints, floats)
+    load = promised(ints, floats)
     for row in range(rows):
         start = first + row
         for column in range(candidates.shape[1]):
@@ -113,7 +123,10 @@ def observe_job(
             cost += priced(ints, floats, start - slot, slots) / max(known, 1e-9)
             candidates[row, ROW.priced_now] = cost
             load_least = min(load_least, cost)
-        feasible[row] = _fits(ints, start, duration, cores)
+        if floats[f.RESERVED] > 0.0 and start < ints[m.HORIZON]:
+            unused = floats[f.RESERVED] - load[start - slot]
+            candidates[row, ROW.on_reserved] = cores <= unused
+        feasible[row] = _fits(free, start - slot, slots, cores)
     for row in range(rows):
         cheaper, lower = 0, 0
         hour = seen[int(begin + row * slot_h)]
@@ -129,6 +142,18 @@ def observe_job(
 
 
 @compiled()
+def _end(ints: Ints) -> None:
+    """Take the jobs that have ended from the list of the running ones."""
+    at, kept = ints[m.RUNNING_AT], 0
+    for place in range(ints[m.RUNNING_JOBS]):
+        job = ints[at + place]
+        if ints[ints[m.START_AT] + job] + ints[ints[m.DURATION_AT] + job] > ints[m.SLOT]:
+            ints[at + kept] = job
+            kept += 1
+    ints[m.RUNNING_JOBS] = kept
+
+
+@compiled()
 def commit(ints: Ints, floats: Floats, choice: int) -> int:
     """Promise the start in row `choice` to the job that decides; return the status."""
     if ints[m.STARTED] == ints[m.JOBS]:
@@ -136,23 +161,35 @@ def commit(ints: Ints, floats: Floats, choice: int) -> int:
     job = _job(ints)
     slot, latest = ints[m.SLOT], ints[ints[m.LATEST_AT] + job]
     duration, cores = ints[ints[m.DURATION_AT] + job], ints[ints[m.CORES_AT] + job]
-    first = first_start(ints, job)
-    start = int(first + choice)
+    first = first_start(ints, floats, job)
     rows = latest - slot + 1 if first == slot else 1
-    if not 0 <= choice < rows or not _fits(ints, start, duration, cores):
+    known, later = slots_known(ints, floats, job), int(first + choice) - slot
+    if not 0 <= choice < rows or not _fits(_free(ints, floats), later, known, cores):
         return k.INFEASIBLE
+    ends, at = ints[m.HORIZON] - slot, ints[m.CAPACITY_AT] + slot
+    taken = ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + ints[m.HORIZON]]
+    truly_free = (ints[at : at + ends] - taken).astype(np.float64)
+    while not _fits(truly_free, later, duration, cores):
+        later += 1
+    start = slot + later
     book(ints, floats, job, start)
     for at in range(start, start + duration):
         ints[ints[m.FREED_AT] + at] += cores
         if at < ints[m.HORIZON]:
             floats[f.PEAK] = max(floats[f.PEAK], float(ints[ints[m.FREED_AT] + at]))
+    ints[ints[m.FUTURE_AT] + job] = first + choice
     ints[ints[m.START_AT] + job] = start
     ints[m.STARTED] += 1
+    ints[ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]] = job
+    ints[m.RUNNING_JOBS] += 1
     if ints[m.STARTED] < ints[m.JOBS]:
         _job(ints)
         status = k.RUNNING
     else:
         ints[m.SLOT] = ints[m.HORIZON]
         status = k.TERMINATED
+    if floats[f.RESERVED] > 0.0:
+        settle(ints, floats, ints[m.SLOT] + (status == k.TERMINATED))
+    _end(ints)
     floats[k.TIME] = ints[m.SLOT] * floats[m.SLOT_S]
     return status

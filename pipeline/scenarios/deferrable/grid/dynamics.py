@@ -20,6 +20,7 @@ from hindcast.pipeline.scenarios.deferrable.grid.books import (
 from hindcast.pipeline.scenarios.deferrable.grid.commitment import commit, observe_job
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, OUT, ROW, TERM
 from hindcast.pipeline.scenarios.deferrable.grid.pauses import close, latest_run, ran_last, run_slot
+from hindcast.pipeline.scenarios.deferrable.grid.reserved import free_reserved
 from hindcast.pipeline.scenarios.deferrable.layout import U
 from hindcast.pipeline.scenarios.deferrable.observation import observe as observe_base
 from hindcast.pipeline.simulation import kernel as k
@@ -79,6 +80,9 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
             candidates[row, ROW.priced_now] = cost / per_hour
             least = min(least, cost / per_hour)
         candidates[row, ROW.priced_least] = least
+    if floats[f.RESERVED] > 0.0:
+        fits = candidates[row, BASE_ROW.cores] <= free_reserved(ints, floats)
+        candidates[row, ROW.on_reserved] = fits
 
 
 @compiled()
@@ -193,6 +197,9 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     if status == k.INFEASIBLE:
         return status
     step_outputs[k.ELAPSED] = floats[k.TIME] - time
+    if floats[f.RESERVED] > 0.0:
+        hours = step_outputs[k.ELAPSED] / floats[m.SLOT_S] * floats[f.SLOT_H]
+        floats[f.MONEY] += floats[f.RESERVED] * floats[f.RESERVED_PRICE] * hours
     kg = (floats[f.CARBON_G] - grams) / 1e3
     paid = floats[f.MONEY] - money
     wait = _delay(floats) - waited
@@ -253,6 +260,9 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     outcomes[OUT.energy_kwh] = floats[f.ENERGY_KWH]
     outcomes[OUT.bound] = 0.0 - floats[f.BOUND]
     _waits(ints, floats, outcomes)
-    if len(outcomes) > OUT.suspensions:
+    if floats[f.PAUSABLE] == 1.0:
         outcomes[OUT.suspensions] = floats[f.SUSPENSIONS]
         outcomes[OUT.bound_without_pause] = 0.0 - floats[f.START_BOUND]
+    if floats[f.RESERVED] > 0.0:
+        hours = floats[f.RESERVED] * ints[m.HORIZON] * floats[f.SLOT_H]
+        outcomes[len(outcomes) - 1] = floats[f.RESERVED_HOURS] / hours

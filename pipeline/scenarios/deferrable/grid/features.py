@@ -3,11 +3,13 @@
     floats   header of `deferrable` | header below | run, known, submitted, length (J each, in h)
              | objective, carbon, price (per hour), hour of the day (H each, history first)
              | seen (K), paid (K + 1) | crowded (T + 1) | issued (K for each hour of the slots)
+             | capacity of the day before the window (a slot each) | on reserved cores (J)
 
 Hours are those of the series. Slot 0 begins at hour HISTORY of the H hours. `seen` is the forecast
 of the objective from the hour of the slot FORECAST_AT_SLOT on, `paid` its integral to every hour.
 `crowded` sums the prices of promised cores from the current slot to every later one. `issued` has
-the forecasts of a file, NaN where it has none.
+the forecasts of a file, NaN where it has none. The last two are there if jobs choose their starts,
+and if cores are reserved.
 
 Of work that may pause, `run` and `known` are what is left, and `submitted` moves on while it runs.
 """
@@ -33,9 +35,10 @@ HISTORY: Final = 168  # hours before the window that forecasts may use
     SLOT_H, HOURS, LOOKED_AHEAD, POWER_KW, WAITING_WEIGHT, CARBON_PRICE, FORESIGHT, SIGMA, SEED,
     FORECAST_AT_SLOT, CARBON_G, MONEY, WAIT_H, CORE_WAIT_H, LATE, PEAK, NOW_G, NOW_MONEY, BOUND,
     ENERGY_KWH, NOW_COST, ISSUED, COMMITS, LOAD_PRICE, PAUSABLE, RESUME_H, SUSPENSIONS,
-    START_BOUND, LATE_WEIGHT,
-) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 29)  # fmt: skip
-FLOAT_HEADER: Final = m.FLOAT_HEADER + 29
+    START_BOUND, LATE_WEIGHT, DAY_SLOTS, RESERVED, ON_DEMAND_PRICE, RESERVED_PRICE, RESERVED_HOURS,
+    SETTLED, BEFORE_AT,
+) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 36)  # fmt: skip
+FLOAT_HEADER: Final = m.FLOAT_HEADER + 36
 RUN, KNOWN, SUBMITTED, LENGTH, COST, CARBON, PRICE, LOCAL_HOUR, SEEN = range(9)  # blocks of floats
 
 _inf: Final = np.inf
@@ -60,7 +63,7 @@ _ROWS: Final = (
     Feature("cost_rank", "1", 0, 1, "share of the starts in the wait that are cheaper than now"),
     Feature("hour_rank", "1", 0, 1, "share of the hours in the wait that are below this hour"),
 )
-# Columns that `load_prices` or `pausable` adds, and one that only `pausable` does.
+# Columns that `load_prices`, `pausable` and `reserved` add, each those of the ones before, too.
 _AHEAD: Final = Feature(
     "cost_low_next_24", "1", -_inf, _inf, "forecast .3-quantile of this and the next 23 h",
     scale=100.0,
@@ -71,6 +74,9 @@ _PRICED: Final = (
             scale=100.0),
 )  # fmt: skip
 _RAN: Final = Feature("ran_last", "1", 0, 1, "1 if it ran in the last slot, so that it would pause")
+_ON_RESERVED: Final = Feature(
+    "on_reserved", "1", 0, 1, "1 if it would run on reserved cores, as far as is known"
+)
 
 
 def slots_of(config: DeferrableConfig) -> int:
@@ -80,25 +86,31 @@ def slots_of(config: DeferrableConfig) -> int:
     return config.horizon + int(np.ceil(longest)) + 2
 
 
+def looks_ahead(config: DeferrableConfig) -> bool:
+    """Return whether there are columns beside those of every grid."""
+    return config.load_prices or config.pausable or config.reserved > 0
+
+
 def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the features of the moment: those of `deferrable`, then those of the grid."""
     found = (*base_context(replace(config, horizon=slots_of(config))), *_MOMENT)
     if config.pausable or config.deadline in OF_LENGTHS:
         found = tuple(replace(x, high=_inf) if x.name == "slots_left" else x for x in found)
-    return (*found, _AHEAD) if config.pausable or config.load_prices else found
+    return (*found, _AHEAD) if looks_ahead(config) else found
 
 
 def candidate_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the columns of the candidates: those of `deferrable`, then those of the grid."""
-    found = (*BASE_CANDIDATES, *_ROWS, *(_PRICED if config.load_prices or config.pausable else ()))
-    return (*found, _RAN) if config.pausable else found
+    found = (*BASE_CANDIDATES, *_ROWS, *(_PRICED if looks_ahead(config) else ()))
+    found = (*found, _RAN) if config.pausable or config.reserved else found
+    return (*found, _ON_RESERVED) if config.reserved else found
 
 
-_ALL: Final = DeferrableConfig(pausable=True)
+_ALL: Final = DeferrableConfig(pausable=True, reserved=1)
 _OUTCOMES: Final = (
     Outcome("total_reward", "1", "total of the objective", "higher"),
     Outcome("carbon_kg", "kg", "carbon of the jobs"),
-    Outcome("money", "money", "price of their electricity"),
+    Outcome("money", "money", "price of their electricity, or with reserved cores the bill"),
     Outcome("saved", "fraction", "carbon saved against starting every job at once", "higher"),
     Outcome("saved_g_per_kwh", "g/kWh", "the same per energy", "higher"),
     Outcome("money_saved_per_mwh", "money/MWh", "money saved against starting at once", "higher"),
@@ -106,7 +118,12 @@ _OUTCOMES: Final = (
     Outcome("mean_wait_h", "h", "hours from submission to start, mean over jobs"),
     Outcome("core_hours_waited", "core-h", "cores x hours from submission to start"),
     Outcome("late", "jobs", "jobs that were started after their latest start"),
-    Outcome("peak_cores", "cores", "most cores that ran in a slot"),
+    Outcome(
+        "peak_cores",
+        "cores",
+        "most cores that ran in a slot; in the last one all jobs that wait start, even beyond the "
+        "capacity",
+    ),
     Outcome("jobs", "jobs", "jobs of the episode", "neither"),
     Outcome("carbon_now_kg", "kg", "carbon of starting every job at once", "neither"),
     Outcome("energy_kwh", "kWh", "energy of the jobs", "neither"),
@@ -118,6 +135,10 @@ _OUTCOMES: Final = (
 _OF_PAUSABLE: Final = (
     Outcome("suspensions", "1", "times that a started job was not chosen again"),
     Outcome("bound_without_pause", "1", "the bound of jobs that run without pause", "neither"),
+)
+# The last outcome where cores are reserved.
+_OF_RESERVED: Final = Outcome(
+    "reserved_use", "fraction", "share of the reserved core-hours that jobs ran on", "higher"
 )
 MOMENT: Final = columns(context_features(_ALL))
 ROW: Final = columns(candidate_features(_ALL))
@@ -133,6 +154,9 @@ def spec(config: DeferrableConfig, objective: str) -> Spec:
         context=context_features(config),
         candidates=candidate_features(config),
         reward_terms=TERMS,
-        outcomes=(*_OUTCOMES, *(_OF_PAUSABLE if config.pausable else ())),
+        outcomes=(
+            *_OUTCOMES, *(_OF_PAUSABLE if config.pausable else ()),
+            *((_OF_RESERVED,) if config.reserved else ()),
+        ),
         discount=1.0,
-    )
+    )  # fmt: skip

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.grids.forecasts import FORECASTS, LEVEL7
-from hindcast.pipeline.grids.starts import Work, bound, integral
+from hindcast.pipeline.grids.starts import Work, integral
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.scenarios.deferrable.grid.bounds import bounds
+from hindcast.pipeline.scenarios.deferrable.grid.reserved import bills
 from hindcast.pipeline.scenarios.deferrable.instances import Jobs, draw_jobs
 from hindcast.pipeline.scenarios.deferrable.memory import make_instance
 from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Demand, Instance, require_room
@@ -38,7 +40,6 @@ _DAY: Final = 24
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _QUEUES: Final = ("queue", "partition")  # columns of a log, the first that it has
 _BOTH: Final = (CARBON, PRICE)
-_BOUND_STEPS: Final = 80
 
 
 def series_of(config: DeferrableConfig, rng: np.random.Generator) -> Series:
@@ -157,12 +158,21 @@ def instance(
     power = config.watts_per_core * config.pue / 1e3
     work = Work(begin, run, known, wait.astype(np.float64), jobs.cores)
     ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
-    ahead = max(ahead, _DAY) if config.pausable or config.load_prices else ahead
+    ahead = max(ahead, _DAY) if f.looks_ahead(config) else ahead
     at = series.first_hour + first
     issued = _issued(config, objective, at, int(slots * slot_h) + 1, ahead).ravel()
     header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
     energy = power * jobs.cores
-    start_bound, least = _bounds(config, jobs, work, y, energy, submit, capacity)
+    start_bound, least = bounds(config, jobs, work, y, energy, submit, capacity)
+    now_money = integral(price, begin, begin + run) @ energy / 1e3
+    now_cost = integral(y, begin, begin + run) @ energy / 1e3
+    day_slots = int(np.ceil(_DAY / slot_h)) if config.decide == "start" else 0
+    before = _capacity(config, series, jobs, day_slots, first - _DAY, slot_h)
+    if config.reserved:
+        now_money, least_bill = bills(config, jobs, run, slots * slot_h)
+        if objective != "carbon":
+            now_cost, start_bound = now_cost + now_money, start_bound + least_bill
+            least += least_bill
     for place, value in (
         (f.SLOT_H, slot_h), (f.HOURS, hours), (f.LOOKED_AHEAD, ahead), (f.POWER_KW, power),
         (f.WAITING_WEIGHT, config.waiting_weight), (f.CARBON_PRICE, config.carbon_price),
@@ -170,101 +180,26 @@ def instance(
         (f.SIGMA, config.forecast_error), (f.SEED, float(rng.integers(1 << 30))),
         (f.FORECAST_AT_SLOT, -1.0),
         (f.NOW_G, integral(carbon, begin, begin + run) @ energy),
-        (f.NOW_MONEY, integral(price, begin, begin + run) @ energy / 1e3),
-        (f.NOW_COST, integral(y, begin, begin + run) @ energy / 1e3),
+        (f.NOW_MONEY, now_money), (f.NOW_COST, now_cost),
         (f.BOUND, least),
         (f.ENERGY_KWH, run @ energy), (f.ISSUED, float(issued.size > 0)),
         (f.COMMITS, float(config.decide == "start")), (f.LOAD_PRICE, config.load_price),
         (f.PAUSABLE, float(config.pausable)), (f.RESUME_H, config.resume_h),
         (f.START_BOUND, start_bound), (f.LATE_WEIGHT, config.late_weight),
+        (f.DAY_SLOTS, day_slots), (f.RESERVED, config.reserved),
+        (f.ON_DEMAND_PRICE, config.on_demand_price),
+        (f.RESERVED_PRICE, config.reserved_rate * config.on_demand_price),
     ):  # fmt: skip
         header[place - m.FLOAT_HEADER] = value
     seen = np.zeros(2 * ahead + slots + 2)
-    blocks = (run, known, submit, run, y, carbon, price, local, seen, issued)
+    on_reserved = np.zeros(len(run) if config.reserved else 0)
+    blocks = (run, known, submit, run, y, carbon, price, local, seen, issued, before, on_reserved)
     floats = np.concatenate([made.floats, header, *blocks])
+    floats[f.BEFORE_AT] = len(floats) - len(on_reserved) - len(before)
     starts = int((jobs.latest - jobs.earliest).max(initial=0)) + 1
     if config.decide == "start":
         made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
     return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
-
-
-def _bounds(
-    config: DeferrableConfig, jobs: Jobs, work: Work, y: NDArray[np.float64],
-    energy: NDArray[np.floating[Any]], submit: NDArray[np.float64], capacity: NDArray[np.int64],
-) -> tuple[float, float]:  # fmt: skip
-    """Return costs that no policy is below: of starts on any number of cores, and as played.
-
-    `energy` is the kW of each job, (J,); `submit` its submission in hours after slot 0, (J,).
-    """
-    slot_h, slots = config.slot_s / HOUR_S, len(capacity)
-    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
-    unlimited = config.grid_capacity == "unlimited"
-    start_bound = float(bound(work, y) @ energy / 1e3 + waited.sum())
-    if config.pausable:
-        # On limited cores jobs may be late, and so may those that pause longer than known.
-        known_slots = np.maximum(np.ceil(np.maximum(work.known, work.run) / slot_h - 1e-9), 1)
-        late = (work.known < work.run) & (config.resume_h > 0) | (not unlimited)
-        due = np.where(late, slots + work.run / slot_h, jobs.latest + known_slots)
-        cheapest = _cheapest_hours(y, work.submit, f.HISTORY + due * slot_h, work.run)
-        return start_bound, float(cheapest @ energy / 1e3 + waited.sum())
-    if unlimited:
-        return start_bound, start_bound
-    later = (slot_h * np.arange(slots)).astype(np.float64)
-    at_slot = f.HISTORY + later
-    costs_of = integral(y, at_slot, at_slot + work.run[:, None]) * (energy[:, None] / 1e3)
-    delay = later - jobs.earliest[:, None] * slot_h
-    costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
-    costs_of[delay < 0] = np.inf
-    return start_bound, _limited_bound(jobs, capacity, costs_of)
-
-
-def _cheapest_hours(
-    y: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64],
-    run: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
-    """Return the least cost of `run` hours of work between two times, in pieces, (J,)."""
-    least = np.zeros(len(run))
-    for job, (first, last) in enumerate(zip(begin, end, strict=True)):
-        hours = y[int(first) : int(np.ceil(last))]
-        amount = np.ones(len(hours))
-        amount[0] -= first % 1
-        amount[-1] -= -last % 1
-        order = np.argsort(hours)
-        taken = np.minimum(np.cumsum(amount[order]), run[job])
-        least[job] = np.diff(taken, prepend=0.0) @ hours[order]
-    return least
-
-
-def _limited_bound(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.float64]) -> float:
-    """Return a cost that no plan on these cores is below, given that of each start, (J, T).
-
-    For prices u_t >= 0 of a core-slot, sum_i min_s (cost + cores sum of u) - sum_t u_t C_t. In the
-    last slot there is no limit, since all that wait are started then. Jobs may be late.
-    """
-    slots = len(capacity)
-    price, best = np.zeros(slots), -np.inf
-    number, start = np.arange(len(costs)), np.arange(slots)
-    ends = np.minimum(start + jobs.duration[:, None], slots)
-    scale = float(np.min(costs, axis=1).sum())
-    for step in range(_BOUND_STEPS):
-        paid = np.concatenate([[0.0], np.cumsum(price)])
-        priced = paid.take(ends)
-        priced -= paid[:-1]
-        priced *= jobs.cores[:, None]
-        priced += costs
-        chosen = priced.argmin(axis=1)
-        value = float(priced[number, chosen].sum() - price @ capacity)
-        best = max(best, value)
-        change = np.bincount(chosen, jobs.cores, slots + 1)
-        change -= np.bincount(ends[number, chosen], jobs.cores, slots + 1)
-        over = np.cumsum(change)[:slots] - capacity
-        over[-1] = 0.0
-        norm = float(over[(price > 0) | (over > 0)] @ over[(price > 0) | (over > 0)])
-        if norm == 0.0:
-            break
-        length = 0.2 * abs(scale) / norm / (1.0 + 0.1 * step)
-        price = np.maximum(price + length * over, 0.0)
-    return best
 
 
 def _of_log(
@@ -396,7 +331,8 @@ def _cost(
     config: DeferrableConfig, objective: str, carbon: NDArray[np.float64],
     price: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Return hours in the unit of the objective."""
+    """Return hours in the unit of the objective; a bill for cores does not depend on them."""
+    price = np.zeros_like(price) if config.reserved else price
     both = config.carbon_price * carbon / 1e3 + price
     return {"carbon": carbon, "price": price, "both": both}[objective]
 

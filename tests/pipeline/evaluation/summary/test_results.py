@@ -53,7 +53,7 @@ def write(folder, recipe="r-v1", better="lower", episodes=True):
 
 def pairs(folder, **settings):
     """Return the rows by policy and baseline."""
-    table = results(summarise([folder], resamples=50), resamples=50, **settings)
+    table = results(summarise([folder]), **settings)
     assert tuple(table.columns) == COLUMNS
     return {(r["policy"], r["baseline"]): r for r in table.iter_rows(named=True)}
 
@@ -94,7 +94,7 @@ def test_the_only_baseline_has_a_row_with_its_mean_alone(tmp_path):
     assert set(found) == {("agent", "rule"), ("rule", None)}
     row = found["rule", None]
     assert (row["mean"], row["paired_difference"], row["wins"]) == (3.25, None, None)
-    out = write_summary(summarise([folder], resamples=50), tmp_path / "out")
+    out = write_summary(summarise([folder]), tmp_path / "out")
     page = (out / "results.md").read_text()
     assert "**rule** has the highest mean of 2 policies, 3.250. The best learned policy" in page
     assert "| rule | 1 | 3.250 |" in page
@@ -112,7 +112,7 @@ def test_a_metric_without_a_better_side_has_no_rows(tmp_path):
 def test_several_recipes_in_one_report_are_rows_of_one_table(tmp_path):
     """Rows of several recipes are in one table and are read back as they were written."""
     folders = [write(tmp_path / "a"), write(tmp_path / "b", recipe="s-v1")]
-    out = write_summary(summarise(folders, resamples=50), tmp_path / "out")
+    out = write_summary(summarise(folders), tmp_path / "out")
     table = read_results((out / "results.csv").read_bytes(), "results.csv")
     assert table["recipe"].unique(maintain_order=True).to_list() == ["r-v1", "s-v1"]
     page = (out / "results.md").read_text()
@@ -166,16 +166,16 @@ def test_other_metrics_stand_beside_the_headline_where_they_are_asked_for(tmp_pa
     about = json.loads((folder / "evaluation.json").read_text())
     about["metrics"].append({"name": "gain", "better": "higher"})
     (folder / "evaluation.json").write_text(json.dumps(about))
-    summary = summarise([folder], resamples=50)
-    alone = results(summary, resamples=50)
-    both = results(summary, metrics=["gain", "makespan_s"], resamples=50)
+    summary = summarise([folder])
+    alone = results(summary)
+    both = results(summary, metrics=["gain", "makespan_s"])
     assert both.filter(pl.col("metric") == "makespan_s").equals(alone)
     other = both.filter(pl.col("metric") == "gain")
     assert other["higher_is_better"].all()
     assert other["mean"].to_list() == [-value for value in alone["mean"]]
     assert other["wins"].to_list() == alone["wins"].to_list()
     with pytest.raises(UnknownName, match="did you mean 'gain'"):
-        results(summary, metrics=["gains"], resamples=50)
+        results(summary, metrics=["gains"])
 
 
 def test_a_page_compares_with_the_strongest_rules_random_and_the_log():

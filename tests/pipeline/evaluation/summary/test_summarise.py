@@ -84,7 +84,7 @@ def row(summary, policy, reference, metric="makespan_s"):
 
 
 def test_one_row_per_policy_and_reference_best_first(tmp_path):
-    summary = summarise([write(tmp_path / "a")], resamples=200)
+    summary = summarise([write(tmp_path / "a")])
     assert summary.references["binpack"] == ("longest", "random")
     assert summary.table["policy"].unique(maintain_order=True).to_list() == [
         "agent",
@@ -97,7 +97,7 @@ def test_one_row_per_policy_and_reference_best_first(tmp_path):
 
 def test_numbers_that_can_be_checked_in_the_head(tmp_path):
     """The agent's seeds average to 7, 20, 28, 36 against longest's 9, 20, 28, 36."""
-    found = row(summarise([write(tmp_path / "a")], resamples=500), "agent", "longest")
+    found = row(summarise([write(tmp_path / "a")]), "agent", "longest")
     assert (found["windows"], found["seeds"], found["mean"]) == (4, 2, 22.75)
     assert found["low"] <= 22.75 <= found["high"]
     assert found["paired_difference"] == -0.5
@@ -108,13 +108,13 @@ def test_numbers_that_can_be_checked_in_the_head(tmp_path):
 
 def test_a_deterministic_policy_meets_every_seed_of_a_stochastic_one(tmp_path):
     """Random averages to 11, 20, 30, 40: first-fit wins once and ties three times."""
-    found = row(summarise([write(tmp_path / "a")], resamples=100), "first", "random")
+    found = row(summarise([write(tmp_path / "a")]), "first", "random")
     assert (found["wins"], found["ties"], found["losses"]) == (1, 3, 0)
     assert found["paired_difference"] == -0.25
 
 
 def test_higher_is_better_turns_the_order_and_the_counts(tmp_path):
-    summary = summarise([write(tmp_path / "a", metric=HIGHER)], resamples=100)
+    summary = summarise([write(tmp_path / "a", metric=HIGHER)])
     assert summary.strongest["binpack"] == "random"
     found = row(summary, "longest", "random", "utilisation")
     assert (found["wins"], found["ties"], found["losses"]) == (0, 1, 3)
@@ -122,7 +122,7 @@ def test_higher_is_better_turns_the_order_and_the_counts(tmp_path):
 
 def test_a_metric_without_direction_has_no_wins(tmp_path):
     metric = {**LOWER, "better": "neither"}
-    summary = summarise([write(tmp_path / "a", metric=metric)], resamples=100)
+    summary = summarise([write(tmp_path / "a", metric=metric)])
     assert summary.strongest["binpack"] is None
     found = row(summary, "first", "random")
     assert found["paired_difference"] == -0.25
@@ -132,16 +132,16 @@ def test_a_metric_without_direction_has_no_wins(tmp_path):
 
 def test_the_strongest_simple_policy_cannot_be_left_out_of_the_references(tmp_path):
     folder = write(tmp_path / "a", references=["first"])
-    assert summarise([folder], resamples=50).references["binpack"] == ("longest", "first")
+    assert summarise([folder]).references["binpack"] == ("longest", "first")
 
 
 def test_without_references_random_stands_in(tmp_path):
-    summary = summarise([write(tmp_path / "a", references=[])], resamples=50)
+    summary = summarise([write(tmp_path / "a", references=[])])
     assert summary.references["binpack"] == ("longest", "random")
 
 
 def test_training_seeds_are_pooled_and_stand_one_by_one(tmp_path):
-    seeds = summarise([write(tmp_path / "a")], resamples=50).seeds
+    seeds = summarise([write(tmp_path / "a")]).seeds
     assert seeds.select("policy", "run", "mean").rows() == [
         ("agent", "agent@0", 22.5),
         ("agent", "agent@1", 23.0),
@@ -152,7 +152,7 @@ def test_training_seeds_are_pooled_and_stand_one_by_one(tmp_path):
 
 
 def test_the_bound_stands_beside_the_headline(tmp_path):
-    summary = summarise([write(tmp_path / "a", bound=[5, 20, 25, 30])], resamples=50)
+    summary = summarise([write(tmp_path / "a", bound=[5, 20, 25, 30])])
     found = row(summary, "longest", "random")
     assert found["bound"] == 20.0
     assert found["bound_ratio"] == 93 / 80
@@ -161,16 +161,16 @@ def test_the_bound_stands_beside_the_headline(tmp_path):
 
 def test_a_policy_beyond_the_bound_is_reported(tmp_path):
     """One of the agent's seeds has makespan 27 on the third window, which is beyond the bound."""
-    sound = summarise([write(tmp_path / "a", bound=[5, 18, 27, 30])], resamples=50)
+    sound = summarise([write(tmp_path / "a", bound=[5, 18, 27, 30])])
     assert "below" not in " ".join(sound.left_out["binpack"])
-    wrong = summarise([write(tmp_path / "b", bound=[5, 18, 27.5, 30])], resamples=50)
+    wrong = summarise([write(tmp_path / "b", bound=[5, 18, 27.5, 30])])
     assert "agent is below the lower bound on 1 window:" in " ".join(wrong.left_out["binpack"])
 
 
 def test_only_common_windows_count_and_the_others_are_stated(tmp_path):
     """Random's second seed lacks window 103, so that window is left out for every policy."""
     scores = SCORES | {"random": ("random", [[12, 22, 32, 42], [10, 18, 28, None]])}
-    summary = summarise([write(tmp_path / "a", scores)], resamples=50)
+    summary = summarise([write(tmp_path / "a", scores)])
     found = row(summary, "first", "random")
     assert (found["windows"], found["windows_left_out"], found["mean"]) == (3, 1, 20.0)
     assert summary.left_out["binpack"][0].startswith("1 of 4 windows are left out")
@@ -186,7 +186,7 @@ def test_a_value_that_is_not_a_number_counts_as_not_run(tmp_path):
             .otherwise("value")
         ),
     )
-    assert row(summarise([folder], resamples=50), "first", "random")["windows"] == 3
+    assert row(summarise([folder]), "first", "random")["windows"] == 3
 
 
 def test_a_side_metric_without_common_windows_is_left_out_and_said(tmp_path):
@@ -196,7 +196,7 @@ def test_a_side_metric_without_common_windows_is_left_out_and_said(tmp_path):
         orient="row",
     )
     folder = change_scores(write(tmp_path / "a"), lambda f: pl.concat([f, extra]))
-    summary = summarise([folder], resamples=50)
+    summary = summarise([folder])
     assert summary.table["metric"].unique().to_list() == ["makespan_s"]
     assert "idle_s" in " ".join(summary.left_out["binpack"])
     assert (
@@ -209,7 +209,7 @@ def test_a_side_metric_without_common_windows_is_left_out_and_said(tmp_path):
 
 def test_one_window_has_no_interval(tmp_path):
     scores = {name: (kind, [s[:1] for s in seeds]) for name, (kind, seeds) in SCORES.items()}
-    found = row(summarise([write(tmp_path / "a", scores)], resamples=50), "first", "longest")
+    found = row(summarise([write(tmp_path / "a", scores)]), "first", "longest")
     assert found["paired_difference"] == 1.0
     assert found["low"] is None
     assert found["paired_low"] is None
@@ -218,7 +218,7 @@ def test_one_window_has_no_interval(tmp_path):
 def test_folders_of_one_recipe_are_compared_and_equal_baselines_count_once(tmp_path):
     a = write(tmp_path / "a", {k: v for k, v in SCORES.items() if k != "random"})
     b = write(tmp_path / "b", {k: v for k, v in SCORES.items() if k in {"first", "random"}})
-    summary = summarise([a, b], resamples=50)
+    summary = summarise([a, b])
     assert len(summary.settings) == 1
     assert row(summary, "agent", "random")["windows"] == 4
 
@@ -226,7 +226,7 @@ def test_folders_of_one_recipe_are_compared_and_equal_baselines_count_once(tmp_p
 def test_recipes_are_kept_apart(tmp_path):
     a = write(tmp_path / "a")
     b = write(tmp_path / "b", recipe="binpack-large")
-    summary = summarise([a, b], resamples=50)
+    summary = summarise([a, b])
     assert summary.table["scenario"].unique(maintain_order=True).to_list() == [
         "binpack / binpack-makespan",
         "binpack / binpack-large",
@@ -236,13 +236,13 @@ def test_recipes_are_kept_apart(tmp_path):
 def test_numbers_do_not_depend_on_what_else_is_reported(tmp_path):
     a, b = write(tmp_path / "a"), write(tmp_path / "b", recipe="binpack-large")
     numbers = pl.selectors.float()
-    alone = summarise([b], resamples=50).table.select(numbers)
-    together = summarise([a, b], resamples=50).table.filter(recipe="binpack-large")
+    alone = summarise([b]).table.select(numbers)
+    together = summarise([a, b]).table.filter(recipe="binpack-large")
     assert alone.equals(together.select(numbers))
 
 
 def test_files_hold_the_table_the_seeds_and_readable_markdown(tmp_path):
-    summary = summarise([write(tmp_path / "a", bound=[5, 20, 25, 30])], resamples=50)
+    summary = summarise([write(tmp_path / "a", bound=[5, 20, 25, 30])])
     out = write_summary(summary, tmp_path / "out")
     assert pl.read_parquet(out / "summary.parquet").equals(summary.table)
     assert pl.read_parquet(out / "summary_seeds.parquet").equals(summary.seeds)
@@ -261,7 +261,7 @@ def test_files_hold_the_table_the_seeds_and_readable_markdown(tmp_path):
 
 def test_markdown_escapes_names(tmp_path):
     scores = SCORES | {"a|<b>*\n_x": ("heuristic", [[50, 50, 50, 50]])}
-    summary = summarise([write(tmp_path / "a", scores)], resamples=50)
+    summary = summarise([write(tmp_path / "a", scores)])
     text = (write_summary(summary, tmp_path / "out") / "summary.md").read_text()
     assert r"| a\|\<b\>\* \_x | heuristic |" in text
 
@@ -269,7 +269,7 @@ def test_markdown_escapes_names(tmp_path):
 def test_markdown_holds_nothing_that_a_terminal_obeys(tmp_path):
     """Names with escape sequences, or with marks that turn the direction of writing."""
     scores = SCORES | {"a\x1b]0;owned\x07\u202eb": ("heuristic", [[50, 50, 50, 50]])}
-    summary = summarise([write(tmp_path / "a", scores)], resamples=50)
+    summary = summarise([write(tmp_path / "a", scores)])
     out = write_summary(summary, tmp_path / "out")
     for name in ("summary.md", "results.md"):
         text = (out / name).read_text()

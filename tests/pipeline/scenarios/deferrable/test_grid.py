@@ -3,6 +3,7 @@
 import dataclasses
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -234,10 +235,14 @@ def test_with_all_known_the_rule_reaches_the_bound() -> None:
     assert outcomes["saved"] > 0.2
 
 
+LIMITED = {"load_prices": True, "grid_capacity": "constant", "capacity": 24.0}
+
+
+@pytest.mark.parametrize("change", [{}, LIMITED, {**LIMITED, "reserved": 10}], ids=str)
 @pytest.mark.parametrize("decide", ["slot", "start"])
-def test_lengths_that_are_not_known_are_not_shown(decide: str) -> None:
+def test_lengths_that_are_not_known_are_not_shown(decide: str, change: dict[str, Any]) -> None:
     """True lengths of 20 h and of 24 h give the same observations until jobs of 20 h end."""
-    config = dataclasses.replace(LOG, decide=decide)
+    config = dataclasses.replace(LOG, decide=decide, **change)
     instance = instance_of(config)
     n = int(instance.ints[m.JOBS])
     shown = []
@@ -251,10 +256,41 @@ def test_lengths_that_are_not_known_are_not_shown(decide: str) -> None:
         observation = environment.begin(made)
         seen = []
         while environment._ints[m.SLOT] < 20:
-            seen.append(np.concatenate([observation.context, observation.candidates.ravel()]))
-            choice = int(np.flatnonzero(observation.feasible)[0])
+            rows = observation.candidates.ravel()
+            seen.append(np.concatenate([observation.context, rows, observation.feasible]))
+            choice = int(np.flatnonzero(observation.feasible)[-1 if len(seen) % 3 else 0])
             observation = environment.step(choice).observation
         shown.append(seen)
+    assert len(shown[0]) == len(shown[1]) > 10
+    assert all(map(np.array_equal, *shown))
+
+
+def test_the_capacity_to_come_is_not_shown() -> None:
+    """Where starts are chosen, cores of later slots are expected as the day before."""
+    config = dataclasses.replace(GENERATED, decide="start", **LIMITED)
+    instance = instance_of(config)
+    other = dataclasses.replace(instance, ints=instance.ints.copy())
+    slots = int(other.ints[m.HORIZON])
+    m.block(other.ints, m.CAPACITY_AT, slots)[20:] = np.random.default_rng(4).integers(8, 50)
+    shown = []
+    for made in (instance, other):
+        environment = CompiledEnvironment(SCENARIO, config, "carbon", NOTHING, 0)
+        observation, seen, over = environment.begin(made), [], False
+        while not over:
+            if environment._ints[m.SLOT] < 20:
+                rows = observation.candidates.ravel()
+                seen.append(np.concatenate([observation.context, rows, observation.feasible]))
+            choice = int(np.flatnonzero(observation.feasible)[-1 if len(seen) % 3 else 0])
+            step = environment.step(choice)
+            observation, over = step.observation, step.terminated
+        shown.append(seen)
+        n = int(made.ints[m.JOBS])
+        names = (m.CORES_AT, m.DURATION_AT)
+        cores, duration = (m.block(made.ints, at, n) for at in names)
+        load = np.zeros(2 * slots)
+        for job, start in enumerate(starts_of(environment, n)):
+            load[start : start + duration[job]] += cores[job]
+        assert (load[: slots - 1] <= m.block(made.ints, m.CAPACITY_AT, slots)[:-1]).all()
     assert len(shown[0]) == len(shown[1]) > 10
     assert all(map(np.array_equal, *shown))
 

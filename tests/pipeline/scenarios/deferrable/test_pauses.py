@@ -1,6 +1,7 @@
 """`deferrable` with work that may pause: a worked example, and the books against a plain count."""
 
 import dataclasses
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -41,11 +42,13 @@ def log(
     return Workload(pl.DataFrame(table), Provenance("table"))
 
 
-def play(config: DeferrableConfig, workload: Workload, rule: str) -> dict[str, float]:
+def play(
+    config: DeferrableConfig, workload: Workload, rule: str, objective: str = "carbon"
+) -> dict[str, float]:
     """Return the outcomes of a rule in the first window."""
-    environment = CompiledEnvironment(SCENARIO, config, "carbon", workload, 0)
+    environment = CompiledEnvironment(SCENARIO, config, objective, workload, 0)
     rng = np.random.default_rng(0)
-    instance = SCENARIO.instance(config, "carbon", workload, 0, rng)
+    instance = SCENARIO.instance(config, objective, workload, 0, rng)
     observation, over, total = environment.begin(instance), False, 0.0
     while not over:
         scores = HEURISTICS[rule].scores(observation)
@@ -54,7 +57,8 @@ def play(config: DeferrableConfig, workload: Workload, rule: str) -> dict[str, f
     outcomes = environment.outcome()
     assert total == pytest.approx(outcomes["total_reward"])
     assert total <= outcomes["bound"] + 1e-12
-    assert outcomes["bound"] >= outcomes["bound_without_pause"]
+    limited = config.grid_capacity != "unlimited"
+    assert limited or outcomes["bound"] >= outcomes["bound_without_pause"]
     return outcomes
 
 
@@ -201,6 +205,108 @@ def test_the_bound_is_that_of_the_best_pieces(slot_s: float) -> None:
     work = Work(begin, run, run, f.HISTORY + due - begin - run, np.full(count, 2))
     best, _ = paused(work, instance.floats[at : at + hours], Rule("now", "perfect"))
     assert instance.floats[f.BOUND] == pytest.approx(best.sum() * 0.02 / 1e3)
+
+
+def series_file(folder: Path, hours: np.ndarray, column: str = "price_eur_mwh") -> str:
+    """Write hours of one zone from 2024 on, and return the path."""
+    times = np.datetime64("2024-01-01T00") + np.arange(len(hours))
+    rows = [f"{at}:00Z,a,{x}\n" for at, x in zip(times, hours, strict=True)]
+    (folder / "hours.csv").write_text(f"time,zone,{column}\n" + "".join(rows))
+    return str(folder / "hours.csv")
+
+
+def plain_optimum(
+    first: np.ndarray, run: np.ndarray, cores: np.ndarray, due: np.ndarray, capacity: np.ndarray,
+    y: np.ndarray, late: float, waiting: float,
+) -> float:  # fmt: skip
+    """Return the least cost per kW-core of all ways to run jobs in slots of an hour, by trying all.
+
+    `y` are hours from slot 0 on. What is left in the last slot runs to its end.
+    """
+    last = len(capacity) - 1
+    plans: list[list[tuple[float, np.ndarray]]] = []
+    for job in range(len(run)):
+        pieces = int(np.ceil(run[job]))
+        found = []
+        for count in range(pieces + 1):
+            for slots in combinations(range(first[job], last), count):
+                used = np.zeros(last + 1)
+                used[list(slots)] = cores[job]
+                if count == pieces:
+                    end = slots[-1] + run[job] - (pieces - 1)
+                    parts = [*y[list(slots[:-1])], y[slots[-1]] * (run[job] - (pieces - 1))]
+                else:
+                    left = run[job] - count
+                    end = last + left
+                    whole = int(left)
+                    parts = [*y[list(slots)], *y[last : last + whole],
+                             (left - whole) * y[last + whole]]  # fmt: skip
+                cost = cores[job] * (sum(parts) + waiting * (end - run[job] - first[job]))
+                found.append((cost + late * (np.ceil(end - 1e-9) > due[job]), used))
+        plans.append(found)
+    best = np.inf
+    for chosen in product(*plans):
+        if (np.sum([used for _, used in chosen], axis=0)[:-1] <= capacity[:-1]).all():
+            best = min(best, sum(cost for cost, _ in chosen))
+    return best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_the_bound_on_limited_cores_is_the_optimum_or_below(tmp_path: Path, seed: int) -> None:
+    """All plans of three jobs are tried; jobs of one core and whole hours have no gap."""
+    rng = np.random.default_rng(seed)
+    hours = rng.integers(10, 400, 24 * 14)
+    series = series_file(tmp_path, hours, "carbon_g_kwh")
+    whole = seed % 2 == 0
+    cores = np.ones(3, int) if whole else rng.integers(1, 4, 3)
+    run = np.array([2.0, 1.0, 2.0]) - (0.0 if whole else rng.uniform(0.1, 0.9, 3))
+    weights = {"waiting_weight": 2e-4 * (seed > 1), "late_weight": 1e-3 * (seed > 3)}
+    config = dataclasses.replace(
+        CONFIG, series=series, horizon=4, short_wait=2.0, long_wait=2.0, knows_length="true",
+        grid_capacity="constant", capacity=float(cores.max()), **weights,
+    )  # fmt: skip
+    workload = log([0.0, 0.0, 1.0, 8.0], [*run, 1.0], [*cores, 1])
+    instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(seed))
+    ints, floats = instance.ints, instance.floats
+    at = f.FLOAT_HEADER + 4 * 3
+    y = floats[at + f.HISTORY : at + int(floats[f.HOURS])]
+    names = (m.EARLIEST_AT, m.LATEST_AT, m.CORES_AT)
+    first, latest, size = (m.block(ints, name, 3) for name in names)
+    due = latest + np.ceil(floats[f.FLOAT_HEADER : f.FLOAT_HEADER + 3] - 1e-9)
+    capacity = m.block(ints, m.CAPACITY_AT, int(ints[m.HORIZON]))
+    weigh = [weights[name] * 1e5 for name in ("late_weight", "waiting_weight")]  # kg and 10 W
+    best = plain_optimum(
+        first, floats[f.FLOAT_HEADER : f.FLOAT_HEADER + 3], size, due, capacity, y, *weigh
+    )  # fmt: skip
+    least = floats[f.BOUND] * 1e5
+    assert least <= best * (1 + 1e-9)
+    assert least >= best * (0.98 if whole else 0.7)
+    free = dataclasses.replace(config, capacity=100.0)
+    unlimited = SCENARIO.instance(free, "carbon", workload, 0, np.random.default_rng(seed))
+    assert least >= unlimited.floats[f.BOUND] * 1e5 * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("resume_h", [0.0, 0.4])
+@pytest.mark.parametrize("capacity", [None, 6])
+def test_no_rule_is_above_the_bound_where_prices_are_negative(
+    tmp_path: Path, capacity: int | None, resume_h: float
+) -> None:
+    """Work that pauses add earns money there, and late and waiting jobs cost some."""
+    rng = np.random.default_rng(11)
+    prices = np.round(rng.normal(0.0, 80.0, 24 * 20), 2)
+    config = dataclasses.replace(
+        CONFIG, series=series_file(tmp_path, prices), horizon=24, resume_h=resume_h, long_wait=8.0,
+        grid_capacity="constant" if capacity else "unlimited", capacity=float(capacity or 0),
+        waiting_weight=1e-5, late_weight=1e-3,
+    )  # fmt: skip
+    count = 30
+    run = (rng.exponential(3.0, count) * 60).round() / 60 + 1 / 60
+    cores = rng.integers(1, 6, count)
+    workload = log([*np.sort(rng.uniform(0, 24, count)), 60.0], [*run, 1.0], [*cores, 1], 0.7)
+    for rule in ("now", "latest", "pause_lowest", "pause_ecovisor", "threshold_24"):
+        outcomes = play(config, workload, rule, "price")
+        assert outcomes["total_reward"] <= outcomes["bound"] + 1e-12
 
 
 def test_settings_that_do_not_suit_are_refused() -> None:

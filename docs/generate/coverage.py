@@ -1,0 +1,88 @@
+"""How often intervals hold the truth: tables from docs/results/intervals.csv.
+
+python -m tests.benchmarks.intervals > docs/results/intervals.csv
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from docs.generate.results import FOLDER, INTERVALS
+from docs.generate.text import table
+
+BEFORE: Final = "percentile"
+NOW: Final = "student"
+_METHODS: Final = {
+    BEFORE: "percentile bootstrap, crossed with seeds (before)",
+    "bca": "bias-corrected and accelerated bootstrap of the windows",
+    "bootstrap-t": "bootstrap-t of the windows",
+    "plain t": "Student's t of the windows",
+    NOW: "**what evaluations have**",
+}
+_WINDOWS: Final = ("10", "30", "200")
+Rows = Sequence[Mapping[str, str]]
+
+
+def coverage_pages() -> Mapping[str, str]:
+    """Return the parts of docs/protocol.md about intervals and the sequential test."""
+    with (FOLDER / INTERVALS).open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        "parts/coverage.md": _coverage(rows),
+        "parts/coverage-methods.md": _methods(rows),
+        "parts/sequential.md": _sequential(rows),
+    }
+
+
+def _coverage(rows: Rows) -> str:
+    """Return the coverage before and now; a row has all numbers of windows."""
+    found = {
+        (r["scores"], r["shared"], r["seeds"], r["interval"], r["windows"], r["method"]):
+        r["coverage"] for r in rows
+    }  # fmt: skip
+    lines = []
+    for scores, shared, seeds, interval in dict.fromkeys(k[:4] for k in found if k[5] == NOW):
+        cells = [
+            " -> ".join(
+                _percent(found[scores, shared, seeds, interval, windows, method])
+                for method in (BEFORE, NOW)
+            )
+            for windows in _WINDOWS
+        ]
+        of = "independent" if shared == "1" else "share 4/5 of their jobs"
+        lines.append([scores, of, seeds, interval, *cells])
+    head = ["scores", "windows", "seeds", "interval of the", *(f"{w} windows, %" for w in _WINDOWS)]
+    return table(head, lines)
+
+
+def _methods(rows: Rows) -> str:
+    lines = []
+    for method, name in _METHODS.items():
+        own = [r for r in rows if r["method"] == method]
+        alone = [r for r in own if (r["shared"], r["seeds"]) == ("1", "1")]
+        lines.append([name, *(_range(some) for some in (alone, own))])
+    return table(["method", "one seed, independent windows, %", "all cases, %"], lines)
+
+
+def _sequential(rows: Rows) -> str:
+    """Return the error of the sequential test, its power, and the windows that it plays."""
+    own = {
+        (r["windows"], r["seeds"], r["interval"]): r for r in rows if r["method"] == "sequential"
+    }
+    lines = []
+    for windows, seeds in dict.fromkeys(key[:2] for key in own):
+        error, power = (own[windows, seeds, f"{of} until decided"] for of in ("error", "power"))
+        numbers = [error["coverage"], power["coverage"], power["width"]]
+        lines.append([windows, seeds, *map(_percent, numbers)])
+    head = ["windows at most", "seeds", "error, %", "effects of 0.3 shown, %",
+            "windows played for these, %"]  # fmt: skip
+    return table(head, lines)
+
+
+def _range(rows: Rows) -> str:
+    shares = [float(row["coverage"]) for row in rows]
+    return f"{_percent(min(shares))} to {_percent(max(shares))}"
+
+
+def _percent(share: str | float) -> str:
+    return f"{100 * float(share):.1f}"

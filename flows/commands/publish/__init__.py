@@ -1,0 +1,1 @@
+"""Commands that hand results and datasets to others, one file each."""

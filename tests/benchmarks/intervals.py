@@ -1,0 +1,229 @@
+"""How often intervals hold the truth, and how often the sequential test errs.
+
+    python -m tests.benchmarks.intervals > docs/results/intervals.csv
+
+A window's score is the mean of `shared` neighbouring blocks of jobs, so windows beside each other
+have shared - 1 of them in common. The policy has lognormal or normal blocks, the reference half of
+other ones: scores are skewed, and so is their difference. Training seeds differ by half of the
+standard deviation of windows, and each score has as much noise of its own.
+"""
+
+import csv
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hindcast.pipeline.statistics.distributions import t_quantile
+from hindcast.pipeline.statistics.intervals import estimate
+from hindcast.pipeline.statistics.sequential import PARTS, Look, Sequential
+
+Array = NDArray[np.float64]
+Kind = Literal["normal", "lognormal"]
+Ends = tuple[Array, Array]
+
+REPEATS: Final = 10_000
+RESAMPLED: Final = 2000  # of the repeats, by the bootstraps
+RESAMPLES: Final = 1000
+_SPREAD: Final = 0.5  # of seeds, and of noise, in standard deviations of windows
+_TAILS: Final = (0.025, 0.975)
+
+
+class Case(NamedTuple):
+    """Windows and seeds of a simulated evaluation."""
+
+    scores: Kind
+    windows: int
+    seeds: int
+    shared: int
+
+    @property
+    def stretches(self) -> tuple[tuple[int, int], ...] | None:
+        """Blocks of jobs of each window, where windows share any."""
+        if self.shared == 1:
+            return None
+        return tuple((w, w + self.shared) for w in range(self.windows))
+
+
+CASES: Final = tuple(
+    Case(scores, windows, seeds, shared)
+    for scores in ("normal", "lognormal") for shared in (1, 5)
+    for seeds in (1, 5) for windows in (10, 30, 200)
+)  # fmt: skip
+
+
+def measure() -> Iterator[tuple[str, float, str]]:
+    for case in CASES:
+        for what, (share, _) in coverage(case, REPEATS // 10, seed=1).items():
+            of = f"{case.windows} windows, {case.seeds} seeds, {case.shared} shared, {case.scores}"
+            yield f"{what}: {of}", share, "share"
+    for seeds in (1, 5):
+        error, _ = sequential(400, seeds, 0.0, REPEATS // 10, seed=2)
+        yield f"error until decided, {seeds} seeds", error, "share"
+
+
+def coverage(
+    case: Case, repeats: int, seed: int, methods: "Mapping[str, Method] | None" = None
+) -> dict[str, tuple[float, float]]:
+    """Return how often intervals hold the truth and their mean width, by "WHAT, METHOD"."""
+    policy, reference, truth = _draw(case, repeats, np.random.default_rng([seed, *case[1:]]))
+    found = {}
+    for what, cells, true in (
+        ("mean", policy, truth),
+        ("difference", policy - reference[:, None], truth / 2.0),
+    ):
+        for name, method in (methods or {"student": _student}).items():
+            low, high = method(cells, case)
+            held = float(((low <= true) & (true <= high)).mean())
+            found[f"{what}, {name}"] = held, float((high - low).mean())
+    return found
+
+
+def sequential(
+    most: int, seeds: int, effect: float, repeats: int, seed: int
+) -> tuple[float, float]:
+    """Return how often a test of `most` windows decides, and the share of them that it plays.
+
+    The difference is `effect` standard deviations of windows. Two lognormal policies are equal if
+    it is 0.
+    """
+    rng = np.random.default_rng([seed, most, seeds])
+    decided = played = 0.0
+    for _ in range(repeats):
+        case = Case("lognormal", most, seeds, 1)
+        policy, reference, _ = _draw(case, 1, rng)
+        cells = policy[0] - 2.0 * reference + effect * _deviation(case)
+        looks: list[Look] = []
+        for part in range(1, PARTS + 1):
+            stop = most * part // PARTS
+            looks.append(Look(stop, *estimate(cells[:, None, :stop])))
+            test = Sequential("policy", "other", most, tuple(looks))
+            if test.decided:
+                break
+        decided += test.decided
+        played += stop / most
+    return decided / repeats, played / repeats
+
+
+def _deviation(case: Case) -> float:
+    """Return the standard deviation of the score of a window."""
+    one = 1.0 if case.scores == "normal" else float(np.sqrt((np.e - 1.0) * np.e))
+    return one / case.shared**0.5
+
+
+def _draw(case: Case, repeats: int, rng: np.random.Generator) -> tuple[Array, Array, float]:
+    """Return scores (N, A, W) of a policy, those (N, W) of a reference, and the policy's mean."""
+    truth = 0.0 if case.scores == "normal" else float(np.exp(0.5))
+
+    def windows(*shape: int) -> Array:
+        """Return moving averages of blocks of jobs, (*shape, W)."""
+        blocks = rng.normal(size=(*shape, case.windows + case.shared - 1))
+        blocks = blocks if case.scores == "normal" else np.exp(blocks)
+        sums = np.cumsum(np.concatenate([np.zeros((*shape, 1)), blocks], axis=-1), axis=-1)
+        return np.asarray((sums[..., case.shared :] - sums[..., : -case.shared]) / case.shared)
+
+    policy, reference = windows(repeats)[:, None], windows(repeats) / 2.0
+    if case.seeds > 1:
+        of_seeds = rng.normal(size=(repeats, case.seeds, 1)) * _deviation(case)
+        noise = windows(repeats, case.seeds) - truth
+        policy = policy + _SPREAD * (of_seeds + noise)
+    return policy, reference, truth
+
+
+def _student(cells: Array, case: Case) -> Ends:
+    """Return the intervals that evaluations have."""
+    found = [estimate(one[:, None], case.stretches).interval() for one in cells]
+    return np.array([each.low for each in found]), np.array([each.high for each in found])
+
+
+def _plain(cells: Array, case: Case) -> Ends:
+    """Return Student's intervals over the means of windows, as if these were independent."""
+    means = cells.mean(axis=1)
+    half = means.std(axis=1, ddof=1) / case.windows**0.5 * t_quantile(0.975, case.windows - 1)
+    return means.mean(axis=1) - half, means.mean(axis=1) + half
+
+
+def _percentile(cells: Array, case: Case) -> Ends:
+    """Return percentile intervals of windows, crossed with seeds if there are several."""
+    rng = np.random.default_rng(5)
+    ends = []
+    for some in _parts(cells):
+        drawn, seeds = (_counts(n, rng) for n in (case.windows, case.seeds))
+        means = (some @ drawn.T * seeds.T).sum(axis=1) / (case.windows * case.seeds)
+        ends.append(np.quantile(means, _TAILS, axis=1))
+    return tuple(np.concatenate(ends, axis=1))
+
+
+def _bca(cells: Array, case: Case) -> Ends:
+    """Return bias-corrected and accelerated intervals over the means of windows (Efron 1987)."""
+    from scipy.special import ndtr, ndtri
+
+    rng, ends = np.random.default_rng(6), []
+    for some in _parts(cells.mean(axis=1)):
+        replicates = some @ _counts(case.windows, rng).T / case.windows
+        apart = some - some.mean(axis=1, keepdims=True)
+        speed = (apart**3).sum(axis=1) / (6.0 * (apart**2).sum(axis=1) ** 1.5)
+        bias = ndtri((replicates < some.mean(axis=1, keepdims=True)).mean(axis=1))
+        for row, z, a in zip(replicates, bias, speed, strict=True):
+            moved = z + ndtri(np.array(_TAILS))
+            ends.append(np.quantile(row, ndtr(z + moved / (1.0 - a * moved))))
+    return tuple(np.array(ends).T)
+
+
+def _bootstrap_t(cells: Array, case: Case) -> Ends:
+    """Return bootstrap-t intervals over the means of windows (Hall 1988)."""
+    rng, ends = np.random.default_rng(7), []
+    for some in _parts(cells.mean(axis=1)):
+        drawn, middle = _counts(case.windows, rng).T / case.windows, some.mean(axis=1)
+        apart = some - middle[:, None]
+        moved = apart @ drawn
+        error = np.sqrt(np.maximum(apart**2 @ drawn - moved**2, 0.0))
+        t = np.divide(moved, error, out=np.zeros_like(moved), where=error > 0.0)
+        upper, lower = np.quantile(t, _TAILS, axis=1)
+        spread = some.std(axis=1)
+        ends.append(np.stack([middle - lower * spread, middle - upper * spread]))
+    return tuple(np.concatenate(ends, axis=1))
+
+
+def _counts(count: int, rng: np.random.Generator) -> Array:
+    """Return numbers of draws of `count` items with replacement: (R, count)."""
+    drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
+    counts = np.bincount(drawn.ravel(), minlength=RESAMPLES * count)
+    return counts.reshape(RESAMPLES, count).astype(np.float64)
+
+
+def _parts(cells: Array) -> list[Array]:
+    """Return parts of the first evaluations, each of which has draws of its own."""
+    return np.array_split(cells[:RESAMPLED], 20)
+
+
+Method = Callable[[Array, Case], Ends]
+METHODS: Final[Mapping[str, Method]] = {
+    "percentile": _percentile, "bca": _bca, "bootstrap-t": _bootstrap_t, "plain t": _plain,
+    "student": _student,
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Write the table: a row per case, interval and method."""
+    write = csv.writer(sys.stdout, lineterminator="\n").writerow
+    write([*Case._fields, "interval", "method", "coverage", "width"])
+    for case in CASES:
+        for what, (share, width) in coverage(case, REPEATS, 1, METHODS).items():
+            interval, _, method = what.partition(", ")
+            write([*case, interval, method, f"{share:.3f}", f"{width:.3f}"])
+            sys.stdout.flush()
+    for seeds in (1, 5):
+        for most in (40, 200, 800):
+            for effect in (0.0, 0.3):
+                share, played = sequential(most, seeds, effect, REPEATS // 2, seed=2)
+                name = "error until decided" if effect == 0.0 else "power until decided"
+                write(["lognormal", most, seeds, 1, name, "sequential",
+                       f"{share:.3f}", f"{played:.3f}"])  # fmt: skip
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
