@@ -33,12 +33,13 @@ const WAYS = {
   moved: {
     name: "how far it moved", legend: [
       ["--early-3", `over ${span(MUCH)} earlier`], ["--early-2", `to ${span(MUCH)} earlier`],
-      ["--early-1", `to ${span(LITTLE)} earlier`], ["--same", "same start, or started in one only"],
+      ["--early-1", `to ${span(LITTLE)} earlier`], ["--same", "same start"],
       ["--late-1", `to ${span(LITTLE)} later`], ["--late-2", `to ${span(MUCH)} later`],
-      ["--late-3", `over ${span(MUCH)} later`]],
+      ["--late-3", `over ${span(MUCH)} later`], ["--alone", "started in one only"]],
     of: (s, j) => {
       const by = moved[j], size = Math.abs(by);
-      if (!size) return 3; // NaN too
+      if (Number.isNaN(by)) return 7;
+      if (!size) return 3;
       const step = size > MUCH ? 3 : size > LITTLE ? 2 : 1;
       return by > 0 ? 3 + step : 3 - step;
     } },
@@ -68,13 +69,13 @@ if (two && A.machines.length && B.machines.length) {
   });
   WAYS.place = { name: A.machine,
     legend: [["--same", `same ${A.machine}`], ["--late-2", `another ${A.machine}`],
-      ["--early-3", "started in one only"]],
+      ["--alone", "started in one only"]],
     of: (s, j) => {
       const [a, b] = places.map((place) => place[j]);
       return a < 0 || b < 0 ? 2 : a === b ? 0 : 1;
     } };
-  if (!moved.some((by) => by)) by = "place";
 }
+if (two && !moved.some((far) => far)) by = WAYS.place ? "place" : "wait";
 for (const [kind, words] of Object.entries(facts.words)) {
   const work = new Float64Array(words.length + 1);
   for (let j = 0; j < N; j++) work[columns[kind][j]] += A.amount[j] * (A.end[j] - A.start[j] || 0);
