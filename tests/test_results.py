@@ -16,6 +16,8 @@ from docs.generate.protocol import anchors_table, protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.estimators import ESTIMATORS
+from hindcast.pipeline.estimators.verdicts import Held
 from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
 
 RESULTS = ("offline.csv", "online.csv")
@@ -60,6 +62,24 @@ def test_pages_of_one_table_are_what_the_command_writes(pages, tmp_path):
     for name in OTHERS:
         stem = Path(name).stem
         assert (tmp_path / f"{stem}.md").read_text() == pages[f"results/{stem}.md"]
+
+
+@pytest.mark.parametrize("estimator", [None, "snis"])
+def test_plain_answers_of_the_off_policy_table_hold_the_truth(estimator):
+    """Of policies x logs in at least nine of ten, by all estimators and by the reader's."""
+    table = pl.read_csv(FOLDER / "ope.csv").filter(pl.col("answers").is_not_null())
+    assert table["scenario"].n_unique() == 5
+    own = table if estimator is None else table.filter(estimator=estimator)
+    assert own["answers"].sum() > 2 * 5  # more than two policies per log
+    assert own["answers_hold"].sum() >= 0.9 * own["answers"].sum()
+
+
+def test_biased_estimators_have_an_interval_only_where_coverage_was_shown():
+    table = pl.read_csv(FOLDER / "ope.csv").filter(pl.col("answers").is_not_null())
+    for row in table.to_dicts():
+        if ESTIMATORS[row["estimator"]].bias:
+            shown = Held(row["left_out"], row["left_out_held"]).shown
+            assert shown or row["answers"] + row["roughly"] == 0
 
 
 @pytest.mark.parametrize(

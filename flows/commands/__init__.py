@@ -97,9 +97,9 @@ _MODULES: Final = {
     "show": "inspect",
     "diff": "inspect",
     "plan": "evaluate",
-    "view": "schedules.view",
     "submit": "publish.submit",
     "check-submission": "publish.submit",
+    "view": "schedules.view",
 }  # names that differ from the module's
 
 

@@ -109,12 +109,12 @@ def run(request: Request | Plan) -> dict[str, Any]:
     loaded, plan = load_recipe(request.recipe, request.settings()), _plan(request)
     names = _names(request, loaded, plan)
     scored = entrants(loaded, names)
+    decide = _decides(request, plan)
     if request.jobs is not None:
         from hindcast.pipeline.schedules.windows import require_window, write_window
 
         played = evaluation.make_job(loaded, request.split, location(request.out))
         require_window(played, request.jobs, "--jobs")
-    decide = _decides(request, plan)
     of_plan = None
     if plan is not None:
         of_plan = kept(plan, loaded, scored, request.split, decide=decide)

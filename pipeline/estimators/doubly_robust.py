@@ -9,10 +9,12 @@ DR is equation 10 of Jiang & Li 2016, unrolled. WDR is equation 7 of Thomas & Br
 the terms of one weight collected. DR is unbiased only if the values were fitted on other episodes
 than those that are weighted. The temporal differences of a policy's true values have zero mean
 after every choice, whichever policy made it. Their unweighted mean on the log therefore measures
-the error of fitted values, and DM warns if that mean is large. In WDR, episodes that have ended
+the error of fitted values, and all three warn if that mean is large: of few effective episodes, the
+correction of such values has larger errors than its interval says. In WDR, episodes that have ended
 stay in the denominators (see `importance`).
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,29 +37,36 @@ def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
     warnings = []
     if len(e) > 1 and np.ptp(start) <= _ALIKE * np.abs(start).max():
         warnings.append(
-            "all first states have the same value, so the interval is empty and does not show the "
-            "error of the fitted values"
+            "all first states have the same value: their spread shows nothing of the error of the "
+            "fitted values"
         )
+    return Draft(float(start.mean()), start, None, warnings=(*warnings, *_missed(e)))
+
+
+def _missed(e: LoggedEpisodes) -> tuple[str, ...]:
+    """Return a warning if the mean temporal difference of the fitted values is large, else ()."""
     missed = float(e.sums(e.discounts * temporal_differences(e)).mean())
-    if abs(missed) > _MISSED * float(e.returns.std()):
-        warnings.append(
-            f"the fitted values have an error of {missed:+.3g} per episode on the log's own "
-            "transitions, where it should be 0 on average: they are not the policy's values"
-        )
-    return Draft(float(start.mean()), start, None, warnings=tuple(warnings))
+    if not abs(missed) > _MISSED * float(e.returns.std()):
+        return ()
+    told = (
+        f"the fitted values have an error of {missed:+.3g} per episode on the log's own "
+        "transitions, where it should be 0 on average: they are not the policy's values"
+    )
+    return (told,)
 
 
 def doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
     """Return the direct method, corrected by weighted temporal differences (DR)."""
     _q, v = _values(e)
     contributions = v[e.first] + per_decision_sums(e, temporal_differences(e))
-    return Draft(float(contributions.mean()), contributions, e.log_weights)
+    return Draft(float(contributions.mean()), contributions, e.log_weights, warnings=_missed(e))
 
 
 def weighted_doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
     """Return doubly robust with the weights normalised at every step (WDR)."""
     _q, v = _values(e)
-    return step_draft(e, temporal_differences(e), v[e.first])
+    draft = step_draft(e, temporal_differences(e), v[e.first])
+    return replace(draft, warnings=(*draft.warnings, *_missed(e)))
 
 
 def temporal_differences(e: LoggedEpisodes) -> Array:

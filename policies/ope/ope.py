@@ -212,7 +212,7 @@ def _evaluate(
         if not targets:
             raise InputError(f"{opened.folder}: no estimate: {'; '.join(job.notes)}")
     scores, notes = _truth(job, targets, folder, command)
-    certain = _certain(log)
+    certain = _certain(log) if estimates is None else ""  # replays of a log are certain
     told = _few(opened, log, settings), propensities.note
     notes = [note for note in (*told, *job.notes, *notes) if note]
     progress(1, work)
@@ -233,6 +233,7 @@ def _evaluate(
         progress(step, work)
     rows, logged_return = pl.concat(frames), float(job.plain.returns.mean())
     reference = reference_of(rows)
+    known = rows.filter(pl.col("value").is_not_null().any().over("policy"))
     about = [{"name": n, "description": ESTIMATORS[n].description} for n in settings.estimators]
     if scores is not None:
         about = [{**a, **_selection(rows, a["name"], logged_return, reference)} for a in about]
@@ -253,8 +254,8 @@ def _evaluate(
         "estimators": about,
         "left_out": {name: asdict(held) for name, held in job.held.items()},
         **described_answers(rows),
-        "order": describe_order(rows),
-        "consensus": describe_consensus(rows, logged_return, reference),
+        "order": describe_order(known),
+        "consensus": describe_consensus(known, logged_return, reference_of(known)),
         "notes": notes,
         "command": command,
         "provenance": described([provenance(**_torch())]),

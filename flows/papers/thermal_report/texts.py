@@ -71,7 +71,9 @@ def table_texts(setting: Setting) -> dict[str, TableText]:
         ),
         "estimates": TableText(
             "Off-policy estimates and returns in the simulator", "",
-            "Rules explore as in the log, here and in the simulator. Intervals are over windows.",
+            "Rules explore as in the log, here and in the simulator. Intervals are over windows. "
+            "Estimators that may be biased have none, nor have estimates of which few effective "
+            "episodes are left.",
         ),
         "beside": TableText("Beside the paper's columns", "", f"Tight deadlines.{few}"),
     }  # fmt: skip

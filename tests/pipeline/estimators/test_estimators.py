@@ -122,8 +122,8 @@ def test_direct_method_with_true_values_is_exact(process):
 def test_an_empty_interval_of_the_direct_method_is_warned_of(five):
     """If all first states have equal values, resampling has no spread, and a warning says so."""
     alike = dict(five, v=[0.5] * 12)
-    assert "interval is empty" in estimate("dm", logged(alike), QUICK).warnings[0]
-    assert "interval is empty" not in " ".join(estimate("dm", logged(five), QUICK).warnings)
+    assert "spread shows nothing" in estimate("dm", logged(alike), QUICK).warnings[0]
+    assert "spread shows nothing" not in " ".join(estimate("dm", logged(five), QUICK).warnings)
 
 
 def test_true_values_miss_nothing_on_any_log(process):

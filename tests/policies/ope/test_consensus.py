@@ -26,15 +26,27 @@ VALUES = {
 }
 
 
+def intervals(name, value):
+    """Return an interval of +- 8 around values of snpdis; its truth holds for a, b and c."""
+    ends = {"low": value - 8.0, "high": value} if name == "snpdis" and value is not None else {}
+    paired = {"difference_low": -1.0, "difference_high": 3.0} if ends else {}
+    none = dict.fromkeys(("low", "high", "difference_low", "difference_high"))
+    verdict = "answers" if ends else "cannot answer" if name == "snpdis" else "beside"
+    raw = {"resampled_low": ends.get("low"), "resampled_high": ends.get("high")}
+    return none | ends | paired | raw | {"verdict": verdict, "left_out": 3, "left_out_held": 2}
+
+
 def estimates(truth=True, values=VALUES):
     rows = [
         {"policy": policy, "kind": "heuristic" if policy == "c" else "learned",
          "logged": policy == "d", "estimator": name, "value": value, "ess": 2.0,
-         "truth": TRUTH[policy] if truth else None}
+         **intervals(name, value), "truth": TRUTH[policy] if truth else None}
         for name, own in values.items()
         for policy, value in zip(TRUTH, own, strict=True)
     ]  # fmt: skip
-    schema = {"value": pl.Float64, "truth": pl.Float64}
+    named = ("value", "truth", "low", "high", "difference_low", "difference_high",
+             "resampled_low", "resampled_high")  # fmt: skip
+    schema = dict.fromkeys(named, pl.Float64)
     return pl.DataFrame(rows, schema_overrides=schema)
 
 
@@ -112,7 +124,7 @@ def test_new_policies_are_correlated_apart():
 def test_a_person_reads_the_order(tmp_path):
     about = {"dataset": "toy-v1", "episodes": 1, "windows": 1, "split": "validation",
              "logged_return": 0.0, "epsilon": 0.1, "temperature": 0.0, "estimators": [],
-             "notes": [], "out": None, "reference": "c",
+             "notes": [], "out": None, "reference": "c", "sentences": {}, "left_out": {},
              "consensus": describe_consensus(estimates(), 0.5, "c")}  # fmt: skip
     about["order"] = describe_order(estimates())
     lines = ope.show({"about": about, "rows": []}).lines
@@ -124,7 +136,10 @@ def test_a_person_reads_the_order(tmp_path):
 def test_the_table_has_a_row_per_estimator_and_the_consensus(tmp_path):
     table = selection_table([folder_of(tmp_path / "x")])
     by = {row["estimator"]: row for row in table.to_dicts()}
-    assert list(by) == ["snpdis", "consensus", "dm", "is"]
+    assert list(by) == ["snpdis", "is", "dm", "consensus"]  # without bias first
+    assert (by["snpdis"]["answers"], by["snpdis"]["answers_hold"]) == (3, 3)
+    assert (by["dm"]["answers"], by["dm"]["resampled_hold"], by["dm"]["left_out"]) == (0, 0, 3)
+    assert by["consensus"]["answers"] is None
     assert by["snpdis"]["rank_correlation"] == 1.0
     assert by["is"]["rank_correlation"] == -1.0
     assert by["is"]["regret_at_1"] == 3.0
@@ -134,6 +149,8 @@ def test_the_table_has_a_row_per_estimator_and_the_consensus(tmp_path):
     page = selection_markdown(table.write_csv().encode(), "x.csv")
     assert "- toy, at least 0.8: snpdis, consensus, dm\n" in page
     assert "| toy | 4 | **0.949 / 0.866** | **0.8 / 0.5** | -1 / -1 | **1 / 1** |" in page
+    assert "| snpdis | 3 of 3 (100%) | - | 3 of 4 (75%) | 2 of 3 (67%) |" in page
+    assert "| all | 3 of 3 (100%) | - | 3 of 12 (25%) | 6 of 9 (67%) |" in page
 
 
 def test_a_table_whose_policies_nobody_ranks_has_a_page(tmp_path):
