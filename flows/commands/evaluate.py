@@ -42,7 +42,6 @@ class Request:
         default=None, metavar="FILE",
     )  # fmt: skip
     until: Literal["decided"] | None = _UNTIL
-
     jobs: Annotated[int, p.Bounds("K", ge=0)] | None = p.option(
         "window whose schedule under every policy is written to jobs/POLICY.parquet, see "
         "`hindcast schedule`", default=None,

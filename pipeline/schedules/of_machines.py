@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.binpack import layout as b
 from hindcast.pipeline.scenarios.binpack.instances import tasks_of
@@ -19,6 +20,11 @@ from hindcast.pipeline.simulation.arrays import EpisodeArrays
 
 _THOUSANDTHS: Final = 1000
 _NANO: Final = 1_000_000_000
+
+
+def _parts(amounts: NDArray[np.float64]) -> Ints:
+    """Return amounts in whole parts, rounded down, so that those that fit together still do."""
+    return np.floor(amounts + 1e-6).astype(np.int64)
 
 
 def binpack_choice(episode: EpisodeArrays, choice: int) -> tuple[int, int, float] | None:
@@ -40,7 +46,7 @@ def binpack_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
     n, machines = int(ints[b.TASKS]), int(ints[b.MACHINES])
     seen, ticks, total = (ints[ints[at] :][:n] for at in (b.SEEN_AT, b.TICKS_AT, b.TOTAL_AT))
     cores, memory = (
-        np.rint(floats[int(ints[at]) :][:n] / floats[unit] * scale).astype(np.int64)
+        _parts(floats[int(ints[at]) :][:n] / floats[unit] * scale)
         for at, unit, scale in (
             (b.CORES_AT, b.CORE_UNIT, _THOUSANDTHS), (b.MEMORY_AT, b.MEMORY_UNIT, _NANO),
         )
@@ -76,7 +82,7 @@ def binpack_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
         pl.concat_str(tasks["job_id"], tasks["task_id"], separator="/").alias("name")
     )
     sizes = {
-        name: np.rint(first[int(ints[at]) :][:machines] / first[unit] * scale).astype(int).tolist()
+        name: _parts(first[int(ints[at]) :][:machines] / first[unit] * scale).tolist()
         for name, at, unit, scale in (
             ("processors", b.FREE_CORES_AT, b.CORE_UNIT, _THOUSANDTHS),
             ("memory", b.FREE_MEMORY_AT, b.MEMORY_UNIT, _NANO),

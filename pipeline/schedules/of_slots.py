@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.scenarios.deferrable import layout as d
 from hindcast.pipeline.scenarios.slots import layout as s
 from hindcast.pipeline.scenarios.thermal import layout as t
@@ -23,8 +24,15 @@ def _blocks(played: Played, size: int, *places: int) -> list[Any]:
 def deferrable_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Return the jobs and the facts of a window of `deferrable`, whose capacity changes by slot.
 
-    A job is eligible at its earliest start, from which its wait counts.
+    A job is eligible at its earliest start, from which its wait counts. On a grid, jobs that are
+    due start in the last slot whether they fit or not.
+
+    Raises InputError for jobs that pause.
     """
+    if played.job.recipe.config.pausable:
+        raise InputError(
+            "config.pausable: jobs that pause have more than one start, so they have no schedule"
+        )
     n, slots = int(played.ints[d.JOBS]), int(played.ints[d.HORIZON])
     cores, duration, earliest, submitted, start = _blocks(
         played, n, d.CORES_AT, d.DURATION_AT, d.EARLIEST_AT, d.SUBMITTED_AT, d.START_AT

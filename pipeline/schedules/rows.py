@@ -5,7 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from hindcast.pipeline.scenarios.binpack import layout as b
 from hindcast.pipeline.scenarios.binpack.instances import tasks_of as binpack_tasks
+from hindcast.pipeline.scenarios.deferrable import GRID
 from hindcast.pipeline.scenarios.deferrable import layout as d
+from hindcast.pipeline.scenarios.deferrable.grid.features import COMMITS
 from hindcast.pipeline.scenarios.gpupack import layout as g
 from hindcast.pipeline.scenarios.multicluster import layout as c
 from hindcast.pipeline.scenarios.queue.dynamics import job_of, shown
@@ -61,7 +63,11 @@ def _binpack(played: Played) -> Namer:
     return name
 
 
-def _deferrable(_played: Played) -> Namer:
+def _deferrable(played: Played) -> Namer:
+    on_grid = played.job.recipe.objective in GRID
+    if on_grid and played.floats[COMMITS] == 1.0:  # rows are slots in which the next job may start
+        return lambda _ints, row: Row(None, None, f"row {row}")
+
     def name(ints: Ints, row: int) -> Row:
         lists = (
             (d.RUNNING_AT, d.RUNNING_JOBS, "running"), (d.STARTABLE_AT, d.STARTABLE_JOBS, ""),

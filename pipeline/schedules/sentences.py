@@ -105,10 +105,16 @@ def _came(
         if job is None or job in told:
             continue
         text = chosen[place]["text"].partition(" on ")[0]
-        waits = [None if came[place] is None else came[place]["wait_s"] for came in found["came"]]
-        known = [
-            "an unknown time" if wait is None else span(wait, facts) for wait in waits
-        ]  # fmt: skip
-        told[job] = f"{text} waits {known[0]} under {found['policies'][0]} and {known[1]} under "
-        told[job] += found["policies"][1]
+        becomes = [_becomes(came[place], facts) for came in found["came"]]
+        pairs = zip(becomes, found["policies"], strict=True)
+        told[job] = f"{text} " + " and ".join(f"{of} under {policy}" for of, policy in pairs)
     return [f"In the end {'; '.join(told.values())}."] if told else []
+
+
+def _becomes(came: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> str:
+    """Return what becomes of a job under a policy."""
+    if came is None or came["start_s"] is None:
+        return "does not start"
+    if came["wait_s"] is None:
+        return "starts and is not counted"
+    return f"waits {span(came['wait_s'], facts)}"
