@@ -35,10 +35,12 @@ class Page:
 
     Attributes:
         events: What the browser has told so far: [(method, parameters), ...].
+        process: Number of the browser's process.
     """
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, socket: Any, process: int) -> None:
         self._socket, self._numbers = socket, itertools.count(1)
+        self.process = process
         self.events: list[tuple[str, Any]] = []
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
@@ -141,7 +143,7 @@ def chromium(*options: str) -> Iterator[Page]:
                 tabs = json.load(answer)
             address = next(t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page")
             with connect(address, max_size=None, proxy=None) as socket:
-                yield Page(socket)
+                yield Page(socket, process.pid)
         finally:
             process.terminate()
             process.wait()

@@ -1,18 +1,19 @@
 """`hindcast view`: one or two schedules as a page, and where their policies differ."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from hindcast.flows import parser as p
-from hindcast.flows.commands import Command, Shown
+from hindcast.flows.commands import Command, Shown, caveats_of
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
     from hindcast.pipeline.schedules.difference import Comparison
     from hindcast.pipeline.schedules.schedule import Schedule
+    from hindcast.pipeline.workloads.caveats import Caveat
 
 _JOBS: Final = "jobs"  # folder of schedules in the folders of whatif and evaluate
 _SCHEDULE: Final = ".parquet"
@@ -112,15 +113,19 @@ def _files(request: Request) -> Iterator[Path]:
 def run(request: Request) -> dict[str, Any]:
     """Read or play the schedules, and write the page."""
     from hindcast.pipeline.report.view.page import write_view
+    from hindcast.pipeline.whatif.verdict import sentence_of
+    from hindcast.pipeline.workloads.caveats import to_json
 
     comparison: Comparison | None = None
+    caveats: Sequence[Caveat] = ()
     if _is_played(request.a):
-        schedules, comparison = _played(request)
+        schedules, comparison, caveats = _played(request)
     else:
         from hindcast.pipeline.schedules.schedule import read_schedule
 
         schedules = [read_schedule(path) for path in _files(request)]
-    page = write_view(schedules, location(request.out), comparison)
+    texts = [caveat.text for caveat in caveats]
+    page = write_view(schedules, location(request.out), comparison, list(map(sentence_of, texts)))
     first = comparison.first if comparison else None
     return {
         "page": str(page),
@@ -128,27 +133,33 @@ def run(request: Request) -> dict[str, Any]:
         "policies": [schedule.facts["policy"] for schedule in schedules],
         "jobs": [schedule.jobs.height for schedule in schedules],
         "difference": first.sentence if first else None,
+        "caveats": to_json(caveats),
     }
 
 
-def _played(request: Request) -> "tuple[list[Schedule], Comparison | None]":
+def _played(
+    request: Request,
+) -> "tuple[list[Schedule], Comparison | None, tuple[Caveat, ...]]":
     """Play the policies on a window of the recipe; compare two of them."""
     from hindcast.flows.runs.schedules import behaviours_of, job_of
     from hindcast.pipeline.schedules.difference import compare_window
     from hindcast.pipeline.schedules.windows import schedule_window
+    from hindcast.pipeline.workloads.caveats import of_provenance
 
     job, window = job_of(request)
+    caveats = of_provenance(job.workload.provenance)
     behaviours = behaviours_of(job.recipe, request.policies)
     if len(behaviours) == 1:
-        return [schedule_window(job, behaviours[0], window, request.play)], None
+        return [schedule_window(job, behaviours[0], window, request.play)], None, caveats
     comparison = compare_window(job, window, behaviours[0], behaviours[1], request.play)
-    return list(comparison.schedules), comparison
+    return list(comparison.schedules), comparison, caveats
 
 
 def show(result: Mapping[str, Any]) -> Shown:
     """Return where the policies first differ, and the file of the page."""
     size = f"{result['page']} ({result['bytes'] / 1e3:,.0f} kB)"
-    return Shown([*filter(None, [result["difference"]]), size])
+    lines = [*filter(None, [result["difference"]]), size]
+    return Shown(lines, warnings=caveats_of(result))
 
 
 COMMANDS: Final = {"view": Command(

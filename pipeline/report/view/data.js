@@ -61,7 +61,8 @@ const schedules = facts.schedules.map((of, s) => {
   for (const j of columns["uncounted" + s]) wait[j] = NaN;
   const slowdown = wait.map((w, j) => Math.max(1, (w + end[j] - start[j]) /
     Math.max(end[j] - start[j], 10)));
-  return { ...of, submit, eligible, start, end, wait, slowdown, amount, rect, low, height, there,
+  const [begins, ends] = [start, end].map((times) => rect.map((j) => times[j]));
+  return { ...of, begins, ends, submit, eligible, start, end, wait, slowdown, amount, rect, low, height, there,
     shade: new Uint32Array(N) };
 });
 const two = schedules.length > 1, [A, B] = schedules;

@@ -33,12 +33,13 @@ const WAYS = {
   moved: {
     name: "how far it moved", legend: [
       ["--early-3", `over ${span(MUCH)} earlier`], ["--early-2", `to ${span(MUCH)} earlier`],
-      ["--early-1", `to ${span(LITTLE)} earlier`], ["--same", "same start, or started in one only"],
+      ["--early-1", `to ${span(LITTLE)} earlier`], ["--same", "same start"],
       ["--late-1", `to ${span(LITTLE)} later`], ["--late-2", `to ${span(MUCH)} later`],
-      ["--late-3", `over ${span(MUCH)} later`]],
+      ["--late-3", `over ${span(MUCH)} later`], ["--alone", "started in one only"]],
     of: (s, j) => {
       const by = moved[j], size = Math.abs(by);
-      if (!size) return 3; // NaN too
+      if (Number.isNaN(by)) return 7;
+      if (!size) return 3;
       const step = size > MUCH ? 3 : size > LITTLE ? 2 : 1;
       return by > 0 ? 3 + step : 3 - step;
     } },
@@ -68,13 +69,13 @@ if (two && A.machines.length && B.machines.length) {
   });
   WAYS.place = { name: A.machine,
     legend: [["--same", `same ${A.machine}`], ["--late-2", `another ${A.machine}`],
-      ["--early-3", "started in one only"]],
+      ["--alone", "started in one only"]],
     of: (s, j) => {
       const [a, b] = places.map((place) => place[j]);
       return a < 0 || b < 0 ? 2 : a === b ? 0 : 1;
     } };
-  if (!moved.some((by) => by)) by = "place";
 }
+if (two && !moved.some((far) => far)) by = WAYS.place ? "place" : "wait";
 for (const [kind, words] of Object.entries(facts.words)) {
   const work = new Float64Array(words.length + 1);
   for (let j = 0; j < N; j++) work[columns[kind][j]] += A.amount[j] * (A.end[j] - A.start[j] || 0);
@@ -109,7 +110,7 @@ function recolour() {
 // ---- layout ----
 const stack = $("stack"), lanes = [...stack.querySelectorAll("canvas.lane")];
 const axes = [...stack.querySelectorAll("canvas.axis")];
-let width = 0, gutter = 56, ratio = 1, bitmaps = [], overviewLine = [];
+let width = 0, gutter = 56, ratio = 1, bitmaps = [], overviewPath = null;
 const plotWidth = () => width - gutter;
 const timeAt = (x) => view.t0 + ((x - gutter) / plotWidth()) * (view.t1 - view.t0);
 const xOf = (t) => gutter + ((t - view.t0) / (view.t1 - view.t0)) * plotWidth();
@@ -130,7 +131,12 @@ function layout() {
       Math.max(1, Math.round(plotWidth() * ratio)), Math.max(1, canvas.height));
     return { context, image, pixels: new Uint32Array(image.data.buffer) };
   });
-  overviewLine = means(A, 1, first, last, Math.max(1, Math.floor(plotWidth())));
+  const tall = $("overview").clientHeight;
+  overviewPath = new Path2D();
+  means(A, 1, first, last, Math.max(1, Math.floor(plotWidth()))).forEach((value, i) => {
+    const h = (tall * Math.min(100, value)) / 100;
+    overviewPath.rect(gutter + i, tall - h, 1, h);
+  });
   makePlots();
 }
 
@@ -196,7 +202,7 @@ const boxOf = (s, r, h) => {
 function drawLane(s, i, marks) {
   const { context, image, pixels } = bitmaps[i], { width: w, height: h } = image;
   const { t0, t1, y0, y1 } = view, kx = w / (t1 - t0), ky = h / (y1 - y0), labels = [];
-  const { rect, low, height, start, end, shade } = s;
+  const { rect, low, height, begins, ends, shade } = s;
   pixels.fill(packed(channels(colour.card)));
   const edge = packed(channels(colour.grid)), beyond = packed(channels(colour.soft));
   const column = (x, c) => { for (let p = x; p < pixels.length; p += w) pixels[p] = c; };
@@ -206,7 +212,7 @@ function drawLane(s, i, marks) {
   const full = Math.floor((y1 - s.rows) * ky);
   if (full > 0) pixels.fill(beyond, 0, Math.min(full, h) * w);
   for (let r = 0; r < rect.length; r++) {
-    const j = rect[r], a = start[j], b = end[j];
+    const a = begins[r], b = ends[r], j = rect[r];
     if (b <= t0 || a >= t1 || low[r] >= y1 || low[r] + height[r] <= y0) continue;
     let xa = Math.ceil((a - t0) * kx - 0.5), xb = Math.ceil((b - t0) * kx - 0.5);
     let ya = Math.ceil((y1 - low[r] - height[r]) * ky - 0.5), yb = Math.ceil((y1 - low[r]) * ky - 0.5);
@@ -281,7 +287,7 @@ function drawOverview() {
   context.fillStyle = colour.card;
   context.fillRect(0, 0, width, h);
   context.fillStyle = colour.grid;
-  overviewLine.forEach((value, i) => context.fillRect(gutter + i, h - (h * Math.min(100, value)) / 100, 1, h));
+  context.fill(overviewPath);
   const k = plotWidth() / (last - first), x = gutter + (view.t0 - first) * k;
   context.strokeStyle = colour.learned;
   context.lineWidth = 2;

@@ -28,7 +28,7 @@ from hindcast.pipeline.report.view.packing import capacity, on_machines
 from hindcast.pipeline.schedules.difference import Comparison
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.schedules.sentences import moment
-from hindcast.pipeline.storage.files import write_text
+from hindcast.pipeline.storage.files import make_folder, write_text
 
 _HERE: Final = Path(__file__).parent
 _MODULE: Final = ("data.js", "strips.js", "table.js", "gantt.js")  # in this order one script
@@ -59,7 +59,10 @@ class _Inline(NamedTuple):
 
 
 def write_view(
-    schedules: Sequence[Schedule], out: Path, comparison: Comparison | None = None
+    schedules: Sequence[Schedule],
+    out: Path,
+    comparison: Comparison | None = None,
+    cautions: Sequence[str] = (),
 ) -> Path:
     """Write the page of one or two schedules.
 
@@ -67,16 +70,20 @@ def write_view(
         schedules: One schedule, or two of the same window; the second is compared with the first.
         out: File of the page.
         comparison: Decisions at which their policies differ, if they are known.
+        cautions: Sentences about the workload that limit what may be concluded.
 
     Raises:
         InputError: The schedules are of different jobs.
         StorageError: The file cannot be written.
     """
-    write_text(out, page_of(model_of(schedules), comparison))
+    make_folder(out.parent)
+    write_text(out, page_of(model_of(schedules), comparison, cautions))
     return out
 
 
-def page_of(model: Model, comparison: Comparison | None = None) -> str:
+def page_of(
+    model: Model, comparison: Comparison | None = None, cautions: Sequence[str] = ()
+) -> str:
     """Return the page of a model."""
     unit = _unit(model)
     decisions = {} if comparison is None else decisions_part(model, comparison, unit)
@@ -90,7 +97,7 @@ def page_of(model: Model, comparison: Comparison | None = None) -> str:
         heading=heading,
         facts=list(_facts(model)),
         sentence=" ".join(_sentences(model, unit)),
-        cautions=list(_cautions(model)),
+        cautions=[*_cautions(model), *cautions],
         numbers=_numbers(model, unit),
         policies=[_lane(schedule) for schedule in model.schedules],
         strips=list(_strips(model)),

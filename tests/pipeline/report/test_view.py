@@ -298,8 +298,12 @@ def contrast(one: str, other: str) -> float:
 def test_contrasts_are_those_of_wcag_aa(dark):
     """Text has 4.5, shapes have 3; names on jobs are black or white, see gantt.js."""
     of = colours(dark=dark)
-    jobs = [n for n in of if n.startswith(("ramp-", "early-", "late-", "line-")) or n == "same"]
-    assert len(jobs) == 6 + 3 + 3 + 8 + 1
+    jobs = [
+        n
+        for n in of
+        if n.startswith(("ramp-", "early-", "late-", "line-")) or n in {"same", "alone"}
+    ]
+    assert len(jobs) == 6 + 3 + 3 + 8 + 2
     for name in jobs:
         assert contrast(of[name], of["card"]) >= 3, name
         assert max(contrast(of[name], ink) for ink in ("#000000", "#ffffff")) >= 4.5, name
