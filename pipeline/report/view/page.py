@@ -164,15 +164,15 @@ class _Moves(NamedTuple):
 
     @property
     def moved(self) -> NDArray[np.float64]:
-        return self.by_s[self.by_s != 0]
+        return np.compress(self.by_s != 0, self.by_s)
 
 
 def moves_of(model: Model) -> _Moves:
     """Return by how much jobs moved."""
     first, second = model.spread(0, "start_s"), model.spread(1, "start_s")
     by, started = second - first, (~np.isnan(first), ~np.isnan(second))
-    only = (int((started[i] & ~started[1 - i]).sum()) for i in range(2))
-    return _Moves(by[~np.isnan(by)], tuple(only))
+    only = [int((started[i] & ~started[1 - i]).sum()) for i in range(2)]
+    return _Moves(by[~np.isnan(by)], (only[0], only[1]))
 
 
 def _sentences(model: Model, unit: TimeUnit) -> Iterator[str]:
