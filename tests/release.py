@@ -7,6 +7,7 @@ Only the standard library and `build` are needed. `make release-check` calls it.
 
 import argparse
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("hindcast.py", "pipeline", "policies", "flows", "py.typed")
 UNSET = "hindcast.example"  # a name that nobody can own: the address of the repository is not known
+DOCUMENTS = ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", ".zenodo.json")
 TEXT = (
     ".css",
     ".csv",
@@ -48,10 +50,7 @@ def main() -> int:
     run("build", "--outdir", given.out)  # the sdist, and the wheel from it
     [wheel], [sdist] = given.out.glob("*.whl"), given.out.glob("*.tar.gz")
     files = git("ls-files")
-    documents = {
-        name: (ROOT / name).read_text(encoding="utf-8")
-        for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff")
-    }
+    documents = {name: (ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS}
     version = tomllib.loads(documents["pyproject.toml"])["project"]["version"]
     contents, packed = wheel_contents(wheel), sdist_contents(sdist)
     faults = version_faults(documents, given.tag)
@@ -83,17 +82,27 @@ def version_faults(documents: Mapping[str, str], tag: str) -> list[str]:
     [newest, date] = re.search(
         r"^## (\S+) \(([^)]+)\)", documents["CHANGELOG.md"], re.MULTILINE
     ).groups()
-    cited = dict(
-        re.findall(r"^(version|date-released): (\S+)", documents["CITATION.cff"], re.MULTILINE)
-    )
+    found = re.findall(r"^([\w-]+|  - [\w]+): (.+)$", documents["CITATION.cff"], re.MULTILINE)
+    cited = {key.strip(" -"): value.strip('"') for key, value in found}
+    archive = json.loads(documents[".zenodo.json"])
     faults = [
         f"{name} is of version {other}, pyproject.toml of {version}"
         for name, other in {
             "CHANGELOG.md": newest,
             "CITATION.cff": cited["version"],
+            ".zenodo.json": archive["version"],
             "the tag": tag.removeprefix("v") or version,
         }.items()
         if other != version
+    ]
+    said = {
+        "title": archive["title"], "license": archive["license"],
+        "name": archive["creators"][0]["name"], "date-released": archive["publication_date"],
+    }  # fmt: skip
+    faults += [
+        f".zenodo.json has the {key} {other!r}, CITATION.cff {cited.get(key)!r}"
+        for key, other in said.items()
+        if other != cited.get(key)
     ]
     if tag and not tag.startswith("v"):
         faults.append(f"the tag is {tag}, not v{version}")

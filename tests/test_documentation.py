@@ -20,7 +20,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from myst_parser.slugs import github_slugify, unique_slug
 
-from docs.generate import TABLES, pages_of, write_pages
+from docs.generate import TABLES, leaderboard, pages_of, write_pages
 from docs.generate.tables import table_pages
 from docs.rule_titles import explain, title_of
 from hindcast.pipeline.gymnasium_env.registration import ENVIRONMENTS
@@ -351,6 +351,7 @@ def test_committed_tables_are_those_of_the_code():
     """`python -m docs.generate` writes them."""
     written = {path.name: path.read_text(encoding="utf-8") for path in TABLES.iterdir()}
     assert written == {name: f"{text.rstrip()}\n" for name, text in table_pages().items()}
+    assert leaderboard.PAGE.read_text(encoding="utf-8") == leaderboard.leaderboard()
 
 
 def test_pages_that_stay_the_same_are_not_written_again(tmp_path):

@@ -1,7 +1,10 @@
 """Tests that a release with a fault is refused."""
 
+import json
+
 import pytest
 
+from hindcast.pipeline.documents import terms
 from tests import release
 
 FILES = [
@@ -10,8 +13,15 @@ FILES = [
 DOCUMENTS = {
     "pyproject.toml": '[project]\nversion = "1.2.0"\n',
     "CHANGELOG.md": "# Changelog\n\n## 1.2.0 (2027-01-31)\n\n- New.\n\n## 1.1.0 (2026-12-01)\n",
-    "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2027-01-31\n",
-}
+    "CITATION.cff": (
+        'cff-version: 1.2.0\ntitle: "A: b"\nauthors:\n  - name: We\nversion: 1.2.0\n'
+        "date-released: 2027-01-31\nlicense: MIT\n"
+    ),
+    ".zenodo.json": json.dumps({
+        "title": "A: b", "creators": [{"name": "We"}], "version": "1.2.0", "license": "MIT",
+        "publication_date": "2027-01-31",
+    }),
+}  # fmt: skip
 METADATA = "x.dist-info/METADATA"
 
 
@@ -51,6 +61,11 @@ def test_versions_and_dates_of_a_tag_are_equal():
         ("CHANGELOG.md", "## 1.2.0", "## 1.3.0", "", "CHANGELOG.md is of version 1.3.0"),
         ("CITATION.cff", "\nversion: 1.2.0", "\nversion: 1.1.0", "", "CITATION.cff is of version"),
         ("CHANGELOG.md", "2027-01-31", "unreleased", "v1.2.0", "CHANGELOG.md is dated unreleased"),
+        (".zenodo.json", '"1.2.0"', '"1.1.0"', "", ".zenodo.json is of version 1.1.0"),
+        (".zenodo.json", "A: b", "A", "", ".zenodo.json has the title 'A', CITATION.cff 'A: b'"),
+        (".zenodo.json", "MIT", "GPL", "", ".zenodo.json has the license 'GPL'"),
+        ("CITATION.cff", "name: We", "name: You", "", ".zenodo.json has the name 'We'"),
+        ("CITATION.cff", "2027-01-31", "2027-02-01", "", ".zenodo.json has the date-released"),
     ],
 )
 def test_a_version_or_date_that_differs_is_refused(document, old, new, tag, fault):
@@ -88,6 +103,7 @@ def test_the_notes_are_the_newest_section_of_the_changelog():
 
 
 def test_the_documents_of_this_checkout_agree():
-    names = ("pyproject.toml", "CHANGELOG.md", "CITATION.cff")
-    documents = {name: (release.ROOT / name).read_text(encoding="utf-8") for name in names}
+    documents = {n: (release.ROOT / n).read_text(encoding="utf-8") for n in release.DOCUMENTS}
     assert release.version_faults(documents, "") == []
+    assert f"  - name: {terms.AUTHORS}\n" in documents["CITATION.cff"]
+    assert f"date-released: {terms.YEAR}-" in documents["CITATION.cff"]

@@ -7,18 +7,22 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import hindcast
 from docs.generate import gate
+from docs.generate.anchors import Scored, _tables
 from docs.generate.claims import claim_pages
 from docs.generate.delivered import DELIVERIES, row_of
 from docs.generate.families import verdicts
 from docs.generate.headlines import headline_pages
-from docs.generate.protocol import anchors_table, protocol_pages
+from docs.generate.protocol import protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.estimators import ESTIMATORS
 from hindcast.pipeline.estimators.verdicts import Held
+from hindcast.pipeline.evaluation.anchors import anchor_of, anchors, windows_of
 from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
+from hindcast.pipeline.recipes.loading import load_recipe
 
 RESULTS = ("offline.csv", "online.csv")
 CLAIMED = ("`slots`, rate 1.0", "play")
@@ -121,12 +125,32 @@ def test_the_page_of_claims_shows_every_claimed_gain_after_holm():
 
 
 def test_an_anchor_is_between_random_and_the_bound():
-    """Score 1 is the strongest rule, and no agent's score is above the bound's."""
-    rows = [line.split(" | ") for line in anchors_table().splitlines()[2:] if line]
-    assert len(rows) > 10
-    bounded = [(float(row[5]), float(row[7].strip(" |"))) for row in rows if row[5].strip()]
-    assert len(bounded) >= 5
-    assert all(bound >= max(agent, 1.0) for bound, agent in bounded)
+    """Score 1 is the best without learning, and the bound's score is not below it."""
+    known = anchors()
+    assert len(known) > 10
+    for one in known.values():
+        assert one.score(one.random) == 0.0
+        assert one.score(one.best_mean) == 1.0
+        assert (one.best_mean > one.random) == (one.better == "higher")
+        assert one.bound is None or one.score(one.bound) >= 1.0
+        assert one.best_return is None or one.best_return != one.random_return
+    assert sum(one.bound is not None for one in known.values()) >= 5
+
+
+@pytest.mark.slow
+def test_anchors_are_of_recipes_and_windows_as_they_are():
+    """The best without learning is the best that the committed tables have for these windows."""
+    tables: dict[str, list[Scored]] = {}
+    for windows, one in _tables():
+        tables.setdefault(windows, []).append(one)
+    for windows, anchor in anchors().items():
+        for recipe in map(load_recipe, anchor.recipes):
+            assert windows_of(recipe) == windows
+            assert anchor_of(recipe) == anchor
+        scored = [s for s in tables[windows] if s.metric == anchor.metric]
+        scored = [s for s in scored if s.policy not in {"random", "behaviour"}]
+        pick = max if anchor.better == "higher" else min
+        assert pick(s.mean for s in scored) == anchor.best_mean
 
 
 def test_bounds_are_of_recipes_that_exist():
@@ -147,7 +171,15 @@ def test_every_recipe_with_behaviours_has_its_size(pages):
     assert (table["decisions"] >= table["episodes"]).all()
     rows = [line for line in pages["parts/datasets.md"].splitlines()[2:] if line]
     assert len(rows) == len(recipes)
-    assert all(len(row.split(" | ")) == 9 and " |  | " not in row for row in rows)
+    assert all(len(row.split(" | ")) == 10 and " |  | " not in row for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["deferrable-realtime-v1", "binpack-synthetic-random-v1"])
+def test_a_dataset_that_is_built_anew_has_the_sealed_data(name, tmp_path):
+    sealed = dict(pl.read_csv(FOLDER / "sizes.csv")["recipe", "data_sha256"].iter_rows())
+    built = hindcast.build(load_recipe(name), tmp_path / "dataset", workers=2)
+    assert built.manifest.data_sha256 == sealed[name]
 
 
 def test_a_table_with_a_column_less_or_a_word_for_a_number_is_refused():

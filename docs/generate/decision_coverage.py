@@ -47,7 +47,7 @@ from hindcast.pipeline.estimators.decisions import (
 )
 from hindcast.pipeline.estimators.decisions.estimated import FACTORS
 from hindcast.pipeline.estimators.decisions.intervals import intervals_of
-from hindcast.pipeline.estimators.decisions.support import ANSWERS, CANNOT
+from hindcast.pipeline.estimators.verdicts import ANSWERS, CANNOT
 from hindcast.pipeline.storage.provenance import key_of, provenance
 
 TABLE: Final = "decision_coverage.csv"

@@ -11,7 +11,7 @@ from hindcast.pipeline.pages.numbers import write_interval, write_number
 from hindcast.pipeline.statistics.families import ERROR, detectable, holm, read_interval
 from hindcast.pipeline.statistics.intervals import Estimate, Interval
 
-_ENDS: Final = ("paired_difference", "paired_low", "paired_high")
+ENDS: Final = ("paired_difference", "paired_low", "paired_high")
 
 
 def marked(rows: Sequence[Mapping[str, str]], decimals: Sequence[int]) -> list[str]:
@@ -62,7 +62,7 @@ def kind(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def _interval(row: Mapping[str, str]) -> Interval:
-    return Interval(*(float(row[name]) for name in _ENDS))
+    return Interval(*(float(row[name]) for name in ENDS))
 
 
 def _estimate(row: Mapping[str, str], *, towards_zero: bool = True) -> Estimate:

@@ -13,6 +13,8 @@ goes to stderr, for docs/results/provenance.json.
 Sums over the windows of a zone come first, then means over zones. `less` is the cost of
 lowest_window less that of the policy, in the unit of the objective, in percent of that of starting
 at once. Its interval is the 95 % bootstrap over windows within zones, over zones, and over seeds.
+`seeds_above` are the seeds whose carbon is below that of lowest_window in sum; where the objective
+has money, whose zones have other currencies, whose `less` is above 0.
 """
 
 import csv
@@ -173,11 +175,12 @@ def _interval(less: Array, now: Array) -> tuple[float, float, float]:
 def _at_once(problem: Problem, base: Played) -> Array:
     """Return the cost of starting at once in the unit of the objective, (Z, W)."""
     recipe = _recipe(problem, 0, ())
-    kg = _of(base, "carbon_now_kg")[0]
+    kg: Array = _of(base, "carbon_now_kg")[0]
     if recipe.objective == "carbon":
         return kg
     saved = _of(base, "money_saved_per_mwh") * _of(base, "energy_kwh") / 1e3
-    return (_of(base, "money") + saved)[0] + recipe.config.carbon_price * kg / 1e3  # type: ignore[attr-defined]
+    found: Array = (_of(base, "money") + saved)[0] + recipe.config.carbon_price * kg / 1e3
+    return found
 
 
 def rows(name: str, work: Path, agents: Path) -> Iterator[dict[str, Any]]:
@@ -187,6 +190,8 @@ def rows(name: str, work: Path, agents: Path) -> Iterator[dict[str, Any]]:
     base = next(found for policy, _, found in played if policy == BASE)
     now, bound = _at_once(problem, base), -_of(base, "bound")[0]
     reference, energy = -_of(base, "total_reward"), _of(base, "energy_kwh")[0]
+    of_carbon = _recipe(problem, 0, ()).objective == "carbon"
+    size = np.ones(len(now)) if of_carbon else now.sum(axis=1)
 
     def share(of: Array, by: Array) -> float:
         varied = by.sum(axis=1) > 1e-9  # a zone whose hours are alike has nothing to save
@@ -207,9 +212,10 @@ def rows(name: str, work: Path, agents: Path) -> Iterator[dict[str, Any]]:
             "late_percent": 100 * float(_of(found, "late").sum() / _of(found, "jobs").sum()),
             "peak_cores": float(np.mean(_of(found, "peak_cores"))),
             "less": less, "low": low, "high": high,
-            "seeds_above": sum(float(one) > 0 for one in (reference - cost).sum(axis=(1, 2))),
+            "seeds_above": sum(
+                float(one) > 0 for one in ((reference - cost).sum(axis=2) / size).sum(axis=1)
+            ),
         }  # fmt: skip
-    of_carbon = _recipe(problem, 0, ()).objective == "carbon"
     yield {
         "problem": name, "policy": "bound", "kind": "bound", "zones": len(problem.zones),
         "windows": now.size, "saved_percent": 100 * share(now - bound, now),

@@ -3,8 +3,8 @@
     python -m docs.generate.grid_settings
 
 plays them on the test windows of a recipe and writes docs/results/grid_settings.csv. Numbers are
-means over windows, but for `late`, `jobs` and `suspensions`, which are sums. The record of this
-process goes to stderr, for docs/results/provenance.json.
+means over windows, but for `jobs` and `suspensions`, which are sums, and `late_percent`, which is
+of all jobs. The record of this process goes to stderr, for docs/results/provenance.json.
 """
 
 import csv
@@ -62,18 +62,19 @@ _MEANS: Final = {
     "money": "money", "reserved_use": "reserved_use",
 }  # fmt: skip
 _PERCENT: Final = ("saved_percent", "share_of_bound", "reserved_use")
-_SUMS: Final = ("late", "jobs", "suspensions")
+_SUMS: Final = ("jobs", "suspensions")
 _HEADS: Final = {
     "saved_percent": ("saved, %", 1), "g_per_kwh": ("g/kWh", 1),
     "share_of_bound": ("of the bound, %", 1), "wait_h": ("wait, h", 1),
-    "wait_h_by_work": ("by work, h", 1), "late": ("late", 0), "peak_cores": ("peak cores", 0),
+    "wait_h_by_work": ("by work, h", 1), "late_percent": ("late, %", 1),
+    "peak_cores": ("peak cores", 0),
     "money": ("bill of a week", 0), "reserved_use": ("reserved in use, %", 1),
 }  # fmt: skip
 _SHOWN: Final[Mapping[str, Sequence[str]]] = {
-    "cores": ("saved_percent", "g_per_kwh", "wait_h", "late", "peak_cores"),
+    "cores": ("saved_percent", "g_per_kwh", "wait_h", "late_percent", "peak_cores"),
     "settings": (
-        "saved_percent", "g_per_kwh", "share_of_bound", "wait_h", "wait_h_by_work", "late",
-        "peak_cores",
+        "saved_percent", "g_per_kwh", "share_of_bound", "wait_h", "wait_h_by_work",
+        "late_percent", "peak_cores",
     ),
     "reserved": ("saved_percent", "g_per_kwh", "wait_h", "money", "reserved_use", "peak_cores"),
 }  # fmt: skip
@@ -90,14 +91,17 @@ def rows() -> Iterator[dict[str, Any]]:
             instances = [make_instance(recipe, scenario, workload, each) for each in windows]
             for entrant in entrants(recipe, rules):
                 played = [outcomes_of(recipe, each, entrant.behaviour) for each in instances]
-                row = {"table": group, "cores": name, "settings": " ".join(settings),
-                       "policy": entrant.name, "windows": len(played)}  # fmt: skip
+                row: dict[str, Any] = {
+                    "table": group, "cores": name, "settings": " ".join(settings),
+                    "policy": entrant.behaviour.name, "windows": len(played),
+                }  # fmt: skip
                 for column, outcome in _MEANS.items():
                     values = [each.get(outcome) for each in played]
                     row[column] = _mean(values, 100.0 if column in _PERCENT else 1.0)
                 for name_of in _SUMS:
                     row[name_of] = sum(int(each.get(name_of, 0)) for each in played)
-                yield row
+                late = sum(each["late"] for each in played)
+                yield {**row, "late_percent": 100.0 * late / row["jobs"]}
 
 
 def _mean(values: Sequence[float | None], factor: float) -> float | None:

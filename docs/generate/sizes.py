@@ -15,17 +15,17 @@ from hindcast.pipeline.storage.provenance import key_of, provenance
 
 
 def main(folders: Sequence[str]) -> None:
-    """Print one row per dataset: recipe, its digest, episodes, decisions, bytes of all files."""
+    """Print one row per dataset: recipe, its digest, episodes, decisions, bytes, sealed data."""
     record = provenance()
     key = key_of(record)
     print(json.dumps({key: record}, indent=2), file=sys.stderr)
-    print("recipe,digest,episodes,decisions,bytes,provenance")
+    print("recipe,digest,episodes,decisions,bytes,provenance,data_sha256")
     for folder in folders:
         dataset = open_dataset(folder)
         recipe, counts = dataset.recipe, dataset.manifest.counts
         size = sum(p.stat().st_size for p in dataset.folder.rglob("*") if p.is_file())
         row = (recipe.id, recipe.digest, counts["episodes"], counts["decisions"], size, key)
-        print(*row, sep=",")
+        print(*row, dataset.manifest.data_sha256, sep=",")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ compares the files with the code.
 
 from collections.abc import Mapping
 
-from docs.generate.protocol import anchors_table
+from docs.generate.anchors import anchors_table
 from docs.generate.recipe import keys_of_a_recipe
 from docs.generate.scenarios import features_page, rules_page
 from docs.generate.text import contents, table
@@ -26,7 +26,9 @@ There are tables of the [keys of a recipe](recipe-keys.md) and of [anchors](anch
 _ANCHORS = """\
 # Anchors
 
-Means over test windows, from the committed tables of [results](../../results/index.md). The
+Means over test windows, from `datasets/anchors.csv`: `random` was drawn five times in each window,
+and the best policy without learning is that of the committed tables of
+[results](../../results/index.md). A policy that nobody scored is not in these tables. The
 [evaluation protocol](../../protocol.md) says what the columns mean.
 """
 

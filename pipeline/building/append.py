@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.building import build
+from hindcast.pipeline.building import build, results
 from hindcast.pipeline.building import parts as recording
 from hindcast.pipeline.building.parts import DATA, Plan
 from hindcast.pipeline.dataset import manifest as mf
@@ -52,7 +52,7 @@ def append(
     workers: int = 1,
     progress: recording.Progress | None = None,
     elsewhere: recording.Elsewhere | None = None,
-) -> build.BuildResult:
+) -> results.BuildResult:
     """Add the recipe's episodes to the dataset in `out`, or finish what an earlier call began.
 
     `to` is the digest of the dataset that is appended to, or its first digits, at least 8. Without
@@ -86,7 +86,7 @@ def _append(
     workers: int,
     progress: recording.Progress | None,
     elsewhere: recording.Elsewhere | None,
-) -> build.BuildResult:
+) -> results.BuildResult:
     manifest = mf.read_manifest(out)
     pending = build.append_in_progress(out)
     begun = False
@@ -97,7 +97,7 @@ def _append(
     else:
         begun = _begun_digest(out) == recipe.digest and manifest.digest.startswith(to)
     if not begun and _is_appended(recipe, manifest, to):
-        return replace(build.result_of(out, manifest), appended_before=True)
+        return replace(results.result_of(out, manifest), appended_before=True)
     if not manifest.digest.startswith(to):
         raise DatasetError(
             f"{out}: this dataset has the digest {manifest.digest[:12]}, expected {to[:12]} to "
@@ -199,7 +199,7 @@ def _claim(plan: Plan, manifest: mf.Manifest) -> dict[str, Any]:
     }
 
 
-def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
+def _finish(plan: Plan, old: mf.Manifest) -> results.BuildResult:
     """Join the episodes, replace the manifest, and write the documents."""
     parts, added = recording.recorded(plan)
     parts = (*old.parts, *parts)
@@ -212,20 +212,20 @@ def _finish(plan: Plan, old: mf.Manifest) -> build.BuildResult:
         old,
         digest=mf.digest_of((*old.recipes, plan.recipe)),
         parts=parts,
-        episodes=build.write_episodes(plan.out, name, episodes),
-        counts=build.counts_of(parts, episodes, old.spec),
+        episodes=results.write_episodes(plan.out, name, episodes),
+        counts=results.counts_of(parts, episodes, old.spec),
         appended=(*old.appended, segment),
     )
     manifest, coverage = build.with_caveats(plan, manifest, episodes)
     files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
     _complete(plan.out, manifest, coverage)
-    return build.result_of(plan.out, manifest)
+    return results.result_of(plan.out, manifest)
 
 
 def _complete(out: Path, manifest: mf.Manifest, coverage: Coverage | None = None) -> None:
     """Write the documents of the new manifest and remove the replaced files; safe to repeat."""
     files.remove_partials(out)
-    build.describe(out, manifest, files.read_parquet(out / manifest.episodes.path), coverage)
+    results.describe(out, manifest, files.read_parquet(out / manifest.episodes.path), coverage)
     for path in list(out.glob("episodes*.parquet")):
         if path.name != manifest.episodes.path and mf.is_episodes(path.name):
             path.unlink(missing_ok=True)

@@ -12,8 +12,8 @@ The content of a part follows from the recipe alone, so any number of workers an
 give the same bytes.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +22,24 @@ import polars as pl
 from hindcast.pipeline.building import parts as recording
 from hindcast.pipeline.building.caveats import dataset_caveats
 from hindcast.pipeline.building.parts import Plan
+from hindcast.pipeline.building.results import (
+    BuildResult,
+    counts_of,
+    describe,
+    result_of,
+    write_episodes,
+)
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.dataset.columns import row_count
-from hindcast.pipeline.documents.card import write_card
 from hindcast.pipeline.documents.card.coverage import Coverage, measure
-from hindcast.pipeline.documents.croissant import write_croissant
-from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError, StorageError
+from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.simulation.policy import Behaviour
-from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.pipeline.storage.run_files import BUILDING
-from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import is_saved, save_workload
-
-
-@dataclass(frozen=True)
-class BuildResult:
-    """Summary of a finished dataset, built by this call or an earlier one.
-
-    Attributes:
-        folder: Folder of the dataset.
-        episodes: Number of its episodes.
-        decisions: Number of its decisions.
-        bytes: Size of its parts and its table of episodes.
-        digest: Digest of the dataset.
-        appended_before: Whether an append added nothing, since it was finished by an earlier call.
-        caveats: Facts that limit what results on the dataset can say.
-    """
-
-    folder: Path
-    episodes: int
-    decisions: int
-    bytes: int
-    digest: str
-    appended_before: bool = False
-    caveats: tuple[Caveat, ...] = ()
 
 
 @one_writer
@@ -127,16 +106,6 @@ def append_in_progress(out: Path) -> dict[str, Any] | None:
     return plan if isinstance(plan, dict) else None
 
 
-def result_of(out: Path, manifest: mf.Manifest) -> BuildResult:
-    """Return the summary of a finished dataset from its manifest."""
-    size = manifest.episodes.bytes + sum(part.bytes for part in manifest.parts)
-    counts = manifest.counts
-    return BuildResult(
-        out, counts["episodes"], counts["decisions"], size, manifest.digest,
-        caveats=manifest.caveats,
-    )  # fmt: skip
-
-
 def _refuse_foreign(out: Path) -> None:
     """Raise StorageError if `out` holds anything but an interrupted build."""
     if out.exists() and not out.is_dir():
@@ -146,39 +115,6 @@ def _refuse_foreign(out: Path) -> None:
         raise StorageError(
             f"{out}: this folder is not empty and holds no interrupted build; choose another --out"
         )
-
-
-def write_episodes(out: Path, name: str, episodes: pl.DataFrame) -> mf.FileEntry:
-    """Write the table of episodes and return its entry for the manifest."""
-    stored = files.write_parquet(out / name, episodes)
-    return mf.FileEntry(name, episodes.height, stored.bytes, stored.sha256)
-
-
-def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame, spec: Spec) -> dict[str, int]:
-    """Return the counts of a manifest."""
-    counts = {
-        "episodes": episodes.height,
-        "decisions": int(episodes["steps"].sum()),
-        "rows": sum(part.rows for part in parts),
-        "windows": episodes["window"].n_unique(),
-        "truncated_episodes": int(episodes["truncated"].sum()),
-    }
-    if counts["rows"] != row_count(episodes, spec):
-        raise HindcastError(
-            "the rows of the parts are not those of the episodes; please report this bug"
-        )
-    return counts
-
-
-def describe(
-    out: Path, manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage | None = None
-) -> None:
-    """Write the documents made from the manifest and the data: card and Croissant metadata.
-
-    `coverage` is that of the data, if it is measured already.
-    """
-    write_card(out, manifest, episodes, coverage)
-    write_croissant(out, manifest)
 
 
 def with_caveats(

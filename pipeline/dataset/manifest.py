@@ -102,6 +102,14 @@ class Manifest:
             return self.recipe.id
         return f"{self.recipe.to_dict()['id']}+{self.digest[:6]}"
 
+    @property
+    def data_sha256(self) -> str:
+        """SHA-256 of the digests of parts and episodes, a line each: equal for equal data.
+
+        `sealed` in manifest.json covers the versions of packages too.
+        """
+        return sha256_text("\n".join(one.sha256 for one in (*self.parts, self.episodes)))
+
 
 def digest_of(recipes: Sequence[Recipe]) -> str:
     """Return the digest of a dataset: that of its recipe, or of all its recipes' digests."""

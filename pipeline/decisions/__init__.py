@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.building.build import BuildResult
+    from hindcast.pipeline.building.results import BuildResult
     from hindcast.pipeline.dataset import Dataset
 
 

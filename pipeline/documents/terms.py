@@ -5,6 +5,7 @@ Decisions about a trace are under the terms of the trace; recorded decisions bel
 recorded them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +33,8 @@ class Terms:
     citation: str
 
 
+AUTHORS: Final = "The Hindcast developers"
+YEAR: Final = 2026  # of the release, as in CITATION.cff
 _URLS: Final[Mapping[str, str]] = {
     "apache-2.0": "https://www.apache.org/licenses/LICENSE-2.0",
     "cc-by-4.0": "https://creativecommons.org/licenses/by/4.0/",
@@ -46,9 +49,18 @@ def terms(manifest: Manifest) -> Terms:
     url = address_of(manifest.provenance) or f"urn:hindcast:{manifest.name}:{manifest.digest}"
     scenario = load_scenario(manifest.recipe.scenario)
     cited = [scenario.source, form.citation if form else "workload drawn at random"]
-    citation = (
-        f"@misc{{{manifest.name}, title = {{{manifest.name}: decisions of the scenario "
-        f"{manifest.spec.scenario}}}, howpublished = {{Hindcast dataset, recipe digest "
-        f"{manifest.digest}}}, note = {{{'; '.join(filter(None, cited))}}}}}"
-    )
+    fields = {
+        "author": f"{{{AUTHORS}}}",  # braces: a name that is no person's
+        "title": f"{manifest.name}: decisions of the scenario {manifest.spec.scenario}",
+        "year": str(YEAR),
+        "howpublished": f"Hindcast dataset, recipe digest {manifest.digest}",
+        "note": "; ".join(filter(None, cited)),
+    }
+    told = ", ".join(f"{name} = {{{_escaped(value)}}}" for name, value in fields.items())
+    citation = f"@misc{{{manifest.name}, {told}}}"
     return Terms(identifier, _URLS.get(identifier, words), url, citation)
+
+
+def _escaped(text: str) -> str:
+    """Return text with the characters escaped that BibTeX hands to TeX as commands."""
+    return re.sub(r"[&%$#_]", r"\\\g<0>", text)

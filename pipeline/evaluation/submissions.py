@@ -91,6 +91,7 @@ class Submission:
         policies: The policies in evaluation.json.
         plan: The plan, or None.
         looks: Other agents in the submitter's ledger: when evaluated, and when submitted.
+        decides: Whether windows were played until two policies were told apart.
     """
 
     folder: Path
@@ -100,6 +101,7 @@ class Submission:
     policies: tuple[Mapping[str, Any], ...]
     plan: Mapping[str, Any] | None
     looks: tuple[int | None, int | None]
+    decides: bool
 
 
 def recipe_of(folder: Path) -> tuple[Recipe, str, list[dict[str, Any]]]:
@@ -222,8 +224,9 @@ def unpack(path: Path, out: Path) -> Submission:
             raise DatasetError(f"{path}: {word!r} names no policy in the archive")
     recipe, split, policies = recipe_of(out)
     plan = read_plan(out / PLAN) if PLAN in content else None
-    return Submission(out, recipe, split, words, tuple(policies), plan,
-                      (read_evaluation(out).looks, looks))  # fmt: skip
+    looked = (read_evaluation(out).looks, looks)
+    decides = "until" in read_json(out / EVALUATION)
+    return Submission(out, recipe, split, words, tuple(policies), plan, looked, decides)
 
 
 def _manifest(text: str) -> tuple[dict[str, str], tuple[str, ...], int | None]:
@@ -343,6 +346,8 @@ def check_scores(submission: Submission, again: pl.DataFrame, names: Sequence[st
     written = read_scores(submission.folder)
     metric = read_evaluation(submission.folder).headline
     ours, again = (f.filter(pl.col("policy").is_in(names)) for f in (written, again))
+    if submission.decides:
+        again = again.filter(pl.col("window").is_in(ours["window"].unique().to_list()))
     for one, other, where in ((again, ours, "file"), (ours, again, "evaluation")):
         lost = one.join(other, on=KEY, how="anti")
         if not lost.is_empty():

@@ -68,7 +68,7 @@ def play_until(
     left out of the comparison.
     """
     groups: dict[str, list[str]] = {}
-    for each in policies:
+    for each in sorted(policies, key=lambda p: not p.is_agent):  # an agent less the rule
         groups.setdefault(each.group, []).append(each.behaviour.name)
     (policy, own), (other, others) = groups.items()
     looks, frames, begin = list[Look](), list[pl.DataFrame](), 0

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hindcast.pipeline.building.part_writer import part_file
+from hindcast.pipeline.building.part_file import part_file
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.documents.card.coverage import row_groups
 from hindcast.pipeline.documents.card.header import config_lines, licence_lines, size_category

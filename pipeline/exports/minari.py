@@ -30,8 +30,10 @@ HDF5 library reads: most of a padded list is zeros. Minari's Parquet storage is 
 
 The environment of a recipe that comes with Hindcast, also of one with changed settings (`--set`),
 can be recovered where Hindcast is installed.
-If the dataset has episodes of `random`, `ref_min_score` is their mean return and `ref_max_score`
-the highest mean return of a behaviour, for `minari.get_normalized_score`.
+For `minari.get_normalized_score`, `ref_min_score` and `ref_max_score` are the mean returns of
+`random` and of the best policy without learning on the test windows, where Hindcast has anchors of
+them (hindcast.pipeline.evaluation.anchors). Else, if the dataset has episodes of `random`, they are
+their mean return and the highest mean return of a behaviour.
 
     import minari                     # needs minari[hdf5] and pillow; MINARI_DATASETS_PATH=OUT
     dataset = minari.load_dataset("binpack-synthetic-v1")
@@ -52,6 +54,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.evaluation.anchors import anchor_of
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._hdf5 import append, load_h5py, new_hdf5
 from hindcast.pipeline.exports._labels import Labels, labels_of
@@ -181,7 +184,7 @@ def _metadata(dataset: Dataset, padding: Padding, labels: Labels, size: float) -
         "behaviours": labels.behaviours,
         "discount": labels.discount,
         **_environment(dataset.recipe, padding.k),
-        **_reference_scores(episodes),
+        **_reference_scores(dataset.recipe, episodes),
     }
 
 
@@ -214,11 +217,16 @@ def _environment(recipe: Recipe, candidates: int) -> dict[str, str]:
     return {"env_spec": json.dumps(spec)}
 
 
-def _reference_scores(episodes: pl.DataFrame) -> dict[str, float | int]:
-    """Return the mean returns of `random` and of the best behaviour, in Minari's keys.
+def _reference_scores(recipe: Recipe, episodes: pl.DataFrame) -> dict[str, float | int]:
+    """Return the mean returns that Minari calls reference scores, see the module.
 
     The dictionary is empty if there is no episode of `random`, or no behaviour is better.
     """
+    anchor = anchor_of(recipe) if "test" in recipe.split else None
+    if anchor is not None and anchor.objective == recipe.objective:
+        low, high = anchor.random_return, anchor.best_return
+        if low is not None and high is not None and high > low:
+            return _scores(low, high, anchor.count)
     means = episodes.group_by("behaviour").agg(pl.col("return").mean(), pl.len())
     of_behaviour = {name: (value, count) for name, value, count in means.iter_rows()}
     if "random" not in of_behaviour:
@@ -227,11 +235,11 @@ def _reference_scores(episodes: pl.DataFrame) -> dict[str, float | int]:
     high, high_count = max(of_behaviour.values())
     if not high > low:
         return {}
-    return {
-        "ref_min_score": low,
-        "ref_max_score": high,
-        "num_episodes_average_score": min(low_count, high_count),
-    }
+    return _scores(low, high, min(low_count, high_count))
+
+
+def _scores(low: float, high: float, episodes: int) -> dict[str, float | int]:
+    return {"ref_min_score": low, "ref_max_score": high, "num_episodes_average_score": episodes}
 
 
 def _description(dataset: Dataset, notes: Sequence[str]) -> str:

@@ -10,8 +10,9 @@ apart (`commit`), or at the submission and again at every hour of the clock (`ag
     carbon_time     the start that saves most per hour until completion, none if nothing is saved
     threshold       the first hour at or below a quantile of the last hours, which needs no forecast
 
-Under a capacity a job takes its cores in every hour that it touches. It starts where it fits; at
-its latest start it starts as soon as it fits, and is late. With `crowding` k, each promised hour
+Under a capacity a job takes its cores in every hour that it touches, by its true length, which a
+rule that decides once thus sees. It starts where it fits; at its latest start it starts as soon as
+it fits, and is late. With `crowding` k, each promised hour
 costs k times the mean of the last week times (load / capacity)^4 more.
 
 `pause` runs a job in pieces: in an hour if cheaper hours before its end, by forecast, are fewer

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
+from hindcast.pipeline.evaluation.anchors import anchor_of_evaluation
 from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.planned import cells, planned
@@ -67,6 +68,10 @@ def main_table(summary: Summary, setting: Setting) -> Table:
     level = f"{summary.level * 100:g} %"
     head = ["policy", f"{name_with_unit('mean', metric.unit)}, {level} interval", "IQM"]
     head += ["ratio to bound"] if bounded else []
+    anchor = anchor_of_evaluation(setting.first.folder)
+    if anchor and (anchor.metric, anchor.count) != (metric.name, len(headline.windows)):
+        anchor = None
+    head += ["score"] if anchor else []
     if strongest is not None:
         head += [f"difference to {strongest}", "wins / ties / losses", "chance of improvement"]
     head += ["seeds", *(f"{name}, total" for name in missed)]
@@ -78,6 +83,7 @@ def main_table(summary: Summary, setting: Setting) -> Table:
         ]
         cells.append(number_cell(row["iqm"], decimals))
         cells += [number_cell(row["bound_ratio"], 3)] if bounded else []
+        cells += [number_cell(anchor.score(row["mean"]), 3)] if anchor else []
         if strongest is not None:
             cells += [_difference(row, decimals), _record(row)]
             cells += [number_cell(row["probability_of_improvement"], 2)]
@@ -89,13 +95,17 @@ def main_table(summary: Summary, setting: Setting) -> Table:
     if bounded and bound is not None:
         name = Cell(bound, badges=[Badge(f"{setting.first.bound_kind} bound")])
         cells = [name, number_cell(rows[0]["bound"], decimals), Cell(""), number_cell(1.0, 3)]
-        body.append(Row([*cells, *(Cell("") for _ in head[4:])], "bound", pinned=True))
+        cells += [number_cell(anchor.score(rows[0]["bound"]), 3)] if anchor else []
+        body.append(Row([*cells, *(Cell("") for _ in head[len(cells) :])], "bound", pinned=True))
     better = "" if metric.better == "neither" else f", {metric.better} is better"
     text = f" on {count_of(len(headline.windows), 'window')}."
     if metric.description:
         text += f" {metric.description[0].upper()}{metric.description[1:].rstrip('.')}."
     if strongest is not None:
         text += " A difference is coloured if its interval excludes zero."
+    if anchor:
+        text += f" The score of random is 0 and that of {anchor.best} 1 (mean "
+        text += f"{write_number(anchor.best_mean, decimals)} in the tables of Hindcast)."
     return Table(f"{metric.name}{better}", text, head, body)
 
 

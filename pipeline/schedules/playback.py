@@ -166,4 +166,5 @@ def _recorded(
         choices.append(log.labels[L_CHOICE, : log.rows].copy())
         log.clear()
     whole = np.concatenate(choices)
-    return whole[whole != NO_CHOICE]
+    made: Ints = whole[whole != NO_CHOICE]
+    return made

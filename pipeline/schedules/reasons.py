@@ -271,7 +271,7 @@ def why_in_state(answer: Mapping[str, Any], job: str, where: str = "state") -> d
 
     Returns:
         id, starts, rank of its score at the first decision and of how many, its processors, the
-        free ones then, and `sentences`.
+        free ones then (None with pools), and `sentences`.
 
     Raises:
         InputError: The job is none of the candidates.
@@ -297,8 +297,12 @@ def why_in_state(answer: Mapping[str, Any], job: str, where: str = "state") -> d
     starts = taken is not None and taken["action"] == "start"
     count, best = len(first["rows"]), first["rows"][0]
     whole = round(size / features["share_of_machine"])
-    free = round(first["context"]["free"] * whole)
-    told = [f"Job {job} needs {size:,} of {whole:,} processors, of which {free:,} are free."]
+    free = None if _of_pool(features) else round(first["context"]["free"] * whole)
+    need = f"Job {job} needs {size:,} of {whole:,} processors"
+    if free is None:  # the context counts what is free in all pools
+        told = [f"{need}, which are those of its pool."]
+    else:
+        told = [f"{need}; {free:,} are free."]
     rate = f"Its score of {row['score']:.6g} is number {rank} of {count}"
     told.append(rate + ("." if rank == 1 else f", behind job {best['id']} ({best['score']:.6g})."))
     if starts:
@@ -314,6 +318,13 @@ def why_in_state(answer: Mapping[str, Any], job: str, where: str = "state") -> d
 def _not_now(answer: Mapping[str, Any], features: Mapping[str, float], size: int) -> list[str]:
     """Return why a job that was not chosen does not start; features are its last ones."""
     decision, head = answer["decisions"][-1], answer["reservation"]
+    if _of_pool(features):
+        if features["fits"] == 0:
+            return ["It does not fit in its pool."]
+        return [(
+            f"It fits, but would delay {_heads(head)}, for which room is kept{_until(answer)}, or "
+            "the jobs that start now take what it needs."
+        )]  # fmt: skip
     left = round(decision["context"]["free"] * size / features["share_of_machine"])
     if decision["action"] == "start":
         of = next(row for row in decision["rows"] if row["id"] == decision["choice"])
@@ -339,9 +350,14 @@ def _not_now(answer: Mapping[str, Any], features: Mapping[str, float], size: int
     )]  # fmt: skip
 
 
+def _of_pool(features: Mapping[str, float]) -> bool:
+    """Return whether the job is one of a pool: rows have the reservation of their pool then."""
+    return "shadow_in" in features
+
+
 def _heads(head: Any) -> str:
     heads = head if isinstance(head, list) else [head]
-    return ", ".join(str(one["id"]) for one in heads)
+    return ", ".join(f"job {one['id']}" for one in heads if one) or "others"
 
 
 def _until(answer: Mapping[str, Any]) -> str:

@@ -92,7 +92,8 @@ class Schedule:
 
 def bounded(wait: NDArray[Any], run: NDArray[Any]) -> NDArray[np.float64]:
     """Return bounded slowdowns from waits and run times, (N,) each."""
-    return np.maximum((wait + run) / np.maximum(run, TAU_S), 1.0)
+    slowdowns: NDArray[np.float64] = np.maximum((wait + run) / np.maximum(run, TAU_S), 1.0)
+    return slowdowns
 
 
 def columns_of(resources: Sequence[str]) -> dict[str, pl.DataType]:
@@ -104,7 +105,9 @@ def make_schedule(jobs: pl.DataFrame, facts: Mapping[str, Any]) -> Schedule:
     """Return a schedule with all columns, in order; columns that are not given are null."""
     schema = columns_of(tuple(facts["capacity"]))
     absent = [pl.lit(None).alias(name) for name in schema if name not in jobs.columns]
-    return Schedule(jobs.with_columns(absent).select(list(schema)).cast(schema), dict(facts))
+    whole = jobs.with_columns(absent)
+    typed = [pl.col(name).cast(kind) for name, kind in schema.items()]
+    return Schedule(whole.select(typed), dict(facts))
 
 
 def file_name(policy: str) -> str:

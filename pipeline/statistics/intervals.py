@@ -316,8 +316,8 @@ def estimate(cells: Array, stretches: Stretches | None = None) -> Estimate:
         return Estimate(value, 0.0, float(freedom))
     degrees = total**2 / math.fsum(part**2 / of for part, of in parts)
     skewness = _skewness(by_window) * (of_windows / total) ** 1.5 / math.sqrt(freedom + 1)
-    degrees = math.floor(10.0 * degrees) / 10.0  # so that few quantiles have to be computed
-    return Estimate(value, math.sqrt(total), max(degrees, 1.0), skewness)
+    degrees = max(round(degrees, 1), 1.0)  # rounded, so that few quantiles have to be computed
+    return Estimate(value, math.sqrt(total), degrees, skewness)
 
 
 @lru_cache(maxsize=16)

@@ -33,7 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import append_in_progress, counts_of
+from hindcast.pipeline.building.build import append_in_progress
+from hindcast.pipeline.building.results import counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes

@@ -62,7 +62,7 @@ Progress = Callable[[int, int], None]
 
 ESTIMATED: Final = "estimated"
 RECORDED_LEVEL: Final = "recorded"
-_FEW: Final = 20  # windows; percentile intervals over fewer hold the truth too seldom
+_FEW: Final = 20  # windows; of fewer, skewed returns are not seen
 _EPSILON: Final = 0.1  # if no behaviour of the log explores
 
 

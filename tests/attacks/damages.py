@@ -34,7 +34,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hindcast.pipeline.building.append import append
-from hindcast.pipeline.building.build import build, counts_of, describe
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.building.results import counts_of, describe
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
 from hindcast.pipeline.recipes.loading import load_recipe

@@ -215,3 +215,24 @@ def test_what_is_no_plan_is_refused(content, capsys):
     assert main(words) == 2
     assert "plan.json" in capsys.readouterr().err
     assert not Path("ev").exists()
+
+
+DRAWN = ("slots-demo-v1", "--set", 'split.test="900..979"')
+
+
+@pytest.mark.slow
+def test_a_planned_stop_is_no_deviation_and_an_unplanned_one_is(capsys):
+    pair = ["--policy", "hold_8", *agents("a")]
+    plan([*pair, "--until", "decided"], DRAWN)
+    assert evaluate(recipe=DRAWN) == []
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].startswith("decided: a less hold_8 is")
+    assert "of 80 windows" in out
+    plan(pair, DRAWN, out="other.json")
+    found = evaluate(["--until", "decided"], DRAWN, "ev2", "other.json")
+    assert "windows are played until it is decided, which was not planned" in found
+
+
+def test_a_stop_is_planned_for_two_policies(capsys):
+    plan([*RULES, *agents("a"), "--until", "decided"], DRAWN, code=2)
+    assert "--until decided compares two policies, found 3" in capsys.readouterr().err

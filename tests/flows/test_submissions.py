@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from docs.generate.leaderboard import FOLDER
 from hindcast.flows.cli import main
 from hindcast.pipeline.evaluation import submissions
 from hindcast.pipeline.storage.files import json_text
@@ -273,3 +274,13 @@ def test_a_trace_of_the_submitters_is_not_opened(capsys):
     with_json("evaluation.json", foreign)
     assert main(["check-submission", "s.zip"]) == 2
     assert "name your copy with --trace" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["slots-counterfactual", "thermal-ppo"])
+def test_rows_of_the_leaderboard_come_again(name, capsys):
+    """The third file takes minutes: looking ahead plays every candidate."""
+    assert main(["check-submission", str(FOLDER / f"{name}.zip")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("everything holds")
+    assert any("training seeds: " in line and line.endswith(" 5") for line in lines)

@@ -523,7 +523,7 @@ def test_seeds_of_an_agent_are_named_in_one_word(file, agent_file, tiny_recipe, 
     (one,) = entrants(tiny_recipe, [f"mine={file}:longest"])
     assert (one.kind, one.group, one.is_agent) == ("learned", "mine", True)
     evaluate(tiny_recipe, found, split="test", out=tmp_path / "e")
-    rows = results(summarise([tmp_path / "e"], resamples=20), resamples=20).to_dicts()
+    rows = results(summarise([tmp_path / "e"])).to_dicts()
     assert {(r["policy"], r["seeds"]) for r in rows} == {("mine", 4), ("tetris", 1)}
 
 

@@ -185,7 +185,9 @@ COMMANDS: Final = {"grid": Command(
     Request,
     "A row for every zone, length and slack: now_sum, start_sum and hours_sum are sums over all\n"
     "hours in which a job of 1 kW could be submitted, in gCO2eq/kWh x h (with --price, money/MWh\n"
-    "x h), of starting now, of the best start, and of the best hours if the job may pause. All\n"
-    "hours are known in advance, so no policy saves more. Carbon is the zone's average, not that\n"
-    "of the marginal plant.",
+    "x h), of starting now, of the best start, and of the best hours if the job may pause.\n"
+    "Windows are cut at the end of the series. The last hour in which a job fits is a row only if\n"
+    "the slack is as long as the series, since it cannot wait there. The file is not rounded, the\n"
+    "screen is. All hours are known in advance, so no policy saves more. Carbon is the zone's\n"
+    "average, not that of the marginal plant.",
 )}  # fmt: skip

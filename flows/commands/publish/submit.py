@@ -122,6 +122,7 @@ def _played(request: Check, submission: Any, again: Path) -> list[Any]:
         return [policies, s.Check("scores", s.OPEN, "every policy is code")]
     with progress(f"evaluate on {submission.split}") as tell:
         evaluate(recipe, found, split=submission.split, out=again, workers=request.workers,
+            decide=submission.decides and not left,
                  progress=tell)  # fmt: skip
     return [policies, s.check_scores(submission, read_scores(again), names)]
 

@@ -133,7 +133,7 @@ def _spread(
     to: Collector, actions: list[Any], probabilities: list[Any] | None, count: int
 ) -> list[float]:
     """Add which candidates are feasible and their probabilities; `actions` count from 0."""
-    places = [*map(int, actions)]
+    places = actions if {*map(type, actions)} == {int} else [*map(int, actions)]
     whole = sorted(places) == [*range(count)]
     if (
         not whole
@@ -158,6 +158,7 @@ def _spread(
     spread, feasible = [_NAN] * count, [whole] * count
     for place, value in zip(places, values, strict=True):
         spread[place] = value
+    for place in () if whole else places:
         feasible[place] = True
     to.feasible.extend(feasible)
     to.probability.extend(spread)

@@ -64,7 +64,8 @@ class DeferrableConfig:
             "factor": `deadline_factor` x known length; or "column": the due end `deadline_s` of the
             log less the known length, and that of the queues for jobs without one.
         deadline_factor: Wait of a job relative to its length, at least 0.
-        grid_capacity: "unlimited", "constant" (`capacity`), or "series" for its free cores.
+        grid_capacity: "unlimited", "constant" (`capacity`), or "series" for its free cores. In the
+            last slot all jobs that wait start, even beyond it, and so may `peak_cores` be.
         waiting_weight: Cost of a core-hour of waiting, in the unit of the objective, at least 0.
         late_weight: Cost of a late job likewise, at least 0; it is in the term `waiting`.
         carbon_price: Money per t of carbon in the objective `both`, at least 0.

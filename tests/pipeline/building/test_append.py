@@ -13,7 +13,8 @@ import pytest
 from hindcast.flows import cli
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.append import append
-from hindcast.pipeline.building.build import BuildResult, build
+from hindcast.pipeline.building.build import build
+from hindcast.pipeline.building.results import BuildResult
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
 from hindcast.pipeline.recipes.loading import load_recipe

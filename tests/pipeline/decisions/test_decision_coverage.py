@@ -26,7 +26,7 @@ from hindcast.pipeline.estimators.decisions import (
     weights,
 )
 from hindcast.pipeline.estimators.decisions.intervals import intervals_of
-from hindcast.pipeline.estimators.decisions.support import ANSWERS, ROUGHLY
+from hindcast.pipeline.estimators.verdicts import ANSWERS, ROUGHLY
 from hindcast.pipeline.statistics.distributions import selected_quantile
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 

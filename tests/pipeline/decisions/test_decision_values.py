@@ -20,7 +20,8 @@ from hindcast.pipeline.estimators.decisions import (
     weights,
 )
 from hindcast.pipeline.estimators.decisions.estimated import with_propensities
-from hindcast.pipeline.estimators.decisions.support import ANSWERS, CANNOT, ROUGHLY, bounds
+from hindcast.pipeline.estimators.decisions.support import bounds
+from hindcast.pipeline.estimators.verdicts import ANSWERS, CANNOT, ROUGHLY
 from tests.pipeline.decisions.decision_cases import ROWS as MAPPING
 from tests.pipeline.decisions.decision_cases import case, cases, long_table, real, right_values
 

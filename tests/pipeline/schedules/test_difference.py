@@ -29,6 +29,7 @@ _PAIRS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings", "pair"),
     [pytest.param(name, settings, pair, id=f"{name}-{'-'.join(pair)}")

@@ -1,5 +1,6 @@
 """Schedules of windows: outcomes that are recomputed from them are those of the evaluation."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,10 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.evaluation.evaluate import evaluate, make_job
+from hindcast.pipeline.evaluation.evaluate import Job, evaluate, make_job
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.schedules.schedule import Schedule, read_schedule, write_schedule
 from hindcast.pipeline.schedules.windows import (
     TABLES,
@@ -16,9 +19,12 @@ from hindcast.pipeline.schedules.windows import (
     schedule_window,
     whole_facts,
 )
+from hindcast.pipeline.simulation.rollout import run_episode
+from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 from hindcast.policies.entrants import entrants
 from tests.held_amounts import exceeded
+from tests.resource_logs import CAPACITY, NAMES, drawn, workload_of
 
 # recipe -> settings, policies that draw nothing and one that draws
 _CASES = {
@@ -166,6 +172,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return make_job(recipe, "test", out), policies, pl.read_parquet(out / "scores.parquet")
 
 
+@pytest.mark.slow
 def test_outcomes_from_a_schedule_are_those_of_the_evaluation(case, tmp_path):
     job, policies, scores = case
     assert len(job.windows) == 2
@@ -187,6 +194,38 @@ def test_outcomes_from_a_schedule_are_those_of_the_evaluation(case, tmp_path):
             assert schedule.facts["seed"] == (seed if behaviour.stochastic else None)
 
 
+_WHOLE = dict(zip(NAMES, CAPACITY, strict=True))
+_TWO_POOLS = {"p": _WHOLE, "q": _WHOLE}
+
+
+@pytest.mark.parametrize("settings", [{"capacity": _WHOLE}, {"pools": _TWO_POOLS}])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_resources_and_pools_are_held_as_in_the_episode(settings, seed):
+    log = workload_of(drawn(seed, partitions=("p", "q")), 24 if "pools" in settings else 12)
+    recipe = load_recipe("queue-lublin1-v1")
+    config = QueueConfig(jobs=12, follow=4, resources=("processors", "gpus", "memory"), **settings)
+    recipe = replace(recipe, config=config, split={"test": range(1, 2)})
+    job = Job(recipe, load_scenario("queue"), log, [1], 1, Path("unused"), 1)
+    (policy,) = entrants(recipe, ["fcfs_easy"])
+    schedule = schedule_window(job, policy.behaviour, 1)
+    assert schedule.resources == NAMES
+    rng = generator(recipe.seed, "evaluate fcfs_easy", 1, 0)
+    episode = run_episode(job.scenario, job.spec, job.instance(1), policy.behaviour, rng)
+    told = dict(zip((o.name for o in job.spec.outcomes), episode.outcomes, strict=True))
+    for name, value in _queue(schedule, log.tasks).items():
+        assert value == pytest.approx(told[name], rel=1e-9), name
+    assert not exceeded(schedule)
+    jobs, facts = schedule.jobs, schedule.facts
+    assert (facts["machine"] == "pool") == ("pools" in settings)
+    if "pools" in settings:
+        assert set(jobs["partition"]) == {"p", "q"}
+        place = jobs.explode("machine").select("partition", "machine").unique().sort("machine")
+        assert place.rows() == [("p", 0), ("q", 1)]
+    asked = log.tasks[jobs["job"].to_list()]["gpus"].fill_null(0)
+    assert (jobs["gpus:x"] + jobs["gpus:y"] == asked.cast(pl.Int64)).all()
+
+
+@pytest.mark.slow
 def test_a_window_that_begins_as_the_log_did_has_its_running_jobs(traces):
     recipe = load_recipe("queue-kth-v1")
     job = make_job(recipe, "test", Path("unused"))

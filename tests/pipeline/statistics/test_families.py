@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from docs.generate.families import marked, mde, verdicts
-from hindcast.pipeline.statistics.families import detectable, holm, p_value
-from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.families import detectable, holm, read_interval
+from hindcast.pipeline.statistics.intervals import Estimate, Interval, estimate, mean_cells
 from tests.benchmarks.families import family_errors, power
 
 Z = 1.959964
@@ -20,13 +20,28 @@ def row(value, low, high, higher="true"):
     return {name: str(number) for name, number in numbers.items()} | {"higher_is_better": higher}
 
 
-def test_a_p_value_agrees_with_its_interval():
-    assert p_value(Interval(Z, 0.0, 9.0), MANY) == pytest.approx(0.05, abs=1e-5)
-    assert p_value(Interval(-Z, -9.0, 0.0), MANY) == pytest.approx(0.05, abs=1e-5)
-    assert p_value(Interval(1.0, -1.0, 3.0), MANY) > 0.05 > p_value(Interval(1.0, 0.1, 3.0), MANY)
-    assert p_value(Interval(0.0, 0.0, 0.0), MANY) == 1.0
-    assert p_value(Interval(2.0, 2.0, 2.0), MANY) == 0.0
-    assert math.isnan(p_value(Interval(1.0, np.nan, np.nan), MANY))
+def p_of(value, low, high, windows=MANY, degrees=None):
+    return read_interval(Interval(value, low, high), windows, degrees, towards_zero=True).p_value
+
+
+def test_a_p_value_agrees_with_the_interval_of_a_table():
+    assert p_of(Z, 0.0, 9.0) == pytest.approx(0.05, abs=1e-5)
+    assert p_of(-Z, -9.0, 0.0) == pytest.approx(0.05, abs=1e-5)
+    assert p_of(1.0, -1.0, 3.0) > 0.05 > p_of(1.0, 0.1, 3.0)
+    assert p_of(0.0, 0.0, 0.0) == 1.0
+    assert p_of(2.0, 2.0, 2.0) == 0.0
+    assert math.isnan(p_of(1.0, np.nan, np.nan))
+    assert p_of(2.5, 0.0, 9.0, windows=5, degrees=3.7) == pytest.approx(0.05)
+
+
+def test_a_p_value_is_below_a_level_where_the_interval_excludes_zero():
+    """The ends of an interval move to 0 one by one; there the p-value is the rest of its level."""
+    found = estimate(mean_cells(np.random.default_rng(2).lognormal(size=12)))
+    for level in (0.95, 0.8):
+        low, high = found.interval(level)[1:]
+        for end in (low, high):
+            moved = found._replace(value=found.value - end)
+            assert moved.p_value == pytest.approx(1.0 - level)
 
 
 def test_holm_by_hand():
@@ -45,19 +60,22 @@ def test_what_is_unknown_is_no_comparison():
 
 def test_few_windows_need_more_than_an_interval_that_excludes_zero():
     """Of 5 windows, 1.96 bootstrap errors are 1.96 sqrt(4 / 5) = 1.753 t units: p = .155."""
-    found = p_value(Interval(Z, 0.0, 9.0), 5)
+    found = p_of(Z, 0.0, 9.0, windows=5)
     assert found == pytest.approx(2.0 * scipy.stats.t.sf(Z * np.sqrt(0.8), 4))
-    assert math.isnan(p_value(Interval(1.0, 0.0, 2.0), 1))
+    assert math.isnan(p_of(1.0, 0.0, 2.0, windows=1))
 
 
 def test_the_detectable_effect_by_hand():
     """Half a width of 1.96 standard errors: 2.80 of them are seen with a power of 80 %."""
     one = Interval(5.0, 5.0 - Z, 5.0 + Z)
-    assert detectable(one, MANY) == pytest.approx(Z + 0.841621, abs=1e-4)
+    assert detectable(read_interval(one, MANY, None)) == pytest.approx(Z + 0.841621, abs=1e-4)
     few = scipy.stats.t.ppf([0.975, 0.8], 9).sum() * np.sqrt(10 / 9)
-    assert detectable(one, 10) == pytest.approx(few)
-    assert math.isnan(detectable(Interval(1.0, np.nan, np.nan), 10))
-    assert math.isnan(detectable(one, 1))
+    assert detectable(read_interval(one, 10, None)) == pytest.approx(few)
+    assert math.isnan(detectable(read_interval(Interval(1.0, np.nan, np.nan), 10, None)))
+    assert math.isnan(detectable(read_interval(one, 1, None)))
+    assert detectable(Estimate(1.0, 2.0, 9.0)) == pytest.approx(
+        2.0 * scipy.stats.t.ppf([0.975, 0.8], 9).sum()
+    )
 
 
 def test_a_gain_is_bold_only_after_holm():

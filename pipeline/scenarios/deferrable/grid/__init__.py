@@ -8,7 +8,8 @@ series, which run beside the slots, and what follows from them:
     carbon    g = c p * integral of x from s to s + r; money likewise, per MWh
     latest    the last slot within the wait of the job, short_wait or long_wait by its known length;
               at the close of this slot it is started by force if it fits, else as soon as it fits,
-              and is late. Jobs do not expire. At the end all that wait are started by force.
+              and is late. Jobs do not expire. In the last slot all that wait are started by
+              force, even beyond the capacity.
 
     carbon    r = -kg of the jobs started            less waiting_weight x cores x hours waited
     price     r = -money                             likewise
@@ -19,8 +20,11 @@ does, by the forecast and the length as known. Rewards and outcomes use the trut
 best start of each job; on limited cores it is Lagrangian, and jobs may be late.
 
 With pausable = true, a chosen job runs for one slot and may pause
-(hindcast.pipeline.scenarios.deferrable.grid.pauses). The bound is the cheapest hours of each job,
-whatever the cores; it does not hold where prices are negative and pauses add work.
+(hindcast.pipeline.scenarios.deferrable.grid.pauses). The bound is then of pieces, see
+hindcast.pipeline.scenarios.deferrable.grid.bounds.
+
+With reserved cores, money is the bill for cores
+(hindcast.pipeline.scenarios.deferrable.grid.reserved).
 
 With decide = "start", each job chooses its start once, at its submission
 (hindcast.pipeline.scenarios.deferrable.grid.commitment).

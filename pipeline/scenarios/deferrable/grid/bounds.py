@@ -48,7 +48,8 @@ def bounds(
         end = f.HISTORY + end * slot_h
         least = float(_cheapest_hours(y, work.submit, end, work.run) @ energy / 1e3 + waited.sum())
         if not unlimited:
-            pieces = _Pieces(jobs.earliest, work.run, energy / 1e3, jobs.cores, due, submit)
+            power = np.asarray(energy / 1e3, np.float64)
+            pieces = _Pieces(jobs.earliest, work.run, power, jobs.cores, due, submit)
             weights = (config.waiting_weight, config.late_weight)
             least = max(least, _least_pieces(pieces, y, capacity, slot_h, weights))
         if config.resume_h > 0:  # work that pauses add may earn money
@@ -120,7 +121,7 @@ def _least_starts(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.flo
         chosen = priced.argmin(axis=1)
         change = np.bincount(chosen, jobs.cores, slots + 1)
         change -= np.bincount(ends[number, chosen], jobs.cores, slots + 1)
-        return priced[number, chosen].sum(), np.cumsum(change)[:slots]
+        return float(priced[number, chosen].sum()), np.cumsum(change)[:slots].astype(np.float64)
 
     return _ascend(capacity, float(np.min(costs, axis=1).sum()), relaxed)
 
@@ -216,7 +217,7 @@ def _least_pieces(
     weights: tuple[float, float],
 ) -> float:  # fmt: skip
     """Return the bound of jobs that may pause; `weights` are of waiting and of late jobs."""
-    begin = f.HISTORY + slot_h * np.arange(len(capacity))
+    begin = np.asarray(f.HISTORY + slot_h * np.arange(len(capacity)), np.float64)
     whole = integral(y, begin, begin + slot_h)
     paid = np.concatenate([[0.0], np.cumsum(y)])
     used = np.empty(len(capacity))

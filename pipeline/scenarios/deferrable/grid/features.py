@@ -110,7 +110,7 @@ _ALL: Final = DeferrableConfig(pausable=True, reserved=1)
 _OUTCOMES: Final = (
     Outcome("total_reward", "1", "total of the objective", "higher"),
     Outcome("carbon_kg", "kg", "carbon of the jobs"),
-    Outcome("money", "money", "price of their electricity, or with reserved cores the bill"),
+    Outcome("money", "money", "price of their electricity"),
     Outcome("saved", "fraction", "carbon saved against starting every job at once", "higher"),
     Outcome("saved_g_per_kwh", "g/kWh", "the same per energy", "higher"),
     Outcome("money_saved_per_mwh", "money/MWh", "money saved against starting at once", "higher"),
@@ -118,12 +118,7 @@ _OUTCOMES: Final = (
     Outcome("mean_wait_h", "h", "hours from submission to start, mean over jobs"),
     Outcome("core_hours_waited", "core-h", "cores x hours from submission to start"),
     Outcome("late", "jobs", "jobs that were started after their latest start"),
-    Outcome(
-        "peak_cores",
-        "cores",
-        "most cores that ran in a slot; in the last one all jobs that wait start, even beyond the "
-        "capacity",
-    ),
+    Outcome("peak_cores", "cores", "most cores that ran in a slot"),
     Outcome("jobs", "jobs", "jobs of the episode", "neither"),
     Outcome("carbon_now_kg", "kg", "carbon of starting every job at once", "neither"),
     Outcome("energy_kwh", "kWh", "energy of the jobs", "neither"),
@@ -148,6 +143,10 @@ OUT: Final = columns((*_OUTCOMES, *_OF_PAUSABLE))
 
 def spec(config: DeferrableConfig, objective: str) -> Spec:
     """Return the names of the observation, the reward terms and the outcomes."""
+    outcomes: tuple[Outcome, ...] = _OUTCOMES
+    if config.reserved:
+        bill = "bill for their cores"
+        outcomes = tuple(replace(x, description=bill) if x.name == "money" else x for x in outcomes)
     return Spec(
         scenario="deferrable",
         objective=objective,
@@ -155,7 +154,7 @@ def spec(config: DeferrableConfig, objective: str) -> Spec:
         candidates=candidate_features(config),
         reward_terms=TERMS,
         outcomes=(
-            *_OUTCOMES, *(_OF_PAUSABLE if config.pausable else ()),
+            *outcomes, *(_OF_PAUSABLE if config.pausable else ()),
             *((_OF_RESERVED,) if config.reserved else ()),
         ),
         discount=1.0,

@@ -164,8 +164,8 @@ def instance(
     header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
     energy = power * jobs.cores
     start_bound, least = bounds(config, jobs, work, y, energy, submit, capacity)
-    now_money = integral(price, begin, begin + run) @ energy / 1e3
-    now_cost = integral(y, begin, begin + run) @ energy / 1e3
+    now_money = float(integral(price, begin, begin + run) @ energy / 1e3)
+    now_cost = float(integral(y, begin, begin + run) @ energy / 1e3)
     day_slots = int(np.ceil(_DAY / slot_h)) if config.decide == "start" else 0
     before = _capacity(config, series, jobs, day_slots, first - _DAY, slot_h)
     if config.reserved:

@@ -183,7 +183,7 @@ def test_a_page_compares_with_the_strongest_rules_random_and_the_log():
     head = ",".join(COLUMNS)
     rules = {"a": 1, "b": 2, "c": 3, "d": 4, "random": 9, "behaviour": 8}
     rows = [
-        f"toy,toy-v1,cost,false,{policy},{other},1,2,{mean},0,9,{mean - rules[other]},0,0,1,0,1,x"
+        f"toy,toy-v1,cost,false,{policy},{other},1,2,{mean},0,9,{mean - rules[other]},0,0,1,1,0,1,x"
         for policy, mean in {**rules, "learned": 2.5}.items()
         for other in rules
         if other != policy

@@ -352,3 +352,38 @@ def test_folders_that_are_no_evaluation_are_refused(tmp_path):
         summarise([tmp_path / "b"])
     with pytest.raises(DatasetError, match="no evaluation folder was given"):
         summarise([])
+
+
+def test_windows_that_share_jobs_have_wider_intervals_of_the_same_mean(tmp_path):
+    """Four windows of 40 jobs, 10 apart, have 70 jobs: less than one degree of freedom each."""
+    shared = {str(100 + w): [10 * w, 10 * w + 40] for w in range(4)}
+    found = [
+        row(summarise([write(tmp_path / name, stretches=of)]), "first", "longest")
+        for name, of in (("apart", None), ("shared", shared))
+    ]
+    apart, shared = found
+    assert apart["paired_difference"] == shared["paired_difference"] == 1.75
+    assert shared["paired_low"] < apart["paired_low"]
+    assert shared["paired_high"] > apart["paired_high"]
+    # 1, 0, 2, 4: one window is more than half of 7; around 1.75: -.75, -1.75, .25, 2.25
+    assert apart["windows_of_half"] == 1
+    assert apart["autocorrelation"] == pytest.approx((1.3125 - 0.4375 + 0.5625) / 8.75)
+
+
+def test_damaged_stretches_are_refused(tmp_path):
+    for name, stretches, told in (
+        ("a", [1], "'stretches' is damaged"), ("b", {"100": [5, 5]}, "jobs 5 to 5, thus none"),
+        ("c", {"100": [0, "x"]}, "'stretches' is damaged"),
+    ):  # fmt: skip
+        with pytest.raises(DatasetError, match=told):
+            summarise([write(tmp_path / name, stretches=stretches)])
+
+
+def test_a_test_that_stopped_an_evaluation_is_among_the_notes(tmp_path):
+    look = {"windows": 4, "value": -1.75, "error": 0.1, "degrees": 3.0, "skewness": 0.0}
+    until = {"policy": "longest", "other": "first", "most": 16, "looks": [look]}
+    summary = summarise([write(tmp_path / "a", until=until)])
+    assert any(note.startswith("not decided: longest less first") for note in
+               summary.left_out["binpack"])  # fmt: skip
+    with pytest.raises(DatasetError, match="'until' is damaged"):
+        summarise([write(tmp_path / "b", until={**until, "looks": [{}]})])

@@ -24,6 +24,7 @@ from hindcast.pipeline.testing import check_scenario, uniform
 from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, read_issued
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.deferrable import HEURISTICS
+from tests.pipeline.scenarios.deferrable.small_logs import log_of
 
 SCENARIO = load_scenario("deferrable")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
@@ -38,14 +39,9 @@ def log(count: int = 300, seed: int = 0) -> Workload:
     """Return a log of four days with requests, of minutes to a day."""
     rng = np.random.default_rng(seed)
     run = rng.exponential(4.0 * 3600, count).round() + 60
-    table = {
-        "job": range(count), "task": [0] * count, "job_id": map(str, range(count)),
-        "task_id": ["0"] * count, "submit_s": np.sort(rng.uniform(0, 96 * 3600, count)),
-        "duration_s": run, "cores": rng.integers(1, 9, count).astype(float),
-        "memory": [0.0] * count, "instances": [1] * count,
-        "requested_s": (run * rng.uniform(1.0, 4.0, count)).round(),
-    }  # fmt: skip
-    return Workload(pl.DataFrame(table), Provenance("table"))
+    submit = np.sort(rng.uniform(0, 96 * 3600, count))
+    cores = rng.integers(1, 9, count)
+    return log_of(submit, run, cores, (run * rng.uniform(1.0, 4.0, count)).round())
 
 
 def instance_of(config: DeferrableConfig, objective: str = "carbon", seed: int = 0) -> Instance:

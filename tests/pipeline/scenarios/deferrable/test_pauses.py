@@ -19,6 +19,7 @@ from hindcast.pipeline.testing import uniform
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 from hindcast.policies.heuristics.deferrable import HEURISTICS
 from hindcast.policies.heuristics.needs import require_columns
+from tests.pipeline.scenarios.deferrable.small_logs import log_of
 
 SCENARIO = load_scenario("deferrable")
 NOTHING = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance("generated"))
@@ -31,15 +32,8 @@ def log(
     submit_h: list[float], run_h: list[float], cores: list[int], asked: float = 1.0
 ) -> Workload:
     """Return a log whose requests are `asked` times the lengths."""
-    count = len(submit_h)
-    names = list(map(str, range(count)))
-    table = {
-        "job": range(count), "task": [0] * count, "job_id": names, "task_id": ["0"] * count,
-        "submit_s": np.array(submit_h) * 3600, "duration_s": np.array(run_h) * 3600,
-        "cores": np.array(cores, float), "memory": [0.0] * count, "instances": [1] * count,
-        "requested_s": np.array(run_h) * 3600 * asked,
-    }  # fmt: skip
-    return Workload(pl.DataFrame(table), Provenance("table"))
+    run_s = np.array(run_h) * 3600
+    return log_of(np.array(submit_h) * 3600, run_s, cores, run_s * asked)
 
 
 def play(

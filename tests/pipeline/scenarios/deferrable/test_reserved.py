@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from hindcast.flows.papers.gaia.cells import FIRST_HOUR, HOURS, ZONE
@@ -17,28 +16,16 @@ from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.testing import uniform
 from hindcast.pipeline.traces.hourly.series import CARBON, read_series
-from hindcast.pipeline.workloads.schema import Provenance, Workload
+from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.heuristics.deferrable import HEURISTICS
 from tests.conftest import require_traces
+from tests.pipeline.scenarios.deferrable.small_logs import log_of
 
 SCENARIO = load_scenario("deferrable")
 HOUR_OF_2022 = 455832  # its first, since 1970
 CONFIG = DeferrableConfig(
     jobs="log", horizon=24, short_wait=3.0, long_wait=12.0, reserved=2, on_demand_price=1.0
 )
-
-
-def log(submit_s: Any, run_s: Any, cores: Any, begin: str = "") -> Workload:
-    """Return a log, which may say when it began."""
-    count = len(submit_s)
-    names = list(map(str, range(count)))
-    table = {
-        "job": range(count), "task": [0] * count, "job_id": names, "task_id": ["0"] * count,
-        "submit_s": np.array(submit_s, float), "duration_s": np.array(run_s, float),
-        "cores": np.array(cores, float), "memory": [0.0] * count, "instances": [1] * count,
-    }  # fmt: skip
-    notes = (f"UnixStartTime: {begin}",) if begin else ()
-    return Workload(pl.DataFrame(table), dataclasses.replace(Provenance("table"), notes=notes))
 
 
 def episode(config: DeferrableConfig, workload: Workload, objective: str, choose: Any) -> Any:
@@ -68,7 +55,7 @@ def test_a_bill_by_hand(decide: str) -> None:
     The fourth job, of three cores for half an hour, never fits them.
     """
     h = 3600.0
-    workload = log([0, 0, 2 * h, 23 * h], [2 * h, h, 3 * h, h / 2], [2, 1, 1, 3])
+    workload = log_of([0, 0, 2 * h, 23 * h], [2 * h, h, 3 * h, h / 2], [2, 1, 1, 3])
     config = dataclasses.replace(CONFIG, decide=decide)
     outcomes, environment, total = episode(config, workload, "price", by("now"))
     slots = environment._ints[m.HORIZON]
@@ -80,12 +67,12 @@ def test_a_bill_by_hand(decide: str) -> None:
 
 
 def test_reserved_first_starts_what_fits_and_waits_else() -> None:
-    """In equal hours nothing is saved by waiting, so all start; in falling ones two cores do."""
+    """Of eight jobs of an hour on one core, two start in every hour at the latest."""
     config = dataclasses.replace(CONFIG, forecast="perfect", short_wait=12.0)
-    workload = log([0] * 8 + [86000.0], [3600.0] * 8 + [60.0], [1] * 9)
+    workload = log_of([0] * 8 + [86000.0], [3600.0] * 8 + [60.0], [1] * 9)
     outcomes, environment, _ = episode(config, workload, "carbon", by("reserved_first"))
     start = m.block(environment._ints, m.START_AT, 9)
-    assert (start[:8] == 0).sum() == 2 or (start[:8] == 0).all()
+    assert all((start[:8] <= slot).sum() >= min(2 * (slot + 1), 8) for slot in range(12))
     waited, *_ = episode(config, workload, "carbon", by("lowest_window"))
     assert outcomes["money"] < waited["money"]
     assert outcomes["reserved_use"] > waited["reserved_use"]
@@ -104,7 +91,7 @@ def test_the_bill_is_that_of_a_plain_count(change: dict[str, Any], objective: st
     submit = np.sort(rng.uniform(0, 24 * 3600, count)).round()
     run = (rng.exponential(3 * 3600.0, count) + 60).round()
     cores = rng.integers(1, 6, count)
-    workload = log([*submit, 86399.0], [*run, 60.0], [*cores, 1])
+    workload = log_of([*submit, 86399.0], [*run, 60.0], [*cores, 1])
     config = dataclasses.replace(CONFIG, reserved=9, slot_s=1800.0, horizon=48, **change)
 
     def choose(observation: Any, _: Any) -> int:
@@ -164,8 +151,8 @@ def test_a_week_of_gaia_has_its_carbon_and_its_bill(policy: Policy) -> None:
     x = read_series(path).only(ZONE).values(CARBON)[FIRST_HOUR : FIRST_HOUR + HOURS]
     of = play(jobs, x, policy)
     cores, last = jobs.cores[of.job], int(of.start.max())
-    begin = str((HOUR_OF_2022 + FIRST_HOUR) * 3600)
-    workload = log(of.start * 5, of.length * 5, cores, begin)
+    begin_s = (HOUR_OF_2022 + FIRST_HOUR) * 3600
+    workload = log_of(of.start * 5, of.length * 5, cores, begin_s=begin_s)
     config = DeferrableConfig(
         jobs="log", horizon=last + 1, slot_s=5.0, series=str(path), zone=ZONE, align="calendar",
         short_wait=0.0, long_wait=0.0, watts_per_core=1.0, reserved=9, decide="start",
