@@ -31,7 +31,7 @@ from hindcast.pipeline.schedules.sentences import moment
 from hindcast.pipeline.storage.files import make_folder, write_text
 
 _HERE: Final = Path(__file__).parent
-_MODULE: Final = ("data.js", "strips.js", "table.js", "gantt.js")  # in this order one script
+_MODULE: Final = ("data.js", "strips.js", "table.js", "gantt.js", "moves.js")  # in this order one script
 _SCRIPTS: Final = (
     (STYLE.with_name("page.js"),), (_HERE / "uplot" / "uPlot.iife.min.js",),
     tuple(_HERE / name for name in _MODULE),
