@@ -1,55 +1,10 @@
-// Reads the data of the page, and says numbers and moments in words.
-// What a column holds is said in model.py, how it is coded in coding.py.
-const $ = (id) => document.getElementById(id);
+// Schedules of the data, and numbers and moments in words. What a column holds is in model.py.
 const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 const TICKS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800,
   432000, 864000, 1728000, 4320000, 8640000, 31536000, 315360000,
 ];
 
-async function readData() {
-  const text = atob($("data").textContent);
-  const raw = new Uint8Array(text.length);
-  for (let i = 0; i < raw.length; i++) raw[i] = text.charCodeAt(i);
-  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  let at = 4 + new DataView(bytes.buffer).getUint32(0, true);
-  const facts = JSON.parse(new TextDecoder().decode(bytes.subarray(4, at)));
-  const whole = {},
-    columns = {};
-  for (const [name, [length, planes, base, scale]] of Object.entries(facts.columns)) {
-    const size = length * planes;
-    if (scale) {
-      const numbers = new Float64Array(length);
-      for (let i = 0; i < length; i++) {
-        let code = 0;
-        for (let p = planes - 1; p >= 0; p--) code = code * 256 + bytes[at + p * length + i];
-        numbers[i] = code % 2 ? -(code + 1) / 2 : code / 2;
-      }
-      if (base === "previous") {
-        for (let i = 1; i < length; i++) numbers[i] += numbers[i - 1];
-      } else {
-        for (const term of base ? base.split(" ") : []) {
-          const [sign, other] = term[0] === "-" ? [-1, whole[term.slice(1)]] : [1, whole[term]];
-          for (let i = 0; i < length; i++) numbers[i] += sign * other[i];
-        }
-      }
-      whole[name] = numbers;
-      columns[name] = scale === 1 ? numbers : numbers.map((number) => number / scale);
-    } else columns[name] = new Float64Array(bytes.slice(at, at + size).buffer);
-    at += size;
-  }
-  return [facts, columns];
-}
-
-let facts, columns;
-try {
-  [facts, columns] = await readData();
-} catch (error) {
-  $("trouble").textContent =
-    `This browser cannot read the data of the page (${error}); ` + "browsers since 2023 can.";
-  throw error;
-}
 const N = facts.count,
   inSeconds = facts.clock === "s";
 const schedules = facts.schedules.map((of, s) => {
