@@ -67,11 +67,7 @@ complete -p hindcast
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_offers_what_is_known():
-<<<<<<< HEAD
     assert complete("hindcast wh") == ["whatif", "why"]
-=======
-    assert complete("hindcast wha") == ["whatif"]
->>>>>>> 21c301d4d3f16bcb032c2278a5fc2775ec3c6e7a
     assert complete("hindcast train d --gate ''") == ["simulator", "folds", "log"]
 
 
