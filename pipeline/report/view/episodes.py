@@ -79,7 +79,7 @@ def write_episodes(
 
 def _chosen(episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
     """Yield the first episode of each behaviour until there are about enough numbers."""
-    numbers, seen = 0, set()
+    numbers, seen = 0, set[str]()
     for one in episodes:
         behaviour = one.about["behaviour"]
         if behaviour in seen:
