@@ -17,7 +17,15 @@ from websockets.sync.client import connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE_S = 60.0
-KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36}
+KEYS = {
+    "Enter": 13,
+    "Escape": 27,
+    "Tab": 9,
+    "ArrowLeft": 37,
+    "ArrowRight": 39,
+    "Home": 36,
+    "End": 35,
+}
 
 
 def find_chromium() -> str:

@@ -1,4 +1,8 @@
-"""`hindcast view`: one or two schedules as a page, and where their policies differ."""
+"""`hindcast view`: one or two schedules as a page, and where their policies differ; episodes.
+
+A dataset without policies is drawn decision by decision. With policies, it is the recipe that it
+was built from.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +28,8 @@ class Request:
     """What to draw, and the file of the page."""
 
     a: p.Folder = p.argument(
-        "schedule (.parquet), folder that `hindcast whatif` or `evaluate --jobs` wrote, or recipe",
+        "schedule (.parquet), folder that `hindcast whatif` or `evaluate --jobs` wrote, recipe, or "
+        "dataset, whose episodes are shown decision by decision",
         metavar="A",
     )
     b: p.Folder = p.argument(
@@ -55,6 +60,11 @@ def check(request: Request) -> None:
     """Raise InputError if there is nothing to draw, or too much."""
     if location(request.out).suffix != ".html":
         raise InputError(f"--out {request.out}: the page is one file, expected a name in .html")
+    if _is_dataset(request):
+        _refuse_options(request, "a recipe, and without --policy a dataset is shown")
+        if request.b:
+            raise InputError(f"{request.a} is a dataset: its page has no B; leave it out")
+        return
     if _is_played(request.a):
         from hindcast.flows.runs.schedules import behaviours_of, job_of
 
@@ -66,13 +76,22 @@ def check(request: Request) -> None:
             )
         behaviours_of(job_of(request)[0].recipe, request.policies)
         return
-    for name in ("window", "play", "trace", "overrides"):
-        if getattr(request, name):
-            flag = "set" if name == "overrides" else name
-            raise InputError(f"--{flag} is for a recipe, and {request.a} is none; leave it out")
+    _refuse_options(request, f"a recipe, and {request.a} is none")
     places = list(_files(request))
     if len(places) > 2:
         raise InputError(f"view: a page has one schedule or two, expected no {len(places)}")
+
+
+def _is_dataset(request: Request) -> bool:
+    """Return whether the episodes of a dataset are shown."""
+    return not request.policies and (location(request.a) / "manifest.json").is_file()
+
+
+def _refuse_options(request: Request, why: str) -> None:
+    for name in ("window", "play", "trace", "overrides"):
+        if getattr(request, name):
+            flag = "set" if name == "overrides" else name
+            raise InputError(f"--{flag} is for {why}; leave it out")
 
 
 def _is_played(place: str) -> bool:
@@ -112,6 +131,8 @@ def _files(request: Request) -> Iterator[Path]:
 
 def run(request: Request) -> dict[str, Any]:
     """Read or play the schedules, and write the page."""
+    if _is_dataset(request):
+        return _episodes(request)
     from hindcast.pipeline.report.view.page import write_view
     from hindcast.pipeline.whatif.verdict import sentence_of
     from hindcast.pipeline.workloads.caveats import to_json
@@ -135,6 +156,24 @@ def run(request: Request) -> dict[str, Any]:
         "difference": first.sentence if first else None,
         "caveats": to_json(caveats),
     }
+
+
+def _episodes(request: Request) -> dict[str, Any]:
+    """Write the page of the episodes of a dataset."""
+    from hindcast.pipeline import dataset as datasets
+    from hindcast.pipeline.dataset.manifest import read_manifest
+    from hindcast.pipeline.report.view.episodes import write_episodes
+    from hindcast.pipeline.whatif.verdict import sentence_of
+    from hindcast.pipeline.workloads.caveats import to_json
+
+    dataset, out = datasets.open(request.a), location(request.out)
+    caveats = read_manifest(location(request.a)).caveats
+    texts = [sentence_of(caveat.text) for caveat in caveats]
+    episodes = write_episodes(dataset, dataset.iter_episodes(), out, texts)
+    return {
+        "page": str(out), "bytes": out.stat().st_size, "episodes": episodes, "difference": None,
+        "caveats": to_json(caveats),
+    }  # fmt: skip
 
 
 def _played(
@@ -167,5 +206,6 @@ COMMANDS: Final = {"view": Command(
     Request,
     "Other forms:\n"
     "  hindcast view fcfs_easy.parquet saf_easy.parquet\n"
-    "  hindcast view whatif-folder --policy fcfs_easy saf_easy",
+    "  hindcast view whatif-folder --policy fcfs_easy saf_easy\n"
+    "  hindcast view dataset-folder",
 )}  # fmt: skip
