@@ -18,9 +18,10 @@ from hindcast.policies.entrants import entrants
 @pytest.fixture
 def anchor(tiny_recipe, monkeypatch) -> Anchor:
     """An anchor of the windows of a small recipe."""
-    windows = windows_of(tiny_recipe)
-    one = Anchor(windows, ("x",), len(tiny_recipe.windows("test")), "makespan_s", "lower",
-                 900.0, 5, "tetris", 800.0, 700.0, tiny_recipe.objective, -900.0, -800.0)  # fmt: skip
+    windows, count = windows_of(tiny_recipe), len(tiny_recipe.windows("test"))
+    means = (900.0, 5, "tetris", 800.0, 700.0)
+    one = Anchor(windows, ("x",), count, "makespan_s", "lower", *means, "makespan", -900.0, -800.0)
+    assert tiny_recipe.objective == one.objective
     monkeypatch.setattr(module, "anchors", lambda: {windows: one})
     return one
 
@@ -41,13 +42,10 @@ def test_the_score_of_a_report_is_that_of_the_anchor(anchor, tiny_recipe, tmp_pa
     (setting,) = summary.settings
     table = main_table(summary, setting)
     at = table.head.index("score")
-    means = dict([
-        (p.name, float(p.values.mean())) for p in summary.headline(setting).policies])  # fmt: skip
     shown = {row.cells[0].text: row.cells[at].text for row in table.rows}
-    for name, mean in means.items():
-        assert float(shown[name].replace(",", "").replace("−", "-")) == pytest.approx(
-            anchor.score(mean), abs=6e-4
-        )
+    for policy in summary.headline(setting).policies:
+        score = anchor.score(float(policy.values.mean()))
+        assert float(shown[policy.name].replace(",", "")) == pytest.approx(score, abs=6e-4)
 
 
 def test_other_windows_have_no_score(anchor, tiny_recipe, tmp_path):
