@@ -67,7 +67,7 @@ complete -p hindcast
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_offers_what_is_known():
-    assert complete("hindcast wha") == ["whatif"]
+    assert complete("hindcast wh") == ["whatif", "why"]
     assert complete("hindcast train d --gate ''") == ["simulator", "folds", "log"]
 
 

@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import runpy
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -15,6 +17,7 @@ from hindcast.flows.cli import main
 from hindcast.pipeline.evaluation import submissions
 from hindcast.pipeline.storage.files import json_text
 
+ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ("slots-demo-v1", "--set", 'split.test="900..909"')
 RULES = ["--policy", "hold_8", "--policy", "sjf_now"]
 AGENT = """
@@ -284,3 +287,22 @@ def test_rows_of_the_leaderboard_come_again(name, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("everything holds")
     assert any("training seeds: " in line and line.endswith(" 5") for line in lines)
+
+
+@pytest.mark.slow
+def test_the_example_of_five_seeds_is_one_row_with_an_interval_over_seeds(tmp_path, capsys):
+    """A copy of the example outside the repository is trained, evaluated, submitted and checked."""
+    shutil.copy(ROOT / "examples" / "five_seeds.py", "net.py")
+    small = ["--set", 'split.train="0..1"', "--set", 'split.validation="120..120"']
+    assert main(["build", "slots-demo-v1", *small, "--out", "dataset"]) == 0
+    runpy.run_path("net.py")["train"]("dataset")
+    words = "mine=" + ",".join(f"net.py:seed{n}" for n in range(5))
+    evaluated("--policy", "hold_8", words)
+    assert main(["report", "ev", "--out", "report/report.html"]) == 0
+    rows = pl.read_csv("report/results.csv").filter(policy="mine", baseline="hold_8").to_dicts()
+    assert [(row["seeds"], row["windows"]) for row in rows] == [(5, 10)]
+    assert rows[0]["low"] < rows[0]["mean"] < rows[0]["high"]
+    submitted()
+    found = checked(capsys, "--run-code")
+    assert found["seeds"] == "holds: training seeds: mine 5"
+    assert found["scores"].startswith("holds")
