@@ -79,12 +79,8 @@ def write_episodes(
 
 def _chosen(episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
     """Yield the first episode of each behaviour until there are about enough numbers."""
-<<<<<<< HEAD
-    numbers, seen = 0, set[str]()
-=======
     numbers = 0
     seen: set[str] = set()
->>>>>>> e947ea95eae1340fd73cf910a8868d471065a424
     for one in episodes:
         behaviour = one.about["behaviour"]
         if behaviour in seen:
