@@ -28,9 +28,14 @@ KEYS = {
 }
 
 
+def program() -> str | None:
+    """Return the path of a Chromium, None if there is none."""
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
 def find_chromium() -> str:
-    """Return the program; skip the test where there is none, and fail in CI."""
-    found = next((path for path in map(shutil.which, NAMES) if path), None)
+    """Return the path of a Chromium; skip the test where there is none, and fail in CI."""
+    found = program()
     if found is None and os.environ.get("CI") == "true":
         pytest.fail("CI has no Chromium")
     if found is None:
@@ -136,10 +141,10 @@ class Page:
 @contextmanager
 def chromium(*options: str) -> Iterator[Page]:
     """Run a browser, and stop it afterwards."""
-    program = find_chromium()
+    path = find_chromium()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         call = [
-            program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
+            path, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
             "--no-first-run", f"--user-data-dir={folder}", *options, "about:blank",
         ]  # fmt: skip
         process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

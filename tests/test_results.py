@@ -24,7 +24,7 @@ from hindcast.pipeline.evaluation.anchors import anchor_of, anchors, windows_of
 from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
 from hindcast.pipeline.recipes.loading import load_recipe
 
-RESULTS = ("offline.csv", "online.csv")
+RESULTS = ("fresh.csv", "offline.csv", "online.csv")
 CLAIMED = ("`slots`, rate 1.0", "play")
 OTHERS = ("data_quality.csv", "ope.csv")
 

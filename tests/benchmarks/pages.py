@@ -18,7 +18,7 @@ import psutil
 from hindcast.pipeline.report.view.model import model_of
 from hindcast.pipeline.report.view.packing import rectangles
 from hindcast.pipeline.report.view.page import write_view
-from tests.chromium import Page, chromium
+from tests.chromium import Page, chromium, program
 from tests.made_schedules import made_schedule
 
 JOBS, ROWS = 50_000, 2048
@@ -71,6 +71,8 @@ def measure() -> list[tuple[str, float, str, str]]:
     drawn = [rectangles(schedule) for schedule in schedules]
     packing = (time.process_time() - begun) / 2
     found = [("packing 50,000 jobs", packing, "s", f"{len(drawn[0].job):,} rectangles")]
+    if program() is None:
+        return found
     with tempfile.TemporaryDirectory() as folder, chromium() as page:
         path = Path(folder) / "view.html"
         begun = time.process_time()

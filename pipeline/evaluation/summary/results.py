@@ -247,11 +247,11 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
         lines += [f"The CSV file has {count_of(left, 'more baseline')} than these tables.", ""]
     for baseline in shown:
         rows = [pairs[p, baseline] for p in once["policy"] if (p, baseline) in pairs]
-        compared = [row for row in rows if row["paired_difference"] is not None]
+        told = [row for row in rows if row["paired_difference"] is not None]
         lines += [f"Against {plain_text(baseline)}:", ""]
         lines += text_table(
             ["policy", "difference", "95 % interval", "wins / ties / losses"],
-            [_against(row, decimals) for row in compared],
+            [_against(row, decimals) for row in told],
             left=1,
         )
     return lines

@@ -79,7 +79,8 @@ def write_episodes(
 
 def _chosen(episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
     """Yield the first episode of each behaviour until there are about enough numbers."""
-    numbers, seen = 0, set()
+    numbers = 0
+    seen: set[str] = set()
     for one in episodes:
         behaviour = one.about["behaviour"]
         if behaviour in seen:
