@@ -4,21 +4,26 @@
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+Array = NDArray[Any]
+Scores = Callable[[Array, Array, Array], Array]
 WEIGHTS = Path(__file__).with_suffix(".npz")
 SEEDS = range(5)
 STEPS, BATCH, RATE = 500, 512, 0.5
 
 
-def train(folder):
+def train(folder: str) -> None:
     """Fit the choices of the tenth of episodes with the lowest mean slowdown, once per seed."""
     import hindcast
 
     dataset = hindcast.open_dataset(folder)
-    episodes = dataset.episodes().sort("mean_slowdown")
+    episodes = dataset.episodes("train").sort("mean_slowdown")
     best = episodes.head(len(episodes) // 10)["episode"].to_list()
     batch = next(dataset.batches(60_000, np.random.default_rng(0), k=6))
     kept = np.isin(batch.episode, best)
@@ -39,14 +44,14 @@ def train(folder):
     np.savez(WEIGHTS, **found)
 
 
-def training(name):
+def training(name: str) -> Scores:
     """Return the function of a training."""
     weights = np.load(WEIGHTS)[name] if WEIGHTS.exists() else None
 
-    def scores(context, candidates, feasible):
-        return candidates @ weights
+    def scores(context: Array, candidates: Array, feasible: Array) -> Array:
+        return np.asarray(candidates @ weights)
 
-    scores.weights = WEIGHTS.name
+    scores.weights = WEIGHTS.name  # type: ignore[attr-defined]
     return scores
 
 

@@ -17,12 +17,25 @@ from websockets.sync.client import connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE_S = 60.0
-KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36}
+KEYS = {
+    "Enter": 13,
+    "Escape": 27,
+    "Tab": 9,
+    "ArrowLeft": 37,
+    "ArrowRight": 39,
+    "Home": 36,
+    "End": 35,
+}
+
+
+def program() -> str | None:
+    """Return the path of a Chromium, None if there is none."""
+    return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 def find_chromium() -> str:
-    """Return the program; skip the test where there is none, and fail in CI."""
-    found = next((path for path in map(shutil.which, NAMES) if path), None)
+    """Return the path of a Chromium; skip the test where there is none, and fail in CI."""
+    found = program()
     if found is None and os.environ.get("CI") == "true":
         pytest.fail("CI has no Chromium")
     if found is None:
@@ -35,10 +48,12 @@ class Page:
 
     Attributes:
         events: What the browser has told so far: [(method, parameters), ...].
+        process: Number of the browser's process.
     """
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, socket: Any, process: int) -> None:
         self._socket, self._numbers = socket, itertools.count(1)
+        self.process = process
         self.events: list[tuple[str, Any]] = []
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
@@ -126,10 +141,10 @@ class Page:
 @contextmanager
 def chromium(*options: str) -> Iterator[Page]:
     """Run a browser, and stop it afterwards."""
-    program = find_chromium()
+    path = find_chromium()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         call = [
-            program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
+            path, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
             "--no-first-run", f"--user-data-dir={folder}", *options, "about:blank",
         ]  # fmt: skip
         process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -141,7 +156,7 @@ def chromium(*options: str) -> Iterator[Page]:
                 tabs = json.load(answer)
             address = next(t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page")
             with connect(address, max_size=None, proxy=None) as socket:
-                yield Page(socket)
+                yield Page(socket, process.pid)
         finally:
             process.terminate()
             process.wait()

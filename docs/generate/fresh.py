@@ -3,10 +3,10 @@
     python -m docs.generate.fresh > docs/results/fresh_times.csv
 
 measures the times: CPU milliseconds per decision of one thread, as an evaluation plays a policy on
-TIMED windows. The other numbers are rows of docs/results/online.csv. Where rules can look ahead
-(`RULE@rollout`), agents are compared at equal time: those that do not look ahead with the best rule
-that does not, and those that do with the best policy that did not learn. All differences of the
-table are one family of comparisons.
+TIMED windows. The other numbers are rows of docs/results/fresh.csv. Where rules can look ahead
+(`RULE@rollout`), agents that do not look ahead are compared with the best rule that does not, and
+those that do with the best policy that did not learn. All differences of the table are one family
+of comparisons.
 """
 
 import csv
@@ -40,10 +40,10 @@ class Fresh:
         problem: Scenario, and its setting if there are several.
         outcome: Headline outcome as the table calls it.
         decimals: Decimals of the numbers.
-        recipe: Recipe of the rows in online.csv.
+        recipe: Recipe of the rows.
         released: Recipe whose folder in datasets/ has the checkpoints.
         agent: Name of the delivered agent.
-        reused: Whether its windows had been read before.
+        reused: Whether its windows had been read before; its rows are those of online.csv.
         settings: Overrides of the released recipe with which the checkpoints play.
     """
 
@@ -120,7 +120,7 @@ def _row(one: Fresh, ahead: bool) -> Row | None:
     agent = one.agent + AHEAD * ahead
     own = [
         row
-        for row in rows_of_recipe("online.csv", one.recipe)
+        for row in rows_of_recipe("online.csv" if one.reused else "fresh.csv", one.recipe)
         if row["policy"] == agent
         and row["baseline"] != "random"
         and (ahead or not _looks_ahead(row["baseline"]))
@@ -173,12 +173,12 @@ def _milliseconds(one: Fresh, policy: str) -> tuple[int, float]:
             with tempfile.TemporaryDirectory() as out:
                 begin = time.process_time()
                 hindcast.evaluate(
-                    one.released, [policy], out=out, split="validation",
+                    one.released, [policy], out=Path(out) / "e", split="validation",
                     overrides=[*one.settings, f'split.validation="{first}..{first + count - 1}"',
                                "evaluate.seeds=1"],
                 )  # fmt: skip
                 seconds = time.process_time() - begin
-                scores = pl.read_parquet(Path(out) / "scores.parquet")
+                scores = pl.read_parquet(Path(out) / "e" / "scores.parquet")
         taken.append(seconds)
         decisions.append(int(scores.filter(metric="decisions")["value"].sum()))
     more = decisions[1] - decisions[0]

@@ -63,7 +63,7 @@ file to `docs/submissions`, run `python -m docs.generate`, and open a pull reque
 
 ## Check a row
 
-```bash
+```text
 hindcast check-submission docs/submissions/slots-counterfactual.zip
 ```
 

@@ -31,11 +31,14 @@ ORDERS: Final = "queue_orders.csv"
 RULES: Final = "queue_rules.csv"
 FGD: Final = "fgd.csv"
 GRID_AGENTS: Final = "grid_agents.csv"
+GRID_SETTINGS: Final = "grid_settings.csv"
 PACK: Final = "pack_agents.csv"
 FRESH_TIMES: Final = "fresh_times.csv"
 INTERVALS: Final = "intervals.csv"
+GRID_SETTINGS: Final = "grid_settings.csv"
 _IN_PAGES: Final = {
     INTERVALS,
+    GRID_SETTINGS,
     BOUNDS,
     SIZES,
     RANKING,
@@ -44,6 +47,7 @@ _IN_PAGES: Final = {
     RULES,
     FGD,
     GRID_AGENTS,
+    GRID_SETTINGS,
     PACK,
     FRESH_TIMES,
 }

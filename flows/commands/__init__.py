@@ -23,7 +23,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "your log": {
         "whatif": "one page: a log's own scheduler beside other policies, and what can be "
         "concluded",
-        "view": "one page: a schedule, or two on one time axis, and where their policies differ",
+        "view": "one page: a schedule, or two on one time axis; or the episodes of a dataset",
         "ingest": "convert a raw trace to a workload, or a log of decisions to a dataset, and "
         "count the rows that were left out",
         "grid": "print what anybody could save at most by waiting, on hours of an electric grid",

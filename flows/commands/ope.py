@@ -268,7 +268,8 @@ COMMANDS: Final = {"ope": Command(
     Request,
     "estimators: snis snpdis is pdis (importance sampling), paired_snis paired_is tempered\n"
     "(within a window), dr wdr (with fitted Q), dm (fitted Q), gp (similar policies), mwl\n"
-    "(marginal weights). The verdict on a policy is that by snis, the order of policies by gp.\n"
+    "(marginal weights). The verdict on a policy is that by snis (the next one where left-out\n"
+    "behaviours refute it), the order of policies by gp.\n"
     "Estimates of gp, tempered, mwl and dm are beside the answers, without interval, unless the\n"
     "log's own behaviours, each left out once, show that intervals hold.\n"
     "A log of decisions has no simulator: policies are uniform, first, logged, lowest:FEATURE,\n"

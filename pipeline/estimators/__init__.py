@@ -5,8 +5,8 @@ diagnostics and warnings. The best estimator depends on the log: the docstring o
 the assumptions of its estimators. With a simulator, their errors can be measured. The package needs
 numpy alone.
 
-In `ESTIMATORS`, those whose intervals may keep their level stand first. The first of them, `snis`,
-is the reader's: the verdict on a policy is that on its estimate.
+In `ESTIMATORS`, those whose intervals may keep their level stand first. The first of them that a
+log does not refute is the reader's, mostly `snis`: the verdict on a policy is that on its estimate.
 """
 
 from collections.abc import Callable, Mapping

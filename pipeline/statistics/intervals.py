@@ -298,7 +298,7 @@ def estimate(cells: Array, stretches: Stretches | None = None) -> Estimate:
     def variance(of: Array) -> float:
         """Return the variance of the mean over windows, summed over the rows of (n, W)."""
         squares = of.var(axis=1, ddof=1) if waves is None else ((of @ waves) ** 2).mean(axis=1)
-        return float(squares.sum()) * scale / windows
+        return float(squares.sum() * scale / windows)
 
     by_window, freedom = cells.mean(axis=(0, 1)), windows - 1 if waves is None else waves.shape[1]
     of_windows = variance(by_window[None])
@@ -359,7 +359,7 @@ def _skewness(values: Array) -> float:
     if count < 3 or square <= 0.0:
         return 0.0
     bias = math.sqrt(count * (count - 1)) / (count - 2)
-    return bias * float((apart**3).mean()) / square**1.5
+    return float(bias * (apart**3).mean() / square**1.5)
 
 
 def _cells(cells: Array, keep_a: bool = False, keep_b: bool = False) -> Array:

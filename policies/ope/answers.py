@@ -1,7 +1,7 @@
 """What a log says about each policy: the verdict first, the number second.
 
-The reader's estimator is the first of `ESTIMATORS` that was asked for and leaves out no bias: the
-verdict on a policy is the verdict on its estimate.
+The reader's estimator is the first of `ESTIMATORS` that was asked for, leaves out no bias, and is
+not refuted by behaviours that were left out: the verdict on a policy is that on its estimate.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,18 @@ from typing import Any
 import polars as pl
 
 from hindcast.pipeline.estimators import ESTIMATORS
-from hindcast.pipeline.estimators.verdicts import ANSWERS, CANNOT, ROUGHLY
+from hindcast.pipeline.estimators.verdicts import ANSWERS, CANNOT, ROUGHLY, Held
 
 
 def described_answers(rows: pl.DataFrame) -> dict[str, Any]:
     """Return the reader's estimator, and a sentence and whether there is an answer by policy.
 
-    `rows` are those of estimates.parquet. The estimator is None if only biased ones were asked for.
+    `rows` are those of estimates.parquet. The estimator is None if all that were asked for may be
+    biased.
     """
-    asked = rows["estimator"].unique()
-    reader = next((n for n, e in ESTIMATORS.items() if not e.bias and n in asked), None)
+    measured = rows.unique("estimator").select("estimator", "left_out", "left_out_held").rows()
+    kept = {name for name, policies, held in measured if not Held(policies, held).refuted}
+    reader = next((n for n, e in ESTIMATORS.items() if not e.bias and n in kept), None)
     by = {row["policy"]: row for row in rows.filter(estimator=reader or "").to_dicts()}
     policies = rows["policy"].unique(maintain_order=True).to_list()
     return {

@@ -22,6 +22,7 @@ NAMES = (
     "online",
     "scaling",
     "families",
+    "pages",
     "intervals",
 )
 

@@ -9,8 +9,9 @@ standard deviation of windows, and each score has as much noise of its own.
 """
 
 import csv
+import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.statistics.distributions import t_quantile
 from hindcast.pipeline.statistics.intervals import estimate
 from hindcast.pipeline.statistics.sequential import PARTS, Look, Sequential
+from hindcast.pipeline.storage.provenance import key_of, provenance
 
 Array = NDArray[np.float64]
 Kind = Literal["normal", "lognormal"]
@@ -206,14 +208,17 @@ METHODS: Final[Mapping[str, Method]] = {
 }  # fmt: skip
 
 
-def main(arguments: Sequence[str] = ()) -> None:
-    """Write the table: a row per case, interval and method."""
+def main() -> None:
+    """Write the table: a row per case, interval and method; the record of provenance to stderr."""
     write = csv.writer(sys.stdout, lineterminator="\n").writerow
-    write([*Case._fields, "interval", "method", "coverage", "width"])
+    record = provenance()
+    key = key_of(record)
+    json.dump({key: record}, sys.stderr, indent=2)
+    write([*Case._fields, "interval", "method", "coverage", "width", "provenance"])
     for case in CASES:
         for what, (share, width) in coverage(case, REPEATS, 1, METHODS).items():
             interval, _, method = what.partition(", ")
-            write([*case, interval, method, f"{share:.3f}", f"{width:.3f}"])
+            write([*case, interval, method, f"{share:.3f}", f"{width:.3f}", key])
             sys.stdout.flush()
     for seeds in (1, 5):
         for most in (40, 200, 800):
@@ -221,7 +226,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                 share, played = sequential(most, seeds, effect, REPEATS // 2, seed=2)
                 name = "error until decided" if effect == 0.0 else "power until decided"
                 write(["lognormal", most, seeds, 1, name, "sequential",
-                       f"{share:.3f}", f"{played:.3f}"])  # fmt: skip
+                       f"{share:.3f}", f"{played:.3f}", key])  # fmt: skip
                 sys.stdout.flush()
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
     ("line", "found"),
     [
         ("", list(commands.SUMMARIES)),
-        ("wh", ["whatif"]),
+        ("wha", ["whatif"]),
         ("--v", ["--version"]),
         ("nowhere ", []),
         ("build ", known_recipes()),
@@ -67,7 +67,7 @@ complete -p hindcast
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_offers_what_is_known():
-    assert complete("hindcast wh") == ["whatif"]
+    assert complete("hindcast wh") == ["whatif", "why"]
     assert complete("hindcast train d --gate ''") == ["simulator", "folds", "log"]
 
 

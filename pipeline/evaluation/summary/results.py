@@ -228,8 +228,8 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
     once = once.sort("mean", descending=first["higher_is_better"], maintain_order=True)
     pairs = {(row["policy"], row["baseline"]): row for row in part.iter_rows(named=True)}
     lines = [f"## {plain_text(first['recipe'])}", "", _headline(once, baselines, decimals), ""]
-    compared = part.filter(pl.col("baseline").is_not_null() & pl.col("paired_low").is_not_null())
-    kind = [interval_kind(compared[DEGREES].to_list())] if compared.height else []
+    pair = part.filter(pl.col("baseline").is_not_null() & pl.col("paired_low").is_not_null())
+    kind = [interval_kind(pair[DEGREES].to_list())] if pair.height else []
     about = " ".join([f"{about}; {first['windows']:,} windows.", *kind])
     lines += [about, "", *commands(part)]
     head = ["policy", "seeds", "mean", "95 % interval"]
@@ -247,11 +247,11 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
         lines += [f"The CSV file has {count_of(left, 'more baseline')} than these tables.", ""]
     for baseline in shown:
         rows = [pairs[p, baseline] for p in once["policy"] if (p, baseline) in pairs]
-        compared = [row for row in rows if row["paired_difference"] is not None]
+        told = [row for row in rows if row["paired_difference"] is not None]
         lines += [f"Against {plain_text(baseline)}:", ""]
         lines += text_table(
             ["policy", "difference", "95 % interval", "wins / ties / losses"],
-            [_against(row, decimals) for row in compared],
+            [_against(row, decimals) for row in told],
             left=1,
         )
     return lines

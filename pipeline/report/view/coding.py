@@ -5,7 +5,8 @@ follow each other and schedules of the same jobs differ by little. A difference 
 2 d, or -2 d - 1 if it is negative. All first bytes stand before all second bytes, and so on.
 
 Times are multiples of 1 / `scale` seconds. Where no decimal scale gives every time back exactly,
-`scale` is 0, and columns of times hold the eight bytes of each float64.
+`scale` is 0, and columns of times hold the eight bytes of each float64. Features of a dataset are
+float32, and `planes` is 4 there.
 """
 
 import base64
@@ -74,6 +75,11 @@ def coded(
     planes = max(1, (int(plain.max(initial=0)).bit_length() + 7) // 8)
     data = plain.view(np.uint8).reshape(-1, 8)[:, :planes].T
     return Column(data.tobytes(), len(numbers), planes, base, scale)
+
+
+def single(numbers: NDArray[np.float32]) -> Column:
+    """Return a column of float32."""
+    return Column(numbers.astype("<f4").tobytes(), numbers.size, 4, "", 0)
 
 
 def text_of(facts: Mapping[str, Any], columns: Mapping[str, Column]) -> str:

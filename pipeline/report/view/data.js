@@ -1,57 +1,19 @@
-// Reads the data of the page, and says numbers and moments in words.
-// What a column holds is said in model.py, how it is coded in coding.py.
-const $ = (id) => document.getElementById(id);
+// Schedules of the data, and numbers and moments in words. What a column holds is in model.py.
 const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
-const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
-  86400, 172800, 432000, 864000, 1728000, 4320000, 8640000, 31536000, 315360000];
+const TICKS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800,
+  432000, 864000, 1728000, 4320000, 8640000, 31536000, 315360000,
+];
 
-async function readData() {
-  const text = atob($("data").textContent);
-  const raw = new Uint8Array(text.length);
-  for (let i = 0; i < raw.length; i++) raw[i] = text.charCodeAt(i);
-  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  let at = 4 + new DataView(bytes.buffer).getUint32(0, true);
-  const facts = JSON.parse(new TextDecoder().decode(bytes.subarray(4, at)));
-  const whole = {}, columns = {};
-  for (const [name, [length, planes, base, scale]] of Object.entries(facts.columns)) {
-    const size = length * planes;
-    if (scale) {
-      const numbers = new Float64Array(length);
-      for (let i = 0; i < length; i++) {
-        let code = 0;
-        for (let p = planes - 1; p >= 0; p--) code = code * 256 + bytes[at + p * length + i];
-        numbers[i] = code % 2 ? -(code + 1) / 2 : code / 2;
-      }
-      if (base === "previous") {
-        for (let i = 1; i < length; i++) numbers[i] += numbers[i - 1];
-      } else {
-        for (const term of base ? base.split(" ") : []) {
-          const [sign, other] = term[0] === "-" ? [-1, whole[term.slice(1)]] : [1, whole[term]];
-          for (let i = 0; i < length; i++) numbers[i] += sign * other[i];
-        }
-      }
-      whole[name] = numbers;
-      columns[name] = scale === 1 ? numbers : numbers.map((number) => number / scale);
-    } else columns[name] = new Float64Array(bytes.slice(at, at + size).buffer);
-    at += size;
-  }
-  return [facts, columns];
-}
-
-let facts, columns;
-try {
-  [facts, columns] = await readData();
-} catch (error) {
-  $("trouble").textContent = `This browser cannot read the data of the page (${error}); ` +
-    "browsers since 2023 can.";
-  throw error;
-}
-const N = facts.count, inSeconds = facts.clock === "s";
+const N = facts.count,
+  inSeconds = facts.clock === "s";
 const schedules = facts.schedules.map((of, s) => {
   const [submit, eligible, start, end, wait] = ["submit", "eligible", "start", "end", "wait"].map(
-    (name) => Float64Array.from(columns[name + s]));
-  const amount = columns["amount" + s], rect = columns["rect" + s], low = columns["low" + s];
+    (name) => Float64Array.from(columns[name + s]),
+  );
+  const amount = columns["amount" + s],
+    rect = columns["rect" + s],
+    low = columns["low" + s];
   const height = columns["cut" + s].map((cut, r) => amount[rect[r]] - cut);
   const there = new Uint8Array(N).fill(1);
   for (const j of columns["absent" + s]) there[j] = 0;
@@ -59,21 +21,42 @@ const schedules = facts.schedules.map((of, s) => {
     start[j] = end[j] = wait[j] = NaN;
   }
   for (const j of columns["uncounted" + s]) wait[j] = NaN;
-  const slowdown = wait.map((w, j) => Math.max(1, (w + end[j] - start[j]) /
-    Math.max(end[j] - start[j], 10)));
-  return { ...of, submit, eligible, start, end, wait, slowdown, amount, rect, low, height, there,
-    shade: new Uint32Array(N) };
+  const slowdown = wait.map((w, j) =>
+    Math.max(1, (w + end[j] - start[j]) / Math.max(end[j] - start[j], 10)),
+  );
+  const [begins, ends] = [start, end].map((times) => rect.map((j) => times[j]));
+  return {
+    ...of,
+    begins,
+    ends,
+    submit,
+    eligible,
+    start,
+    end,
+    wait,
+    slowdown,
+    amount,
+    rect,
+    low,
+    height,
+    there,
+    shade: new Uint32Array(N),
+  };
 });
-const two = schedules.length > 1, [A, B] = schedules;
+const two = schedules.length > 1,
+  [A, B] = schedules;
 const moved = two ? B.start.map((start, j) => start - A.start[j]) : null;
-const asked = columns.requested, unasked = new Uint8Array(N);
+const asked = columns.requested,
+  unasked = new Uint8Array(N);
 for (const j of columns.unasked) unasked[j] = 1;
 const word = (kind, j) => facts.words[kind]?.[columns[kind][j] - 1] ?? "";
-const nameOf = (j) => (facts.names?.[j] ?? String((columns.name ?? columns.job)[j])) +
+const nameOf = (j) =>
+  (facts.names?.[j] ?? String((columns.name ?? columns.job)[j])) +
   (columns.part ? `.${columns.part[j]}` : "");
 
 // The whole range of time and rows, and the part of it that is shown.
-let first = Infinity, last = -Infinity;
+let first = Infinity,
+  last = -Infinity;
 for (const s of schedules) {
   for (let j = 0; j < N; j++) {
     if (s.there[j] && s.submit[j] >= s.from && s.submit[j] < first) first = s.submit[j];
@@ -84,22 +67,38 @@ for (const s of schedules) {
 if (!(last > first)) [first, last] = [A.from, Math.max(A.to, A.from + 1)];
 const rows = Math.max(1, ...schedules.map((s) => s.rows));
 // First without what runs before and after the window, if anything is left.
-const view = { t0: Math.max(first, Math.min(...schedules.map((s) => s.from))),
-  t1: Math.min(last, Math.max(...schedules.map((s) => s.to))), y0: 0, y1: rows };
+const view = {
+  t0: Math.max(first, Math.min(...schedules.map((s) => s.from))),
+  t1: Math.min(last, Math.max(...schedules.map((s) => s.to))),
+  y0: 0,
+  y1: rows,
+};
 if (!(view.t1 > view.t0)) Object.assign(view, { t0: first, t1: last });
-let by = two ? "moved" : "wait", query = "", focus = -1, selection = null, selecting = false;
+let by = two ? "moved" : "wait",
+  query = "",
+  focus = -1,
+  selection = null,
+  selecting = false;
 let hover = null;
 
 // ---- words ----
 const pad = (number) => String(number).padStart(2, "0");
-const FORMATS = [0, 1, 2].map((digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits }));
-const shortNumber = (x) => Number.isNaN(x) ? "–" : FORMATS[Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2].format(x);
+const FORMATS = [0, 1, 2].map(
+  (digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits }),
+);
+const shortNumber = (x) =>
+  Number.isNaN(x) ? "–" : FORMATS[Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2].format(x);
 function span(s) {
   if (Number.isNaN(s)) return "–";
   if (!inSeconds) return `${shortNumber(s)} ${facts.clock}s`;
   const size = Math.abs(s);
-  return size < 60 ? `${shortNumber(s)} s` : size < 3600 ? `${shortNumber(s / 60)} min` :
-    size < 172800 ? `${shortNumber(s / 3600)} h` : `${shortNumber(s / 86400)} days`;
+  return size < 60
+    ? `${shortNumber(s)} s`
+    : size < 3600
+      ? `${shortNumber(s / 60)} min`
+      : size < 172800
+        ? `${shortNumber(s / 3600)} h`
+        : `${shortNumber(s / 86400)} days`;
 }
 function dayOf(t) {
   if (facts.epoch === null) return `day ${Math.floor(t / 86400) + 1}`;
@@ -111,8 +110,13 @@ function hourOf(t, seconds) {
   const text = `${pad(Math.floor(s / 3600))}:${pad(Math.floor(s / 60) % 60)}`;
   return seconds ? `${text}:${pad(s % 60)}` : text;
 }
-const moment = (t) => Number.isNaN(t) ? "–" : inSeconds ?
-  `${dayOf(t)}, ${hourOf(t, view.t1 - view.t0 < 3600)}` : `${facts.clock} ${shortNumber(t)}`;
+const moment = (t) =>
+  Number.isNaN(t)
+    ? "–"
+    : inSeconds
+      ? `${dayOf(t)}, ${hourOf(t, view.t1 - view.t0 < 3600)}`
+      : `${facts.clock} ${shortNumber(t)}`;
 const brief = (t) => moment(t).replace(/ \d{4},/, "");
 const amountText = (s, amount) => shortNumber(amount / s.per_unit);
-const later = (s) => Number.isNaN(s) ? "–" : s ? `${span(Math.abs(s))} ${s > 0 ? "later" : "earlier"}` : "same";
+const later = (s) =>
+  Number.isNaN(s) ? "–" : s ? `${span(Math.abs(s))} ${s > 0 ? "later" : "earlier"}` : "same";

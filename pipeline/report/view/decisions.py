@@ -34,7 +34,9 @@ def decisions_part(model: Model, comparison: Comparison, unit: TimeUnit) -> dict
 
 def _row_of(model: Model, job: int | None) -> int | None:
     """Return the row of a job on the page."""
-    rows = np.flatnonzero(model.jobs == job) if job is not None else ()
+    if job is None:
+        return None
+    rows = np.flatnonzero(model.jobs == job)
     return int(rows[0]) if len(rows) else None
 
 

@@ -230,8 +230,10 @@ def _write_words(model: Model, name: str, writer: _Writer, facts: dict[str, Any]
     texts = _texts(model, name)
     words = list(dict.fromkeys(text for text in texts if text is not None))
     if words:
-        number = {None: 0, **{word: i for i, word in enumerate(words, start=1)}}
-        writer.count(name, np.array([number[text] for text in texts], np.int64))
+        number = {word: i for i, word in enumerate(words, start=1)}
+        writer.count(
+            name, np.array([0 if text is None else number[text] for text in texts], np.int64)
+        )
         facts["words"][name] = words
 
 

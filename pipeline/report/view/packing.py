@@ -49,7 +49,7 @@ def capacity(schedule: Schedule) -> int:
     """Return the rows of a drawing: the largest amount of the first resource at any time."""
     name = schedule.resources[0]
     levels = schedule.facts["levels"].get(name, ())
-    return max([schedule.facts["capacity"][name], *(amount for _, amount in levels)])
+    return max(int(schedule.facts["capacity"][name]), *(int(amount) for _, amount in levels), 0)
 
 
 def on_machines(schedule: Schedule) -> bool:

@@ -3,8 +3,6 @@
 The same schedules give the same bytes.
 """
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,22 +19,18 @@ from hindcast.pipeline.pages.numbers import (
     time_unit,
 )
 from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table, number_cell
-from hindcast.pipeline.pages.templates import STYLE, render
+from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.view.decisions import decisions_part
+from hindcast.pipeline.report.view.inlining import inlined
 from hindcast.pipeline.report.view.model import Model, model_of, page_data, strips
 from hindcast.pipeline.report.view.packing import capacity, on_machines
 from hindcast.pipeline.schedules.difference import Comparison
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.schedules.sentences import moment
-from hindcast.pipeline.storage.files import write_text
+from hindcast.pipeline.storage.files import make_folder, write_text
 
 _HERE: Final = Path(__file__).parent
-_MODULE: Final = ("data.js", "strips.js", "table.js", "gantt.js")  # in this order one script
-_SCRIPTS: Final = (
-    (STYLE.with_name("page.js"),), (_HERE / "uplot" / "uPlot.iife.min.js",),
-    tuple(_HERE / name for name in _MODULE),
-)  # fmt: skip
-_STYLES: Final = ((STYLE,), (_HERE / "uplot" / "uPlot.min.css",), (_HERE / "view.css",))
+_MODULE: Final = ("decode.js", "data.js", "strips.js", "table.js", "gantt.js", "moves.js")
 _KEYS: Final[Mapping[str, str]] = {
     "drag": "moves the time axis; with Select, or with Shift held, selects jobs for the table",
     "Ctrl_+_wheel pinch": "zooms the time axis where the pointer is",
@@ -51,15 +45,11 @@ _KEYS: Final[Mapping[str, str]] = {
 }
 
 
-class _Inline(NamedTuple):
-    """Text of a script or style, and the hash that the page's policy allows it by."""
-
-    text: str
-    hash: str
-
-
 def write_view(
-    schedules: Sequence[Schedule], out: Path, comparison: Comparison | None = None
+    schedules: Sequence[Schedule],
+    out: Path,
+    comparison: Comparison | None = None,
+    cautions: Sequence[str] = (),
 ) -> Path:
     """Write the page of one or two schedules.
 
@@ -67,16 +57,20 @@ def write_view(
         schedules: One schedule, or two of the same window; the second is compared with the first.
         out: File of the page.
         comparison: Decisions at which their policies differ, if they are known.
+        cautions: Sentences about the workload that limit what may be concluded.
 
     Raises:
         InputError: The schedules are of different jobs.
         StorageError: The file cannot be written.
     """
-    write_text(out, page_of(model_of(schedules), comparison))
+    make_folder(out.parent)
+    write_text(out, page_of(model_of(schedules), comparison, cautions))
     return out
 
 
-def page_of(model: Model, comparison: Comparison | None = None) -> str:
+def page_of(
+    model: Model, comparison: Comparison | None = None, cautions: Sequence[str] = ()
+) -> str:
     """Return the page of a model."""
     unit = _unit(model)
     decisions = {} if comparison is None else decisions_part(model, comparison, unit)
@@ -85,12 +79,11 @@ def page_of(model: Model, comparison: Comparison | None = None) -> str:
     return render(
         _HERE / "view.html.jinja",
         data=page_data(model),
-        scripts=[_inline(paths) for paths in _SCRIPTS],
-        styles=[_inline(paths) for paths in _STYLES],
+        **inlined(_MODULE),
         heading=heading,
         facts=list(_facts(model)),
         sentence=" ".join(_sentences(model, unit)),
-        cautions=list(_cautions(model)),
+        cautions=[*_cautions(model), *cautions],
         numbers=_numbers(model, unit),
         policies=[_lane(schedule) for schedule in model.schedules],
         strips=list(_strips(model)),
@@ -105,12 +98,6 @@ def page_of(model: Model, comparison: Comparison | None = None) -> str:
         },
         provenance=_provenance(model),
     )  # fmt: skip
-
-
-def _inline(paths: Sequence[Path]) -> _Inline:
-    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return _Inline(text, f"'sha256-{digest}'")
 
 
 def _unit(model: Model) -> TimeUnit:
@@ -157,15 +144,15 @@ class _Moves(NamedTuple):
 
     @property
     def moved(self) -> NDArray[np.float64]:
-        return self.by_s[self.by_s != 0]
+        return np.compress(self.by_s != 0, self.by_s)
 
 
 def moves_of(model: Model) -> _Moves:
     """Return by how much jobs moved."""
     first, second = model.spread(0, "start_s"), model.spread(1, "start_s")
     by, started = second - first, (~np.isnan(first), ~np.isnan(second))
-    only = (int((started[i] & ~started[1 - i]).sum()) for i in range(2))
-    return _Moves(by[~np.isnan(by)], tuple(only))
+    only = [int((started[i] & ~started[1 - i]).sum()) for i in range(2)]
+    return _Moves(by[~np.isnan(by)], (only[0], only[1]))
 
 
 def _sentences(model: Model, unit: TimeUnit) -> Iterator[str]:

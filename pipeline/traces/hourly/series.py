@@ -33,6 +33,7 @@ from hindcast.pipeline.settings.ranges import number
 from hindcast.pipeline.traces.field_values import UTC, is_local, moment, require_time_zone
 from hindcast.pipeline.traces.files.one_log import one_log
 from hindcast.pipeline.traces.first_look import head_lines, no_such_file
+from hindcast.pipeline.traces.table import UNKNOWN
 from hindcast.pipeline.traces.tables.sources import is_json, is_parquet, source_of
 from hindcast.pipeline.traces.text_rows import collect
 
@@ -50,7 +51,7 @@ WARNING: Final = "warning: "
 LINEAR_H: Final = 3  # longest gap that is filled by a line
 COPIED_H: Final = 24  # longest gap that is filled by the day before
 _HOURS_BELOW: Final = 10**7  # a number of seconds below it would be a time of early 1970
-_UNKNOWN: Final = ("", "na", "n/a", "n/e", "nan", "null", "none", "-")
+_UNKNOWN: Final = (*UNKNOWN, "n/e")
 _TIME: Final = (
     r"^((utc|local) )?(date ?time|time ?stamp|time|date|hour|interval ?start|start ?time|mtu|"
     r"zeit(stempel|punkt)?|datum|from|von|start|begin)\b"

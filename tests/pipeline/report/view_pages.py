@@ -74,7 +74,7 @@ def held(page: str) -> Held:
         part = np.frombuffer(raw[at : at + length * planes], np.uint8)
         at += length * planes
         if not scale:
-            columns[name] = part.view("<f8")
+            columns[name] = part.view(f"<f{planes}")
             continue
         code = (part.reshape(planes, length).astype(np.int64).T << 8 * np.arange(planes)).sum(1)
         numbers = np.where(code % 2, -(code + 1) // 2, code // 2)

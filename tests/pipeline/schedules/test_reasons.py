@@ -21,13 +21,17 @@ _FACTS = {
     "from_s": 0.0, "to_s": 100.0, "epoch": None,
 }  # fmt: skip
 
+_CAME = (
+    "Job D (2 processors) could start from day 1, 00:00:07 on and started at day 1, 00:01:10, "
+    "63 s later."
+)
 _HELD = (
-    "When it came, other jobs held 4 of 4 processors, most of them job A (3 until 00:00:40) and "
-    "job C (1 until 00:00:45). 1 of the waiting jobs had come before it."
+    "When it came, other jobs held 4 of 4 processors, most of them job A (3 until day 1, 00:00:40) "
+    "and job C (1 until day 1, 00:00:45). 1 of the waiting jobs had come before it."
 )
 _STILL = (
     "Then job B (4 processors), which had come before it, still waited; that job started at "
-    "00:01:00."
+    "day 1, 00:01:00."
 )
 
 
@@ -56,19 +60,19 @@ def test_the_reasons_of_a_schedule_by_hand():
     assert found.waited_for.name == "B"
     assert [one.name for one in found.ended] == ["B"]
     assert found.sentences == (
-        "Job D (2 processors) could start from 00:00:07 on and started at 00:01:10, 63 s later.",
+        _CAME,
         _HELD,
         "Not enough was free for it: processors for 58 s.",
-        "Enough was free first at 00:00:40, in all for 5 s, and it was not started then.",
+        "Enough was free first at day 1, 00:00:40, in all for 5 s, and it was not started then.",
         _STILL,
-        "1 job that came later started before it, the largest job E (4 until 00:01:00).",
+        "1 job that came later started before it, the largest job E (4 until day 1, 00:01:00).",
         "It started when job B (4) ended.",
     )
 
 
 def test_a_job_that_starts_at_once_and_one_that_never_does():
     assert why(_by_hand(), "A").sentences == (
-        "Job A (3 processors) could start from 00:00:00 on and started at once.",
+        "Job A (3 processors) could start from day 1, 00:00:00 on and started at once.",
     )
     found = why(_by_hand(), "F")
     assert (found.start_s, found.until_s) == (None, 100)

@@ -14,6 +14,7 @@ from hindcast.pipeline.estimators.verdicts import CANNOT, Held
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
 from hindcast.policies.ope import ope
+from hindcast.policies.ope.answers import described_answers
 from hindcast.policies.ope.episodes import read_episodes
 from hindcast.policies.ope.left_out import can_be_left_out, held_of, own_return
 from hindcast.policies.ope.probabilities import mixture_propensities
@@ -164,3 +165,26 @@ def test_a_deterministic_log_has_no_answer_but_for_its_own_rules(certain, capsys
     other = found.rows.filter(policy="fcfs_now")
     assert other["value"].null_count() == other.height == len(ASKED)
     assert found.description["answerable"]["fcfs_now"] is False
+
+
+def rows_of(verdict, **held):
+    """Return a row per estimator with (left out, held), all with one verdict."""
+    return pl.DataFrame(
+        [{"policy": "p", "estimator": name, "verdict": verdict, "value": 2.0, "low": 1.0,
+          "high": 3.0, "difference": 1.0, "difference_low": 0.5, "difference_high": 1.5,
+          "left_out": left, "left_out_held": kept, "warnings": []}
+         for name, (left, kept) in held.items()]
+    )  # fmt: skip
+
+
+def test_the_reader_is_the_first_estimator_that_is_neither_biased_nor_refuted():
+    found = described_answers(rows_of("answers", gp=(3, 3), snis=(2, 2), paired_snis=(2, 2)))
+    assert found["reader"] == "snis"
+    assert found["sentences"] == {
+        "p": "p: answers: snis 2 (1 .. 3), to the log 1 (0.5 .. 1.5)."
+    }  # fmt: skip
+    refuted = rows_of("answers", snis=(2, 0), paired_snis=(2, 1), gp=(3, 3))
+    assert described_answers(refuted)["reader"] == "paired_snis"
+    alone = described_answers(rows_of("beside", gp=(3, 3)))
+    assert (alone["reader"], alone["answerable"]) == (None, {"p": False})
+    assert alone["sentences"]["p"].startswith("Cannot answer for p: every estimator")

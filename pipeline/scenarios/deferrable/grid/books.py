@@ -100,11 +100,11 @@ def capacity_ahead(ints: Ints, floats: Floats) -> Ints:
     slot, day = ints[m.SLOT], int(floats[f.DAY_SLOTS])
     first, found = ints[m.CAPACITY_AT], np.empty(ints[m.HORIZON] - slot, np.int64)
     before = int(floats[f.BEFORE_AT])
+    at = slot
     for later in range(len(found)):
-        at = slot
-        if day > 0:
-            at += later - day * ((later + day - 1) // day)
         found[later] = ints[first + at] if at >= 0 else int(floats[before + day + at])
+        at += 1 if day > 0 else 0
+        at -= day if at > slot else 0
     return found
 
 

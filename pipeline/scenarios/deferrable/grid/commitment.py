@@ -40,7 +40,10 @@ from hindcast.pipeline.simulation.kernel import Floats, Ints, Mask, Rows, compil
 @compiled()
 def _fits(free: Floats, later: int, slots: int, cores: int) -> bool:
     """Return whether cores are free in all slots of a run; behind the last one all are."""
-    return bool((free[later : later + slots] >= cores).all())
+    at, end = later, min(later + slots, len(free))
+    while at < end and cores <= free[at]:
+        at += 1
+    return at >= end
 
 
 @compiled()
@@ -52,15 +55,11 @@ def _job(ints: Ints) -> int:
 
 
 @compiled()
-def _free(ints: Ints, floats: Floats) -> Floats:
-    """Return the cores of each slot from this one on that are expected to be free."""
-    return capacity_ahead(ints, floats) - promised(ints, floats)
+def _first_start(ints: Ints, free: Floats, job: int, slots: int) -> int:
+    """Return the start of the first candidate: the current slot, or a late one if no other fits.
 
-
-@compiled()
-def first_start(ints: Ints, floats: Floats, job: int) -> int:
-    """Return the start of the first candidate: the current slot, or a late one if no other fits."""
-    free, slots = _free(ints, floats), slots_known(ints, floats, job)
+    `free` are the cores of each slot from the current one on that are expected to be free.
+    """
     cores, last = ints[ints[m.CORES_AT] + job], ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]
     for later in range(last + 1):
         if _fits(free, later, slots, cores):
@@ -89,7 +88,9 @@ def observe_job(
     context[MOMENT.free_cores] = context[MOMENT.capacity] - running
     context[MOMENT.startable] = 1.0
     context[MOMENT.slots_left] = ints[m.HORIZON] - slot
-    first, free = first_start(ints, floats, job), _free(ints, floats)
+    load, slots = promised(ints, floats), slots_known(ints, floats, job)
+    free = capacity_ahead(ints, floats) - load
+    first = _first_start(ints, free, job, slots)
     rows = int(latest - slot + 1) if first == slot else 1
     slot_h, known = floats[f.SLOT_H], floats[at_block(ints, floats, f.KNOWN) + job]
     submitted = floats[at_block(ints, floats, f.SUBMITTED) + job]
@@ -97,10 +98,9 @@ def observe_job(
     seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
     begin = slot * slot_h - int(slot * slot_h)
     least, load_least = np.inf, np.inf
-    with_load, slots = candidates.shape[1] > ROW.priced_now, slots_known(ints, floats, job)
+    with_load = candidates.shape[1] > ROW.priced_now
     if with_load:
         crowd(ints, floats)
-    load = promised(ints, floats)
     for row in range(rows):
         start = first + row
         for column in range(candidates.shape[1]):
@@ -161,10 +161,13 @@ def commit(ints: Ints, floats: Floats, choice: int) -> int:
     job = _job(ints)
     slot, latest = ints[m.SLOT], ints[ints[m.LATEST_AT] + job]
     duration, cores = ints[ints[m.DURATION_AT] + job], ints[ints[m.CORES_AT] + job]
-    first = first_start(ints, floats, job)
-    rows = latest - slot + 1 if first == slot else 1
-    known, later = slots_known(ints, floats, job), int(first + choice) - slot
-    if not 0 <= choice < rows or not _fits(_free(ints, floats), later, known, cores):
+    free, known = (
+        capacity_ahead(ints, floats) - promised(ints, floats),
+        slots_known(ints, floats, job),
+    )
+    first = _first_start(ints, free, job, known)
+    rows, later = latest - slot + 1 if first == slot else 1, int(first + choice) - slot
+    if not 0 <= choice < rows or not _fits(free, later, known, cores):
         return k.INFEASIBLE
     ends, at = ints[m.HORIZON] - slot, ints[m.CAPACITY_AT] + slot
     taken = ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + ints[m.HORIZON]]
