@@ -13,6 +13,7 @@ from docs.generate.anchors import Scored, _tables
 from docs.generate.claims import claim_pages
 from docs.generate.delivered import DELIVERIES, row_of
 from docs.generate.families import verdicts
+from docs.generate.fresh import FRESH, better_and_others, shown_rows
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
@@ -108,6 +109,17 @@ def test_the_losses_of_the_readme_are_those_of_the_table():
     for row in (*none, rows["`thermal`", "log"]):
         low, high = float(row["paired_low"]), float(row["paired_high"])
         assert (low if row["higher_is_better"] == "true" else -high) <= 0.0
+
+
+def test_the_readme_names_the_gains_on_new_windows():
+    better, others = better_and_others(shown_rows())
+    assert better == ["`slots`, rate 1.0", "`thermal`", "`deferrable`", "`binpack`"]
+    assert others == ["`slots`, rate .7", "`multicluster`"]
+    readme = " ".join((FOLDER.parents[1] / "README.md").read_text().split())
+    assert (
+        "looking ahead included, in `slots` at rate 1.0, `thermal` and `deferrable`; in" in readme
+    )
+    assert [one.problem for one in FRESH if one.reused] == ["`binpack`"]
 
 
 def test_the_page_of_claims_shows_every_claimed_gain_after_holm():

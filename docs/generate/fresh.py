@@ -76,15 +76,19 @@ FRESH: Final = (
 )  # fmt: skip
 
 Row = Mapping[str, str]
+Shown = tuple[Fresh, bool, Row]  # a problem, whether policies look ahead, and the agent's row
+
+
+def shown_rows() -> list[Shown]:
+    """Return the rows of the table."""
+    pairs = [(one, ahead, _row(one, ahead)) for one in FRESH for ahead in (False, True)]
+    return [(one, ahead, row) for one, ahead, row in pairs if row is not None]
 
 
 def fresh_table() -> str:
     """Return the table as Markdown, and a sentence of what it shows."""
-    pairs = [(one, ahead, _row(one, ahead)) for one in FRESH for ahead in (False, True)]
-    found = [(one, ahead, row) for one, ahead, row in pairs if row is not None]
-    rows = [row for *_, row in found]
-    cells = marked(rows, [one.decimals for one, *_ in found])
-    sides = verdicts(rows)
+    found = shown_rows()
+    cells = marked([row for *_, row in found], [one.decimals for one, *_ in found])
     times = _times()
     lines = []
     for (one, ahead, row), cell in zip(found, cells, strict=True):
@@ -97,17 +101,20 @@ def fresh_table() -> str:
         ])  # fmt: skip
     head = ["problem", "windows", "outcome", "looking ahead", "best without learning", "agent",
             "difference", "MDE"]  # fmt: skip
-    return f"{table(head, lines)}\n{_found(found, sides.tolist())}\n"
-
-
-def _found(found: Sequence[tuple[Fresh, bool, Row]], sides: Sequence[int]) -> str:
-    """Return in which problems the agent of the last row is better, and in which it is not."""
-    last = {one.problem: side for (one, *_), side in zip(found, sides, strict=True)}
-    better = [problem for problem, side in last.items() if side > 0]
-    others = [problem for problem, side in last.items() if side <= 0]
+    better, others = better_and_others(found)
     text = "In the last row of each problem, agents are better after Holm's adjustment on "
-    text += _and(better)
-    return f"{text}, and not on {_and(others)}." if others else f"{text}."
+    text += f"{_and(better)}, and not on {_and(others)}."
+    return f"{table(head, lines)}\n{text}\n"
+
+
+def better_and_others(found: Sequence[Shown]) -> tuple[list[str], list[str]]:
+    """Return the problems in whose last row the agent is better, and the others."""
+    last = {
+        one.problem: side
+        for (one, *_), side in zip(found, verdicts([row for *_, row in found]), strict=True)
+    }
+    better = [problem for problem, side in last.items() if side > 0]
+    return better, [problem for problem in last if problem not in better]
 
 
 def _and(names: Sequence[str]) -> str:
@@ -135,9 +142,9 @@ def _looks_ahead(policy: str) -> bool:
 
 
 def _policy(one: Fresh, name: str, mean: float, times: Mapping[tuple[str, str], float]) -> str:
-    """Return a policy with its mean and its milliseconds per decision."""
-    shown = prose(f"{name} {write_number(mean, one.decimals)}")
-    return f"{shown} ({write_number(times[one.recipe, name], 2)} ms)"
+    """Return a policy with its mean and its time per decision."""
+    shown, ms = prose(f"{name} {write_number(mean, one.decimals)}"), times[one.recipe, name]
+    return f"{shown} ({f'{ms:.2g} ms' if ms >= 0.1 else f'{1e3 * ms:.2g} µs'})"
 
 
 def _times() -> Mapping[tuple[str, str], float]:
