@@ -35,10 +35,8 @@ GRID_SETTINGS: Final = "grid_settings.csv"
 PACK: Final = "pack_agents.csv"
 FRESH_TIMES: Final = "fresh_times.csv"
 INTERVALS: Final = "intervals.csv"
-GRID_SETTINGS: Final = "grid_settings.csv"
 _IN_PAGES: Final = {
     INTERVALS,
-    GRID_SETTINGS,
     BOUNDS,
     SIZES,
     RANKING,
