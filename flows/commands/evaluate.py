@@ -9,6 +9,7 @@ from hindcast.flows import parser as p
 from hindcast.flows import runners
 from hindcast.flows.commands import Command, Shown, caveats_of
 from hindcast.flows.progress import progress
+from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.storage.location import location
 
@@ -83,8 +84,12 @@ def check(request: Request | Plan) -> None:
     plan = _plan(request)
     scored = entrants(loaded, _names(request, loaded, plan))
     if _decides(request, plan):
-        from hindcast.pipeline.evaluation.until import check_until
+        from hindcast.pipeline.evaluation.until import DECIDED, check_until
 
+        if request.runner != "local":
+            raise InputError(
+                f"--until {DECIDED} plays in this process; leave out --runner {request.runner}"
+            )
         check_until(loaded, scored, request.split)
 
 

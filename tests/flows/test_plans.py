@@ -236,3 +236,11 @@ def test_a_planned_stop_is_no_deviation_and_an_unplanned_one_is(capsys):
 def test_a_stop_is_planned_for_two_policies(capsys):
     plan([*RULES, *agents("a"), "--until", "decided"], DRAWN, code=2)
     assert "--until decided compares two policies, found 3" in capsys.readouterr().err
+
+
+def test_a_stop_when_decided_is_refused_on_other_processes(tmp_path, capsys):
+    words = ["--policy", "hold_8", "sjf_now", "--until", "decided", "--runner", "dask"]
+    assert main(["evaluate", *DRAWN, *words, "--out", str(tmp_path / "e"), "--direct"]) == 2
+    assert "--until decided plays in this process; leave out --runner dask" in (
+        capsys.readouterr().err
+    )
