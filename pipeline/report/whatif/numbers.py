@@ -15,12 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hindcast.pipeline.statistics.intervals import (
-    Interval,
-    mean_interval,
-    paired_difference,
-    relative_difference,
-)
+from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.percentile import percentile_intervals, percentile_ratio
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.shakes import Shaken
 
@@ -61,8 +57,9 @@ class Scope:
         found: dict[str, dict[str, Interval]] = {policy: {} for policy in self.values}
         for metric in self.units:
             policies = [name for name in self.values if metric in self.values[name]]
-            for name in policies:
-                found[name][metric] = mean_interval(self.values[name][metric])
+            intervals = percentile_intervals([self.values[name][metric] for name in policies])
+            for name, interval in zip(policies, intervals, strict=True):
+                found[name][metric] = interval
         return found
 
     @property
@@ -124,7 +121,7 @@ def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -
     needs four times as many.
     """
     mine, theirs = scope.values[policy][metric], scope.values[reference][metric]
-    difference = paired_difference(mine, theirs)
+    [difference] = percentile_intervals([mine - theirs])
     blocks = len(mine)
     to_tell: int | None = None
     if math.isfinite(difference.low) and difference.value:
@@ -133,7 +130,7 @@ def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -
         to_tell = max(0, math.ceil(blocks * ((reach / abs(difference.value)) ** 2 - 1)))
     share = Interval(math.nan, math.nan, math.nan)
     if theirs.mean():
-        share = relative_difference(mine, theirs)
+        share = percentile_ratio(mine, theirs)
     return Pair(policy, reference, difference, share, blocks, 3 * blocks, to_tell)
 
 
@@ -203,8 +200,8 @@ def rows(
         for metric, unit in scope.units.items():
             values = {p: of[metric] for p, of in scope.values.items() if metric in of}
             pairs = [(p, r) for p in values for r in references if p != r and r in values]
-            for policy, reference in pairs:
-                difference = paired_difference(values[policy], values[reference])
+            differences = percentile_intervals([values[p] - values[r] for p, r in pairs])
+            for (policy, reference), difference in zip(pairs, differences, strict=True):
                 mean = scope.means[policy][metric]
                 shakes = spread(shaken, policy, metric) if name == "run" else None
                 found.append(
