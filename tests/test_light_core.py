@@ -167,7 +167,7 @@ def test_what_needs_an_extra_names_it_in_one_line(answers, name):
 
 @pytest.mark.slow
 def test_a_result_says_what_was_left_out_without_torch(answers):
-    assert "left out: fitted Q evaluation (dm, dr, wdr) needs torch" in answers["ope"][1]
+    assert "left out: fitted Q evaluation (dr, wdr, dm) needs torch" in answers["ope"][1]
     assert re.search(r"\n +logit +\d", answers["behaviour"][1])
     assert "network" not in answers["behaviour"][1]
 

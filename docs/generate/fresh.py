@@ -3,13 +3,14 @@
     python -m docs.generate.fresh > docs/results/fresh_times.csv
 
 measures the times: CPU milliseconds per decision of one thread, as an evaluation plays a policy on
-train windows. The other numbers are rows of docs/results/fresh.csv. Where rules can look ahead
+train windows. It prints the record of the machine on standard error. The other numbers are rows of docs/results/fresh.csv. Where rules can look ahead
 (`RULE@rollout`), agents that do not look ahead are compared with the best rule that does not, and
 those that do with the best policy that did not learn. All differences of the table are one family
 of comparisons.
 """
 
 import csv
+import json
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ from docs.generate.results import FOLDER, FRESH_TIMES
 from docs.generate.text import prose, table
 from hindcast.pipeline.pages.numbers import write_number
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.storage.provenance import key_of, provenance
 
 AHEAD: Final = "@rollout"
 TIMED: Final = 5  # windows of a policy that looks ahead
@@ -198,7 +200,8 @@ def _evaluated(one: Fresh, policy: str, windows: Sequence[int]) -> tuple[float, 
 
 if __name__ == "__main__":
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["recipe", "policy", "decisions", "ms_per_decision"])
+    writer.writerow(["recipe", "policy", "decisions", "ms_per_decision", "provenance"])
+    record = provenance()
+    sys.stderr.write(json.dumps({key_of(record): record}, indent=2))
     for each in FRESH:
-        for recipe, policy, decisions, ms in measure(each):
-            writer.writerow([recipe, policy, decisions, f"{ms:.4g}"])
+        writer.writerows([*row, f"{ms:.4g}", key_of(record)] for *row, ms in measure(each))

@@ -172,7 +172,8 @@ def test_figures_7_and_8_are_means_over_minibatches_and_seeds(results):
         pl.col("panel").str.starts_with("a"), figure="figure 8", series="chosen"
     )
     assert line["x"].to_list() == [str(step) for step in STEPS]
-    assert line["low"].to_list() == pytest.approx([3.0, 3.0])
+    low = 3.5 - 12.7062 * 0.5  # of two seeds, 3 and 4
+    assert line["low"].to_list() == pytest.approx([low, low], abs=1e-4)
     drawn = results.figures.filter(series="not chosen (paper)", figure="figure 7")
     assert drawn["y"].to_list() == [0.985, 0.992]
 
@@ -211,8 +212,8 @@ def test_claims_have_their_verdicts(results):
     for name in SETTINGS:
         assert found[f"efficiency-{name}-played"] == "no"
         assert found[f"efficiency-{name}"] == "no"  # .98 against .99
-        assert found[f"distance-{name}"] == found[f"usage-{name}"] == "yes"
-        assert found[f"learned-{name}"] == found[f"far-{name}"] == "yes"
+        kinds = ("distance", "usage", "learned", "far")
+        assert [found[f"{kind}-{name}"] for kind in kinds] == ["not shown", "yes", "yes", "yes"]
 
 
 @pytest.mark.slow

@@ -243,8 +243,8 @@ def test_a_reduction_is_the_ratio_of_the_means(place):
     scores = tables.pair(place, "beta")["tmdl"]
     found = tables.reduction(scores, "monte_carlo_value", "sf_e")
     assert found.value == pytest.approx(-40)
-    assert found.low == pytest.approx(-60)
-    assert found.high == pytest.approx(-20)
+    assert found.low < -60  # two seeds say little
+    assert found.high > -20
 
 
 def test_agents_stand_beside_the_paper_s(results):
@@ -256,7 +256,7 @@ def test_agents_stand_beside_the_paper_s(results):
     agent = cell(results, "beside", "monte_carlo_value", "cost")
     bound = cell(results, "beside", "bound", "cost")
     assert gap["measured"] == pytest.approx(bound["measured"] - agent["measured"])
-    assert gap["high"] < 0
+    assert gap["measured"] < 0 < gap["high"]  # by two seeds
 
 
 def test_every_seed_has_a_row(results):
@@ -271,10 +271,10 @@ def test_claims_have_verdicts(results):
     """The agent has 40 % fewer misses than sf_e, the paper 77 %; plain exploration is worse."""
     found = claim(results, "beta TMDL")
     assert found["published"] == pytest.approx(100 * (56.52 / 248.86 - 1))
-    assert (found["direction"], found["size"]) == ("yes", "smaller")
+    assert (found["direction"], found["size"]) == ("not shown", "yes")  # by two seeds
     assert claim(results, "beta Score-A")["published"] == 50
-    assert claim(results, "guided")["order"] == "yes"
-    assert claim(results, "beta all")["order"] == "yes"
+    assert claim(results, "guided")["order"] == "in part"
+    assert claim(results, "beta all")["order"] == "in part"
     assert claim(results, "beta best")["order"] == "yes"
     assert set(results.claims["differs"]) - {""} == set(results.claims["differs"])
 
