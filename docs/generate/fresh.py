@@ -3,10 +3,12 @@
     python -m docs.generate.fresh > docs/results/fresh_times.csv
 
 measures the times: CPU milliseconds per decision of one thread, as an evaluation plays a policy on
-train windows. It prints the record of the machine on standard error. The other numbers are rows of docs/results/fresh.csv. Where rules can look ahead
-(`RULE@rollout`), agents that do not look ahead are compared with the best rule that does not, and
-those that do with the best policy that did not learn. All differences of the table are one family
-of comparisons.
+train windows. It prints the record of the machine on standard error. The other numbers are rows of
+docs/results/fresh.csv.
+
+Where rules can look ahead (`RULE@rollout`), agents that do not look ahead are compared with the
+best rule that does not, and those that do with the best policy that did not learn. All differences
+of the table are one family of comparisons.
 """
 
 import csv

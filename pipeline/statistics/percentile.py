@@ -31,10 +31,12 @@ def percentile_intervals(
     count, means = len(samples[0]), [float(values.mean()) for values in samples]
     if count < 2:
         return [Interval(mean, np.nan, np.nan) for mean in means]
-    columns, replicates = [np.ascontiguousarray(values)[:, None] for values in samples], []
-    for weights in _draws(count, resamples, seed):
-        # One product each: the last bits of a product depend on its other columns.
-        replicates.append(np.hstack([weights @ column / count for column in columns]))
+    columns = [np.ascontiguousarray(values)[:, None] for values in samples]
+    # One product each: the last bits of a product depend on its other columns.
+    replicates = [
+        np.hstack([weights @ column / count for column in columns])
+        for weights in _draws(count, resamples, seed)
+    ]
     low, high = np.quantile(np.concatenate(replicates), _TAILS, axis=0)
     return [Interval(*each) for each in zip(means, low.tolist(), high.tolist(), strict=True)]
 
