@@ -15,6 +15,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -70,19 +71,19 @@ def anchors_table() -> str:
 def _tables() -> Iterator[tuple[str, Scored]]:
     """Yield the policies without learning of all tables, with the digests of their windows."""
     commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
-    known: dict[str, tuple[str, int]] = {}
     for name in _TABLES:
         with (FOLDER / name).open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         baselines = {(row["recipe"], row["baseline"]) for row in rows}
         for row in rows:
-            windows, count = known.setdefault(row["command"], _played(commands[row["command"]]))
+            windows, count = _played(commands[row["command"]])
             learned = (row["recipe"], row["policy"]) not in baselines
             if windows and count == int(row["windows"]) and not learned:
                 better = "higher" if row["higher_is_better"] == "true" else "lower"
                 yield windows, Scored(row["policy"], float(row["mean"]), row["metric"], better)
 
 
+@cache
 def _played(command: str) -> tuple[str, int]:
     """Return the digest and the number of the test windows of a command; "" for other windows."""
     words = shlex.split(command.partition(" && ")[0])

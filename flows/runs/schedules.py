@@ -65,6 +65,8 @@ def check_source(request: Any) -> None:
     for name in ("window", "trace"):
         if getattr(request, name) is not None:
             raise InputError(f"--{name} is for a recipe; leave it out for the run of a log")
+    if request.play:
+        raise InputError("--play is for a recipe; leave it out for the run of a log")
     source_of(_log(request))
     _require_rule(request.policy)
 

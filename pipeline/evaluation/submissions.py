@@ -13,8 +13,10 @@ Members have a fixed time, so that equal content is an equal file. Nothing in an
 unpickled, and code in it is not run here.
 """
 
+import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -67,7 +69,7 @@ _RULE: Final = re.compile(r"[\w.@+-]+")
 _INSIDE: Final = re.compile(
     r"([\w.-]+=)?(?:policies/\d+(?:/[^/,=:]+)*(?::[\w.]+|@[\w.]+)?(?:,|$))+"
 )
-_NUMBERED: Final = re.compile(r"(.*?)(\d+)")
+_NUMBERED: Final = re.compile(r"(.*?)(\d{1,9})")
 HOLDS, FAILS, OPEN = "holds", "FAILS", "not checked"
 
 
@@ -123,7 +125,7 @@ def recipe_of(folder: Path) -> tuple[Recipe, str, list[dict[str, Any]]]:
             f"{path}: the digest is {str(raw.get('digest'))[:12]}, but the settings have "
             f"{recipe.digest[:12]}; one of them was changed"
         )
-    return recipe, str(raw["split"]), list(map(dict, raw["policies"]))
+    return recipe, str(raw.get("split") or ""), list(map(dict, raw["policies"]))
 
 
 def differences_of(policies: Sequence[Mapping[str, Any]], found: Sequence[Entrant]) -> list[str]:
@@ -203,8 +205,8 @@ def unpack(path: Path, out: Path) -> Submission:
     try:
         with zipfile.ZipFile(path) as archive:
             content = _members(archive)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError,
-            OSError) as error:  # fmt: skip
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError,
+            EOFError, ValueError, OSError) as error:  # fmt: skip
         raise DatasetError(f"{path}: no archive that can be read ({error})") from error
     try:
         listed, words, looks = _manifest(content.pop(MANIFEST).decode())
@@ -225,7 +227,7 @@ def unpack(path: Path, out: Path) -> Submission:
     recipe, split, policies = recipe_of(out)
     plan = read_plan(out / PLAN) if PLAN in content else None
     looked = (read_evaluation(out).looks, looks)
-    decides = "until" in read_json(out / EVALUATION)
+    decides = read_evaluation(out).until is not None
     return Submission(out, recipe, split, words, tuple(policies), plan, looked, decides)
 
 
@@ -295,6 +297,8 @@ def check_plan(submission: Submission) -> Check:
         return Check("plan", FAILS, "the plan is not the one that the evaluation names")
     scored = {str(one["name"]): one.get("digest") for one in submission.policies}
     told = deviations_from(plan, submission.recipe, scored, submission.split)
+    if submission.decides and "until" not in plan:
+        told.append("windows are played until it is decided, which was not planned")
     told = list(dict.fromkeys([*told, *recorded.deviations]))
     if told:
         return Check("plan", FAILS, "; ".join(told))
@@ -310,7 +314,7 @@ def check_seeds(submission: Submission) -> Check:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for one in submission.policies:
         if one["kind"] == "learned":
-            groups.setdefault(str(one["group"]), []).append(one)
+            groups.setdefault(str(one.get("group") or one["name"]), []).append(one)
     code = [path for path in submission.folder.rglob("*.py") if path.is_file()]
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in code)
     told, copies, counts = list[str](), list[str](), list[str]()
@@ -322,7 +326,8 @@ def check_seeds(submission: Submission) -> Check:
             if match := _NUMBERED.fullmatch(name):
                 stems.setdefault(match[1], set()).add(int(match[2]))
         for stem, numbers in stems.items():
-            between = set(range(min(numbers), max(numbers))) - numbers
+            low, high = min(numbers), max(numbers)
+            between = set(range(low, high)) - numbers if high - low <= _MOST else set[int]()
             if members[0].get("code") and stem:
                 between |= {int(n) for n in re.findall(rf"\b{re.escape(stem)}(\d{{1,6}})\b", text)}
             if left := sorted(between - numbers):
@@ -357,20 +362,35 @@ def check_looks(submission: Submission) -> Check:
                  f"had been scored on these windows before, {now} when submitted")  # fmt: skip
 
 
+def check_reading(submission: Submission, again: Path) -> Check:
+    """Compare what evaluation.json says about reading scores with an evaluation `again`."""
+    one, now = read_evaluation(submission.folder), read_evaluation(again)
+    names = ("scenario", "objective", "headline", "bound", "bound_kind")
+    told = [name for name in names if getattr(one, name) != getattr(now, name)]
+    better = [{m.name: m.better for m in each.metrics} for each in (one, now)]
+    told += ["metrics"] if better[0] != better[1] else []
+    told += ["stretches"] if one.stretches != now.stretches else []
+    if told:
+        return Check("reading", FAILS, f"others now: {', '.join(told)}")
+    return Check("reading", HOLDS, "outcomes and shared jobs are those of the recipe")
+
+
 def check_scores(submission: Submission, again: pl.DataFrame, names: Sequence[str]) -> Check:
     """Compare the scores of the policies `names` with scores `again`, value by value."""
     written = read_scores(submission.folder)
     metric = read_evaluation(submission.folder).headline
     ours, again = (f.filter(pl.col("policy").is_in(names)) for f in (written, again))
-    if submission.decides:
-        again = again.filter(pl.col("window").is_in(ours["window"].unique().to_list()))
+    until = read_evaluation(submission.folder).until
+    if until is not None and len(names) < len(submission.policies):  # played to the last window
+        first = submission.recipe.windows(submission.split)[: until.looks[-1].windows]
+        again = again.filter(pl.col("window").is_in(list(first)))
     for one, other, where in ((again, ours, "file"), (ours, again, "evaluation")):
         lost = one.join(other, on=KEY, how="anti")
         if not lost.is_empty():
             return Check("scores", FAILS, f"{lost.height} scores are not in the {where}, such as "
                          f"{describe_row(lost.row(0, named=True))}")  # fmt: skip
     both, value, now = ours.join(again, on=KEY), pl.col("value"), pl.col("value_right")
-    near = (value - now).abs() <= _NEAR * value.abs()
+    near = value.is_finite() & ((value - now).abs() <= _NEAR * value.abs())
     other = both.filter(value.ne_missing(now) & ~near.fill_null(value=False))
     if not other.is_empty():
         means = (

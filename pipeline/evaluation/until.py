@@ -78,6 +78,8 @@ def play_until(
         begin = stop
         of = pl.concat(frames).filter(pl.col("metric") == metric)
         runs = _runs(of, [*own, *others])
+        if not runs.size:
+            raise InputError(f"--until {DECIDED}: no window has a {metric} of both policies")
         cells = difference_cells(runs[: len(own)], runs[len(own) :], len(own) > 1, len(others) > 1)
         looks.append(Look(stop, *estimate(cells)))
         found = Sequential(policy, other, len(windows), tuple(looks))

@@ -39,7 +39,7 @@ def run_schedule(
     Args:
         workload: The log.
         row: Place of every job of the record among the usable tasks, (R,). A job behind them, too
-            wide for its pool, is number -1.
+            wide for its pool, has a number below 0.
         runs: One for each machine.
         starts: Start of each job of a run, (N,) each; layout.NEVER if it has none.
         kinds: Placements, (N,) each.
@@ -63,6 +63,7 @@ def _jobs(
     waits[of.job], slowdowns[of.job] = of.wait, of.slowdown
     number = np.append(row, -1)[np.minimum(run.row, len(row))]
     known = number >= 0
+    number[~known] = -1 - np.arange(np.count_nonzero(~known))
     frame = pl.DataFrame({
         "job": number,
         "submit_s": run.submit,

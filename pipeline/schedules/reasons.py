@@ -44,7 +44,7 @@ class Reason:
         start_s: Its start; None if it did not start.
         until_s: Its start, or the end of the play.
         held: Processors that other jobs held at `since_s`, those that started then included.
-        holders: The jobs that held most of them.
+        holders: The largest of the jobs that held them.
         ahead: Number of jobs that waited then and had come before it.
         behind: Number of jobs that waited then and had come later, or came while it waited.
         fits_s: First moment from which enough was free for it, beside all that had started; None
@@ -89,8 +89,8 @@ def row_of(schedule: Schedule, job: str) -> dict[str, Any]:
     """
     jobs = schedule.jobs.with_row_index("place")
     found = jobs.filter(pl.col("name") == job)
-    if found.is_empty() and job.isdecimal():
-        found = jobs.filter(pl.col("job") == int(job))
+    if found.is_empty():
+        found = jobs.filter(pl.col("job").cast(pl.String) == job)
     if jobs.is_empty():
         raise InputError("the schedule has no jobs")
     if found.is_empty():
@@ -100,16 +100,28 @@ def row_of(schedule: Schedule, job: str) -> dict[str, Any]:
     return found.row(0, named=True)
 
 
+def _pool_alone(schedule: Schedule, pool: int) -> Schedule:
+    """Return the schedule of one pool, whose jobs do not compete with those of others."""
+    of = {name: amounts[pool] for name, amounts in schedule.facts["machines"].items()}
+    jobs = schedule.jobs.filter(pl.col("machine").list.first() == pool)
+    return Schedule(jobs, {**schedule.facts, "capacity": of, "machines": {}, "machine": None})
+
+
 def why(schedule: Schedule, job: str) -> Reason:
     """Return why a job started when it did, see `row_of` and Reason."""
-    own, facts = row_of(schedule, job), schedule.facts
+    own = row_of(schedule, job)
+    if schedule.facts["machine"] == "pool":
+        schedule = _pool_alone(schedule, own["machine"][0])
+        own = row_of(schedule, job)
+    facts = schedule.facts
     others = schedule.jobs.with_row_index("place").filter(pl.col("place") != own["place"])
     since = max(own["eligible_s"], facts["from_s"])
     until = own["start_s"] if own["start_s"] is not None else max(facts["to_s"], since)
     asks = {name: own[name] for name in schedule.resources}
     ran = others.filter((pl.col("start_s") < until) & (pl.col("end_s") > since))
     holders = ran.filter((pl.col("start_s") <= since) & (pl.col("end_s") > since))
-    never = pl.col("start_s").is_null()
+    # On a clock without seconds, a job without a start was refused.
+    never = pl.col("start_s").is_null() & (facts["clock"] == "s")
     waiting = others.filter((pl.col("eligible_s") <= until) & (never | (pl.col("start_s") > since)))
     came_before = (pl.col("eligible_s") < own["eligible_s"]) | (
         (pl.col("eligible_s") == own["eligible_s"]) & (pl.col("place") < own["place"])
@@ -196,6 +208,8 @@ def _sentences(found: Reason, facts: Mapping[str, Any]) -> list[str]:
     unit, waited = facts["unit"], span(found.until_s - found.since_s, facts)
     what = f"Job {_called(found)} ({_with_unit(found.asks['processors'], facts)})"
     came = f"could start from {moment(found.since_s, facts)} on"
+    if found.start_s is None and facts["clock"] != "s":
+        return [f"{what} came at {moment(found.since_s, facts)} and was refused."]
     if found.start_s is None:
         said = f"had not started when the play stopped, {waited} later"
     elif found.start_s <= found.since_s:
@@ -206,7 +220,8 @@ def _sentences(found: Reason, facts: Mapping[str, Any]) -> list[str]:
     held = f"{_amount(found.held, facts)} of {_amount(facts['capacity']['processors'], facts)}"
     text = f"When it came, other jobs held {held} {unit}"
     if found.holders:
-        text += f", most of them {_list(found.holders, facts)}"
+        most = 2 * sum(job.processors for job in found.holders) > found.held
+        text += f", {'most' if most else 'the largest'} of them {_list(found.holders, facts)}"
     told.append(f"{text}. {found.ahead:,} of the waiting jobs had come before it.")
     if found.lacked_s:
         lacks = " and ".join(

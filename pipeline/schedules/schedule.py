@@ -52,6 +52,7 @@ BEHIND: Final[Mapping[str, pl.DataType]] = {
     "counted": pl.Boolean(), "wait_s": pl.Float64(), "bounded_slowdown": pl.Float64(),
 }  # fmt: skip
 _ALWAYS: Final = ("job", "submit_s", "eligible_s", "processors", "counted")  # never null
+_FARTHEST_S: Final = 1e11  # about 3,000 years
 TAU_S: Final = 10.0  # run time below which slowdowns are bounded
 
 
@@ -175,6 +176,14 @@ def _read_facts(value: Any) -> dict[str, Any]:
     for amounts in a_table(facts["machines"]).values():
         for amount in amounts:
             a_count(amount)
+    if set(facts["per_unit"]) != set(capacity) or 0 in facts["per_unit"].values():
+        raise ValueError("per_unit is not a number from 1 on for each resource of capacity")
+    if facts["machines"] and set(facts["machines"]) != set(capacity):
+        raise ValueError("machines are not of the resources of capacity")
+    if len({len(amounts) for amounts in facts["machines"].values()}) > 1:
+        raise ValueError("the resources of machines have different lengths")
+    if max(abs(facts[name] or 0) for name in ("epoch", "from_s", "to_s")) > _FARTHEST_S:
+        raise ValueError(f"a moment is farther than {_FARTHEST_S:g} s from second 0")
     for steps in a_table(facts["levels"]).values():
         for since, amount in steps:
             if type(since) not in {int, float}:
@@ -191,6 +200,8 @@ def _fault(jobs: pl.DataFrame) -> str | None:
     times = jobs.select("submit_s", "eligible_s", "start_s", "end_s")
     if not times.select(pl.all_horizontal(pl.all().is_finite().fill_null(value=True)).all()).item():
         return "a time is not finite"
+    if times.select(pl.any_horizontal(pl.all().abs().fill_null(0.0) > _FARTHEST_S).any()).item():
+        return "a time is out of range"
     if (jobs["processors"] < 0).any():
         return "a job holds less than 0 processors"
     if (jobs["start_s"].is_null() != jobs["end_s"].is_null()).any():

@@ -116,5 +116,5 @@ def _becomes(came: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> str:
     if came is None or came["start_s"] is None:
         return "does not start"
     if came["wait_s"] is None:
-        return "starts and is not counted"
+        return "starts, and has no wait that is known for all of it"
     return f"waits {span(came['wait_s'], facts)}"

@@ -175,9 +175,10 @@ def relative_difference(
     """Return mean(policy) / mean(baseline) - 1 over the same windows, with its interval.
 
     policy (A, W) and baseline (B, W) are averaged over their runs. The interval has all ratios r
-    for which policy - r * baseline may have the mean 0 (Fieller 1954), so it excludes 0 exactly if
-    that of `paired_difference` does. Its ends are NaN where the mean of the baseline may be 0
-    itself. Raises ValueError if the numbers of windows differ, or if the baseline has a mean of 0.
+    for which policy - r * baseline may have the mean 0 by Student's t (Fieller 1954). It is not
+    corrected for skewness, so it can exclude 0 where that of `paired_difference` does not. Its
+    ends are NaN where the mean of the baseline may be 0 itself. Raises ValueError if the numbers
+    of windows differ, or if the baseline has a mean of 0.
     """
     first, second = (of.mean(axis=0) for of in _same_windows(policy, baseline))
     x, y, windows = float(first.mean()), float(second.mean()), len(first)

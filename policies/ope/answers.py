@@ -33,7 +33,10 @@ def described_answers(rows: pl.DataFrame) -> dict[str, Any]:
 
 def _sentence(policy: str, row: Mapping[str, Any] | None) -> str:
     if row is None:
-        return f"Cannot answer for {policy}: every estimator that was asked for may be biased."
+        return (
+            f"Cannot answer for {policy}: every estimator that was asked for may be biased, or is "
+            "refuted by behaviours that were left out."
+        )
     why = "; ".join(row["warnings"])
     if row["verdict"] == CANNOT:
         return f"Cannot answer for {policy}: {why}."

@@ -55,9 +55,10 @@ _OF_INTERVALS: Final = (
     "that of the difference to the log the true difference. `answers`: estimates with the verdict "
     "`answers`; `roughly`: those with a warning. Others have no interval: too few episodes have "
     "weight, or the estimator may be biased. `percentiles alone` counts all policies, as if every "
-    "estimate had its interval. `left out`: the log's own behaviours, each estimated from the "
-    "others' episodes; a biased estimator has intervals if these show a coverage of 90 %, which "
-    "takes at least 29 of them. Estimators without a bias stand first."
+    "estimate had its interval, by that of the return alone. `left out`: the log's own "
+    "behaviours, each estimated from the others' episodes; a biased estimator has intervals if "
+    "these show a coverage of 90 %, which takes at least 29 of them. Estimators without a bias "
+    "stand first."
 )
 
 

@@ -182,6 +182,8 @@ def test_cheats_with_a_manifest_that_agrees_are_found(capsys):
     better = pl.when(mine).then(value * 0.9).otherwise(value)
     found("scores", lambda: with_scores(lambda t: t.with_columns(value=better)), "are others now")
     found("scores", lambda: with_scores(lambda t: t.filter(~worst)), "are not in the file")
+    nothing = pl.when(mine & worst).then(float("nan")).otherwise(value)
+    found("scores", lambda: with_scores(lambda t: t.with_columns(value=nothing)), "are others now")
     twice = pl.lit(77, pl.Int64).alias("seed")
     found("scores", lambda: with_scores(lambda t: pl.concat([t, t.head(1).with_columns(twice)])),
           "1 scores are not in the evaluation")  # fmt: skip
@@ -194,6 +196,12 @@ def test_cheats_with_a_manifest_that_agrees_are_found(capsys):
         table["policies"][0] |= {"kind": "learned", "group": "mine"}
 
     found("policies", lambda: with_json("evaluation.json", rule_learned), "hold_8: group is hold_8")
+
+    def turned(table):
+        for metric in table["metrics"]:
+            metric["better"] = {"lower": "higher", "higher": "lower"}.get(metric["better"], "lower")
+
+    found("reading", lambda: with_json("evaluation.json", turned), "metrics")
 
 
 @pytest.mark.slow

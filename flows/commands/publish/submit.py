@@ -121,10 +121,12 @@ def _played(request: Check, submission: Any, again: Path) -> list[Any]:
     if not found:
         return [policies, s.Check("scores", s.OPEN, "every policy is code")]
     with progress(f"evaluate on {submission.split}") as tell:
-        evaluate(recipe, found, split=submission.split, out=again, workers=request.workers,
-            decide=submission.decides and not left,
-                 progress=tell)  # fmt: skip
-    return [policies, s.check_scores(submission, read_scores(again), names)]
+        evaluate(
+            recipe, found, split=submission.split, out=again, workers=request.workers,
+            decide=submission.decides and not left, progress=tell,
+        )  # fmt: skip
+    scores = s.check_scores(submission, read_scores(again), names)
+    return [policies, s.check_reading(submission, again), scores]
 
 
 def _with_trace(request: Check, recipe: Any) -> Any:

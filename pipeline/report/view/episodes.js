@@ -1,5 +1,6 @@
 // Goes through the decisions of the page's episodes. What a column holds is in episodes.py.
 const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
+const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const firstOf = facts.episodes.map((_, e) => columns.episode.indexOf(e));
 const lengthOf = facts.episodes.map(
@@ -24,7 +25,7 @@ function draw() {
   $("step").value = step;
   $("step").setAttribute("aria-valuetext", `decision ${step + 1} of ${lengthOf[episode]}`);
   $("sentence").textContent =
-    `Decision ${step + 1} of ${lengthOf[episode]}, at ${number.format(columns.time[at])} s: ` +
+    `Decision ${step + 1} of ${lengthOf[episode]}, at time ${exact.format(columns.time[at])}: ` +
     `${facts.episodes[episode].behaviour} chose candidate ${choice} of 0 to ${count - 1} with probability ` +
     `${number.format(columns.propensity[at])}. The reward is ${number.format(columns.reward[at])}, ` +
     `the reward to go ${number.format(columns.togo[at])}.`;

@@ -12,6 +12,7 @@ schedule has is absent from the other. Columns of schedule 0 and 1 end in 0 and 
                                        drawing, and amount0 less the height
     absent0, never0, uncounted0        rows of jobs that are not in the schedule, that did not
                                        start, and that have no wait though they started
+    refused0                           rows of jobs that did not start and do not wait
     unasked                            rows of jobs without a requested run time
 
 A time without a meaning is any number: the lists say where. `page.js` reads all this back.
@@ -67,7 +68,7 @@ def model_of(schedules: Sequence[Schedule]) -> Model:
     """Return the model of one or two schedules; raise InputError if they are of other jobs."""
     first = schedules[0].facts
     for other in schedules[1:]:
-        for key in ("scenario", "clock", "unit", "window", "source"):
+        for key in ("scenario", "clock", "unit", "window", "from_s", "source"):
             one, two = first[key], other.facts[key]
             if key == "source":
                 one, two = one.get("digest"), two.get("digest")
@@ -160,6 +161,7 @@ def page_data(model: Model) -> str:
     times[0, "submit_s"] = _of_either(model, "submit_s")
     for i in several:
         _write_times(i, {name: times[i, name] for name in _TIMES}, writer, _absent(model, i))
+        writer.rows(f"refused{i}", _refused(model, i))
         amounts = np.nan_to_num(model.spread(i, "processors")).astype(np.int64)
         writer.count(f"amount{i}", amounts, f"amount{i - 1}" if i else "")
         drawn = model.rectangles[i]
@@ -195,6 +197,15 @@ def _absent(model: Model, which: int) -> NDArray[np.bool_]:
     absent = np.ones(model.count, dtype=np.bool_)
     absent[model.rows[which]] = False
     return absent
+
+
+def _refused(model: Model, which: int) -> NDArray[np.bool_]:
+    """Return the jobs that were refused, or never came: they do not wait."""
+    facts = model.schedules[which].facts
+    never = ~_absent(model, which) & np.isnan(model.spread(which, "start_s"))
+    if facts["scenario"] == "slots":
+        return never & (model.spread(which, "counted") == 0)
+    return never & (facts["clock"] != "s")
 
 
 def _of_either(model: Model, name: str) -> NDArray[np.float64]:

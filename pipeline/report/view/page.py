@@ -242,8 +242,8 @@ def _numbers(model: Model, unit: TimeUnit) -> Table:
         "started."
     ) * with_waits  # fmt: skip
     text += (
-        " Utilisation is what jobs hold from the beginning to the end of the window, as a share of "
-        "all."
+        " Utilisation is what jobs hold from the beginning of the window to the end of each play, "
+        "which differs between policies, as a share of all."
     )
     return Table("In numbers.", text, head, rows)
 
@@ -309,8 +309,8 @@ def _notes(model: Model) -> Iterator[str]:
         if never:
             yield (
                 f"{facts['policy']}: {count_of(never, 'job')} did not start by "
-                f"{moment(facts['to_s'], facts)}, the end of what is known. They wait until "
-                "then in the strips, and have no rectangle."
+                f"{moment(facts['to_s'], facts)}, the end of what is known. They have no "
+                "rectangle; those that were not refused wait until then in the strips."
             )
         nothing = int((schedule.jobs["processors"] == 0).sum())
         if nothing:
@@ -345,7 +345,8 @@ def _provenance(model: Model) -> dict[str, str]:
     for schedule in model.schedules:
         own = schedule.facts
         if own["seed"] is not None:
-            found[f"play of {own['policy']}"] = str(own["seed"])
+            key = f"play of {own['policy']}"
+            found[f"{key}, B" if key in found else key] = str(own["seed"])
     found["from"] = moment(facts["from_s"], facts)
     found["to"] = moment(facts["to_s"], facts)
     return found

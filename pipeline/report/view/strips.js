@@ -45,6 +45,7 @@ function flow(up, down, until) {
 const ones = new Float64Array(N).fill(1);
 for (const s of schedules) {
   const waiting = s.eligible.map((t, j) => (s.there[j] ? t : NaN));
+  for (const j of columns["refused" + schedules.indexOf(s)]) waiting[j] = NaN;
   const area = s.amount.map(
     (amount, j) =>
       (amount / s.rows / (inSeconds ? 3600 : 1)) *

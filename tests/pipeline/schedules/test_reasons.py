@@ -149,3 +149,28 @@ def test_when_enough_was_free_is_what_a_plain_count_says(name, settings, policy)
             if at != index and row["start_s"] is not None
             and row["start_s"] <= found.since_s < row["end_s"]
         )  # fmt: skip
+
+
+def test_a_job_of_a_pool_waits_for_its_own_pool_alone():
+    """The other pool is empty; that of A and D is held by A until 40."""
+    whole = _by_hand()
+    jobs = whole.jobs.filter(pl.col("name").is_in(["A", "D"])).with_columns(
+        machine=pl.lit([0], dtype=pl.List(pl.Int64))
+    )
+    pools = {"machine": "pool", "machines": {"processors": [4, 8]}, "capacity": {"processors": 12}}
+    found = why(type(whole)(jobs, {**whole.facts, **pools}), "D")
+    assert (found.held, found.fits_s, found.lacked_s) == (3, 40, {"processors": 33})
+
+
+def test_a_refused_job_neither_waits_nor_keeps_others_waiting():
+    whole = _by_hand()
+    facts = {**whole.facts, "scenario": "gpupack", "clock": "arrival"}
+    refused = type(whole)(whole.jobs.filter(pl.col("name") != "B"), facts)
+    [told] = why(refused, "F").sentences
+    assert told == "Job F (4 processors) came at arrival 9 and was refused."
+    assert why(refused, "D").ahead == 0
+
+
+def test_the_number_of_a_job_may_be_any_text():
+    with pytest.raises(InputError, match=r"no job '9+'"):
+        why(_by_hand(), "9" * 60)
