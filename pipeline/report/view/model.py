@@ -204,8 +204,8 @@ def _refused(model: Model, which: int) -> NDArray[np.bool_]:
     facts = model.schedules[which].facts
     never = ~_absent(model, which) & np.isnan(model.spread(which, "start_s"))
     if facts["scenario"] == "slots":
-        return never & (model.spread(which, "counted") == 0)
-    return never & (facts["clock"] != "s")
+        return np.asarray(never & (model.spread(which, "counted") == 0))
+    return never if facts["clock"] != "s" else np.zeros(model.count, dtype=np.bool_)
 
 
 def _of_either(model: Model, name: str) -> NDArray[np.float64]:
