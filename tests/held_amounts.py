@@ -1,4 +1,4 @@
-"""What the jobs of a schedule hold together, counted event by event."""
+"""Amounts that the jobs of a schedule hold together, counted event by event."""
 
 from hindcast.pipeline.schedules.schedule import Schedule
 

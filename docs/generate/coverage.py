@@ -1,4 +1,4 @@
-"""How often intervals hold the truth: tables from docs/results/intervals.csv.
+"""Coverage of intervals: tables from docs/results/intervals.csv.
 
 python -m tests.benchmarks.intervals > docs/results/intervals.csv
 """

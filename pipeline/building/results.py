@@ -1,4 +1,4 @@
-"""What every finished dataset has, whoever made its parts: table of episodes, counts, documents."""
+"""Results of a finished dataset, whoever made its parts: table of episodes, counts, documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ def holds(low: float, high: float, value: float) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """How often the intervals of an estimator held on policies that were left out of a log.
+    """Coverage of the intervals of an estimator on policies that were left out of a log.
 
     Attributes:
         policies: Policies that were left out and have an interval.

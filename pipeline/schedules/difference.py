@@ -1,4 +1,4 @@
-"""Where two policies differ on a window: the first decision, and those that cost most.
+"""Decisions at which two policies differ on a window: the first one, and the costliest ones.
 
 Up to the first decision that differs, both policies see the same states. Behind it, each goes its
 own way. The costliest decisions are therefore on the way of the first policy: those at which the
@@ -71,7 +71,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Came:
-    """What became of a job under a policy; None for what is not known, or did not happen."""
+    """Start, wait, slowdown and place of a job under a policy; None if unknown or not started."""
 
     start_s: float | None
     wait_s: float | None

@@ -1,4 +1,4 @@
-"""Why a job of a schedule started when it did: who held what it needs, and who went before it.
+"""Reasons for the start of a job of a schedule: jobs that held resources or went before it.
 
 All of it is counted in the schedule. A schedule does not say what a scheduler kept free for whom,
 so the reasons name what was free, and which jobs waited and started meanwhile.
@@ -34,7 +34,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a job started when it did. Times are those of the schedule's clock.
+    """Reason for the start of a job. Times are those of the schedule's clock.
 
     Attributes:
         job: Number of the job.

@@ -1,4 +1,4 @@
-"""What the rows of an observation stand for: jobs of the schedule, places, or letting time pass."""
+"""Meaning of the rows of an observation: jobs of the schedule, places, or letting time pass."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple

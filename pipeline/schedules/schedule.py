@@ -193,7 +193,7 @@ def _read_facts(value: Any) -> dict[str, Any]:
 
 
 def _fault(jobs: pl.DataFrame) -> str | None:
-    """Return the first fault of the jobs that no writer makes, or None."""
+    """Return the first sign of damage in the table of jobs, or None."""
     for name in _ALWAYS:
         if jobs[name].null_count():
             return f"{name} has a missing value"

@@ -1,4 +1,4 @@
-"""What a log says about each policy: the verdict first, the number second.
+"""Answers of a log about each policy: the verdict first, the number second.
 
 The reader's estimator is the first of `ESTIMATORS` that was asked for, leaves out no bias, and is
 not refuted by behaviours that were left out: the verdict on a policy is that on its estimate.

@@ -470,7 +470,7 @@ class _Job:
 
     @cached_property
     def held(self) -> Mapping[str, Held]:
-        """How often intervals held on the log's behaviours, each left out once, by estimator.
+        """Coverage of intervals on the log's behaviours, each left out once, by estimator.
 
         Values would have to be fitted again without each behaviour: estimators with values, and all
         of estimated propensities, have none left out.

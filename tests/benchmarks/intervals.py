@@ -1,4 +1,4 @@
-"""How often intervals hold the truth, and how often the sequential test errs.
+"""Coverage of intervals, and errors of the sequential test.
 
     python -m tests.benchmarks.intervals > docs/results/intervals.csv
 

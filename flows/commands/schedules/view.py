@@ -25,7 +25,7 @@ _SCHEDULE: Final = ".parquet"
 
 @dataclass(frozen=True)
 class Request:
-    """What to draw, and the file of the page."""
+    """Schedules, recipe or dataset to draw, and the file of the page."""
 
     a: p.Folder = p.argument(
         "schedule (.parquet), folder that `hindcast whatif` or `evaluate --jobs` wrote, recipe, or "
@@ -63,7 +63,7 @@ def check(request: Request) -> None:
     if _is_dataset(request):
         _refuse_options(request, "a recipe, and without --policy a dataset is shown")
         if request.b:
-            raise InputError(f"{request.a} is a dataset: its page has no B; leave it out")
+            raise InputError(f"{request.a} is a dataset, whose page shows it alone; leave B out")
         return
     if _is_played(request.a):
         from hindcast.flows.runs.schedules import behaviours_of, job_of

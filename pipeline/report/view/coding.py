@@ -45,7 +45,7 @@ class Column:
 
     @property
     def about(self) -> list[Any]:
-        """What a reader has to know, as JSON."""
+        """Length, planes, base and scale of the column, which a reader of the page needs."""
         return [self.length, self.planes, self.base, self.scale]
 
 

@@ -1,4 +1,4 @@
-"""What a page of one or two schedules holds: their jobs in one order, and their rectangles.
+"""Model of a page of one or two schedules: their jobs in one order, and their rectangles.
 
 Jobs are rows in order of submission, those of both schedules together. A job that only one
 schedule has is absent from the other. Columns of schedule 0 and 1 end in 0 and 1:

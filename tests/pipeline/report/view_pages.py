@@ -1,4 +1,4 @@
-"""What a page of schedules holds, read back from its HTML without its own code."""
+"""Data of a page of schedules, read back from its HTML without its own code."""
 
 import base64
 import json
@@ -57,7 +57,7 @@ class Elements(HTMLParser):
 
 
 class Held(NamedTuple):
-    """What the data of a page say."""
+    """Data of a page of schedules or episodes."""
 
     facts: dict[str, Any]
     columns: dict[str, np.ndarray]
