@@ -106,11 +106,11 @@ class _Settings(NamedTuple):
 
 
 class _Hour(NamedTuple):
-    """Knowledge in hour t: forecast, its integral to every hour, and promised cores of each."""
+    """Knowledge in hour t: forecast, its integral to every hour, and cores not promised in each."""
 
     seen: Floats
     paid: Floats
-    promised: Ints
+    free: Floats
 
 
 @compiled(forceinline=True)
@@ -131,24 +131,27 @@ def between(paid: Floats, x: Floats, begin: float, end: float) -> float:
 
 
 @compiled()
-def _fits(promised: Ints, start: float, run: float, cores: int, capacity: int) -> bool:
-    """Return whether the cores are free in all hours that a run touches."""
-    for hour in range(int(start), min(int(np.ceil(start + run)), len(promised))):
-        if promised[hour] + cores > capacity:
-            return False
-    return True
+def fits(free: Floats, first: int, end: int, cores: int) -> bool:
+    """Return whether cores are free from one hour or slot to before another; behind all, they are.
+
+    `free` are the free cores of each.
+    """
+    at, last = first, min(end, len(free))
+    while at < last and cores <= free[at]:
+        at += 1
+    return at >= last
 
 
 @compiled()
-def _promise(promised: Ints, first: int, end: int, cores: int) -> int:
-    """Add the cores to the hours from `first` to before `end`; return `end`."""
-    for hour in range(first, min(end, len(promised))):
-        promised[hour] += cores
+def _promise(free: Floats, first: int, end: int, cores: int) -> int:
+    """Take the cores from the hours from `first` to before `end`; return `end`."""
+    for hour in range(first, min(end, len(free))):
+        free[hour] -= cores
     return end
 
 
 @compiled()
-def _look(work: Work, start: Floats, running: Ints, until: Ints, promised: Ints, t: int) -> int:
+def _look(work: Work, start: Floats, running: Ints, until: Ints, free: Floats, t: int) -> int:
     """Take the jobs that have ended before hour t from the running ones; return how many are left.
 
     `until` is the end of what each is promised, (J,). It moves by what is seen in hour t.
@@ -156,10 +159,10 @@ def _look(work: Work, start: Floats, running: Ints, until: Ints, promised: Ints,
     kept = 0
     for job in running:
         if start[job] + work.run[job] <= t:
-            _promise(promised, t, until[job], -work.cores[job])
+            _promise(free, t, until[job], -work.cores[job])
             continue
         if until[job] <= t:
-            until[job] = _promise(promised, t, t + 1, work.cores[job])
+            until[job] = _promise(free, t, t + 1, work.cores[job])
         running[kept] = job
         kept += 1
     return kept
@@ -176,7 +179,7 @@ def _best(
     """
     if rule.kind == THRESHOLD:
         return now if hour.seen[0] <= recent else latest
-    known, promised = work.known[job], hour.promised
+    known, free, cores = work.known[job], hour.free, work.cores[job]
     clock = rule.again or rule.kind == SLOT or rule.capacity < _FAR
     least, best, first = np.inf, latest + 1.0, 0.0
     candidate = latest if rule.kind == LATEST else now
@@ -191,12 +194,12 @@ def _best(
             first = cost
         if rule.kind == TIME:
             cost = (cost - first) / max(candidate - now + known, 1e-9)
+        end = int(np.ceil(candidate + known))
         if rule.crowding > 0.0:
-            for at in range(int(candidate), min(int(np.ceil(candidate + known)), len(promised))):
-                cost += rule.crowding * level * (promised[at] / rule.capacity) ** 4
-        if cost < least and (
-            rule.again or _fits(promised, candidate, known, work.cores[job], rule.capacity)
-        ):
+            for at in range(int(candidate), min(end, len(free))):
+                share = (rule.capacity - free[at]) / rule.capacity
+                cost += rule.crowding * level * share**4
+        if cost < least and (rule.again or fits(free, int(candidate), end, cores)):
             least, best = cost, candidate
         if rule.kind == NOW:
             break
@@ -207,14 +210,14 @@ def _best(
 @compiled()
 def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) -> None:
     """Fill the starts of all jobs, hour by hour: first of those that wait, then of new ones."""
-    jobs, promised, limited = len(start), hour.promised, rule.capacity < _FAR
+    jobs, free, limited = len(start), hour.free, rule.capacity < _FAR
     waiting, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     until = np.empty(jobs, np.int64)
     n_waiting, n_running, next_job, t = 0, 0, 0, 0
     while next_job < jobs or n_waiting > 0:
         if n_waiting == 0:
             t = max(t, int(work.submit[next_job]))
-        n_running = _look(work, start, running[:n_running], until, promised, t)
+        n_running = _look(work, start, running[:n_running], until, free, t)
         used = work.cores[running[:n_running]].sum()
         here = min(t, len(x) - 1)
         filled, recent, level = 1, 0.0, 0.0
@@ -252,22 +255,22 @@ def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) ->
                     best = t + 1.0 if latest >= t + 1 else latest
                 elif not rule.again:
                     best = min(best, max(latest, now))
-                    while not _fits(promised, best, known, cores, rule.capacity):
+                    while not fits(free, int(best), int(np.ceil(best + known)), cores):
                         best = float(int(best) + 1)
-                    until[job] = _promise(promised, int(best), int(np.ceil(best + known)), cores)
+                    until[job] = _promise(free, int(best), int(np.ceil(best + known)), cores)
                 start[job] = best
             if start[job] < t + 1 and used + cores <= rule.capacity:
                 if rule.again:
-                    until[job] = _promise(promised, t, int(np.ceil(start[job] + known)), cores)
+                    until[job] = _promise(free, t, int(np.ceil(start[job] + known)), cores)
                 if limited:
                     used += cores
                     running[n_running] = job
                     n_running += 1
                 continue
             if start[job] < t + 1 and not rule.again:
-                _promise(promised, t, until[job], -cores)
+                _promise(free, t, until[job], -cores)
                 start[job] = t + 1.0
-                until[job] = _promise(promised, t + 1, int(np.ceil(t + 1 + known)), cores)
+                until[job] = _promise(free, t + 1, int(np.ceil(t + 1 + known)), cores)
             waiting[kept] = job
             kept += 1
         n_waiting = kept
@@ -286,9 +289,9 @@ def starts(work: Work, x: NDArray[np.float64], rule: Rule) -> NDArray[np.float64
     kind, foresight = RULES.index(rule.kind), FORECASTS.index(rule.forecast)
     again = rule.again or kind == THRESHOLD
     settings = _Settings(kind, foresight, again, capacity, float(rule.crowding))
-    promised = np.zeros(4 * len(x) if capacity < _FAR else 0, np.int64)
+    free = np.full(4 * len(x) if capacity < _FAR else 0, float(capacity))
     ahead, found = _hours_ahead(work), np.empty(len(work.submit))
-    hour = _Hour(np.empty(ahead), np.zeros(ahead + 1), promised)
+    hour = _Hour(np.empty(ahead), np.zeros(ahead + 1), free)
     _play(work, np.array(x, np.float64), settings, hour, found)
     return found
 
