@@ -210,6 +210,7 @@ def _readable(frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:
         if dtype != pl.Categorical:
             continue
         levels = frame[name].unique().drop_nulls().cast(pl.String)
+        release()
         longest = int(levels.str.len_chars().to_numpy().max(initial=0))
         if len(levels) > NOT_READ or longest > LONGEST_TEXT:
             left.append(name)

@@ -103,6 +103,7 @@ def test_a_log_in_files_is_the_log_in_memory(monkeypatch):
     memory = read_log(shuffled, ROWS)
     monkeypatch.setattr(gathering, "_LARGE", 10)
     monkeypatch.setattr(gathering, "_TAKEN", 9)
+    monkeypatch.setattr("hindcast.pipeline.decisions.batch._FEW", 7)
     mapped = read_log(shuffled, ROWS)
     assert mapped.quarantine.height == 1
     assert same_log(memory, mapped) == ""
