@@ -56,9 +56,10 @@ def heat_map(load: Array, slowdowns: Mapping[str, Array]) -> HeatMap | None:
     every = np.concatenate([*values.values()])
     rows = _by_1_2_5(float(every.min()), float(every.max()))
     counts = {
-        name: np.histogram2d(np.maximum(each, rows[0]), load[known], (rows, columns))[0].astype(np.int64)
+        name: np.histogram2d(np.maximum(each, rows[0]), load[known], (rows, columns))[0]
         for name, each in values.items()
-    }  # fmt: skip
+    }
+    counts = {name: of.astype(np.int64) for name, of in counts.items()}
     return HeatMap(columns, rows, counts, int(known.sum()), int((~known).sum()))
 
 
@@ -105,18 +106,17 @@ def heat_map_figure(of: HeatMap | None, name: str, what: str) -> Figure | None:
             axes.set_title(shortened(policy), loc="left", fontsize=8.5, color=svg.INK)
             axes.set_xlabel("offered load")
         panels[0].set_ylabel("mean bounded slowdown")
-        told = [f"{p} {_told(of, counts)}" for p, counts in of.counts.items()]
-        text = f"Windows by offered load and mean bounded slowdown. {'; '.join(told)}"
+        cells = [f"{p} {_told(of, counts)}" for p, counts in of.counts.items()]
+        text = f"Windows by offered load and mean bounded slowdown. {'; '.join(cells)}"
         plot = compact(svg.to_svg(figure, name, text))
-    sentences = [
-        f"A number counts windows, of {of.windows:,} in all; a cell without a number has none.",
-        what,
-        "The offered load is the processor time of a window's jobs, divided by what the machine "
-        "offers from the first to the last submission among them.",
-    ]
+    told = (
+        f"A number counts windows, of {of.windows:,} in all; a cell without a number has none. "
+        f"{what} The offered load is the processor time of a window's jobs, divided by what the "
+        "machine offers from the first to the last submission among them."
+    )
     if of.left_out:
-        sentences.append(f"{count_of(of.left_out, 'window')} without a known load left out.")
-    return Figure(plot, "Offered load against mean bounded slowdown.", " ".join(sentences))
+        told += f" Left out: {count_of(of.left_out, 'window')} whose load is not known."
+    return Figure(plot, "Offered load against mean bounded slowdown.", told)
 
 
 def _cell(axes: Any, x: int, y: int, count: int, most: int) -> None:

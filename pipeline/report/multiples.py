@@ -93,11 +93,12 @@ def _plot(panels: dict[str, tuple[Array, float]], lower: bool, axis: str, name: 
 
 
 def _bars(axes: Any, values: Array, tie: float, lower: bool) -> None:
-    shown = values if len(values) <= _BARS else np.quantile(values, (np.arange(_BARS) + 0.5) / _BARS)
+    shown = (
+        values if len(values) <= _BARS else np.quantile(values, (np.arange(_BARS) + 0.5) / _BARS)
+    )
     edges = np.arange(len(shown) + 1)
-    for part, color in (
-        (shown < -tie, svg.GOOD if lower else svg.BAD), (shown > tie, svg.BAD if lower else svg.GOOD)
-    ):  # fmt: skip
+    below, above = (svg.GOOD, svg.BAD) if lower else (svg.BAD, svg.GOOD)
+    for part, color in ((shown < -tie, below), (shown > tie, above)):
         if part.any():
             axes.stairs(np.where(part, shown, 0.0), edges, fill=True, color=color, linewidth=0)
     axes.axhline(0.0, color=svg.MUTED, linewidth=0.8)

@@ -41,9 +41,7 @@ class Figure(NamedTuple):
     text: str
 
 
-def figures_of(
-    schedules: Sequence[Schedule], where: str, caution: str = ""
-) -> Iterator[Figure]:
+def figures_of(schedules: Sequence[Schedule], where: str, caution: str = "") -> Iterator[Figure]:
     """Yield the strips over all of the time, and the worst week as rectangles.
 
     The week is the worst one of the first schedule. A schedule that is shorter than a week is

@@ -15,8 +15,8 @@ from hindcast.pipeline.report.view.strips import AREA, Stretch, area_unit, strip
 from hindcast.pipeline.schedules.schedule import Schedule
 
 _WIDE: Final = 10.4  # inches
-POINTS: Final = 240  # of a strip
-_MOST: Final = 800  # rectangles of a schedule: some 30 kB
+POINTS: Final = 210  # of a strip
+_MOST: Final = 700  # rectangles of a schedule: some 30 kB
 _FINE: Final = 2.0  # points below which a rectangle has no edge, which would hide it
 _LINES: Final = ((svg.LINES[0], "-"), (svg.LINES[1], (0, (5, 2))))
 _MACHINES: Final = 40  # up to which lines stand between machines
@@ -103,19 +103,20 @@ def gantt_plot(
             _style(axes, shortened(schedule.facts["policy"]), stretch.from_s, stretch.to_s, "x")
             rows = capacity(schedule)
             axes.set_ylim(0, max(rows, 1))
-            inches = axes.get_figure().get_size_inches()[0]
-            fine = _FINE / (72 * inches) * (stretch.to_s - stretch.from_s)
+            fine = of.right - of.left < _FINE / (72 * _WIDE) * (stretch.to_s - stretch.from_s)
             for told, face in _classes(waits, lower, upper):
-                for edge, group in ((0.25, of.right - of.left >= fine), (0.0, of.right - of.left < fine)):
-                    axes.add_patch(_patch(of, told & group, face, edge))
+                for shown, edge in ((told & ~fine, 0.25), (told & fine, 0.0)):
+                    if shown.any():
+                        axes.add_patch(_patch(of, shown, face, edge))
             _mark_capacity(axes, schedule, stretch)
             whole = rows / schedule.facts["per_unit"].get(schedule.resources[0], 1)
             axes.set_yticks([0, rows], ["0", f"{whole:,.10g}"])
             axes.set_ylabel(facts["unit"])
         _label_time(panels[-1], stretch.from_s, stretch.to_s, facts)
         figure.legend(
-            handles=list(_legend(lower, upper, facts["clock"], all_waits)), loc="outside upper right",
-            ncols=5, frameon=False, fontsize=8, labelcolor=svg.INK, handlelength=1.2,
+            handles=list(_legend(lower, upper, facts["clock"], all_waits)), ncols=5,
+            loc="outside upper left", frameon=False, fontsize=8, labelcolor=svg.INK,
+            handlelength=1.2,
         )  # fmt: skip
         policies = " and ".join(schedule.facts["policy"] for schedule in schedules)
         drawn = ", ".join(f"{len(np.unique(of.job)):,}" for of in boxes)
@@ -140,12 +141,14 @@ def strips_plot(
                 axes.axvspan(stretch.from_s, stretch.to_s, color=svg.MUTED, alpha=0.16, linewidth=0)
             for (color, dashes), schedule, of in zip(_LINES, schedules, found, strict=False):
                 label = shortened(schedule.facts["policy"])
-                axes.plot(middles, of[strip], color=color, linestyle=dashes, linewidth=1.2, label=label)
+                axes.plot(
+                    middles, of[strip], color=color, linestyle=dashes, linewidth=1.2, label=label
+                )
             axes.set_ylim(bottom=0)
             axes.locator_params(axis="y", nbins=4)
         _label_time(panels[-1], begin, end, schedules[0].facts)
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False,
+        figure.legend(handles, labels, loc="outside upper left", ncols=2, frameon=False,
                       fontsize=8, labelcolor=svg.INK)  # fmt: skip
         policies = " and ".join(schedule.facts["policy"] for schedule in schedules)
         text = f"{', '.join(found[0])} over time under {policies}"
@@ -188,7 +191,7 @@ def _patch(of: Boxes, shown: NDArray[np.bool_], face: str, edge: float) -> Any:
     left, right, low, high = (of[k][shown].astype(float) for k in range(1, 5))
     corners = np.stack([left, low, right, low, right, high, left, high, left, low], axis=1)
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(left)
-    path = Path(corners.reshape(-1, 2), codes if codes else None)
+    path = Path(corners.reshape(-1, 2), codes)
     uncounted = face == svg.GRID
     return PathPatch(
         path, facecolor=face, edgecolor=svg.MUTED if uncounted else svg.PAPER,

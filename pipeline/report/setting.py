@@ -1,10 +1,11 @@
 """Values of a report about one setting: the finding, tables and plots."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from hindcast.pipeline.evaluation.summary.evaluations import Evaluation
 from hindcast.pipeline.evaluation.summary.finding import Finding, gain, state_finding
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from hindcast.pipeline.evaluation.summary.rows import best_first
@@ -30,7 +31,7 @@ from hindcast.pipeline.report.tables import (
     seeds_table,
     windows_table,
 )
-from hindcast.pipeline.schedules.schedule import file_name, read_schedule
+from hindcast.pipeline.schedules.schedule import Schedule, file_name, read_schedule
 from hindcast.pipeline.statistics.intervals import Array
 from hindcast.pipeline.storage.run_files import JOBS
 
@@ -146,20 +147,24 @@ def _loads(summary: Summary, setting: Setting, finding: Finding) -> Figure | Non
 
 def _schedules(summary: Summary, setting: Setting, finding: Finding) -> list[Figure]:
     """Return figures of the schedules that lie beside the scores, of two policies."""
+    windows = len(summary.headline(setting).windows)
     for evaluation in setting.evaluations:
-        folder = evaluation.folder / JOBS
-        paths = {
-            name: folder / f"{file_name(name)}.parquet"
-            for name in _compared(summary, setting, finding)
-        }
-        drawn = [path for path in paths.values() if path.is_file()][:2]
+        found = list(_read(evaluation, _compared(summary, setting, finding)))
+        drawn = [each for each in found if each.facts["window"] == found[0].facts["window"]][:2]
         if drawn:
-            schedules = [read_schedule(path) for path in drawn]
-            window = schedules[0].facts["window"]
-            windows = len(summary.headline(setting).windows)
             caution = f"This is 1 of {windows:,} windows and has no interval." * (windows > 1)
-            return list(figures_of(schedules, f"window {window}", caution))
+            return list(figures_of(drawn, f"window {drawn[0].facts['window']}", caution))
     return []
+
+
+def _read(evaluation: Evaluation, policies: Sequence[str]) -> Iterator[Schedule]:
+    """Yield the schedules of policies that are of the evaluation's recipe."""
+    for name in policies:
+        path = evaluation.folder / JOBS / f"{file_name(name)}.parquet"
+        if path.is_file():
+            schedule = read_schedule(path)
+            if schedule.facts["source"].get("digest") == evaluation.digest:
+                yield schedule
 
 
 def _profile(summary: Summary, setting: Setting) -> dict[str, Any] | None:

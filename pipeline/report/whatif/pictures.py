@@ -87,7 +87,7 @@ def groups_figure(table: pl.DataFrame, titles: Any, unit: TimeUnit) -> Figure | 
             axes.tick_params(labelbottom=True)
             axes.set_xlabel(f"mean wait [{unit.name}], logarithmic")
         handles, labels = places[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=min(len(policies), 6),
+        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(policies), 6),
                       frameon=False, fontsize=8, labelcolor=svg.INK)  # fmt: skip
         described = ", ".join(titles[kind].lower() for kind in kinds)
         text = f"Mean waits of groups of jobs under {', '.join(policies)}: {described}"
@@ -100,9 +100,7 @@ def groups_figure(table: pl.DataFrame, titles: Any, unit: TimeUnit) -> Figure | 
     )  # fmt: skip
 
 
-def _panel(
-    axes: Any, rows: pl.DataFrame, policies: list[str], unit: TimeUnit, low: float
-) -> None:
+def _panel(axes: Any, rows: pl.DataFrame, policies: list[str], unit: TimeUnit, low: float) -> None:
     svg.style_axes(axes)
     axes.set_xscale("log")
     groups = list(dict.fromkeys(rows["group"]))
@@ -117,6 +115,7 @@ def _panel(
             color=_COLORS[place % len(_COLORS)], markersize=4.5, label=shortened(policy),
             markeredgecolor=svg.PAPER, markeredgewidth=0.5,
         )  # fmt: skip
+    axes.tick_params(which="minor", length=0)
     axes.set_xlim(left=low / 1.5)
     axes.set_ylim(len(groups) - 0.4, -0.6)
     axes.set_yticks(range(len(groups)), [shortened(_plain(group)) for group in groups])
