@@ -214,6 +214,7 @@ def rectangles_in(plot: str) -> list[list[tuple[float, float, float, float, str]
     return [panel for panel in found if panel]
 
 
+@pytest.mark.slow
 def test_rectangles_read_back_from_the_picture_are_those_of_the_schedules():
     schedules = [made_schedule(300, policy) for policy in ("fcfs", "saf")]
     stretch = worst_week(schedules[0])
@@ -237,6 +238,7 @@ def test_rectangles_read_back_from_the_picture_are_those_of_the_schedules():
             assert box[4] in {panel[at][4] for at in np.flatnonzero(gap < 3e-4)}
 
 
+@pytest.mark.slow
 def test_captions_say_by_what_the_week_was_chosen_and_what_is_left_out():
     strips, week = figures_of([weeks_of(0.0, 7200.0, 0.0)], "the run")
     assert week.title == "Week 2 of 3, the worst under fcfs."
@@ -253,6 +255,7 @@ def test_pictures_of_nothing_are_left_out():
     assert list(figures_of([with_facts(empty, to_s=0.0)], "the run")) == []
 
 
+@pytest.mark.slow
 def test_where_the_clock_counts_arrivals_nobody_waits():
     schedule = with_facts(made_schedule(40), clock="arrival", scenario="gpupack", epoch=None)
     strips, drawing = figures_of([schedule], "window 3")
@@ -262,6 +265,7 @@ def test_where_the_clock_counts_arrivals_nobody_waits():
     assert "its colour" not in drawing.text
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text():
     bad = "<script>alert(1)</script>"
     schedule = with_facts(made_schedule(40), policy=bad, unit="<b>")
@@ -271,6 +275,7 @@ def test_hostile_names_stay_text():
         assert html.escape(bad, quote=False) in figure.plot
 
 
+@pytest.mark.slow
 def test_pictures_have_colours_of_the_page_alone():
     known = set(re.findall(r"(--[\w-]+):", STYLE.read_text()))
     for figure in figures_of([made_schedule(200), made_schedule(200, "saf")], "the run"):
