@@ -23,6 +23,7 @@ from hindcast.pipeline.report.view.strips import (
     worst_week,
 )
 from hindcast.pipeline.schedules.schedule import Schedule
+from hindcast.pipeline.schedules.sentences import moment
 
 _SMALLEST_SHARE: Final = 0.0001
 
@@ -66,7 +67,11 @@ def figures_of(schedules: Sequence[Schedule], where: str, caution: str = "") -> 
         _strips_title(schedules[0]), " ".join(_strips_text(schedules, stretch, end - begin)),
     )  # fmt: skip
     boxes = [boxes_of(schedule, stretch.from_s, stretch.to_s) for schedule in schedules]
-    text = [*_stretch_text(schedules, stretch, where), caution, *_boxes_text(schedules, boxes)]
+    text = [
+        *_stretch_text(schedules, stretch, where),
+        caution,
+        *_boxes_text(schedules, boxes, stretch.to_s),
+    ]
     title = (
         f"Week {stretch.week} of {stretch.weeks}, the worst under {facts['policy']}."
         if stretch.week else f"All jobs of {where}."
@@ -123,7 +128,7 @@ def _stretch_text(schedules: Sequence[Schedule], stretch: Stretch, where: str) -
     )
 
 
-def _boxes_text(schedules: Sequence[Schedule], boxes: Sequence[Boxes]) -> Iterator[str]:
+def _boxes_text(schedules: Sequence[Schedule], boxes: Sequence[Boxes], end: float) -> Iterator[str]:
     facts = schedules[0].facts
     counted = " Jobs with a grey edge have none that counts." if any(
         schedule.jobs["wait_s"].gather(np.unique(of.job)).null_count()
@@ -139,6 +144,11 @@ def _boxes_text(schedules: Sequence[Schedule], boxes: Sequence[Boxes]) -> Iterat
         )
     for schedule, of in zip(schedules, boxes, strict=True):
         policy = schedule.facts["policy"]
+        if (until := schedule.facts["to_s"]) < end:
+            yield (
+                f"The play under {policy} ends at {moment(until, facts)}, the dashed line: jobs "
+                "that start later are not known."
+            )
         if of.hidden:
             yield (
                 f"Not drawn under {policy}: the {count_of(of.hidden, 'smallest job')}, "

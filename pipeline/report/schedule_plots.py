@@ -108,6 +108,8 @@ def gantt_plot(
                 for shown, edge in ((told & ~fine, 0.25), (told & fine, 0.0)):
                     if shown.any():
                         axes.add_patch(_patch(of, shown, face, edge))
+            if (until := schedule.facts["to_s"]) < stretch.to_s:
+                axes.axvline(until, color=svg.MUTED, linewidth=1.0, linestyle=(0, (4, 2)))
             _mark_capacity(axes, schedule, stretch)
             whole = rows / schedule.facts["per_unit"].get(schedule.resources[0], 1)
             axes.set_yticks([0, rows], ["0", f"{whole:,.10g}"])
@@ -242,6 +244,7 @@ def _label_time(axes: Any, begin: float, end: float, facts: Any) -> None:
     for tick in ticks:
         second = int((tick + offset) % 86_400)
         time = f"{second // 3600:02}:{second // 60 % 60:02}"
+        time += f":{second % 60:02}" if step < 60 else ""
         of_day = day_of(tick, facts)
         texts.append(of_day if step >= 86_400 else f"{of_day}, {time}")
     axes.set_xticks(ticks, texts)
