@@ -3,6 +3,7 @@
 It prints the sentence that stands below the picture, whose numbers are those of the two schedules.
 """
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ from hindcast.pipeline.pages.numbers import count_of, three_digits
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.schedule_plots import boxes_of, gantt_plot
-from hindcast.pipeline.report.view.strips import worst_week
+from hindcast.pipeline.report.view.strips import whole
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.schedules.windows import schedule_window
 from hindcast.policies.entrants import entrants
@@ -35,7 +36,7 @@ def schedules() -> list[Schedule]:
 def picture(pair: list[Schedule]) -> str:
     """Return the picture as the text of a file."""
     end = max(schedule.facts["to_s"] for schedule in pair)
-    stretch = worst_week(pair[0])._replace(to_s=end)
+    stretch = whole(pair[0])._replace(to_s=end)
     boxes = [boxes_of(schedule, stretch.from_s, end) for schedule in pair]
     assert not any(of.hidden or of.too_many for of in boxes)
     return svg.standalone(gantt_plot(pair, boxes, stretch, "README"), light_colors())
@@ -56,4 +57,4 @@ def sentence(pair: list[Schedule]) -> str:
 if __name__ == "__main__":
     drawn = schedules()
     OUT.write_text(picture(drawn), encoding="utf-8")
-    print(sentence(drawn))
+    sys.stdout.write(sentence(drawn) + "\n")

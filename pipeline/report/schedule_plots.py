@@ -110,7 +110,7 @@ def gantt_plot(
                         axes.add_patch(_patch(of, shown, face, edge))
             if (until := schedule.facts["to_s"]) < stretch.to_s:
                 axes.axvline(until, color=svg.MUTED, linewidth=1.0, linestyle=(0, (4, 2)))
-            _mark_capacity(axes, schedule, stretch)
+            _mark_machines(axes, schedule)
             whole = rows / schedule.facts["per_unit"].get(schedule.resources[0], 1)
             axes.set_yticks([0, rows], ["0", f"{whole:,.10g}"])
             axes.set_ylabel(facts["unit"])
@@ -139,7 +139,7 @@ def strips_plot(
         for axes, strip in zip(panels, found[0], strict=True):
             title = strip if strip != AREA else f"{strip} [{area_unit(schedules[0])}]"
             _style(axes, title, begin, end)
-            if stretch.week:
+            if stretch.number:
                 axes.axvspan(stretch.from_s, stretch.to_s, color=svg.MUTED, alpha=0.16, linewidth=0)
             for (color, dashes), schedule, of in zip(_LINES, schedules, found, strict=False):
                 label = shortened(schedule.facts["policy"])
@@ -201,16 +201,10 @@ def _patch(of: Boxes, shown: NDArray[np.bool_], face: str, edge: float) -> Any:
     )  # fmt: skip
 
 
-def _mark_capacity(axes: Any, schedule: Schedule, stretch: Stretch) -> None:
-    """Draw where the capacity changes, and the lines between machines."""
-    facts, name = schedule.facts, schedule.resources[0]
-    levels = facts["levels"].get(name, ())
-    if levels:
-        times = [*(since for since, _ in levels), max(stretch.to_s, levels[-1][0])]
-        axes.step(times, [*(n for _, n in levels), levels[-1][1]], where="post", color=svg.INK,
-                  linewidth=1.0)  # fmt: skip
-    amounts = facts["machines"].get(name, ()) if on_machines(schedule) else ()
-    if 1 < len(amounts) <= _MACHINES:
+def _mark_machines(axes: Any, schedule: Schedule) -> None:
+    """Draw lines between machines, unless there are many."""
+    amounts = schedule.facts["machines"].get(schedule.resources[0], ())
+    if on_machines(schedule) and 1 < len(amounts) <= _MACHINES:
         for at in np.cumsum(amounts)[:-1]:
             axes.axhline(at, color=svg.GRID, linewidth=0.6)
 

@@ -105,33 +105,42 @@ class Stretch(NamedTuple):
     Attributes:
         from_s: Its beginning.
         to_s: Its end.
-        week: Number of the week, from 1; 0 if the schedule is not as long as a week and drawn
-            from its beginning to its end.
-        weeks: Number of whole weeks of the schedule.
+        number: Its place among the parts of that length, from 1; 0 if it is the whole schedule.
+        count: Number of whole parts of that length, 0 for the whole schedule.
         area: Mean waiting area in it; None where nobody can wait.
         mean: The same over the whole schedule.
     """
 
     from_s: float
     to_s: float
-    week: int
-    weeks: int
+    number: int
+    count: int
     area: float | None
     mean: float | None
 
 
-def worst_week(schedule: Schedule) -> Stretch:
-    """Return the whole week with the largest mean waiting area, the first of equals.
-
-    Weeks count from the beginning of the schedule.
-    """
+def whole(schedule: Schedule) -> Stretch:
+    """Return all of a schedule."""
     begin, end = schedule.facts["from_s"], schedule.facts["to_s"]
-    of_all = strips_of(schedule, np.array([begin, end])) if end > begin else {}
-    mean = float(of_all[AREA][0]) if AREA in of_all else None
-    weeks = int((end - begin) // WEEK_S) if schedule.facts["clock"] == "s" else 0
-    if not weeks:
-        return Stretch(begin, end, 0, 0, mean, mean)
-    areas: Mapping[str, Array] = strips_of(schedule, begin + WEEK_S * np.arange(weeks + 1))
-    worst = int(np.argmax(areas[AREA]))
-    at = begin + worst * WEEK_S
-    return Stretch(at, at + WEEK_S, worst + 1, weeks, float(areas[AREA][worst]), mean)
+    areas = strips_of(schedule, np.array([begin, end])).get(AREA)
+    mean = None if areas is None else float(areas[0])
+    return Stretch(begin, end, 0, 0, mean, mean)
+
+
+def worst_part(schedule: Schedule, length: float) -> Stretch | None:
+    """Return the whole part of that length with the largest mean waiting area.
+
+    Parts count from the beginning of the schedule. Of equals, and where nobody can wait, it is the
+    first. None if there are less than two.
+    """
+    of_all = whole(schedule)
+    # A part that ends with the schedule is whole, in spite of roundings.
+    count = int((of_all.to_s - of_all.from_s) / length + 1e-9)
+    if count < 2:
+        return None
+    edges = np.minimum(of_all.from_s + length * np.arange(count + 1), of_all.to_s)
+    areas: Mapping[str, Array] = strips_of(schedule, edges)
+    worst = int(np.argmax(areas[AREA])) if AREA in areas else 0
+    area = float(areas[AREA][worst]) if AREA in areas else None
+    begin, end = edges[worst : worst + 2].tolist()
+    return Stretch(begin, end, worst + 1, count, area, of_all.mean)

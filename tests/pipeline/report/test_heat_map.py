@@ -170,9 +170,9 @@ def test_a_page_of_whatif_draws_what_it_has(tmp_path):
     write_page(replace(made, jobs=jobs, plan=plan, schedules=pair), tmp_path)
     text = (tmp_path / "whatif.html").read_text()
     assert "A number counts windows, of 20 in all" in text
-    assert "the worst under" in text
+    assert "The worst week under" in text
     assert "Mean waits by group." in text
     write_page(made, tmp_path)
     text = (tmp_path / "whatif.html").read_text()
-    assert "the worst under" not in text
+    assert "The worst week under" not in text
     assert "A number counts windows" not in text  # whose jobs are not those of the run

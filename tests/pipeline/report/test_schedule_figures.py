@@ -20,7 +20,8 @@ from hindcast.pipeline.report.view.strips import (
     UTILISATION,
     WEEK_S,
     strips_of,
-    worst_week,
+    whole,
+    worst_part,
 )
 from hindcast.pipeline.schedules.schedule import Schedule, make_schedule
 from tests.chromium import chromium, find_chromium
@@ -146,17 +147,13 @@ def test_moments_outside_of_the_schedule_are_unknown_and_not_0():
 
 
 def test_the_worst_week_has_the_largest_waiting_area():
-    found = worst_week(weeks_of(0.0, 7200.0, 3600.0, 0.0))
-    assert (found.week, found.weeks, found.from_s, found.to_s) == (2, 4, WEEK_S, 2 * WEEK_S)
+    found = worst_part(weeks_of(0.0, 7200.0, 3600.0, 0.0), WEEK_S)
+    assert (found.number, found.count, found.from_s, found.to_s) == (2, 4, WEEK_S, 2 * WEEK_S)
     # One hour asked for on one of two processors, for two hours of the week.
     assert found.area == pytest.approx(0.5 * 7200 / WEEK_S)
     assert found.mean == pytest.approx(0.5 * 10_800 / (4 * WEEK_S + 10))
-    assert worst_week(weeks_of(0.0, 7200.0, 7200.0)).week == 2  # the first of equals
-
-
-def test_a_short_schedule_is_drawn_from_its_beginning_to_its_end():
-    schedule = made_schedule(50)
-    assert worst_week(schedule)[:4] == (0.0, schedule.facts["to_s"], 0, 0)
+    assert worst_part(weeks_of(0.0, 7200.0, 7200.0), WEEK_S).number == 2  # the first of equals
+    assert worst_part(weeks_of(7200.0), WEEK_S) is None  # of one there is no choice
 
 
 @pytest.mark.parametrize("kind", ["plain", "saf", "never started"])
@@ -217,7 +214,7 @@ def rectangles_in(plot: str) -> list[list[tuple[float, float, float, float, str]
 @pytest.mark.slow
 def test_rectangles_read_back_from_the_picture_are_those_of_the_schedules():
     schedules = [made_schedule(300, policy) for policy in ("fcfs", "saf")]
-    stretch = worst_week(schedules[0])
+    stretch = whole(schedules[0])
     boxes = [boxes_of(schedule, stretch.from_s, stretch.to_s, 10_000) for schedule in schedules]
     panels = rectangles_in(gantt_plot(schedules, boxes, stretch, "a"))
     assert len(panels) == 2
@@ -241,12 +238,38 @@ def test_rectangles_read_back_from_the_picture_are_those_of_the_schedules():
 @pytest.mark.slow
 def test_captions_say_by_what_the_week_was_chosen_and_what_is_left_out():
     strips, week = figures_of([weeks_of(0.0, 7200.0, 0.0)], "the run")
-    assert week.title == "Week 2 of 3, the worst under fcfs."
+    assert week.title == "The worst week under fcfs: number 2 of 3 of the run."
     assert "From day 8 to day 15." in week.text
-    assert "the largest mean waiting area under fcfs, so it is not a typical one" in week.text
+    assert "the largest mean waiting area under fcfs, so it is not typical" in week.text
     assert "packs the rows" in week.text
-    assert "The tinted week is drawn below." in strips.text
+    assert "The tinted part is drawn below." in strips.text
     assert "Not drawn" not in week.text
+
+
+@pytest.mark.slow
+def test_a_picture_that_would_hide_much_is_of_a_shorter_part():
+    """800 equal jobs a day are too many for a week; all are drawn in hours."""
+    submit = np.arange(0, 6 * 86_400, 108.0)
+    count = len(submit)
+    jobs = pl.DataFrame({
+        "job": np.arange(count), "submit_s": submit, "eligible_s": submit,
+        "start_s": submit + 100.0, "end_s": submit + 200.0, "processors": 1, "requested_s": 100.0,
+        "counted": True, "wait_s": 100.0, "bounded_slowdown": 2.0,
+    })  # fmt: skip
+    facts = {**made_schedule(3).facts, "to_s": 6 * 86_400.0, "capacity": {"processors": 2}}
+    for clock, name in (("s", "6 hours"), ("step", "part of 32,400 steps")):
+        schedule = with_facts(make_schedule(jobs, facts), clock=clock)
+        _, drawing = figures_of([schedule], "window 1")
+        assert drawing.title.startswith(f"The worst {name} under fcfs: number ")
+        assert "A longer part has too many jobs for this picture." in drawing.text
+        assert "Not drawn" not in drawing.text
+
+
+@pytest.mark.slow
+def test_where_nobody_waits_no_part_is_the_worst():
+    _, drawing = figures_of([weeks_of(0.0, 0.0, 0.0)], "the run")
+    assert drawing.title == "The first week: number 1 of 3 of the run."
+    assert "Nobody waits in the run under fcfs." in drawing.text
 
 
 def test_pictures_of_nothing_are_left_out():
