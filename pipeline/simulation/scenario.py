@@ -108,6 +108,9 @@ class Scenario:
         stretch: Function (config, window) -> first job of a trace that a window counts, and the
             one after its last job; windows whose stretches overlap are not independent. None if
             windows never share jobs.
+        load: Function (config, workload, window) -> offered load of a window of a trace, NaN if
+            unknown: the processor time of its counted jobs over what the machine offers from the
+            first to the last submission among them. None if there is no such number.
         blocks: Function (ints) -> values of some outcomes by block of a long episode, such as a
             week, of which the outcome is the mean. An evaluation of a single window has intervals
             over its blocks. Empty for an episode that is too short. None if there are no blocks.
@@ -141,6 +144,7 @@ class Scenario:
     samples: bool = False
     demand: Callable[[Any, Workload, int], Demand] | None = None
     stretch: Callable[[Any, int], tuple[int, int]] | None = None
+    load: Callable[[Any, Workload, int], float] | None = None
     blocks: Blocks | None = None
     caveats: Callable[[Any, Workload], tuple[Caveat, ...]] | None = None
     added: Mapping[str, str] = field(default_factory=dict)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.report.view.coding import Column, coded, scale_of, text_of
 from hindcast.pipeline.report.view.packing import Rectangles, capacity, on_machines, rectangles
+from hindcast.pipeline.report.view.strips import refused
 from hindcast.pipeline.schedules.schedule import Schedule
 
 _TEXTS: Final = ("user", "queue", "partition", "account")
@@ -200,12 +201,10 @@ def _absent(model: Model, which: int) -> NDArray[np.bool_]:
 
 
 def _refused(model: Model, which: int) -> NDArray[np.bool_]:
-    """Return the jobs that were refused, or never came: they do not wait."""
-    facts = model.schedules[which].facts
-    never = ~_absent(model, which) & np.isnan(model.spread(which, "start_s"))
-    if facts["scenario"] == "slots":
-        return np.asarray(never & (model.spread(which, "counted") == 0))
-    return never if facts["clock"] != "s" else np.zeros(model.count, dtype=np.bool_)
+    """Return the rows of jobs that were refused, or never came."""
+    found = np.zeros(model.count, dtype=np.bool_)
+    found[model.rows[which]] = refused(model.schedules[which])
+    return found
 
 
 def _of_either(model: Model, name: str) -> NDArray[np.float64]:

@@ -51,6 +51,7 @@ hindcast.pipeline.scenarios.queue.schedule reads the starts of all jobs from the
 episode.
 """
 
+import math
 import sys
 from dataclasses import replace
 from typing import Final
@@ -91,6 +92,15 @@ def stretch(config: QueueConfig, window: int) -> tuple[int, int]:
     return first, sys.maxsize if config.whole else first + config.jobs
 
 
+def load(config: QueueConfig, workload: Workload, window: int) -> float:
+    """Return the offered load of a window, by processors; NaN if its jobs came within 0 s."""
+    log = read_log(workload, config.arrive, machine_of(config))
+    jobs = slice(*stretch(config, window))
+    submit, work = log.submit[jobs], log.cpu[jobs] * log.run[jobs]
+    span = int(submit[-1] - submit[0])
+    return float(work.sum()) / (log.processors * span) if span else math.nan
+
+
 def instance(
     config: QueueConfig,
     objective: str,
@@ -128,6 +138,7 @@ SCENARIO: Final = Scenario(
     step=kernel.step,
     outcome=kernel.outcome,
     stretch=stretch,
+    load=load,
     blocks=by_week,
     forget=forget,
     caveats=caveats,
