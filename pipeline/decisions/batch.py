@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.values import Array, Flags
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
-from hindcast.pipeline.storage.gathering import Gathered, Stored, taken
+from hindcast.pipeline.storage.gathering import Gathered, taken
 
 Ints = NDArray[np.int64]
 
@@ -140,10 +140,10 @@ def concat(batches: Iterable[Batch], absent: float) -> Batch | None:
 
     A feature that a batch lacks is `absent` in it. No decision is in memory twice.
     """
-    decisions, lengths = Stored(), []
+    decisions, lengths = Gathered(None), []
     context, candidates, features = Gathered(absent), Gathered(absent), Gathered(absent)
     for batch in batches:
-        decisions.add(batch.decisions)
+        decisions.add(batch.decisions, len(batch))
         lengths.append(batch.lengths)
         context.add(batch.context, len(batch))
         count = int(batch.lengths.sum())
