@@ -1,6 +1,6 @@
 // Pictures of the state: the panels that the scenario declares, drawn from the features of a
 // decision. What a panel holds is in simulation/picture.py. Scales are those of the whole episode.
-const SIZE = { letter: 6.3, row: 15, tall: 230, line: 90 };
+const SIZE = { letter: 6.7, row: 15, tall: 230, line: 90 };
 const drawing = (tag, about, ...inside) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(about)) made.setAttribute(name, value);
