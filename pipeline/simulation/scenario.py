@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.simulation.kernel import Compiled
+from hindcast.pipeline.simulation.picture import Panel
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
@@ -124,6 +125,7 @@ class Scenario:
             recipes stands here.
         bound: Name of the outcome that bounds the headline outcome, or None.
         bound_kind: "lower" or "upper": the direction of the bound.
+        picture: Function (spec) -> panels of the picture of a state, or None if it has none.
         source: Paper to cite.
         differences: Differences from the paper, one or more sentences each. Dataset cards quote
             `source` and `differences`.
@@ -151,6 +153,7 @@ class Scenario:
     references: tuple[str, ...] = ()
     bound: str | None = None
     bound_kind: str | None = None
+    picture: Callable[[Spec], tuple[Panel, ...]] | None = None
     source: str = ""
     differences: tuple[str, ...] = ()
 

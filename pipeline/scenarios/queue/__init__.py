@@ -73,6 +73,7 @@ from hindcast.pipeline.scenarios.queue.instances import (
 )
 from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
+from hindcast.pipeline.scenarios.queue.picture import picture
 from hindcast.pipeline.scenarios.queue.schedule import by_week
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.workloads.caveats import Caveat
@@ -137,6 +138,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    picture=picture,
     stretch=stretch,
     load=load,
     blocks=by_week,
