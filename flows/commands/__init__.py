@@ -42,6 +42,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "show": "show a dataset, or anything else that `list` lists, in detail",
         "verify": "recompute every claim of a dataset's manifest",
         "export": "write a dataset in the format of another tool",
+        "push": "publish a verified dataset: an upload folder, or a repository of the Hugging Face "
+        "Hub",
         "diff": "print the differences between two datasets, from the recipe to the bytes",
         "new-scenario": "write a small scheduling problem as a package, to change into your own",
     },
@@ -99,6 +101,7 @@ _MODULES: Final = {
     "plan": "evaluate",
     "submit": "publish.submit",
     "check-submission": "publish.submit",
+    "push": "publish.push",
     "view": "schedules.view",
 }  # names that differ from the module's
 

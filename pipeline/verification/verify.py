@@ -69,7 +69,7 @@ from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec, added_outcomes
 from hindcast.pipeline.verification import replay as replays
-from hindcast.pipeline.verification.documents import check_documents
+from hindcast.pipeline.verification.documents import check_documents, of_publication
 from hindcast.pipeline.verification.files import check_files
 from hindcast.pipeline.verification.replayed import Elsewhere, Replayed
 from hindcast.pipeline.verification.workload import check_recorded, check_source, check_workload
@@ -152,7 +152,7 @@ def verify(
             raise VerificationFailed(str(error)) from error
     else:
         missing.append("card and Croissant metadata, which the append in progress writes again")
-    missing.append(_BEYOND)
+    missing += [*of_publication(folder), _BEYOND]
     return VerifyResult([*checks, ("not compared", "; ".join(missing))])
 
 
