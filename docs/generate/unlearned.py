@@ -24,8 +24,8 @@ COLUMN: Final = "best without learning"
 NOTE: Final = (
     f"*{COLUMN[0].upper()}{COLUMN[1:]}* is the best of all policies without learning that the "
     "committed tables have on these windows, with its CPU time per decision on one recipe of the "
-    "scenario; a dagger says that no rule that looks ahead was scored on them. Differences, bold and stars are against the rule "
-    "beside them, not against this policy where it is another one."
+    "scenario; a dagger says that no rule that looks ahead was scored on them. Differences, bold "
+    "and stars are against the rule beside them, not against this policy where it is another one."
 )
 # (recipe, policy), the slowest last
 RULES: Final = (
