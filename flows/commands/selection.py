@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown, caveats_of
 from hindcast.flows.commands import refuse_nothing as check  # noqa: F401 - a command's contract
-from hindcast.pipeline.storage.location import location
 
 _DEFAULT: Final = 0.2  # share of a split that is not given
 
@@ -57,30 +56,21 @@ class Split:
 
 def run(request: Filter | Merge | Split) -> dict[str, Any]:
     """Write the dataset, or the datasets of a split."""
-    from hindcast.flows.commands.build import result_of
-    from hindcast.pipeline.decisions.mapping import Split as Shares
+    from hindcast.flows.commands.build import result_of as described
+    from hindcast.pipeline.building.results import result_of
     from hindcast.pipeline.errors import InputError
     from hindcast.pipeline.selection import selecting
-    from hindcast.pipeline.selection.conditions import Conditions
 
-    out = location(request.out)
+    given = {k: v for k, v in vars(request).items() if v is not None}
     if isinstance(request, Merge):
-        made = [selecting.merge([*map(location, request.datasets)], out)]
+        made = [selecting.merge(**given)]
     elif isinstance(request, Filter):
-        conditions = Conditions(
-            request.split, request.behaviour, request.window, request.episodes,
-            request.drop_episodes, request.where,
-        )  # fmt: skip
-        made = [selecting.filter_episodes(location(request.dataset), conditions, out)]
+        made = [selecting.filter(**given)]
     else:
-        given = {n: getattr(request, n) for n in ("validation", "test")}
-        if request.by is None and any(value is not None for value in given.values()):
+        if request.by is None and len(given) > 2:
             raise InputError("split: --validation and --test are for --by time or --by hash")
-        shares = {n: _DEFAULT if value is None else value for n, value in given.items()}
-        made = selecting.split(
-            location(request.dataset), out, Shares(request.by, **shares) if request.by else None
-        )
-    return {"datasets": [result_of(one) for one in made]}
+        made = [*selecting.split(**given).values()]
+    return {"datasets": [described(result_of(d.folder, d.manifest)) for d in made]}
 
 
 def show(result: Mapping[str, Any]) -> Shown:

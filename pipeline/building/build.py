@@ -65,8 +65,8 @@ def build(
         )
     if recipe.origin is not None and mf.read_manifest(recipe.origin.folder).lineage is not None:
         raise RecipeError(
-            f"{recipe.origin.folder}: this dataset was made of others, so its recipe does not build "
-            "it; `hindcast show` prints what does"
+            f"{recipe.origin.folder}: this dataset was made of others, so its recipe does not "
+            "build it; `hindcast show` prints what does"
         )
     if workers < 1:
         raise RecipeError(f"workers is {workers}, expected at least 1")

@@ -6,6 +6,7 @@ its recipes and of its data, its size, the versions that wrote it, and its own l
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from shlex import quote
 from typing import Any, Final
 
@@ -69,6 +70,12 @@ class Lineage:
         )
 
     @property
+    def digests(self) -> tuple[str, ...]:
+        """Digests of all datasets above this one."""
+        above = (parent.lineage.digests if parent.lineage else () for parent in self.parents)
+        return (*(parent.digest for parent in self.parents), *chain.from_iterable(above))
+
+    @property
     def words(self) -> str:
         """The operation with its arguments as they are written on the command line."""
         options = (
@@ -125,8 +132,10 @@ def _parent(value: Any) -> Parent:
     )
 
 
-def lineage_lines(lineage: Lineage, depth: int = 0) -> Iterator[str]:
+def lineage_lines(lineage: Lineage | None, depth: int = 0) -> Iterator[str]:
     """Yield a line for the operation and for each parent, with the parents' own below them."""
+    if lineage is None:
+        return
     indent = "  " * depth
     yield f"{indent}{lineage.words}"
     for parent in lineage.parents:
@@ -134,8 +143,7 @@ def lineage_lines(lineage: Lineage, depth: int = 0) -> Iterator[str]:
             f"{indent}  of {parent.name}: {parent.episodes:,} episodes, {parent.decisions:,} "
             f"decisions, digest {parent.digest[:12]}, data {parent.data_sha256[:12]}"
         )
-        if parent.lineage:
-            yield from lineage_lines(parent.lineage, depth + 2)
+        yield from lineage_lines(parent.lineage, depth + 2)
 
 
 def selection_caveats(lineage: Lineage | None) -> tuple[Caveat, ...]:

@@ -54,8 +54,9 @@ def check_behaviour(policy: str, sha256: str, where: str) -> None:
 def built_from(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a dataset folder; None if the folder is not a dataset.
 
-    Raises DatasetError if something was appended or merged, since one recipe cannot build that, or if
-    the folder also holds a recipe.toml: it would not be clear which recipe is meant, and who wrote it.
+    Raises DatasetError if something was appended or merged, since one recipe cannot build that, or
+    if the folder also holds a recipe.toml: it would not be clear which recipe is meant, and who
+    wrote it.
     """
     manifest = folder / "manifest.json"
     if not manifest.is_file():

@@ -33,7 +33,7 @@ from hindcast.pipeline.workloads import caveats as cv
 _MEASURED: Final = ("forced", "unfinished")  # codes of caveats of the rows themselves
 
 
-def write(parents: Sequence[Dataset], lineage: Lineage, out: Path) -> mf.Manifest:
+def write(parents: Sequence[Dataset], lineage: Lineage, out: Path) -> None:
     """Write the dataset that an operation makes of its parents into an empty folder."""
     table = selected(lineage.operation, lineage.arguments, parents)
     first, spec = parents[0], parents[0].spec
@@ -85,7 +85,6 @@ def write(parents: Sequence[Dataset], lineage: Lineage, out: Path) -> mf.Manifes
     manifest = replace(manifest, caveats=_distinct([*found, *selection_caveats(lineage)]))
     describe(out, manifest, episodes, coverage)
     files.write_json(out / mf.NAME, mf.to_json(manifest))
-    return manifest
 
 
 def _distinct(caveats: Sequence[cv.Caveat]) -> tuple[cv.Caveat, ...]:

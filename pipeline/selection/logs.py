@@ -16,7 +16,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.lineage import FILTER, MERGE, Lineage
 from hindcast.pipeline.decisions.assembly import counted
 from hindcast.pipeline.decisions.batch import Batch, Ints, concat
@@ -29,14 +28,13 @@ from hindcast.pipeline.selection.conditions import Conditions
 from hindcast.pipeline.selection.operations import PART, check_same, moved
 
 
-def write(parents: Sequence[Dataset], lineage: Lineage, out: Path) -> mf.Manifest:
+def write(parents: Sequence[Dataset], lineage: Lineage, out: Path) -> None:
     """Write the dataset that an operation makes of logs of decisions into an empty folder."""
     log, recipe = _made(parents, lineage), parents[0].recipe
     kept = (c for p in parents for c in p.manifest.caveats if c.code == QUARANTINED)
     found = {c.text: Caution(c.code, c.text, c.numbers) for c in kept}
     log = replace(log, cautions=(*cautions_of(log), *found.values()))
     convert(log, out, recipe.id.removeprefix("decisions-"), lineage, recipe.config)
-    return mf.read_manifest(out)
 
 
 def check(dataset: Dataset, parents: Sequence[Dataset], lineage: Lineage) -> str:
@@ -62,7 +60,9 @@ def _made(parents: Sequence[Dataset], lineage: Lineage) -> DecisionLog:
             log = _split(log, lineage.arguments)
             found = (log.decisions["split"] == lineage.arguments[PART]).to_numpy()
         if not found.any():
-            raise InputError(f"{dataset.folder}: none of its {len(log):,} decisions is kept")
+            raise InputError(
+                f"{dataset.folder}: none of its {len(log):,} decisions is kept by {lineage.words}"
+            )
         log = log.take(np.flatnonzero(found))
     counts = counted(log.decisions, log.candidates, log.offsets, 0)
     return replace(log, counts=counts, quarantine=log.quarantine.clear())

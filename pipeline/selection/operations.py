@@ -15,7 +15,7 @@ import polars as pl
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.append_history import check_fits, difference
-from hindcast.pipeline.dataset.lineage import FILTER, MERGE
+from hindcast.pipeline.dataset.lineage import FILTER, MERGE, Lineage
 from hindcast.pipeline.dataset.manifest import spec_to_json
 from hindcast.pipeline.decisions.assembly import split_of
 from hindcast.pipeline.decisions.mapping import Split
@@ -46,7 +46,10 @@ def selected(
         table = table.with_columns(moved(table["split"], units, table["window"], arguments))
         found = table.filter(pl.col("split") == arguments[PART])
     if found.is_empty():
-        raise InputError(f"{dataset.folder}: none of its {table.height:,} episodes is kept")
+        words = Lineage(operation, arguments, ()).words
+        raise InputError(
+            f"{dataset.folder}: none of its {table.height:,} episodes is kept by {words}"
+        )
     return _numbered(found)
 
 
@@ -78,7 +81,7 @@ def merged(parents: Sequence[Dataset]) -> pl.DataFrame:
     for other in others:
         for recipe in other.manifest.recipes:
             check_fits(first.manifest.recipes, recipe, str(first.folder))
-        check_same(first, other)
+        check_same(first, other, workload=other.manifest.workload_sha256)
     table = pl.concat([_of(dataset, at) for at, dataset in enumerate(parents)])
     splits = table.group_by("window", maintain_order=True).agg(pl.col("split").unique().sort())
     if (torn := splits.filter(pl.col("split").list.len() > 1)).height:
@@ -97,9 +100,14 @@ def merged(parents: Sequence[Dataset]) -> pl.DataFrame:
     return once
 
 
-def check_same(first: Dataset, other: Dataset) -> None:
-    """Raise DatasetError, with the first difference, unless both have one workload and one spec."""
-    one, two = ({"workload": d.manifest.workload_sha256, **_spec(d)} for d in (first, other))
+def check_same(first: Dataset, other: Dataset, workload: str = "") -> None:
+    """Raise DatasetError, with the first difference, unless both have one spec.
+
+    Of a simulator's dataset, the first has to have the `workload` of the other, too.
+    """
+    one, two = _spec(first), _spec(other)
+    if workload:
+        one["workload"], two["workload"] = first.manifest.workload_sha256, workload
     if one != two:
         key, there, here = difference("", one, two)
         raise DatasetError(

@@ -6,7 +6,7 @@
 - workload: its own manifest and SHA-256; a synthetic one is generated again, one of a raw trace is
   read again if the trace is at hand;
 - episodes: counts; every episode once, in order, in the parts that it claims; of a selection, each
-  is one that the recipes make, and nothing else is known of the others unless the parents are given;
+  is one that the recipes make; with its parents, which others were left out;
 - decisions: the recorded choices are replayed: observations, masks, rewards, terms, times and ends
   must be those of the simulator; the choice is feasible; probabilities sum to 1, and the propensity
   is the choice's, above 0. Decisions recorded elsewhere cannot be replayed: the file that they came
