@@ -63,7 +63,7 @@ FLOORS = (
 FLOORS_OF_FLOWS = (
     ("flows.commands", "flows.progress"),
     ("flows.parser", "flows.units", "flows.engine", "flows.calibrations", "flows.protocols"),
-    ("flows.runners", "flows.status", "flows.diagnosis"),
+    ("flows.runners", "flows.status", "flows.diagnosis", "flows.links"),
     ("flows.runs",),  # runs of one command: seeds, sweep, ledger
     (
         "flows.commands.build", "flows.commands.doctor", "flows.commands.evaluate",
