@@ -11,7 +11,7 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
-from hindcast.pipeline.report.heat_map import heat_map, heat_map_figure
+from hindcast.pipeline.report.heat_map import OPAQUE, heat_map, heat_map_figure
 from hindcast.pipeline.report.page import write_report
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.report.whatif.pictures import loads_of
@@ -20,6 +20,7 @@ from hindcast.pipeline.schedules.schedule import Schedule, write_schedule
 from tests.made_schedules import made_schedule
 from tests.pipeline.report.made_whatif import material
 from tests.pipeline.report.test_page import write
+from tests.pipeline.report.test_view import colours, contrast
 
 RNG = np.random.default_rng(5)
 VALUES = {
@@ -64,6 +65,18 @@ def test_the_picture_has_a_number_in_every_cell_that_has_windows_and_nothing_in_
     told = re.search(r'aria-label="[^"]*"', figure.plot).group()
     assert sum(int(n) for n in re.findall(r": (\d+)(?:,|$|\")", told)) == 200
     assert "of 200 in all; a cell without a number has none" in figure.text
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_contrasts_of_the_pictures_are_those_of_wcag_aa(dark):
+    """Shapes have 3, and the numbers of the fullest cell 4.5."""
+    of = colours(dark=dark)
+    for name in ("simple", "line-1", "line-2", "ink", "muted", "good", "bad", "strongest"):
+        assert contrast(of[name], of["card"]) >= 3, name
+    card, full = (np.array([int(of[n][i : i + 2], 16) for i in (1, 3, 5)])
+                  for n in ("card", "learned"))  # fmt: skip
+    cell = np.rint(OPAQUE * full + (1 - OPAQUE) * card).astype(int)
+    assert contrast(of["ink"], "#" + "".join(f"{part:02x}" for part in cell)) >= 4.5
 
 
 @pytest.mark.slow
