@@ -98,7 +98,7 @@ def heat_map_figure(of: HeatMap | None, name: str, what: str) -> Figure | None:
             svg.style_axes(axes, grid="both")
             for (y, x), count in np.ndenumerate(counts):
                 if count:
-                    _cell(axes, x, y, count, most)
+                    _cell(axes, x, y, int(count), most)
             axes.set_xlim(0, columns)
             axes.set_ylim(0, rows)
             axes.set_xticks(range(columns + 1), [f"{edge:.3g}" for edge in of.loads])
