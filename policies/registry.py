@@ -5,6 +5,7 @@ A name is that of a rule, a checkpoint or a rollout, or a reference to a policy 
 
 import contextlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,9 @@ if TYPE_CHECKING:  # importing them compiles kernels
     from hindcast.policies.rollouts.lookahead import ImaginedRollouts, RolloutPolicy
 
 ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see hindcast.policies.rollouts
+
+_AHEAD: Final = re.compile(rf"{ROLLOUT}(\d+)?", re.ASCII)  # FOLDER@rollout16: in 16 drawn futures
+_FUTURES: Final = (2, 1024)  # fewest and most of them
 
 # If a scenario has more deterministic rules, FOLDER@rollout has none of them among its members:
 # the 64 of `queue` would take most of the time.
@@ -59,7 +63,29 @@ def split_checkpoint_name(name: str) -> tuple[str, float | str]:
 def rule_that_looks_ahead(name: str, scenario: str) -> str | None:
     """Return the rule of a name RULE@rollout; None for any other name."""
     rule, _, asked = name.rpartition("@")
-    return rule if asked == ROLLOUT and find_rule(scenario, rule) is not None else None
+    return rule if looks_ahead(asked) and find_rule(scenario, rule) is not None else None
+
+
+def looks_ahead(asked: str) -> bool:
+    """Return whether the part of a name after the @ asks for looking ahead."""
+    return _AHEAD.fullmatch(asked) is not None
+
+
+def _asked_futures(name: str) -> dict[str, int]:
+    """Return the number of drawn futures that a name ...@rolloutN asks for, if it does.
+
+    Raises InputError for a number that is out of range.
+    """
+    found = _AHEAD.fullmatch(name.rpartition("@")[2])
+    if found is None or found[1] is None:
+        return {}
+    fewest, most = _FUTURES
+    if len(found[1]) > len(str(most)) or not fewest <= int(found[1]) <= most:
+        raise InputError(
+            f"{name}: looks ahead in {found[1]} drawn futures, expected {fewest} to {most}, as in "
+            f"{ROLLOUT}16"
+        )
+    return {"futures": int(found[1])}
 
 
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
@@ -69,9 +95,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     the rule chooses the first member (LearnedPolicy.led_by). FOLDER@rollout looks ahead with the
     network, variants of it and, unless they are many, the deterministic rules; `rollout` with the
     rules alone (hindcast.policies.rollouts.lookahead); where the scenario draws futures,
-    FOLDER@rollout and RULE@rollout try all candidates in these
-    (hindcast.policies.rollouts.lookahead). MODULE:NAME and FILE.py:NAME are policies of the user's
-    own (hindcast.policies.own_policy).
+    FOLDER@rollout and RULE@rollout try all candidates in eight of these, FOLDER@rollout16 and
+    RULE@rollout16 in 16. MODULE:NAME and FILE.py:NAME are policies of the user's own
+    (hindcast.policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -106,7 +132,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
 
         policy = load_policy(folder)
         policy.check(spec)
-        if asked == ROLLOUT:
+        if isinstance(asked, str) and looks_ahead(asked):
             return Behaviour(policy.name, _looking_ahead(name, scenario, policy, spec))
         if isinstance(asked, str):
             return Behaviour(policy.name, _led(name, policy, asked, known))
@@ -176,8 +202,14 @@ def _looking_ahead(
     """Return the lookahead with a network that the scenario supports; raise InputError if none."""
     from hindcast.policies.rollouts.lookahead import imagined_rollouts_of, rollouts_of
 
+    futures = _asked_futures(name)
     if load_scenario(scenario).imagines:
-        return imagined_rollouts_of(policy)
+        return imagined_rollouts_of(policy, **futures)
+    if futures:
+        raise InputError(
+            f"{name}: scenario {scenario} looks ahead without drawn futures; expected "
+            f"{name.rpartition('@')[0]}@{ROLLOUT}"
+        )
     _require_forgetting(name, scenario, or_futures=True)
     rules = _looking_ahead_with(heuristics(scenario), spec)
     return rollouts_of(policy, rules if len(rules) <= _MOST_RULES else (), spec)
@@ -199,7 +231,9 @@ def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "Ima
     if rule not in _still(known):
         raise InputError(f"{name}: {rule!r} draws its choices; {did_you_mean(rule, _still(known))}")
     require_columns(rule, known[rule].needs, spec)
-    return imagined_rollouts_of_rule(name, known[rule], spec, arrivals=loaded.imagines)
+    return imagined_rollouts_of_rule(
+        name, known[rule], spec, arrivals=loaded.imagines, **_asked_futures(name)
+    )
 
 
 def _require_forgetting(name: str, scenario: str, *, or_futures: bool = False) -> None:
