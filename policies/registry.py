@@ -5,11 +5,10 @@ A name is that of a rule, a checkpoint or a rollout, or a reference to a policy 
 
 import contextlib
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean, is_path
@@ -31,8 +30,13 @@ if TYPE_CHECKING:  # importing them compiles kernels
 
 ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see hindcast.policies.rollouts
 
-_AHEAD: Final = re.compile(rf"{ROLLOUT}(\d+)?", re.ASCII)  # FOLDER@rollout16: in 16 drawn futures
-_FUTURES: Final = (2, 1024)  # fewest and most of them
+# What may follow, as in RULE@rollout+futures=16+errors=2: the member of ImaginedRollouts, whether
+# it is a whole number, the least and the largest value.
+_AHEAD: Final[Mapping[str, tuple[str, type[int] | type[float], float, float]]] = {
+    "futures": ("futures", int, 2, 1024),
+    "decisions": ("horizon", int, 0, 100_000),
+    "errors": ("errors", float, 0.0, 100.0),
+}
 
 # If a scenario has more deterministic rules, FOLDER@rollout has none of them among its members:
 # the 64 of `queue` would take most of the time.
@@ -68,24 +72,31 @@ def rule_that_looks_ahead(name: str, scenario: str) -> str | None:
 
 def looks_ahead(asked: str) -> bool:
     """Return whether the part of a name after the @ asks for looking ahead."""
-    return _AHEAD.fullmatch(asked) is not None
+    return asked.partition("+")[0] == ROLLOUT
 
 
-def _asked_futures(name: str) -> dict[str, int]:
-    """Return the number of drawn futures that a name ...@rolloutN asks for, if it does.
+def _settings_ahead(name: str) -> dict[str, Any]:
+    """Return the settings of ImaginedRollouts that a name ...@rollout+SETTING=NUMBER gives.
 
-    Raises InputError for a number that is out of range.
+    Raises InputError for another setting, a repeated one, and a number that is out of range.
     """
-    found = _AHEAD.fullmatch(name.rpartition("@")[2])
-    if found is None or found[1] is None:
-        return {}
-    fewest, most = _FUTURES
-    if len(found[1]) > len(str(most)) or not fewest <= int(found[1]) <= most:
-        raise InputError(
-            f"{name}: looks ahead in {found[1]} drawn futures, expected {fewest} to {most}, as in "
-            f"{ROLLOUT}16"
-        )
-    return {"futures": int(found[1])}
+    found = dict[str, Any]()
+    for part in name.rpartition("@")[2].split("+")[1:]:
+        setting, _, number = part.partition("=")
+        if setting not in _AHEAD:
+            raise InputError(f"{name}: no setting {setting!r}; {did_you_mean(setting, _AHEAD)}")
+        member, kind, least, most = _AHEAD[setting]
+        try:
+            value = kind(number)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most or member in found:
+            raise InputError(
+                f"{name}: {part!r}, expected one {setting}= with "
+                f"{'a whole number' if kind is int else 'a number'} from {least} to {most}"
+            )
+        found[member] = value
+    return found
 
 
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
@@ -95,9 +106,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     the rule chooses the first member (LearnedPolicy.led_by). FOLDER@rollout looks ahead with the
     network, variants of it and, unless they are many, the deterministic rules; `rollout` with the
     rules alone (hindcast.policies.rollouts.lookahead); where the scenario draws futures,
-    FOLDER@rollout and RULE@rollout try all candidates in eight of these, FOLDER@rollout16 and
-    RULE@rollout16 in 16. MODULE:NAME and FILE.py:NAME are policies of the user's own
-    (hindcast.policies.own_policy).
+    FOLDER@rollout and RULE@rollout try all candidates in these, by default in eight, and in 16 with
+    RULE@rollout+futures=16; for +decisions= and +errors= see ImaginedRollouts. MODULE:NAME and
+    FILE.py:NAME are policies of the user's own (hindcast.policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -202,10 +213,10 @@ def _looking_ahead(
     """Return the lookahead with a network that the scenario supports; raise InputError if none."""
     from hindcast.policies.rollouts.lookahead import imagined_rollouts_of, rollouts_of
 
-    futures = _asked_futures(name)
+    settings = _settings_ahead(name)
     if load_scenario(scenario).imagines:
-        return imagined_rollouts_of(policy, **futures)
-    if futures:
+        return replace(imagined_rollouts_of(policy), **settings)
+    if settings:
         raise InputError(
             f"{name}: scenario {scenario} looks ahead without drawn futures; expected "
             f"{name.rpartition('@')[0]}@{ROLLOUT}"
@@ -231,9 +242,8 @@ def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "Ima
     if rule not in _still(known):
         raise InputError(f"{name}: {rule!r} draws its choices; {did_you_mean(rule, _still(known))}")
     require_columns(rule, known[rule].needs, spec)
-    return imagined_rollouts_of_rule(
-        name, known[rule], spec, arrivals=loaded.imagines, **_asked_futures(name)
-    )
+    played = imagined_rollouts_of_rule(name, known[rule], spec, arrivals=loaded.imagines)
+    return replace(played, **_settings_ahead(name))
 
 
 def _require_forgetting(name: str, scenario: str, *, or_futures: bool = False) -> None:

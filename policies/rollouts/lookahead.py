@@ -16,12 +16,12 @@ more jobs arrive, the acting member does at least as well as every other member.
 
 ImaginedRollouts. Every candidate is chosen in SCREENED copies, and the base policy continues for
 HORIZON decisions. The KEPT candidates with the highest sums of rewards and the base policy's own
-choice meet the other futures, of which there are FUTURES in all if the name gives no number. The
-candidate with the highest mean difference from the base policy's choice, less its standard error,
-acts if that is above 0; otherwise the base policy's choice. All candidates meet the same futures,
-so differences are paired. The standard error keeps the noise of a few futures from overruling the
-base policy. In futures without arrivals, the base policy continues until all jobs have started, and
-a candidate needs a difference above two standard errors.
+choice meet the other futures. The candidate with the highest mean difference from the base policy's
+choice, less its standard error, acts if that is above 0; otherwise the base policy's choice. All
+candidates meet the same futures, so differences are paired. The standard error keeps the noise of a
+few futures from overruling the base policy. In futures without arrivals, the base policy continues
+until all jobs have started, and a candidate needs a difference above two standard errors. A name
+may give the numbers of futures, decisions and standard errors (hindcast.policies.registry).
 
 Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
 Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms
@@ -162,25 +162,24 @@ def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> Roll
     return RolloutPolicy(name, _deciders(rules, spec))
 
 
-def imagined_rollouts_of(policy: LearnedPolicy, futures: int = FUTURES) -> ImaginedRollouts:
+def imagined_rollouts_of(policy: LearnedPolicy) -> ImaginedRollouts:
     """Return lookahead in drawn futures with a candidate scorer as the base policy.
 
     Raises InputError for a network of another architecture.
     """
     require_scorer(policy)
-    return ImaginedRollouts(policy.name, Decider(policy), futures=futures)
+    return ImaginedRollouts(policy.name, Decider(policy))
 
 
 def imagined_rollouts_of_rule(
-    name: str, rule: Heuristic, spec: Spec, *, arrivals: bool = True, futures: int = FUTURES
+    name: str, rule: Heuristic, spec: Spec, *, arrivals: bool = True
 ) -> ImaginedRollouts:
     """Return lookahead in drawn futures with a deterministic rule as the base policy.
 
     Without arrivals it plays futures to the end and needs two standard errors.
     """
     (base,) = _deciders([rule], spec)
-    horizon, errors = (HORIZON, 1.0) if arrivals else (0, 2.0)
-    return ImaginedRollouts(name, base, horizon, errors, futures)
+    return ImaginedRollouts(name, base) if arrivals else ImaginedRollouts(name, base, 0, 2.0)
 
 
 def require_scorer(policy: LearnedPolicy) -> None:
