@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -90,6 +90,10 @@ FRESH: Final = (
           "price_evolution-delivered"),
     Fresh("`binpack`", "makespan, s", 1, "binpack-rollout-online", "binpack-online",
           "evolution-best", reused=True),
+    Fresh("`binpack`, generated", "makespan, s", 1, "binpack-generated-fresh-online",
+          "binpack-online", "evolution-delivered", second=True,
+          settings=('trace.format="synthetic"', 'trace.path=""', "trace.settings={n_jobs=3600}",
+                    "seed=62000")),
 )  # fmt: skip
 
 Row = Mapping[str, str]
@@ -105,10 +109,31 @@ def shown_rows() -> list[Shown]:
 def fresh_table() -> str:
     """Return the table as Markdown, and a sentence of what it shows."""
     found = shown_rows()
+    better, others = better_and_others(found)
+    text = "In the last row of each problem, agents are better after Holm's adjustment on "
+    text += f"{_and(better)}, and not on {_and(others)}."
+    return f"{_table(found)}\n{text}\n"
+
+
+def equal_time_table() -> str:
+    """Return the rows in which a rule that looks ahead has the agent's time."""
+    return _table(shown_rows(), lambda one, ahead: one.second and ahead)
+
+
+def share_of_time(one: Fresh) -> float:
+    """Return the time of a decision of the agent that looks ahead, divided by the rule's."""
+    row, times = _row(one, ahead=True), _times()
+    assert row is not None
+    return times[one.recipe, row["policy"]] / times[one.recipe, row["baseline"]]
+
+
+def _table(found: Sequence[Shown], wanted: Callable[[Fresh, bool], bool] | None = None) -> str:
+    """Return the rows that are wanted; all rows are one family of comparisons."""
     cells = marked([row for *_, row in found], [one.decimals for one, *_ in found])
-    times = _times()
-    lines = []
+    times, lines = _times(), []
     for (one, ahead, row), cell in zip(found, cells, strict=True):
+        if wanted is not None and not wanted(one, ahead):
+            continue
         other = float(row["mean"]) - float(row["paired_difference"])
         lines.append([
             one.problem, ", ".join([row["windows"], *_note(one)]),
@@ -118,10 +143,7 @@ def fresh_table() -> str:
         ])  # fmt: skip
     head = ["problem", "windows", "outcome", "looking ahead", "best without learning", "agent",
             "difference", "MDE"]  # fmt: skip
-    better, others = better_and_others(found)
-    text = "In the last row of each problem, agents are better after Holm's adjustment on "
-    text += f"{_and(better)}, and not on {_and(others)}."
-    return f"{table(head, lines)}\n{text}\n"
+    return table(head, lines)
 
 
 def better_and_others(found: Sequence[Shown]) -> tuple[list[str], list[str]]:
