@@ -7,19 +7,20 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, sums, take
+from hindcast.pipeline.decisions.batch import Batch, Ints, Reading, slices, sums, take
 from hindcast.pipeline.decisions.checks import overridden
 from hindcast.pipeline.decisions.log import LONGEST_TEXT, NOT_READ, DecisionLog
 from hindcast.pipeline.decisions.mapping import DecisionMapping, Split
-from hindcast.pipeline.decisions.values import Array, floats, may_repeat
+from hindcast.pipeline.decisions.values import Array, Flags, floats, may_repeat
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
 from hindcast.pipeline.estimators.decisions.reward_model import hashes
 from hindcast.pipeline.recipes.splits import SPLITS
-from hindcast.pipeline.storage.gathering import stored
+from hindcast.pipeline.storage.gathering import release, stored
 from hindcast.pipeline.workloads.schema import SourceFile
 
 _STEP_SHARE: Final = 0.99  # of the propensities that are multiples of one step
 _HASHED: Final = 2.0**64
+_COUNTED: Final = 1 << 20  # values of a category that are counted at a time
 
 
 def assemble(
@@ -63,7 +64,7 @@ def assemble(
         "censored_by_time": int((decisions["late"] & decisions["reward"].is_null()).sum()),
         "overridden": int(decisions["overridden"].sum()),
         "quarantined": quarantined,
-        "units": units.n_unique(),
+        "units": units.n_unique() if may_repeat(units) else len(units),
         "sessions": decisions["session"].n_unique() if decisions["session"].null_count() == 0
         else len(lengths),
         **{name: int((decisions["split"] == name).sum()) for name in SPLITS},
@@ -209,6 +210,7 @@ def _readable(frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:
         if dtype != pl.Categorical:
             continue
         levels = frame[name].unique().drop_nulls().cast(pl.String)
+        release()
         longest = int(levels.str.len_chars().to_numpy().max(initial=0))
         if len(levels) > NOT_READ or longest > LONGEST_TEXT:
             left.append(name)
@@ -224,16 +226,27 @@ def vocabulary(
 ) -> dict[str, dict[str, int]]:
     """Return the levels of each category in the train split, the most frequent first."""
     train = (decisions["split"] == SPLITS[0]).to_numpy()
-    of_rows = np.repeat(train, np.diff(offsets))
     found = {}
-    for frame, rows, side in ((context, train, "context"), (features, of_rows, "candidates")):
+    for frame, of, side in ((context, None, "context"), (features, offsets, "candidates")):
         for name, dtype in frame.schema.items():
             if dtype == pl.Categorical:
-                levels = frame[name].filter(pl.Series(rows)).drop_nulls()
-                counted = (
-                    levels.value_counts()
-                    .cast({name: pl.String})
-                    .sort(["count", name], descending=[True, False], maintain_order=True)
-                )
-                found[f"{side}.{name!s}"] = dict(counted.iter_rows())
+                found[f"{side}.{name!s}"] = dict(level_counts(frame[name], train, of).iter_rows())
     return found
+
+
+def level_counts(column: pl.Series, used: Flags, offsets: Ints | None) -> pl.DataFrame:
+    """Return the levels of a category and how often each is there, the most frequent first.
+
+    Args:
+        column: (D,) values of the decisions; or (C,) values of the candidates.
+        used: (D,) the decisions that count.
+        offsets: First candidate of each decision; None for a column of the decisions.
+    """
+    found = pl.DataFrame(schema={column.name: pl.String, "count": pl.UInt32})
+    for of, rows in slices(np.arange(len(used) + 1) if offsets is None else offsets, _COUNTED):
+        mine = used[of] if offsets is None else np.repeat(used[of], np.diff(offsets)[of])
+        some = column[rows] if mine.all() else column[rows].filter(pl.Series(mine))
+        counted = some.drop_nulls().value_counts().cast({column.name: pl.String})
+        found = pl.concat([found, counted]).group_by(column.name).agg(pl.col("count").sum())
+        release()
+    return found.sort(["count", column.name], descending=[True, False])

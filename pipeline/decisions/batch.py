@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.decisions.values import Array, Flags
 from hindcast.pipeline.estimators.decisions.logged import offsets_of
-from hindcast.pipeline.storage.gathering import Gathered, Stored, taken
+from hindcast.pipeline.storage.gathering import Gathered, release
 
 Ints = NDArray[np.int64]
 
@@ -34,6 +34,7 @@ CANDIDATE_COLUMNS: Final[Mapping[str, tuple[pl.DataType, Any]]] = {
     "id": (pl.Categorical(), None), "feasible": (pl.Boolean(), True),
     "probability": (pl.Float64(), None),
 }  # fmt: skip
+_FEW: Final = 50_000  # decisions that are taken at a time
 TERM: Final = "reward:"  # prefix of the columns of logged rewards and costs
 
 
@@ -140,10 +141,10 @@ def concat(batches: Iterable[Batch], absent: float) -> Batch | None:
 
     A feature that a batch lacks is `absent` in it. No decision is in memory twice.
     """
-    decisions, lengths = Stored(), []
+    decisions, lengths = Gathered(None), []
     context, candidates, features = Gathered(absent), Gathered(absent), Gathered(absent)
     for batch in batches:
-        decisions.add(batch.decisions)
+        decisions.add(batch.decisions, len(batch))
         lengths.append(batch.lengths)
         context.add(batch.context, len(batch))
         count = int(batch.lengths.sum())
@@ -157,12 +158,22 @@ def concat(batches: Iterable[Batch], absent: float) -> Batch | None:
 
 
 def take(batch: Batch, rows: Ints) -> Batch:
-    """Return the decisions `rows` of a batch, in that order."""
+    """Return the decisions `rows` of a batch, in that order; of many, none is in memory twice."""
+    found = concat((_few(batch, some) for some in np.split(rows, range(_FEW, len(rows), _FEW))), 0)
+    assert found is not None
+    return found
+
+
+def _few(batch: Batch, rows: Ints) -> Batch:
     at = ragged_rows(batch.offsets, rows)
-    return Batch(
-        batch.decisions[rows], taken(batch.context, rows), taken(batch.candidates, at),
-        taken(batch.features, at), batch.lengths[rows],
-    )  # fmt: skip
+    release()
+    sides = (
+        (batch.decisions, rows),
+        (batch.context, rows),
+        (batch.candidates, at),
+        (batch.features, at),
+    )
+    return Batch(*(frame[of] if frame.width else frame for frame, of in sides), batch.lengths[rows])
 
 
 class Reasons:

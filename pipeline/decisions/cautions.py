@@ -10,6 +10,7 @@ import polars as pl
 from numba import njit
 
 from hindcast.pipeline.decisions.arrays import logged_decisions
+from hindcast.pipeline.decisions.assembly import level_counts
 from hindcast.pipeline.decisions.log import SMALL_PIECE, Caution, DecisionLog, Flags
 from hindcast.pipeline.decisions.values import floats
 from hindcast.pipeline.estimators.decisions.logged import Ints, LoggedDecisions
@@ -79,8 +80,8 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
     scale = float(log.decisions["weight"].to_numpy()[used].max(initial=1.0))
     tally = Tally(scale, log.mapping.propensity.epsilon)
     unit = log.units
-    ids = _Levels(log.candidates["id"])
-    categories = {n: _Levels(log.features[n]) for n, t in log.features.schema.items()
+    ids = _Levels(log.candidates["id"], log.offsets)
+    categories = {n: _Levels(log.features[n], log.offsets) for n, t in log.features.schema.items()
                   if t == pl.Categorical}  # fmt: skip
     begin = 0
     for piece in log.pieces(SMALL_PIECE):
@@ -105,10 +106,11 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
 class _Levels:
     """The most frequent levels of a category, numbered alike in every piece of a log."""
 
-    def __init__(self, column: pl.Series) -> None:
-        counted = column.drop_nulls().value_counts(sort=True).head(MOST_LEVELS)[column.name]
-        self.names: list[str] = counted.cast(pl.String).to_list()
-        places = counted.to_physical().to_numpy()
+    def __init__(self, column: pl.Series, offsets: Ints) -> None:
+        every = np.ones(len(offsets) - 1, np.bool_)
+        names = level_counts(column, every, offsets)[column.name].head(MOST_LEVELS)
+        self.names: list[str] = names.to_list()
+        places = names.cast(pl.Categorical).to_physical().to_numpy()
         self._lookup = np.full(int(places.max(initial=0)) + 2, -1)
         self._lookup[places] = np.arange(len(places))
 
@@ -355,16 +357,14 @@ def _only_taken(values, offsets, taken):  # type: ignore[no-untyped-def]
 
 def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
     test = (log.decisions["split"] != SPLITS[0]).to_numpy()
-    of_candidates = np.repeat(test, log.lengths)
-    for side, frame, rows in (
-        ("context", log.context, test), ("candidates", log.features, of_candidates),
+    for side, frame, of in (
+        ("context", log.context, None), ("candidates", log.features, log.offsets),
     ):  # fmt: skip
         for name, dtype in frame.schema.items():
-            if dtype != pl.Categorical or not rows.any():
+            if dtype != pl.Categorical or not test.any():
                 continue
             known = log.vocabulary[f"{side}.{name}"]
-            counted = frame[name].filter(pl.Series(rows)).drop_nulls().value_counts()
-            later = dict(counted.iter_rows())
+            later = dict(level_counts(frame[name], test, of).iter_rows())
             unseen = sum(number for level, number in later.items() if level not in known)
             if unseen:
                 found.append(Caution(

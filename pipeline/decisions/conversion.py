@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hindcast.pipeline.building.part_file import part_file
 from hindcast.pipeline.building.results import BuildResult, counts_of, describe, result_of
@@ -27,7 +28,7 @@ from hindcast.pipeline.building.results import write_episodes as write_table_of_
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_count
 from hindcast.pipeline.dataset.part import ends_alone
-from hindcast.pipeline.decisions.batch import Ints, ragged_rows
+from hindcast.pipeline.decisions.batch import ragged_rows
 from hindcast.pipeline.decisions.encoding import NUMBER, Encoded, encode
 from hindcast.pipeline.decisions.log import Caution, DecisionLog
 from hindcast.pipeline.decisions.reading import read_log
@@ -43,7 +44,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.decisions import NAME
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.storage.gathering import release, stored
+from hindcast.pipeline.storage.gathering import Gathered, release
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.folder import save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -52,6 +53,8 @@ CLOSING_ROWS: Final = False  # of single decisions
 _GROUP: Final = 500_000  # candidates of a row group
 _PART: Final = 64_000_000  # bytes from which on a part is full
 _CHARACTERS: Final = 60  # of an id
+_EPISODES: Final = 200_000  # that become rows of their table at a time
+Narrow: TypeAlias = NDArray[np.int32]
 Group: TypeAlias = tuple[int, int]  # first episode of a row group, and that behind its last
 
 
@@ -67,9 +70,9 @@ class Episodes:
         cut: Number of sessions that end before a decision that is no transition.
     """
 
-    decisions: Ints
-    episode: Ints
-    step: Ints
+    decisions: Narrow
+    episode: Narrow
+    step: Narrow
     table: pl.DataFrame
     cut: int
 
@@ -206,80 +209,96 @@ def recipe_of(
 
 def episodes_of(log: DecisionLog) -> Episodes:
     """Return the episodes of a log: sessions up to their first decision that is no transition."""
+    release()
     d = log.decisions
     usable = log.weighted
-    unit, session = _firsts(d["unit_id"]), np.arange(len(log))
+    unit = session = _firsts(d["unit_id"])
     if d["session"].null_count() < len(log):
         session = _firsts(
             pl.select(pl.coalesce(d["session"], pl.lit("\x00") + d["id"])).to_series()
         )
+    elif d["unit"].null_count() < len(log):
+        session = np.arange(len(log), dtype=np.int32)
     places = dict(zip(SPLITS, range(len(SPLITS)), strict=True))
     side = d["split"].replace_strict(places, return_dtype=pl.Int8).to_numpy()
-    order = np.lexsort((session, unit, side))  # those of one session stay in their order
-    run = np.cumsum(beginnings(session[order])) - 1
+    order = np.lexsort((session, unit, side)).astype(np.int32)  # a session keeps its order
+    run = _numbers_of(beginnings(session[order]))
     cut = np.zeros(int(run[-1]) + 1 if len(run) else 0, bool)
     cut[run[~usable[order]]] = True
     kept = unbroken(session[order], usable[order])
     decisions, run = order[kept], run[kept]
+    del order, session
     begins = beginnings(run)
-    heads = np.flatnonzero(begins).astype(np.int64)
-    whole: Ints = np.cumsum(begins) - 1
-    lengths: Ints = np.diff(np.concatenate([heads, [len(whole)]]))
-    step: Ints = np.arange(len(whole)) - np.repeat(heads, lengths)
+    heads = np.flatnonzero(begins).astype(np.int32)
+    whole = _numbers_of(begins)
+    step = np.arange(len(whole), dtype=np.int32) - heads[whole]
     # units are ordered by their first decision, so those of a window follow each other
     first, sides = unit[decisions[heads]], side[decisions[heads]]
-    window: Ints = np.cumsum(beginnings(first) | beginnings(sides)) - 1
-    return _table(log, decisions, whole, step, heads, lengths, window, cut, run)
+    window = _numbers_of(beginnings(first) | beginnings(sides))
+    was_cut = cut[run[heads]]
+    del unit, side, run, begins, first, sides
+    table = _table(log, decisions, whole, heads, window, was_cut)
+    alone = log.decisions["session"].is_null().to_numpy()[decisions[heads]]
+    return Episodes(decisions, whole, step, table, int(cut.sum() - (alone & was_cut).sum()))
 
 
-def _firsts(names: pl.Series) -> Ints:
+def _firsts(names: pl.Series) -> Narrow:
     """Return the place of the first item with the name of each one."""
-    at = np.arange(len(names))
+    at = np.arange(len(names), dtype=np.int32)
     if not may_repeat(names):
         return at
     first = pl.col("place").first().over("name")
     return pl.DataFrame({"name": names, "place": at}).select(first)["place"].to_numpy()
 
 
+def _numbers_of(begins: np.ndarray) -> Narrow:
+    """Return the number of each item's run, from 0; `begins` says where runs begin."""
+    return np.cumsum(begins, dtype=np.int32) - np.int32(1)
+
+
 def _table(
-    log: DecisionLog, decisions: Ints, episode: Ints, step: Ints, heads: Ints, lengths: Ints,
-    window: Ints, cut: np.ndarray, run: Ints,
-) -> Episodes:  # fmt: skip
-    d = log.decisions
-    first = d.select("session", "split", pl.col("logger").fill_null("recorded"))[decisions[heads]]
-    in_session = first["session"].is_not_null().to_numpy()
+    log: DecisionLog, decisions: Narrow, episode: Narrow, heads: Narrow, window: Narrow,
+    was_cut: np.ndarray,
+) -> pl.DataFrame:  # fmt: skip
+    """Return the table of episodes, whose columns lie in a file if there are many."""
+    d, count = log.decisions, len(heads)
+    logger = pl.col("logger").fill_null("recorded").alias("behaviour")
     ends = log.mapping.sessions_end or log.mapping.shape == "dsjson"
-    was_cut = cut[run[heads]] if len(heads) else np.zeros(0, bool)
-    truncated = in_session & (was_cut | (not ends))
-    elapsed = elapsed_of(d["time_s"][decisions], episode)
     # rewards are summed in their order, as everywhere
-    totals = np.bincount(episode, d["reward"][decisions].to_numpy(), len(heads))
-    table = pl.DataFrame({
-        "episode": np.arange(len(heads)), "split": first["split"], "behaviour": first["logger"],
-        "seed": _repetition(window, first["logger"]), "window": window,
-        "steps": lengths, "return": totals,
-        "elapsed_s": np.bincount(episode, elapsed, len(heads)), "truncated": truncated,
-        "reward_sum": totals,
-        "behaviour_parameters": pl.Series([[]], dtype=pl.List(pl.Float64)).new_from_index(
-            0, len(heads)
-        ),
-    })  # fmt: skip
-    return Episodes(decisions, episode, step, stored(table),
-                    int(cut.sum() - (~in_session & was_cut).sum()))  # fmt: skip
+    totals = np.bincount(episode, d["reward"][decisions].to_numpy(), count)
+    elapsed = np.bincount(episode, elapsed_of(d["time_s"][decisions], episode), count)
+    steps = np.bincount(episode, minlength=count)
+    seed = np.zeros(count, np.int32)
+    if not beginnings(window).all():
+        seed = _repetition(window, d["logger"][decisions[heads]])
+    found = Gathered(None, count)
+    for begin in range(0, count, _EPISODES):
+        of = slice(begin, begin + _EPISODES)
+        first = d.select("session", "split", "logger")[decisions[heads[of]]].with_columns(logger)
+        in_session = first["session"].is_not_null().to_numpy()
+        found.add(pl.DataFrame({
+            "episode": np.arange(*of.indices(count)), "split": first["split"],
+            "behaviour": first["behaviour"],
+            "seed": seed[of].astype(np.int64), "window": window[of].astype(np.int64),
+            "steps": steps[of], "return": totals[of], "elapsed_s": elapsed[of],
+            "truncated": in_session & (was_cut[of] | (not ends)), "reward_sum": totals[of],
+        }), len(in_session))  # fmt: skip
+        release()
+    return found.frame()
 
 
-def _repetition(window: Ints, behaviour: pl.Series) -> Ints:
+def _repetition(window: Narrow, behaviour: pl.Series) -> Narrow:
     """Return the number of earlier episodes of the same behaviour on the same window."""
-    code = behaviour.cast(pl.Categorical).to_physical().to_numpy()
+    code = behaviour.fill_null("recorded").cast(pl.Categorical).to_physical().to_numpy()
     order = np.lexsort((code, window))
     begins = beginnings(window[order]) | beginnings(code[order])
     heads = np.flatnonzero(begins)
-    found = np.empty(len(window), np.int64)
+    found = np.empty(len(window), np.int32)
     found[order] = np.arange(len(window)) - heads[np.cumsum(begins) - 1]
     return found
 
 
-def elapsed_of(time_s: pl.Series, episode: Ints) -> np.ndarray:
+def elapsed_of(time_s: pl.Series, episode: Narrow) -> np.ndarray:
     """Return the seconds to the next decision of the same episode, 0 for the last one."""
     time = time_s.fill_null(0.0).fill_nan(0.0).to_numpy()
     later = np.concatenate([time[1:] - time[:-1], [0.0]]) if len(time) else time
@@ -310,6 +329,7 @@ def _write_parts(
                         parts[-1].append(left.popleft())
                         rows = rows_of(log, encoded, episodes, spec, *parts[-1][-1])
                         file.write_table(rows, row_group_size=len(rows))
+                        del rows
                         release()
 
             stored = files.write_atomically(path, write)
@@ -327,7 +347,9 @@ def in_parts(episodes: Episodes, parts: Sequence[Sequence[Group]], spec: Spec) -
     for number, groups in enumerate(parts):
         part_of[groups[0][0] : groups[-1][1]] = number
     place = pl.Series("first_part", part_of)
-    return episodes.table.with_columns(place, place.alias("last_part")).select(
+    none = pl.Series("behaviour_parameters", [[]], dtype=pl.List(pl.Float64))
+    none = none.new_from_index(0, episodes.table.height)
+    return episodes.table.with_columns(none, place, place.alias("last_part")).select(
         list(episodes_schema(spec))
     )
 
@@ -390,7 +412,7 @@ def rows_of(
         return pa.ListArray.from_arrays(arrow(offsets), values, **more)
 
     columns = {
-        "episode": arrow(episode[take]),
+        "episode": arrow(episode[take].astype(np.int64)),
         "step": arrow((episodes.step[there][take] + closing).astype(np.int32)),
         "time_s": arrow(d["time_s"].fill_null(0.0).fill_nan(0.0)),
         "context": struct(lambda n: encoded.of_context(n, rows), [f.name for f in spec.context]),

@@ -105,8 +105,9 @@ class DecisionLog:
     def pieces(self, size: int | None = None) -> Iterator["DecisionLog"]:
         """Yield the log in pieces of about `size` candidates, each with whole decisions."""
         for of, rows in slices(self.offsets, size or _PIECE):
-            yield self._part(of, rows, self.offsets[of.start : of.stop + 1] - rows.start)
             release()
+            yield self._part(of, rows, self.offsets[of.start : of.stop + 1] - rows.start)
+        release()
 
     def take(self, decisions: Ints) -> "DecisionLog":
         """Return the log of some decisions, in that order."""

@@ -29,6 +29,7 @@ from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.shipped import known_recipes, recipe_file
 from hindcast.pipeline.recipes.splits import read_split
 from hindcast.pipeline.recipes.toml_text import check_table, parse_toml, read_toml
+from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.settings.ranges import shown
 from hindcast.pipeline.storage.location import location
@@ -280,6 +281,8 @@ def parse_recipe(table: Mapping[str, Any], where: str) -> Recipe:
 
 def _check_episodes(recipe: Recipe, where: str) -> None:
     """Raise RecipeError if a dataset or a policy would have more than _MOST_EPISODES episodes."""
+    if recipe.trace.format == DECISIONS:
+        return  # they were recorded elsewhere, and nothing is played
     windows = sum(len(recipe.split[name]) for name in recipe.dataset_splits)
     episodes = sum(b.episodes for b in recipe.behaviours)
     if episodes * windows > _MOST_EPISODES:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final
 
 import numpy as np
 import polars as pl
@@ -25,64 +25,27 @@ from hindcast.pipeline.storage.files import storage_errors
 
 _LARGE: Final = 200_000  # rows from which on columns are kept in files
 _TAKEN: Final = 500_000  # rows that are taken at a time
-_ALIGNED: Final = 64  # bytes
-_VIEW: Final = 16  # bytes of a text in place
-_LONGEST: Final = 1 << 31  # bytes of the texts of a column that Arrow can point into
-_Places: TypeAlias = list[tuple[int, int] | None]
+_VIEW: Final = 16  # bytes of a view of a text
+_IN_VIEW: Final = 12  # bytes of a text that lies in its view
+_LONGEST: Final = (1 << 31) - 1  # bytes of texts into which the views of Arrow can point
 _MAPS: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
 
 
 def release() -> None:
-    """Give back the memory of all pages of mapped columns that were read."""
+    """Give back the memory of all pages of mapped columns that were read, and of freed arrays."""
     for mapped in _MAPS:
         mapped.madvise(mmap.MADV_DONTNEED)
+    pa.system_memory_pool().release_unused()
 
 
 def stored(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame whose numbers and texts lie in a mapped temporary file, if it has many rows.
-
-    A column of nulls takes no room: it lies in a hole of the file.
-    """
+    """Return a frame whose numbers and texts lie in mapped temporary files, if it has many rows."""
     if frame.height < _LARGE:
         return frame.rechunk()
-    with _errors(), tempfile.TemporaryFile() as file:
-        file.truncate(_VIEW * frame.height)
-        file.seek(0, os.SEEK_END)
-        columns = [_written(file, column) for column in frame.get_columns()]
-        whole = _mapped(file)
-
-    def mapped_column(kind: pa.DataType, offset: int, places: _Places) -> pl.Series:
-        parts = [None if place is None else whole.slice(*place) for place in places]
-        return pl.Series(pa.Array.from_buffers(kind, frame.height, parts, offset=offset))
-
-    return pl.DataFrame({
-        name: column if isinstance(column, pl.Series) else mapped_column(*column)
-        for name, column in zip(frame.columns, columns, strict=True)
-    })  # fmt: skip
-
-
-class Stored:
-    """Frames below each other, of which long ones lie in mapped temporary files.
-
-    A column that a frame lacks is null there.
-    """
-
-    def __init__(self) -> None:
-        self._stored: list[pl.DataFrame] = []
-        self._waiting: list[pl.DataFrame] = []
-
-    def add(self, frame: pl.DataFrame) -> None:
-        """Add a frame."""
-        self._waiting.append(frame)
-        if sum(f.height for f in self._waiting) >= _LARGE:
-            self._stored.append(stored(_below(self._waiting)))
-            self._waiting.clear()
-
-    def frame(self) -> pl.DataFrame:
-        """Return the whole frame."""
-        if len(self._stored) == 1 and not self._waiting:
-            return self._stored[0]
-        return stored(_below([*self._stored, *self._waiting]))
+    found = Gathered(None, frame.height)
+    for some in frame.iter_slices(_LARGE):
+        found.add(some, some.height)
+    return found.frame()
 
 
 def _errors() -> AbstractContextManager[None]:
@@ -98,48 +61,27 @@ def _mapped(file: IO[bytes]) -> pa.Buffer:
     return pa.py_buffer(mapped)
 
 
-def _below(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames, how="diagonal_relaxed")
-
-
-def _written(file: IO[bytes], column: pl.Series) -> pl.Series | tuple[pa.DataType, int, _Places]:
-    """Write a column; return type, offset and places of its buffers, or a column of another type.
-
-    A place is a position in the file and a number of bytes.
-    """
-    text = column.dtype == pl.String
-    if not (text or column.dtype.is_numeric()) or column.estimated_size() >= _LONGEST:
-        return column.rechunk()
-    if column.null_count() == len(column):
-        kind = pa.string_view() if text else column[:0].to_arrow().type
-        return kind, 0, [(0, (len(column) + 7) // 8), (0, _VIEW * len(column))]
-    array = column.rechunk().to_arrow()
-    if text:
-        array = array.cast(pa.string_view())
-    places: _Places = []
-    for buffer in array.buffers():
-        places.append(None if buffer is None else (file.tell(), buffer.size))
-        if buffer is not None:
-            file.write(buffer)
-            file.write(bytes(-buffer.size % _ALIGNED))
-    return array.type, array.offset, places
-
-
 def _close(file: IO[bytes]) -> None:
     with suppress(OSError):  # a buffer for which a full disk has no room is tried again here
         file.close()
 
 
 class _File:
-    """A temporary file of numbers or of codes of a category."""
+    """A temporary file of numbers, of codes of a category or of texts.
+
+    Nulls at the end and pieces of nulls are holes of the file, which take no room. Texts are views
+    of Arrow: their bytes, if they are longer than a view, lie in another file.
+    """
 
     def __init__(self, dtype: pl.DataType) -> None:
         self.dtype, self.rows = dtype, 0
-        with _errors():
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this object
-        weakref.finalize(self, _close, self._file)
+        self._file = _opened(self)
+        self._texts = _opened(self) if dtype == pl.String else self._file
+        self._buffers: list[tuple[int, int]] = []  # first byte and size in the file of texts
         self._valid: list[NDArray[np.uint8] | None] = []  # bits by piece, None if all rows are
         self._alive: pl.Series | None = None  # codes have a meaning as long as a column has them
+        self._empty = pl.Series([], dtype=dtype).to_physical().to_arrow()
+        self._width = _VIEW if dtype == pl.String else self._empty.type.bit_width // 8
 
     def append(self, column: pl.Series) -> "_Piece":
         """Write a column; return its place."""
@@ -148,17 +90,39 @@ class _File:
         self._valid.append(
             np.packbits(column.is_not_null().to_numpy(), bitorder="little") if nulls else None
         )
-        plain = column.to_physical()
         with _errors():
-            self._file.write((plain.fill_null(0) if nulls else plain).to_numpy().data)
+            if nulls == len(column):
+                self._file.seek(self._width * nulls, os.SEEK_CUR)
+            elif self.dtype == pl.String:
+                self._file.write(self._views(column.fill_null("") if nulls else column).data)
+            else:
+                plain = column.to_physical()
+                self._file.write((plain.fill_null(0) if nulls else plain).to_numpy().data)
         self.rows += len(column)
         return _Piece(self, self.rows - len(column), len(column))
+
+    def _views(self, column: pl.Series) -> NDArray[np.uint32]:
+        """Write the bytes of texts; return views: length, then the text, or where it is."""
+        array = column.rechunk().to_arrow().cast(pa.string_view())
+        _, found, *texts = array.buffers()
+        views = np.frombuffer(found, np.uint32).reshape(-1, 4)[array.offset :][: len(array)].copy()
+        long = views[:, 0] > _IN_VIEW
+        if long.any():
+            (text,) = texts
+            if not self._buffers or self._buffers[-1][1] + text.size > _LONGEST:
+                self._buffers.append((self._texts.tell(), 0))
+            start, size = self._buffers[-1]
+            views[long, 2], views[long, 3] = len(self._buffers) - 1, views[long, 3] + size
+            self._texts.write(text)
+            self._buffers[-1] = (start, size + text.size)
+        return views
 
     def column(self, pieces: Sequence["_Piece"]) -> pl.Series:
         """Return the whole column, mapped."""
         with _errors():
+            self._file.truncate(self._width * self.rows)
             whole = _mapped(self._file)
-        kind = pa.float64() if self.dtype == pl.Float64 else pa.uint32()
+            texts = [_mapped(self._texts).slice(*place) for place in self._buffers]
         valid = None
         if any(bits is not None for bits in self._valid):
             flags = np.ones(self.rows, np.bool_)
@@ -167,8 +131,17 @@ class _File:
                     known = np.unpackbits(bits, count=piece.rows, bitorder="little")
                     flags[piece.start : piece.start + piece.rows] = known
             valid = pa.py_buffer(np.packbits(flags, bitorder="little"))
-        found = pl.Series(pa.Array.from_buffers(kind, self.rows, [valid, whole]))
-        return found if self.dtype == pl.Float64 else found.cat.to(pl.Categorical)
+        kind = pa.string_view() if self.dtype == pl.String else self._empty.type
+        found = pl.Series(pa.Array.from_buffers(kind, self.rows, [valid, whole, *texts]))
+        return found.cat.to(pl.Categorical) if self.dtype == pl.Categorical else found
+
+
+def _opened(owner: _File) -> IO[bytes]:
+    """Return a new temporary file, closed when its owner is gone."""
+    with _errors():
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as its owner is there
+    weakref.finalize(owner, _close, file)
+    return file
 
 
 @dataclass(frozen=True)
@@ -181,9 +154,9 @@ class _Piece:
 
 
 class Gathered:
-    """Frames below each other; a column that a frame lacks is `absent` in it."""
+    """Frames below each other; a column that a frame lacks is `absent` in it, None for null."""
 
-    def __init__(self, absent: float, expected: int = 0) -> None:
+    def __init__(self, absent: float | None, expected: int = 0) -> None:
         self._absent, self._rows = absent, 0
         self._frames: list[tuple[dict[str, Any], int]] = []
         self._files: dict[tuple[str, str], _File] = {}
@@ -203,7 +176,8 @@ class Gathered:
 
     def _store(self, columns: dict[str, Any]) -> None:
         for name, column in columns.items():
-            if column.dtype in (pl.Float64, pl.Categorical) and len(column):
+            kept = column.dtype.is_numeric() or column.dtype in (pl.Categorical, pl.String)
+            if kept and len(column):
                 key = (name, str(column.dtype))
                 if key not in self._files:
                     self._files[key] = _File(column.dtype)
@@ -233,11 +207,15 @@ class Gathered:
             if isinstance(piece, _Piece):
                 column = wholes[piece.file][piece.start : piece.start + piece.rows]
             found.append(self._filled(column, height, category).alias(name))
-        return pl.concat(found, rechunk=True)
+        return pl.concat(
+            [part.to_frame() for part in found], how="vertical_relaxed", rechunk=True
+        ).to_series()
 
     def _filled(self, column: pl.Series | None, height: int, category: bool) -> pl.Series:
         if column is None and category:
             return pl.Series([None], dtype=pl.Categorical).new_from_index(0, height)
+        if column is None and self._absent is None:
+            return pl.Series([None]).new_from_index(0, height)
         if column is None:
             return pl.Series(np.full(height, self._absent))
         if category and column.dtype != pl.Categorical:

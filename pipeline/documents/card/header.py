@@ -18,6 +18,7 @@ from hindcast.pipeline.traces import FORMATS
 
 OWN_LICENCE: Final = "apache-2.0"  # Hindcast's, for workloads that it generates
 MIXED: Final = "all_splits"  # name of the split if a part holds windows of several
+_ROWS: Final = 1 << 17  # of the table of episodes that are looked at together
 _SIZES: Final = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -48,7 +49,8 @@ def identity(manifest: mf.Manifest) -> str:
 def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, list[str]]:
     """Return the parts by split, or all as MIXED if a part holds windows of several."""
     held: list[set[str]] = [set() for _ in manifest.parts]
-    rows = episodes.select("split", "first_part", "last_part").unique().rows()
+    places = episodes.select("split", "first_part", "last_part")
+    rows = {row for some in places.iter_slices(_ROWS) for row in some.unique().rows()}
     for split, first, last in sorted(rows):
         for number in range(first, last + 1):
             held[number].add(split)

@@ -47,15 +47,19 @@ def behaviour_returns(episodes: pl.DataFrame, headline: Outcome) -> list[Behavio
     names = episodes["behaviour"].unique(maintain_order=True).to_list()
     needed = dict.fromkeys(("behaviour", "window", "steps", "return", headline.name))
     own = episodes.select(*needed)
+    if len(names) == 1:
+        return [_of(names[0], own, headline.name)]
     return [_of(name, own.filter(pl.col("behaviour") == name), headline.name) for name in names]
 
 
 def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:
-    means = (
-        own.group_by("window", maintain_order=True)
-        .agg(pl.col("return").mean(), pl.col(headline).mean())
-        .sort("window")
-    )
+    means = own
+    if not (np.diff(own["window"].to_numpy()) > 0).all():
+        means = (
+            own.group_by("window", maintain_order=True)
+            .agg(pl.col("return").mean(), pl.col(headline).mean())
+            .sort("window")
+        )
     samples = [means[column].to_numpy() for column in ("return", headline)]
     if means.height > _MANY:
         returns, outcome = map(_normal, samples)

@@ -193,6 +193,12 @@ def numbered(ids: ArrayLike) -> Ints:
     return inverse
 
 
+def consecutive(numbers: Ints) -> Ints:
+    """Return numbers from 0 on without gaps, in the same order, equal for equal ones."""
+    there = np.bincount(numbers) > 0
+    return numbers if there.all() else np.asarray((np.cumsum(there) - 1)[numbers])
+
+
 def units_of(unit: Ints) -> int:
     """Return the number of units of some decisions; `unit` (D,) has the numbers of these."""
     return int((np.bincount(unit) > 0).sum())

@@ -29,7 +29,7 @@ from hindcast.pipeline.estimators.decisions.logged import (
     Ints,
     LoggedDecisions,
     best_rows,
-    numbered,
+    consecutive,
 )
 from hindcast.pipeline.estimators.decisions.values import clustered_error
 
@@ -208,7 +208,7 @@ class Tally:
         tests = [r.p_value for r in results if not math.isnan(r.p_value)]
         mean = float((s * w).sum() / s.sum())
         return PropensityTests(
-            mean, clustered_error(s, w - mean, numbered(unit)),
+            mean, clustered_error(s, w - mean, consecutive(unit)),
             _exp(_log_mean([r.log_e for r in results])),
             min(1.0, min(tests) * len(tests)) if tests else nan,
             _exp(_log_mean(self.exploration.tolist())) if self.epsilon > 0 else nan,

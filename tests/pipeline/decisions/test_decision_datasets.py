@@ -181,8 +181,13 @@ def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp
     table = long_table(60, np.random.default_rng(6))
     whole = read_log(table, ROWS)
     tests = checked_propensities_of(whole)
-    monkeypatch.setattr("hindcast.pipeline.decisions.log._PIECE", 20)
-    monkeypatch.setattr("hindcast.pipeline.decisions.cautions.SMALL_PIECE", 20)
+    convert(whole, tmp_path / "whole", "log")
+    for name, size in (
+        ("decisions.log._PIECE", 20), ("decisions.cautions.SMALL_PIECE", 20),
+        ("decisions.batch._FEW", 3), ("decisions.assembly._COUNTED", 20),
+        ("decisions.conversion._EPISODES", 4), ("documents.card.header._ROWS", 4),
+    ):  # fmt: skip
+        monkeypatch.setattr(f"hindcast.pipeline.{name}", size)
     pieces = read_log(table, ROWS)
     assert len(list(pieces.pieces())) > 5
     again = checked_propensities_of(pieces)
@@ -194,6 +199,14 @@ def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp
     record = read_record(tmp_path / "d", ds.open(tmp_path / "d").manifest.provenance)
     assert same_log(record, whole) == ""
     assert checks(tmp_path / "d")
+    for name in ("data/part-00000.parquet", ds.manifest.EPISODES, ds.manifest.CARD):
+        assert (tmp_path / "d" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_log_may_have_more_windows_than_an_evaluation_plays(monkeypatch, tmp_path):
+    monkeypatch.setattr("hindcast.pipeline.recipes.loading._MOST_EPISODES", 2)
+    folder = convert(read_log(long_table(), ROWS), tmp_path / "d", "log").folder
+    assert ds.open(folder).episodes().height == 12
 
 
 @pytest.mark.slow

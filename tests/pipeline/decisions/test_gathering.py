@@ -11,7 +11,7 @@ from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import same_log
 from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.storage import gathering
-from hindcast.pipeline.storage.gathering import Gathered, Stored, release, stored
+from hindcast.pipeline.storage.gathering import Gathered, release, stored
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 
 
@@ -67,9 +67,9 @@ def test_stored_columns_are_those_in_memory(monkeypatch):
     memory = pl.concat(frames, how="diagonal_relaxed")
     for large in (1, 4, 100):
         monkeypatch.setattr(gathering, "_LARGE", large)
-        held = Stored()
+        held = Gathered(None)
         for one in frames:
-            held.add(one)
+            held.add(one, one.height)
         found = held.frame()
         release()
         assert found.schema == memory.schema
@@ -103,6 +103,7 @@ def test_a_log_in_files_is_the_log_in_memory(monkeypatch):
     memory = read_log(shuffled, ROWS)
     monkeypatch.setattr(gathering, "_LARGE", 10)
     monkeypatch.setattr(gathering, "_TAKEN", 9)
+    monkeypatch.setattr("hindcast.pipeline.decisions.batch._FEW", 7)
     mapped = read_log(shuffled, ROWS)
     assert mapped.quarantine.height == 1
     assert same_log(memory, mapped) == ""
