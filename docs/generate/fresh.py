@@ -85,7 +85,7 @@ FRESH: Final = (
           "multicluster-foresight-online", "evolution-delivered"),
     Fresh("`multicluster`", "cost", 3, "multicluster-third-fresh-online",
           "multicluster-foresight-online", "evolution-delivered", second=True,
-          checkpoint="ensemble"),
+          ahead="@rollout+futures=16", checkpoint="ensemble"),
     Fresh("`deferrable`", "revenue", 1, "deferrable-second-fresh-online", "deferrable-online",
           "price_evolution-delivered"),
     Fresh("`binpack`", "makespan, s", 1, "binpack-rollout-online", "binpack-online",
