@@ -2,6 +2,7 @@
 
     report, report-finding, report-scores    of a report: a link, the finding, the headline table
     means                                    of an evaluation: the mean of every policy
+    page                                     of any other command with an HTML page: a link
     result                                   of any other command: the lines that it prints
     progress                                 of a step that lasts for more than half a minute
 
@@ -10,15 +11,14 @@ from the files that the command wrote. An artifact that cannot be made costs a l
 nothing else. Nothing is published outside a flow run.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from hindcast.flows.commands import module_of, name_of
+from hindcast.flows.links import link_of
 from hindcast.flows.progress import Display, Tell
 from hindcast.pipeline.pages.numbers import (
     decimals_for,
@@ -27,13 +27,11 @@ from hindcast.pipeline.pages.numbers import (
     write_number,
 )
 from hindcast.pipeline.storage.files import read_parquet
-from hindcast.pipeline.storage.location import is_remote, location
+from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
     import polars as pl
 
-# PLACE=URL: where a web server shows the files below a folder or a bucket.
-SERVED: Final = "HINDCAST_REPORTS_URL"
 _EVERY_S: Final = 30.0  # a step that is shorter has no artifact of its progress
 _LARGEST: Final = 20_000  # characters of a text
 
@@ -48,15 +46,23 @@ def publish(request: Any, result: Mapping[str, Any]) -> None:
             rows = [{"policy": policy, "mean": mean} for policy, mean in result["means"].items()]
             _table(f"{name}-means", rows, f"Means on {result['split']}: {result['evaluation']}")
         else:
+            if str(result.get("page", "")).endswith(".html"):
+                _link(f"{name}-page", location(result["page"]), "Page")
             lines = module_of(request).show(result).lines
             _text(f"{name}-result", "```text\n" + "\n".join(lines) + "\n```", "Result")
 
 
-def _publish_report(name: str, page: Path) -> None:
+def _link(key: str, page: Path, description: str) -> None:
+    """Publish the address of a page; that of a file which is not there would lead nowhere."""
     from prefect.artifacts import create_link_artifact
 
-    _link: Any = create_link_artifact
-    _link(link_of(page), key=f"{name}-report", link_text=str(page), description="Report")
+    create: Any = create_link_artifact
+    if page.is_file():
+        create(link_of(page), key=key, link_text=str(page), description=description)
+
+
+def _publish_report(name: str, page: Path) -> None:
+    _link(f"{name}-report", page, "Report")
     summary = (page.parent / "summary.md").read_text(encoding="utf-8")
     _text(f"{name}-report-finding", finding_of(summary), "Finding")
     for number, (title, rows) in enumerate(
@@ -110,18 +116,6 @@ def _score(row: Mapping[str, Any], baseline: str | None, decimals: int) -> dict[
             f"({write_interval(row['paired_low'], row['paired_high'], decimals)})"
         )  # fmt: skip
     return shown
-
-
-def link_of(page: Path) -> str:
-    """Return the address of a file: that of $HINDCAST_REPORTS_URL if it covers the file.
-
-    Raises nothing: a file that no web server shows has the address of its place.
-    """
-    place, _, url = os.environ.get(SERVED, "").partition("=")
-    text = str(page if is_remote(page) else page.absolute())
-    if url and text.startswith(f"{place.rstrip('/')}/"):
-        return f"{url.rstrip('/')}/{quote(text[len(place.rstrip('/')) + 1 :])}"
-    return text if is_remote(page) else Path(text).as_uri()
 
 
 def _text(key: str, markdown: str, description: str) -> None:

@@ -42,6 +42,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.environment import CompiledEnvironment, Observation
 from hindcast.pipeline.simulation.kernel import FRESH, INFEASIBLE
+from hindcast.pipeline.simulation.picture import resolved
 from hindcast.pipeline.simulation.policy import (
     BatchPolicy,
     Behaviour,
@@ -84,6 +85,7 @@ def check_scenario(
     """Check a scenario: its spec, its compiled functions, and every way to run an episode.
 
     - Names in the spec are unique, features have units and ranges, and observations are in range.
+    - The panels of the picture name features of the spec.
     - The same number gives the same instance, and the same seed the same episode. Clocks never go
       back. Elapsed times, rewards, reward terms and outcomes are written, and finite.
     - An observation updated in place by `observe` equals one written into empty buffers.
@@ -103,6 +105,8 @@ def check_scenario(
     """
     spec = scenario.spec(config, objective)
     check_spec(spec)
+    for panel in scenario.picture(spec) if scenario.picture else ():
+        resolved(panel, spec)
     made = [instances(number) for number in range(episodes)]
     for number, instance in enumerate(made):
         again = instances(number)

@@ -23,6 +23,7 @@ KEYS = {
     "Tab": 9,
     "ArrowLeft": 37,
     "ArrowRight": 39,
+    "ArrowDown": 40,
     "Home": 36,
     "End": 35,
 }

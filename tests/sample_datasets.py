@@ -95,6 +95,11 @@ def build_starts(folder: Path) -> Path:
     return build_grid(folder, "start")
 
 
+def build_small(folder: Path, name: str, policies: Sequence[str], settings: Sequence[str]) -> Path:
+    """Build a dataset of a recipe with an episode of each of these behaviours by window."""
+    return _build(name, folder / "dataset", policies, settings)
+
+
 def _build(name: str, folder: Path, policies: Sequence[str], settings: Sequence[str]) -> Path:
     recipe = load_recipe(name, (*settings, *SPLITS))
     kept = tuple(replace(b, episodes=1) for b in recipe.behaviours if b.policy in policies)

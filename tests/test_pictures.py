@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.pictures import concepts, small_episodes
+from docs.pictures import concepts, schedules, small_episodes
 
 PICTURES = Path(concepts.__file__).resolve().parent.parent / "_static" / "concepts"
 
@@ -18,6 +18,15 @@ def test_pictures_of_concepts_are_up_to_date(tmp_path, monkeypatch):
         draw()
     drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert drawn == {path.name: path.read_bytes() for path in PICTURES.iterdir()}
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_readme_and_its_sentence_are_what_the_schedules_say():
+    """Run `python -m docs.pictures.schedules`, and copy the sentence."""
+    pair = schedules.schedules()
+    assert schedules.OUT.read_text("utf-8") == schedules.picture(pair)
+    readme = (PICTURES.parent.parent.parent / "README.md").read_text("utf-8")
+    assert schedules.sentence(pair) in " ".join(readme.split())
 
 
 @pytest.mark.parametrize(

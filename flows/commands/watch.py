@@ -38,7 +38,7 @@ def run(request: Request) -> dict[str, Any]:
     while True:
         at_work = statuses(folder)
         if request.once or not any(status["at_work"] for status in at_work):
-            return {"folder": request.folder, "commands": at_work}
+            return {"folder": request.folder, "commands": at_work, "pages": _pages(folder)}
         note("\n".join(lines(at_work)))
         time.sleep(request.every)
 
@@ -58,8 +58,16 @@ def statuses(folder: Path) -> list[dict[str, Any]]:
             value = asdict(status)
             value |= {"folder": str(path.parent), "at_work": not has_ended(status.holder)}
             value |= {"who": str(status.holder), "ago_s": max(0.0, time.time() - status.updated)}
+            value |= {"pages": _pages(path.parent)}
             entries.append(value)
     return entries
+
+
+def _pages(folder: Path) -> list[str]:
+    """Return the addresses of the pages in a folder, which may be of an earlier run."""
+    from hindcast.flows.links import link_of, pages_in
+
+    return list(map(link_of, pages_in(folder)))
 
 
 def lines(entries: list[dict[str, Any]]) -> list[str]:
@@ -82,6 +90,7 @@ def lines(entries: list[dict[str, Any]]) -> list[str]:
             speed = rate(done, step["elapsed_s"])
             text_lines.append(f"  running  {text}{speed}{estimate(done, total, step['elapsed_s'])}")
         text_lines += [f"  note     {note}" for note in status["notes"][-_SHOWN:]]
+        text_lines += [f"  page     {page}" for page in status["pages"]]
     return text_lines
 
 
@@ -89,7 +98,8 @@ def show(result: Mapping[str, Any]) -> Shown:
     """Return the statuses of the last look: commands at work and interrupted ones."""
     commands = result["commands"]
     if not commands:
-        return Shown([f"{result['folder']}: no command is at work here"], [])
+        pages = [f"  page     {page}" for page in result["pages"]]
+        return Shown([f"{result['folder']}: no command is at work here", *pages], [])
     return Shown(lines(commands), commands)
 
 

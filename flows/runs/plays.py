@@ -37,6 +37,7 @@ from hindcast.pipeline.storage.files import (
     table_writer,
     write_atomically,
 )
+from hindcast.pipeline.storage.run_files import JOBS
 from hindcast.pipeline.storage.versions import version
 from hindcast.pipeline.whatif.orders import Mode, Order, policy_of
 from hindcast.pipeline.whatif.outcomes import by_week, counted, outcomes, weeks_of, wide_of
@@ -336,6 +337,11 @@ def counted_frame(part: Part, starts: Sequence[Array]) -> pl.DataFrame:
     })  # fmt: skip
 
 
+def jobs_file(out: Path, policy: str) -> Path:
+    """Return the file of the schedule of the run under a policy."""
+    return out / JOBS / f"{file_name(policy)}.parquet"
+
+
 def write_jobs(
     out: Path, workload: Workload, row: Array, part: Part, policy: Policy, found: Plays
 ) -> None:
@@ -343,6 +349,6 @@ def write_jobs(
 
     `row` is the place of every job of the record among the usable tasks, (R,).
     """
-    make_folder(out / "jobs")
+    make_folder(out / JOBS)
     schedule = run_schedule(workload, row, part.runs, found.starts[0], found.kinds[0], policy.name)
-    write_schedule(schedule, out / "jobs" / f"{file_name(policy.name)}.parquet")
+    write_schedule(schedule, jobs_file(out, policy.name))

@@ -42,6 +42,7 @@ from hindcast.pipeline.report.whatif.numbers import UNITS, UTILISATION
 from hindcast.pipeline.report.whatif.numbers import Scope as Values
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.schedules.schedule import read_schedule
 from hindcast.pipeline.storage.files import (
     make_folder,
     read_parquet,
@@ -256,7 +257,8 @@ def _material(
         bounds=lower_bounds_of(run.runs) if together.resources else {},
     )  # fmt: skip
     advice, left_out = _advice(log, ledger, material, inputs, mine)
-    return replace(material, advice=advice, without_advice=left_out)
+    drawn = {name: read_schedule(plays.jobs_file(log.out, name)) for name in material.drawn}
+    return replace(material, advice=advice, without_advice=left_out, schedules=drawn)
 
 
 def _delivered(policies: Sequence[Policy], training: Mapping[str, Any] | None) -> dict[str, str]:

@@ -9,6 +9,7 @@
 Every given policy is scored on every window of the split. No policy is selected here.
 """
 
+import math
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -182,6 +183,7 @@ def evaluate(
         {
             **_describe(job, policies, split, command, scores),
             **_stretches(job),
+            **_loads(job),
             **({} if seen is None else {"looks": seen}),
             **({} if plan is None else {"plan": dict(plan)}),
             **({} if stopped is None else {"until": stopped.as_table()}),
@@ -518,6 +520,15 @@ def _stretches(job: Job) -> dict[str, Any]:
     ordered = sorted(found.values())
     shared = any(begin < stop for (_, stop), (begin, _) in pairwise(ordered))
     return {"stretches": {str(w): list(s) for w, s in found.items()}} if shared else {}
+
+
+def _loads(job: Job) -> dict[str, Any]:
+    """Return the offered load of each window, where the scenario knows it."""
+    load = job.scenario.load
+    if load is None or len(job.windows) < 2:
+        return {}
+    found = {w: load(job.recipe.config, job.workload, w) for w in job.windows}
+    return {"loads": {str(w): value for w, value in found.items() if math.isfinite(value)}}
 
 
 def _description(behaviour: Behaviour) -> str:

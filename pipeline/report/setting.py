@@ -1,10 +1,11 @@
 """Values of a report about one setting: the finding, tables and plots."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from hindcast.pipeline.evaluation.summary.evaluations import Evaluation
 from hindcast.pipeline.evaluation.summary.finding import Finding, gain, state_finding
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from hindcast.pipeline.evaluation.summary.rows import best_first
@@ -17,7 +18,10 @@ from hindcast.pipeline.pages.numbers import (
     write_interval,
     write_number,
 )
+from hindcast.pipeline.report.heat_map import heat_map, heat_map_figure
+from hindcast.pipeline.report.multiples import small_multiples
 from hindcast.pipeline.report.plots import differences_plot, means_plot, profile_plot, windows_plot
+from hindcast.pipeline.report.schedule_figures import Figure, figures_of
 from hindcast.pipeline.report.tables import (
     main_table,
     metrics_table,
@@ -27,8 +31,11 @@ from hindcast.pipeline.report.tables import (
     seeds_table,
     windows_table,
 )
+from hindcast.pipeline.schedules.schedule import Schedule, file_name, read_schedule
 from hindcast.pipeline.statistics.intervals import Array
+from hindcast.pipeline.storage.run_files import JOBS
 
+SLOWDOWN: Final = "mean_bounded_slowdown"  # of `queue`
 _PROFILES: Final = 8  # curves of a performance profile; more are hard to read
 
 
@@ -38,10 +45,11 @@ def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
     headline, strongest = summary.headline(setting), summary.strongest[setting.label]
     rows = rows_of(summary, setting, headline.metric.name)
     drawn = setting.first.bound if rows[0]["bound"] is not None else None
+    windows, by_policy = windows_table(summary, setting), small_multiples(summary, setting)
     tables = (
         planned_table(setting),
         references_table(summary, setting) if summary.references[setting.label] else None,
-        windows_table(summary, setting),
+        windows,
         metrics_table(summary, setting),
         seeds_table(summary, setting),
     )
@@ -55,6 +63,10 @@ def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
         "differences": None if strongest is None else differences_plot(rows, strongest),
         "by_window": _windows_plot(summary, setting, finding),
         "profile": _profile(summary, setting),
+        "by_policy": by_policy,
+        "folded": windows if by_policy else None,
+        "loads": _loads(summary, setting, finding),
+        "schedules": _schedules(summary, setting, finding),
         "tables": [table for table in tables if table is not None],
     }
 
@@ -98,6 +110,66 @@ def _windows_plot(summary: Summary, setting: Setting, finding: Finding) -> str |
     difference = policy.window_means - other.window_means
     names = (policy.name, baseline, name_with_unit(row["metric"], row["unit"]))
     return windows_plot(difference, row["better"], row["wins"], row["losses"], names)
+
+
+def _compared(summary: Summary, setting: Setting, finding: Finding) -> list[str]:
+    """Return the policies that stand beside each other in pictures, the present one first.
+
+    They are the strongest simple policy and the best learned one. Without a learned policy, they
+    are what was recorded, the first reference that is a rule or the second best, and the best.
+    """
+    policies = best_first(summary.headline(setting))
+    order = [policy.name for policy in policies]
+    if finding.learned is not None and finding.baseline is not None:
+        order = [finding.baseline, finding.learned["policy"], *order]
+    else:
+        kinds = {policy.name: policy.kind for policy in policies[1:]}
+        recorded = [name for name, kind in kinds.items() if kind == "recorded"]
+        references = [n for n in summary.references[setting.label] if kinds.get(n) == "heuristic"]
+        order = [*[*recorded, *references, *kinds][:1], *order]
+    return list(dict.fromkeys(order))
+
+
+def _loads(summary: Summary, setting: Setting, finding: Finding) -> Figure | None:
+    """Return the windows by offered load and slowdown; None where loads are not known."""
+    loads = {w: load for e in setting.evaluations for w, load in e.loads.items()}
+    if not loads or SLOWDOWN not in {metric.name for metric in summary.metrics(setting)}:
+        return None
+    pairing = summary.pairings[setting.label, SLOWDOWN]
+    found = [pairing.find(name) for name in _compared(summary, setting, finding)]
+    policies = [policy for policy in found if policy is not None][:2]
+    load = np.array([loads.get(window, np.nan) for window in pairing.windows])
+    of = heat_map(load, {policy.name: policy.window_means for policy in policies})
+    seeds = "; seeds are averaged" if any(len(p.values) > 1 for p in policies) else ""
+    what = f"A window is one of those that the page compares on{seeds}."
+    return heat_map_figure(of, f"loads {setting.label}", what)
+
+
+def _schedules(summary: Summary, setting: Setting, finding: Finding) -> list[Figure]:
+    """Return figures of the schedules that lie beside the scores, of two policies."""
+    windows = len(summary.headline(setting).windows)
+    for evaluation in setting.evaluations:
+        found = list(_read(evaluation, setting, _compared(summary, setting, finding)))
+        drawn = [each for each in found if each.facts["window"] == found[0].facts["window"]][:2]
+        if drawn:
+            caution = f"This is 1 of {windows:,} windows and has no interval." * (windows > 1)
+            return list(figures_of(drawn, f"window {drawn[0].facts['window']}", caution))
+    return []
+
+
+def _read(evaluation: Evaluation, setting: Setting, policies: Sequence[str]) -> Iterator[Schedule]:
+    """Yield a schedule of every policy that has one of the evaluation's recipe.
+
+    Of the training seeds of an agent, it is the first one.
+    """
+    for policy in policies:
+        seeds = [entry.name for entry in setting.entries.values() if entry.group == policy]
+        for name in dict.fromkeys([policy, *seeds]):
+            path = evaluation.folder / JOBS / f"{file_name(name)}.parquet"
+            schedule = read_schedule(path) if path.is_file() else None
+            if schedule and schedule.facts["source"].get("digest") == evaluation.digest:
+                yield schedule
+                break
 
 
 def _profile(summary: Summary, setting: Setting) -> dict[str, Any] | None:

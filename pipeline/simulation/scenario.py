@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.simulation.kernel import Compiled
+from hindcast.pipeline.simulation.picture import Panel
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
@@ -108,6 +109,9 @@ class Scenario:
         stretch: Function (config, window) -> first job of a trace that a window counts, and the
             one after its last job; windows whose stretches overlap are not independent. None if
             windows never share jobs.
+        load: Function (config, workload, window) -> offered load of a window of a trace, NaN if
+            unknown: the processor time of its counted jobs over what the machine offers from the
+            first to the last submission among them. None if there is no such number.
         blocks: Function (ints) -> values of some outcomes by block of a long episode, such as a
             week, of which the outcome is the mean. An evaluation of a single window has intervals
             over its blocks. Empty for an episode that is too short. None if there are no blocks.
@@ -121,6 +125,7 @@ class Scenario:
             recipes stands here.
         bound: Name of the outcome that bounds the headline outcome, or None.
         bound_kind: "lower" or "upper": the direction of the bound.
+        picture: Function (spec) -> panels of the picture of a state, or None if it has none.
         source: Paper to cite.
         differences: Differences from the paper, one or more sentences each. Dataset cards quote
             `source` and `differences`.
@@ -141,12 +146,14 @@ class Scenario:
     samples: bool = False
     demand: Callable[[Any, Workload, int], Demand] | None = None
     stretch: Callable[[Any, int], tuple[int, int]] | None = None
+    load: Callable[[Any, Workload, int], float] | None = None
     blocks: Blocks | None = None
     caveats: Callable[[Any, Workload], tuple[Caveat, ...]] | None = None
     added: Mapping[str, str] = field(default_factory=dict)
     references: tuple[str, ...] = ()
     bound: str | None = None
     bound_kind: str | None = None
+    picture: Callable[[Spec], tuple[Panel, ...]] | None = None
     source: str = ""
     differences: tuple[str, ...] = ()
 

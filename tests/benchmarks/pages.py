@@ -38,10 +38,11 @@ _PAN = """(async () => {
 def panning(page: Page, factor: float) -> tuple[float, float, float]:
     """Return frames per second while panning, and the ms of CPU per frame.
 
-    The first ones are of the page's main thread, the others of all threads of the browser.
+    The first ones are of the page's main thread, scripts and what canvases draw; the others are of
+    all threads of the browser.
     """
     page.events.clear()
-    categories = "disabled-by-default-devtools.timeline.frame,devtools.timeline"
+    categories = "disabled-by-default-devtools.timeline.frame,devtools.timeline,toplevel,cc"
     page.call("Tracing.start", transferMode="ReportEvents", categories=categories)
     begun, before = time.monotonic(), _processor_s(page)
     page.run(_PAN % (factor, FRAMES))
@@ -51,9 +52,11 @@ def panning(page: Page, factor: float) -> tuple[float, float, float]:
     events = [e for name, told in page.events if name == "Tracing.dataCollected"
               for e in told["value"]]  # fmt: skip
     shown = [event for event in events if event["name"] == "DrawFrame"]
-    calls = [event for event in events if event["name"] == "FireAnimationFrame"]
-    work = sum(event.get("tdur", 0) for event in calls) / 1e3
-    return len(shown) / length, work / len(calls), 1e3 * whole / len(calls)
+    frames = [
+        event["tdur"] / 1e3 for event in events
+        if event["name"] == "ProxyMain::BeginMainFrame" and "tdur" in event
+    ]  # fmt: skip
+    return len(shown) / length, sum(frames) / len(frames), 1e3 * whole / len(frames)
 
 
 def _processor_s(page: Page) -> float:

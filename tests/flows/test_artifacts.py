@@ -6,8 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from hindcast.flows import artifacts
+from hindcast.flows import artifacts, links
 from hindcast.flows.commands import build, evaluate, report
+from hindcast.flows.commands.schedules import view
 from hindcast.flows.progress import Lines
 from hindcast.pipeline.evaluation.summary.rows import TABLE_SCHEMA
 
@@ -101,6 +102,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def page(tmp_path: Path) -> Path:
     (tmp_path / "summary.md").write_text(SUMMARY)
     TABLE.write_parquet(tmp_path / "summary.parquet")
+    (tmp_path / "report.html").write_text("a page")
     return tmp_path / "report.html"
 
 
@@ -112,6 +114,24 @@ def test_a_report_is_a_link_the_finding_and_the_headline_table(made, log, page):
     assert finding[:2] == ("markdown", "report-report-finding")
     assert scores[:2] == ("table", "report-report-scores")
     assert scores[3] == "r: makespan_s [s], 60 windows"
+    assert not log
+
+
+def test_a_page_that_is_not_there_is_not_linked(made, log, page):
+    page.unlink()
+    artifacts.publish(report.Request((), str(page.parent)), {"report": str(page)})
+    assert [kind for kind, *_ in made] == ["markdown", "table"]
+    assert not log
+
+
+def test_other_pages_are_links_beside_what_the_command_prints(made, log, page):
+    request = view.Request(str(page.parent))
+    result = {"page": str(page), "bytes": 6, "difference": "they differ", "caveats": []}
+    artifacts.publish(request, result)
+    assert made[0] == ("link", "view-page", page.as_uri(), "Page")
+    assert made[1][:2] == ("markdown", "view-result")
+    artifacts.publish(request, {**result, "page": str(page.with_name("none.html"))})
+    assert [kind for kind, *_ in made] == ["link", "markdown", "markdown"]
     assert not log
 
 
@@ -167,8 +187,8 @@ def test_an_artifact_that_cannot_be_made_is_a_line_in_the_log(made, log, tmp_pat
     ],
 )
 def test_a_report_is_linked_where_it_is_served(served, address, monkeypatch):
-    monkeypatch.setenv(artifacts.SERVED, served)
-    assert artifacts.link_of(Path("/srv/a b/report.html")) == address
+    monkeypatch.setenv(links.SERVED, served)
+    assert links.link_of(Path("/srv/a b/report.html")) == address
 
 
 def test_progress_is_published_when_it_is_due(made, log):

@@ -83,6 +83,21 @@ def test_watch_ends_at_once_where_nobody_is_at_work(tmp_path, capsys):
     assert main(["watch", str(tmp_path / "none")]) == 2
 
 
+def test_pages_that_are_there_are_linked(recorder, tmp_path, capsys):
+    """Those of the folder and of the folders in it; others are not named."""
+    places = (tmp_path / "whatif.html", tmp_path / "a b" / "report.html")
+    for place in (*places, tmp_path / "a b" / "c" / "view.html", tmp_path / "other.html"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("a page")
+    pages = [f"  page     {place.as_uri()}" for place in places]
+    assert "a%20b" in pages[1]
+    assert main(["watch", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == pages
+    record, now, _ = recorder
+    for _ in work(record, now):
+        assert watch.lines(watch.statuses(tmp_path))[-2:] == pages
+
+
 def test_a_killed_command_is_said_to_be_interrupted(recorder, tmp_path, capsys):
     record, now, _ = recorder
     for _ in work(record, now):

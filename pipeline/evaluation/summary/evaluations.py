@@ -4,6 +4,7 @@ evaluation.json   recipe, split, metrics, policies and references of the evaluat
 scores.parquet    one row per policy, scenario, window, seed and metric
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,8 +110,9 @@ class Evaluation:
     `sessions` are the keys in `records` of where it was computed
     (`hindcast.pipeline.storage.provenance`). `looks` is the number of other agents that had been
     scored on these windows before; None if that was not counted. `stretches` are the first job of
-    each window in its log and the one after its last, where windows share jobs. `until` is the
-    decision of an evaluation that stopped when it was decided.
+    each window in its log and the one after its last, where windows share jobs. `loads` are the
+    offered loads of windows, see `hindcast.pipeline.simulation.scenario`. `until` is the decision
+    of an evaluation that stopped when it was decided.
     """
 
     folder: Path
@@ -134,6 +136,7 @@ class Evaluation:
     looks: int | None = None
     plan: PlanOfEvaluation | None = None
     stretches: Mapping[int, tuple[int, int]] | None = None
+    loads: Mapping[int, float] = field(default_factory=dict)
     until: Sequential | None = None
 
 
@@ -189,6 +192,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         looks=_looks(path, raw),
         plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
         stretches=_stretches(path, raw["stretches"]) if raw.get("stretches") is not None else None,
+        loads=_loads(path, raw.get("loads", {})),
         until=_until(path, raw["until"]) if raw.get("until") is not None else None,
     )
 
@@ -201,6 +205,17 @@ def _stretches(path: Path, raw: Any) -> dict[int, tuple[int, int]]:
     for window, (first, stop) in found.items():
         if first >= stop:
             raise DatasetError(f"{path}: window {window} has the jobs {first} to {stop}, thus none")
+    return found
+
+
+def _loads(path: Path, raw: Any) -> dict[int, float]:
+    try:
+        found = {int(window): float(load) for window, load in raw.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path}: key 'loads' is damaged: {error}") from error
+    for window, load in found.items():
+        if not (math.isfinite(load) and load >= 0):
+            raise DatasetError(f"{path}: the load of window {window} is {load}, expected 0 or more")
     return found
 
 

@@ -5,16 +5,30 @@ const TICKS = [
   432000, 864000, 1728000, 4320000, 8640000, 31536000, 315360000,
 ];
 
+// The resource that is drawn is chosen once: another one is another page of the same link.
+const resourceIn = (hash) => {
+  const k = Number(new URLSearchParams(hash.slice(1)).get("resource"));
+  return facts.resources[k] ? k : 0;
+};
+const resource = resourceIn(location.hash);
+if (resource) {
+  facts.unit = facts.resources[resource][0];
+  facts.schedules = facts.resources[resource][1];
+  for (const text of document.querySelectorAll("[data-resource]"))
+    text.classList.toggle("hidden", text.dataset.resource !== `${resource}`);
+  for (const lane of document.querySelectorAll("canvas.lane"))
+    lane.setAttribute("aria-label", lane.dataset[`label${resource}`]);
+}
 const N = facts.count,
   inSeconds = facts.clock === "s";
 const schedules = facts.schedules.map((of, s) => {
   const [submit, eligible, start, end, wait] = ["submit", "eligible", "start", "end", "wait"].map(
     (name) => Float64Array.from(columns[name + s]),
   );
-  const amount = columns["amount" + s],
-    rect = columns["rect" + s],
-    low = columns["low" + s];
-  const height = columns["cut" + s].map((cut, r) => amount[rect[r]] - cut);
+  const [amount, rect, low, cut] = ["amount", "rect", "low", "cut"].map(
+    (name) => columns[name + s + (resource ? `_${resource}` : "")],
+  );
+  const height = cut.map((cut, r) => amount[rect[r]] - cut);
   const there = new Uint8Array(N).fill(1);
   for (const j of columns["absent" + s]) there[j] = 0;
   for (const j of [...columns["absent" + s], ...columns["never" + s]]) {

@@ -11,7 +11,8 @@ for (const count of columns.count) offsets.push(offsets.at(-1) + count);
 const [C, F] = [facts.context.length, facts.candidate.length];
 let episode = 0,
   step = 0,
-  plot = null;
+  plot = null,
+  flags = [];
 
 const element = (tag, text, name = "") =>
   Object.assign(document.createElement(tag), { textContent: text, className: name });
@@ -52,8 +53,100 @@ function draw() {
       return entry;
     }),
   );
+  drawPicture(at);
   plot?.redraw(false);
-  history.replaceState(null, "", `#episode=${episode}&step=${step}`);
+  const flagged = flags.length ? `&flags=${flags.join(",")}` : "";
+  history.replaceState(null, "", `#episode=${episode}&step=${step}${flagged}`);
+}
+
+// ---- flags: numbers of episodes in the dataset, and the command that keeps these ----
+function drawFlags() {
+  const shown = facts.episodes[episode].episode,
+    known = new Set(facts.episodes.map((about) => about.episode));
+  $("flag").setAttribute("aria-pressed", flags.includes(shown));
+  $("flagged").classList.toggle("hidden", !flags.length);
+  const others = flags.filter((flag) => !known.has(flag)).length;
+  $("flags").textContent =
+    `${flags.length} flagged${others ? `, ${others} of them not on this page` : ""}; this keeps them:`;
+  $("command").value =
+    `hindcast filter ${facts.folder} --episodes ${flags.join(",")} --out flagged`;
+  $("copy").textContent = "Copy";
+  for (const [e, about] of facts.episodes.entries()) {
+    const flag = flags.includes(about.episode) ? "⚑ " : "";
+    $("episode").options[e].text =
+      `${flag}${about.episode}: ${about.behaviour}, window ${about.window}, ` +
+      `return ${number.format(about.return)}`;
+  }
+}
+function flag() {
+  const shown = facts.episodes[episode].episode;
+  flags = flags.includes(shown)
+    ? flags.filter((other) => other !== shown)
+    : [...flags, shown].sort((a, b) => a - b);
+  drawFlags();
+  draw();
+}
+async function copy() {
+  $("command").select();
+  try {
+    await navigator.clipboard.writeText($("command").value);
+  } catch {
+    document.execCommand("copy"); // pages that were not opened from a disk or by https
+  }
+  $("copy").textContent = "Copied";
+}
+
+// ---- statistics, filled in when they are opened ----
+const share = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 2 });
+function fillStatistics() {
+  if (!$("features").open || $("measures").childElementCount) return;
+  const { features, splits } = facts.statistics;
+  const known = (value) => (value === null ? "–" : number.format(value));
+  const head = ["feature", "of", "kind", "missing", "histogram", "least", "lower quartile"];
+  head.push("median", "upper quartile", "largest", "mean");
+  $("measures").append(
+    ...[...head, ...splits.map((split) => `mean of ${split}`)].map((text, i) => {
+      const cell = element("th", text, i < 3 ? "text" : "");
+      cell.scope = "col";
+      return cell;
+    }),
+  );
+  $("of-features").append(
+    ...features.map((of) => {
+      const row = element("tr", ""),
+        name = element("th", titled([of.name, of.unit])),
+        histogram = element("td", of.counts.length ? "" : "–");
+      name.scope = "row";
+      name.title = of.text;
+      const most = Math.max(...of.counts);
+      const bins = of.counts.map((count, i) => {
+        const tall = count && Math.max(1, (20 * count) / most);
+        return drawing("rect", { x: 5 * i, y: 20 - tall, width: 4, height: tall, class: "mark" });
+      });
+      if (bins.length)
+        histogram.append(
+          drawing(
+            "svg",
+            {
+              width: 80,
+              height: 20,
+              role: "img",
+              "aria-label": `values by bin: ${of.counts.join(", ")}`,
+            },
+            ...bins,
+          ),
+        );
+      row.append(
+        name,
+        element("td", of.of, "text"),
+        element("td", of.kind, "text"),
+        element("td", share.format(of.missing)),
+        histogram,
+        ...[...of.quartiles, of.mean, ...of.means].map((value) => element("td", known(value))),
+      );
+      return row;
+    }),
+  );
 }
 
 function makePlot() {
@@ -94,14 +187,12 @@ function show(number, at) {
   $("step").max = lengthOf[episode] - 1;
   plot?.destroy();
   plot = null;
+  drawFlags();
   go(at);
   makePlot();
 }
 
-for (const [e, about] of facts.episodes.entries()) {
-  const text = `${about.episode}: ${about.behaviour}, window ${about.window}, return `;
-  $("episode").append(new Option(text + number.format(about.return), e));
-}
+facts.episodes.forEach((_, e) => $("episode").append(new Option("", e)));
 $("head").append(
   ...["candidate", "probability", ...facts.candidate.map(titled)].map((text, i) => {
     const head = element("th", text);
@@ -114,12 +205,21 @@ $("episode").addEventListener("change", () => show(Number($("episode").value), 0
 $("step").addEventListener("input", () => go(Number($("step").value)));
 $("back").addEventListener("click", () => go(step - 1));
 $("next").addEventListener("click", () => go(step + 1));
+$("flag").addEventListener("click", flag);
+$("copy").addEventListener("click", copy);
+$("features").addEventListener("toggle", fillStatistics);
 for (const query of ["(prefers-color-scheme: dark)", "print"]) {
   matchMedia(query).addEventListener("change", makePlot);
 }
-addEventListener("resize", makePlot);
+addEventListener("resize", () => {
+  makePlot();
+  draw();
+});
 const given = new URLSearchParams(location.hash.slice(1));
 const asked = ["episode", "step"].map((name) => Math.floor(Number(given.get(name)) || 0));
+flags = [...new Set((given.get("flags") ?? "").split(",").filter(Boolean).map(Number))]
+  .filter((flag) => Number.isInteger(flag) && flag >= 0)
+  .sort((a, b) => a - b);
 show(Math.max(0, Math.min(facts.episodes.length - 1, asked[0])), asked[1]);
 performance.mark("drawn");
 globalThis.hindcast = { facts, columns, go, show };

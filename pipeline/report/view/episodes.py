@@ -12,6 +12,8 @@ Columns of the data, for episodes one after the other; T decisions, V candidates
                                                    from this one on, without discount
 """
 
+import math
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,22 +23,26 @@ import numpy as np
 
 from hindcast.pipeline.dataset.episodes import Trajectory
 from hindcast.pipeline.dataset.folder import DatasetFolder
+from hindcast.pipeline.inspection.statistics import Statistics, feature_statistics, to_json
 from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.view.coding import Column, coded, single, text_of
 from hindcast.pipeline.report.view.inlining import inlined
+from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.picture import resolved
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.pipeline.storage.files import make_folder, write_text
 
 _HERE: Final = Path(__file__).parent
-_NUMBERS: Final = 1_000_000  # features on a page, about
+_NUMBERS: Final = 1_000_000  # features on a page with the first episode of each behaviour
+_SMALL: Final = 250_000  # features on a page with others
 _SEARCHED: Final = 200  # episodes among which those of the page are chosen
 
 
 def write_episodes(
     dataset: DatasetFolder, episodes: Iterable[Trajectory], out: Path, cautions: Sequence[str] = ()
 ) -> int:
-    """Write the page of the first episode of each behaviour, as far as there is room.
+    """Write the page of some episodes: the first one of each behaviour, and more where room is.
 
     Args:
         dataset: The dataset.
@@ -48,10 +54,13 @@ def write_episodes(
         Number of episodes on the page.
     """
     chosen = list(_chosen(islice(episodes, _SEARCHED)))
-    spec = dataset.spec
+    spec, statistics = dataset.spec, feature_statistics(dataset)
     facts: dict[str, Any] = {
         "context": [_about(feature) for feature in spec.context],
         "candidate": [_about(feature) for feature in spec.candidates],
+        "picture": _picture(dataset),
+        "statistics": to_json(statistics),
+        "folder": shlex.quote(str(dataset.folder)),
         "episodes": [
             {key: of.about[key] for key in ("episode", "split", "behaviour", "window", "return")}
             for of in chosen
@@ -62,14 +71,18 @@ def write_episodes(
     page = render(
         _HERE / "episodes.html.jinja",
         data=text_of(facts, _columns(chosen)),
-        **inlined(("decode.js", "episodes.js")),
+        **inlined(("decode.js", "pictures.js", "episodes.js")),
+        picture=facts["picture"],
+        takes=any("taken" in panel["of"] for panel in facts["picture"]),
+        looked_at=_looked_at(statistics),
+        features=len(statistics.features),
         heading=name,
         facts=[
             f"scenario {dataset.recipe.scenario}",
             f"{count_of(len(chosen), 'episode')} of {total:,}",
             count_of(decisions, "decision"),
         ],
-        sections={"episodes": "Episodes", "notes": "What is shown"},
+        sections={"episodes": "Episodes", "statistics": "Statistics", "notes": "What is shown"},
         cautions=list(cautions),
     )
     make_folder(out.parent)
@@ -78,22 +91,39 @@ def write_episodes(
 
 
 def _chosen(episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
-    """Yield the first episode of each behaviour until there are about enough numbers."""
+    """Yield the first episode of each behaviour, and others while the page is small."""
     numbers = 0
     seen: set[str] = set()
     for one in episodes:
-        behaviour = one.about["behaviour"]
-        if behaviour in seen:
+        size = one.context.size + one.candidates.size
+        is_first = one.about["behaviour"] not in seen
+        if seen and numbers + size > (_NUMBERS if is_first else _SMALL):
             continue
-        numbers += one.context.size + one.candidates.size
-        if seen and numbers > _NUMBERS:
-            return
-        seen.add(behaviour)
+        numbers += size
+        seen.add(one.about["behaviour"])
         yield one
 
 
-def _about(feature: Feature) -> list[str]:
-    return [feature.name, feature.unit, feature.description]
+def _looked_at(of: Statistics) -> str:
+    """Return what the statistics are of."""
+    which = "all" if of.every == 1 else f"every {of.every}th of the"
+    return (
+        f"Over {which} {count_of(of.total, 'decision')} of the dataset"
+        f"{'' if of.every == 1 else f' ({of.decisions:,} of them)'}, with "
+        f"{count_of(of.candidates, 'candidate')}, of which {of.feasible:.1%} could be chosen. "
+        "Candidates that could not are counted too."
+    )
+
+
+def _picture(dataset: DatasetFolder) -> list[dict[str, Any]]:
+    """Return the panels of the scenario's picture, none where it has no picture."""
+    picture = load_scenario(dataset.recipe.scenario).picture
+    return [resolved(panel, dataset.spec) for panel in picture(dataset.spec)] if picture else []
+
+
+def _about(feature: Feature) -> list[Any]:
+    high = feature.high if math.isfinite(feature.high) else None
+    return [feature.name, feature.unit, feature.description, high]
 
 
 def _columns(chosen: Sequence[Trajectory]) -> dict[str, Column]:

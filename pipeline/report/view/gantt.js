@@ -156,8 +156,7 @@ const axes = [...stack.querySelectorAll("canvas.axis")];
 let width = 0,
   gutter = 56,
   ratio = 1,
-  bitmaps = [],
-  overviewPath = null;
+  bitmaps = [];
 const plotWidth = () => width - gutter;
 const timeAt = (x) => view.t0 + ((x - gutter) / plotWidth()) * (view.t1 - view.t0);
 const xOf = (t) => gutter + ((t - view.t0) / (view.t1 - view.t0)) * plotWidth();
@@ -180,11 +179,15 @@ function layout() {
     );
     return { context, image, pixels: new Uint32Array(image.data.buffer) };
   });
-  const tall = $("overview").clientHeight;
-  overviewPath = new Path2D();
+  // Drawn once: the part that is shown is an element above it, which costs a frame nothing.
+  const tall = $("overview").clientHeight,
+    context = sized($("overview"));
+  context.fillStyle = colour.card;
+  context.fillRect(0, 0, width, tall);
+  context.fillStyle = colour.grid;
   means(A, 1, first, last, Math.max(1, Math.floor(plotWidth()))).forEach((value, i) => {
     const h = (tall * Math.min(100, value)) / 100;
-    overviewPath.rect(gutter + i, tall - h, 1, h);
+    context.fillRect(gutter + i, tall - h, 1, h);
   });
   makePlots();
 }
@@ -363,20 +366,6 @@ function drawLane(s, i, marks) {
   }
   context.restore();
 }
-function drawOverview() {
-  const canvas = $("overview"),
-    context = sized(canvas),
-    h = canvas.clientHeight;
-  context.fillStyle = colour.card;
-  context.fillRect(0, 0, width, h);
-  context.fillStyle = colour.grid;
-  context.fill(overviewPath);
-  const k = plotWidth() / (last - first),
-    x = gutter + (view.t0 - first) * k;
-  context.strokeStyle = colour.learned;
-  context.lineWidth = 2;
-  context.strokeRect(x + 1, 1, Math.max(3, (view.t1 - view.t0) * k - 2), h - 2);
-}
 let asleep = false,
   later_ = 0;
 function draw() {
@@ -386,7 +375,9 @@ function draw() {
     count = Math.max(1, Math.floor(plotWidth()));
   schedules.forEach((s, i) => drawLane(s, i, marks));
   axes.forEach((canvas) => drawAxis(canvas, marks));
-  drawOverview();
+  const k = plotWidth() / (last - first);
+  $("part").style.left = `${gutter + (view.t0 - first) * k}px`;
+  $("part").style.width = `${Math.max(4, (view.t1 - view.t0) * k)}px`;
   const step = (view.t1 - view.t0) / count;
   const times = Array.from({ length: count }, (_, i) => view.t0 + (i + 0.5) * step);
   plots.forEach((plot, i) =>

@@ -12,13 +12,14 @@ schedule has is absent from the other. Columns of schedule 0 and 1 end in 0 and 
                                        drawing, and amount0 less the height
     absent0, never0, uncounted0        rows of jobs that are not in the schedule, that did not
                                        start, and that have no wait though they started
+    amount0_1, rect0_1, low0_1, cut0_1  the same of the first further resource, and so on
     refused0                           rows of jobs that did not start and do not wait
     unasked                            rows of jobs without a requested run time
 
 A time without a meaning is any number: the lists say where. `page.js` reads all this back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.report.view.coding import Column, coded, scale_of, text_of
 from hindcast.pipeline.report.view.packing import Rectangles, capacity, on_machines, rectangles
+from hindcast.pipeline.report.view.strips import refused
 from hindcast.pipeline.schedules.schedule import Schedule
 
 _TEXTS: Final = ("user", "queue", "partition", "account")
@@ -44,12 +46,24 @@ class Model:
         rows: For each schedule, the row of each of its jobs.
         count: Number of rows.
         rectangles: For each schedule, what is drawn; `job` is a row of the schedule.
+        further: By further resource that jobs hold, the model with it in the place of processors.
     """
 
     schedules: tuple[Schedule, ...]
     rows: tuple[NDArray[np.int64], ...]
     count: int
     rectangles: tuple[Rectangles, ...]
+    further: Mapping[str, "Model"]
+
+    @property
+    def resources(self) -> tuple["Model", ...]:
+        """This model, and those of the further resources."""
+        return (self, *self.further.values())
+
+    @property
+    def units(self) -> list[str]:
+        """Words for a unit of each of `resources`."""
+        return [of.schedules[0].facts["unit"] for of in self.resources]
 
     @property
     def jobs(self) -> NDArray[np.float64]:
@@ -87,8 +101,28 @@ def model_of(schedules: Sequence[Schedule]) -> Model:
         for key in keys
     ]  # fmt: skip
     return Model(
-        tuple(schedules), tuple(rows), both.height, tuple(rectangles(s) for s in schedules)
-    )
+        tuple(schedules), tuple(rows), both.height, tuple(rectangles(s) for s in schedules),
+        {name: model_of([_of(name, one) for one in schedules]) for name in _further(schedules)},
+    )  # fmt: skip
+
+
+def _further(schedules: Sequence[Schedule]) -> Iterator[str]:
+    """Yield the resources beside processors that all schedules have, and that a job holds."""
+    for name in schedules[0].resources[1:]:
+        known = all(one.facts["capacity"].get(name, 0) > 0 for one in schedules)
+        if known and any((one.jobs[name].fill_null(0) > 0).any() for one in schedules):
+            yield name
+
+
+def _of(name: str, schedule: Schedule) -> Schedule:
+    """Return the schedule with a further resource in the place of processors, and no other."""
+    facts = schedule.facts
+    alone = {
+        key: {"processors": facts[key][name]} if name in facts[key] else {}
+        for key in ("capacity", "per_unit", "levels", "machines")
+    }
+    jobs = schedule.jobs.with_columns(processors=pl.col(name).fill_null(0))
+    return Schedule(jobs, {**facts, **alone, "unit": name})
 
 
 def strips(model: Model) -> tuple[int, ...]:
@@ -149,6 +183,11 @@ def page_data(model: Model) -> str:
         "count": model.count,
         "strips": list(strips(model)),
         "schedules": [_facts(schedule) for schedule in model.schedules],
+        "resources": [
+            [of.schedules[0].facts["unit"], [_facts(schedule) for schedule in of.schedules]]
+            for of in model.resources
+            if model.further
+        ],
         "words": {},
     }
     if any(
@@ -162,17 +201,23 @@ def page_data(model: Model) -> str:
     for i in several:
         _write_times(i, {name: times[i, name] for name in _TIMES}, writer, _absent(model, i))
         writer.rows(f"refused{i}", _refused(model, i))
-        amounts = np.nan_to_num(model.spread(i, "processors")).astype(np.int64)
-        writer.count(f"amount{i}", amounts, f"amount{i - 1}" if i else "")
-        drawn = model.rectangles[i]
-        rows = model.rows[i][drawn.job]
-        order = np.lexsort((drawn.low, rows))
-        writer.count(f"rect{i}", rows[order], "previous")
-        writer.count(f"low{i}", drawn.low[order])
-        writer.count(f"cut{i}", (amounts[rows] - drawn.height)[order])
+        for k, of in enumerate(model.resources):
+            _write_rectangles(of, i, f"_{k}" if k else "", writer)
     writer.time("requested", np.nan_to_num(asked), "")
     writer.rows("unasked", np.isnan(asked))
     return text_of(facts, writer.columns)
+
+
+def _write_rectangles(model: Model, i: int, suffix: str, writer: _Writer) -> None:
+    """Write what the jobs of a schedule hold of a resource, and their rectangles."""
+    amounts = np.nan_to_num(model.spread(i, "processors")).astype(np.int64)
+    writer.count(f"amount{i}{suffix}", amounts, f"amount{i - 1}{suffix}" if i else "")
+    drawn = model.rectangles[i]
+    rows = model.rows[i][drawn.job]
+    order = np.lexsort((drawn.low, rows))
+    writer.count(f"rect{i}{suffix}", rows[order], "previous")
+    writer.count(f"low{i}{suffix}", drawn.low[order])
+    writer.count(f"cut{i}{suffix}", (amounts[rows] - drawn.height)[order])
 
 
 def _write_times(
@@ -200,12 +245,10 @@ def _absent(model: Model, which: int) -> NDArray[np.bool_]:
 
 
 def _refused(model: Model, which: int) -> NDArray[np.bool_]:
-    """Return the jobs that were refused, or never came: they do not wait."""
-    facts = model.schedules[which].facts
-    never = ~_absent(model, which) & np.isnan(model.spread(which, "start_s"))
-    if facts["scenario"] == "slots":
-        return np.asarray(never & (model.spread(which, "counted") == 0))
-    return never if facts["clock"] != "s" else np.zeros(model.count, dtype=np.bool_)
+    """Return the rows of jobs that were refused, or never came."""
+    found = np.zeros(model.count, dtype=np.bool_)
+    found[model.rows[which]] = refused(model.schedules[which])
+    return found
 
 
 def _of_either(model: Model, name: str) -> NDArray[np.float64]:

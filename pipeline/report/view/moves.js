@@ -253,6 +253,18 @@ $("by").addEventListener("change", () => {
   recolour();
   redraw();
 });
+facts.resources.forEach(([name], k) =>
+  $("resource").append(new Option(name, k, false, k === resource)),
+);
+$("resource")?.addEventListener("change", () => {
+  Object.assign(view, { y0: 0, y1: rows });
+  selection = null;
+  settle();
+  const rest = location.hash.replace(/&resource=\d+/, "");
+  history.replaceState("resource", "", `${rest}&resource=${$("resource").value}`);
+  location.reload();
+});
+if (history.state === "resource") $("resource").focus();
 let typing = 0;
 $("query").addEventListener("input", () => {
   clearTimeout(typing);

@@ -85,7 +85,9 @@ def page_of(
         sentence=" ".join(_sentences(model, unit)),
         cautions=[*_cautions(model), *cautions],
         numbers=_numbers(model, unit),
-        policies=[_lane(schedule) for schedule in model.schedules],
+        policies=[
+            [_lane(of.schedules[i]) for of in model.resources] for i in range(len(policies))
+        ],
         strips=list(_strips(model)),
         notes=list(_notes(model)),
         decisions=decisions,
@@ -202,13 +204,15 @@ def _cautions(model: Model) -> Iterator[str]:
             "This page shows one window, so its differences have no interval. hindcast evaluate "
             "compares policies on many windows."
         )
-    for schedule, drawn in zip(model.schedules, model.rectangles, strict=True):
-        if len(drawn.left_out):
-            yield (
-                f"{count_of(len(drawn.left_out), 'job')} of {schedule.facts['policy']} "
-                f"{'is' if len(drawn.left_out) == 1 else 'are'} not drawn: at those times, more "
-                f"{schedule.facts['unit']} are held than there are. Strips and tables have all."
-            )
+    for of in model.resources:
+        for schedule, drawn in zip(of.schedules, of.rectangles, strict=True):
+            if len(drawn.left_out):
+                are = "is" if len(drawn.left_out) == 1 else "are"
+                yield (
+                    f"{count_of(len(drawn.left_out), 'job')} of {schedule.facts['policy']} {are} "
+                    f"not drawn: at those times, more {schedule.facts['unit']} are held than there "
+                    "are. Strips and tables have all."
+                )
 
 
 def _numbers(model: Model, unit: TimeUnit) -> Table:
@@ -218,22 +222,28 @@ def _numbers(model: Model, unit: TimeUnit) -> Table:
         f"longest wait [{unit.name}]", "mean bounded slowdown",
     ]  # fmt: skip
     with_waits = 0 in strips(model)
-    head = ["policy", "jobs started", "not started", *waited * with_waits, "utilisation"]
+    head = [
+        "policy", "jobs started", "not started", *waited * with_waits, "utilisation",
+        *(f"utilisation of {name}" for name in model.further),
+    ]  # fmt: skip
     rows = []
-    for schedule in model.schedules:
+    for i, schedule in enumerate(model.schedules):
         jobs = schedule.jobs
         waits = jobs["wait_s"].drop_nulls().to_numpy()
         slow = _mean(jobs["bounded_slowdown"].to_numpy())
         never = jobs["start_s"].null_count()
         measures = [waits.mean(), *np.quantile(waits, [0.5, 0.95, 1.0])] if len(waits) else []
         times = [Cell(unit.number(t), float(t)) for t in measures] or [Cell(NOTHING)] * 4
-        busy = _utilisation(schedule)
+        busy = [_utilisation(of.schedules[i]) for of in model.resources]
         rows.append(Row([
             Cell(schedule.facts["policy"]), number_cell(jobs.height - never, 0),
             number_cell(never, 0),
             *[*times, Cell(NOTHING) if slow is None else Cell(three_digits(slow), slow)]
             * with_waits,
-            Cell(NOTHING) if busy is None else Cell(percent(busy, signed=False), busy),
+            *(
+                Cell(NOTHING) if share is None else Cell(percent(share, signed=False), share)
+                for share in busy
+            ),
         ]))  # fmt: skip
     counted = [int(s.jobs["wait_s"].drop_nulls().len()) for s in model.schedules]
     jobs_counted = " and ".join(dict.fromkeys(f"{n:,}" for n in counted))
@@ -275,15 +285,17 @@ def _lane(schedule: Schedule) -> dict[str, str]:
 
 
 def _strips(model: Model) -> Iterator[dict[str, Any]]:
-    clock, unit = model.schedules[0].facts["clock"], model.schedules[0].facts["unit"]
+    clock = model.schedules[0].facts["clock"]
     times = "hours" if clock == "s" else f"{clock}s"
-    told = (
-        ("Queue length", "jobs that wait"),
-        ("Utilisation", f"{unit} held, %"),
-        ("Waiting area", f"work that waits, in {times} of the whole machine"),
+    area = f"work that waits, in {times} of the whole machine"
+    units = model.units
+    told: tuple[tuple[str, list[str]], ...] = (
+        ("Queue length", ["jobs that wait"] * len(units)),
+        ("Utilisation", [f"{unit} held, %" for unit in units]),
+        ("Waiting area", [area, *(f"{area}, of {unit}" for unit in units[1:])]),
     )
     for number in strips(model):
-        yield {"number": number, "title": told[number][0], "text": told[number][1]}
+        yield {"number": number, "title": told[number][0], "texts": told[number][1]}
 
 
 def _notes(model: Model) -> Iterator[str]:
@@ -318,6 +330,12 @@ def _notes(model: Model) -> Iterator[str]:
         without = model.count - schedule.jobs.height
         if without:
             yield f"{facts['policy']}: {count_of(without, 'job')} of the other are not in this one."
+    if model.further:
+        yield (
+            f"Resource chooses what is drawn, {' or '.join(model.units)}: "
+            "heights, places, colours by size, utilisation and waiting area are of that resource. "
+            "Where in a machine a job lies is the page's choice."
+        )
     yield (
         "Strips have a point for every pixel: the mean over it. Waiting area is the requested time "
         "of the jobs that wait times what they ask for, divided by the capacity."

@@ -200,6 +200,7 @@ function search() {
 function settle() {
   const part = [view.t0, view.t1].map((t) => Math.round(t * 1000) / 1000).join("..");
   const state = [`t=${part}`, `by=${by}`];
+  if (resource) state.push(`resource=${resource}`);
   if (view.y0 > 0 || view.y1 < rows) state.push(`y=${view.y0.toFixed(2)}..${view.y1.toFixed(2)}`);
   if (query) state.push(`q=${encodeURIComponent(query)}`);
   if (focus >= 0) state.push(`job=${focus}`);
@@ -216,6 +217,7 @@ function settle() {
     `Shown: ${moment(view.t0)} to ${moment(view.t1)} (${span(view.t1 - view.t0)}).${found}${about}`;
 }
 function readState() {
+  if (resourceIn(location.hash) !== resource) return location.reload();
   const given = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
   const numbers = (key) =>
     (given.get(key) ?? "").split("..").map((text) => (text === "" ? NaN : Number(text)));

@@ -13,6 +13,7 @@ import polars as pl
 from hindcast.pipeline.report.whatif.jobs import recorded
 from hindcast.pipeline.report.whatif.numbers import HEADLINE, WAIT, Scope, difference_of
 from hindcast.pipeline.report.whatif.plan import Plan
+from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.closed import Closed
 from hindcast.pipeline.whatif.grade import NO_GRADE, Grade
@@ -69,6 +70,7 @@ class Material:
         resources: Resources of the machines together; None for processors alone.
         whole_nodes: Share of the GPU-seconds by jobs with four or more GPUs on a node, or None.
         bounds: Lower bounds of the means of the run, and of its mean wait by resource.
+        schedules: Schedules of the run that are drawn, by policy, see `drawn`.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Material:
     resources: Resources | None = None
     whole_nodes: float | None = None
     bounds: Mapping[str, float] = field(default_factory=dict)
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
 
     @property
     def meaning(self) -> str:
@@ -174,6 +177,15 @@ class Material:
     def cast(self) -> "Cast":
         """The policies with a part on the page."""
         return _cast_of(self)
+
+    @property
+    def drawn(self) -> list[str]:
+        """The policies that stand beside each other in pictures, the present one first.
+
+        On a machine that is not the log's, a rule beside the record would say nothing of the rule.
+        """
+        recorded = self.cast.recorded if self.comparable else None
+        return list(dict.fromkeys([recorded or self.cast.aside, self.cast.candidate]))
 
     @cached_property
     def identical(self) -> tuple[tuple[str, ...], ...]:

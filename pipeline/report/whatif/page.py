@@ -65,6 +65,11 @@ from hindcast.pipeline.report.whatif.material import (
     log_means,
     scheduler_wait,
 )
+from hindcast.pipeline.report.whatif.pictures import (
+    groups_figure,
+    loads_figure,
+    schedule_figures,
+)
 from hindcast.pipeline.report.whatif.plots import policies_plot, weeks_plot
 from hindcast.pipeline.storage.files import write_json, write_text
 from hindcast.pipeline.whatif import verdict as v
@@ -317,7 +322,10 @@ def _html(
         predictable=tables.predictable_table(material),
         unit=unit,
         lines=[] if material.advice is None else list(material.advice.iter_rows(named=True)),
-        groups=tables.groups_tables(grouped, unit),
+        groups=list(tables.groups_tables(grouped, unit)),
+        groups_figure=groups_figure(grouped, tables.KINDS, unit),
+        loads=loads_figure(material),
+        schedules=list(schedule_figures(material)),
         policies_plot=policies_plot(material, order, unit),
         # One point is no line.
         weeks_plot=weeks_plot(material, weeks, unit) if material.jobs["week"].max() else None,

@@ -26,7 +26,7 @@ from hindcast.pipeline.whatif.grade import LIMITS
 from hindcast.pipeline.whatif.replay import distance
 from hindcast.pipeline.whatif.verdict import FEWEST_BLOCKS, Colour
 
-_KINDS: Final = {
+KINDS: Final = {
     "partition": "By partition",
     "qos": "By QOS",
     "account": "By account",
@@ -399,7 +399,7 @@ def groups_tables(table: pl.DataFrame, unit: TimeUnit) -> Iterator[Table]:
         head = ["jobs of the run", "jobs", "share of the work [%]"]
         head += [f"{name} [{unit.name}]" for name in shown]
         text = ": mean waits in the run, without intervals. groups.csv has slowdowns and p95 waits."
-        yield Table(_KINDS[str(kind)], text, head, body)
+        yield Table(KINDS[str(kind)], text, head, body)
 
 
 def _group(row: Mapping[str, Any], unit: TimeUnit) -> Cell:

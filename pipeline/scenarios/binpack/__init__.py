@@ -25,6 +25,7 @@ from hindcast.pipeline.scenarios.binpack.config import BinpackConfig
 from hindcast.pipeline.scenarios.binpack.features import OBJECTIVES, spec
 from hindcast.pipeline.scenarios.binpack.instances import demand, instance, windows
 from hindcast.pipeline.scenarios.binpack.observation import observe
+from hindcast.pipeline.scenarios.binpack.picture import picture
 from hindcast.pipeline.simulation.scenario import Scenario
 
 SCENARIO: Final = Scenario(
@@ -37,6 +38,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    picture=picture,
     demand=demand,
     forget=kernel.forget,
     bound="lower_bound_s",

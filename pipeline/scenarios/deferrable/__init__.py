@@ -38,6 +38,7 @@ from hindcast.pipeline.scenarios.deferrable.instances_from_trace import (
     trace_slots,
 )
 from hindcast.pipeline.scenarios.deferrable.memory import make_instance
+from hindcast.pipeline.scenarios.deferrable.picture import picture
 from hindcast.pipeline.simulation.scenario import (
     DRAWN_WINDOWS,
     Demand,
@@ -112,6 +113,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=step,
     outcome=outcome,
+    picture=picture,
     demand=demand,
     added={"priced_now": "load_prices"},
     bound="upper_bound",

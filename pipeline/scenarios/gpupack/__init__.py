@@ -34,6 +34,7 @@ from hindcast.pipeline.scenarios.gpupack.features import NODE_SCARCITY, OBJECTIV
 from hindcast.pipeline.scenarios.gpupack.instances import instance, windows
 from hindcast.pipeline.scenarios.gpupack.observation import observe
 from hindcast.pipeline.scenarios.gpupack.outcomes import outcome
+from hindcast.pipeline.scenarios.gpupack.picture import picture
 from hindcast.pipeline.simulation.scenario import Scenario
 
 SCENARIO: Final = Scenario(
@@ -46,6 +47,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=outcome,
+    picture=picture,
     added={NODE_SCARCITY.name: "node_scarcity"},
     bound="placed_bound",
     bound_kind="upper",

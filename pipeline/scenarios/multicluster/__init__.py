@@ -59,6 +59,7 @@ from hindcast.pipeline.scenarios.multicluster.features import OBJECTIVES, spec
 from hindcast.pipeline.scenarios.multicluster.initial_state import lay_out
 from hindcast.pipeline.scenarios.multicluster.instances import draw_applications
 from hindcast.pipeline.scenarios.multicluster.observation import observe
+from hindcast.pipeline.scenarios.multicluster.picture import picture
 from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -91,6 +92,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    picture=picture,
     values=kernel.values,
     imagines=True,
     bound="eval_cost_lower_bound",

@@ -51,6 +51,7 @@ hindcast.pipeline.scenarios.queue.schedule reads the starts of all jobs from the
 episode.
 """
 
+import math
 import sys
 from dataclasses import replace
 from typing import Final
@@ -72,6 +73,7 @@ from hindcast.pipeline.scenarios.queue.instances import (
 )
 from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
+from hindcast.pipeline.scenarios.queue.picture import picture
 from hindcast.pipeline.scenarios.queue.schedule import by_week
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.workloads.caveats import Caveat
@@ -89,6 +91,15 @@ def stretch(config: QueueConfig, window: int) -> tuple[int, int]:
     """Return the first counted job of a window and the one after its last."""
     first = first_job(config, window)
     return first, sys.maxsize if config.whole else first + config.jobs
+
+
+def load(config: QueueConfig, workload: Workload, window: int) -> float:
+    """Return the offered load of a window, by processors; NaN if its jobs came within 0 s."""
+    log = read_log(workload, config.arrive, machine_of(config))
+    jobs = slice(*stretch(config, window))
+    submit, work = log.submit[jobs], log.cpu[jobs] * log.run[jobs]
+    span = int(submit[-1] - submit[0])
+    return float(work.sum()) / (log.processors * span) if span else math.nan
 
 
 def instance(
@@ -127,7 +138,9 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    picture=picture,
     stretch=stretch,
+    load=load,
     blocks=by_week,
     forget=forget,
     caveats=caveats,

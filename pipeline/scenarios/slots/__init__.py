@@ -70,6 +70,7 @@ from hindcast.pipeline.scenarios.slots.instances import (
     draw_jobs,
 )
 from hindcast.pipeline.scenarios.slots.observation import observe
+from hindcast.pipeline.scenarios.slots.picture import picture
 from hindcast.pipeline.simulation.scenario import (
     DRAWN_WINDOWS,
     Instance,
@@ -175,6 +176,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    picture=picture,
     imagines=True,
     source=(
         'Mao, Alizadeh, Menache & Kandula, "Resource Management with Deep Reinforcement Learning", '

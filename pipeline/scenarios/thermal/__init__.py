@@ -36,6 +36,7 @@ from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
 from hindcast.pipeline.scenarios.thermal.features import OBJECTIVES, spec
 from hindcast.pipeline.scenarios.thermal.instances import draw_jobs, make_instance
 from hindcast.pipeline.scenarios.thermal.observation import observe
+from hindcast.pipeline.scenarios.thermal.picture import picture
 from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Instance, Scenario, require_room
 from hindcast.pipeline.workloads.schema import Workload
 
@@ -63,6 +64,7 @@ SCENARIO: Final = Scenario(
     observe=observe,
     step=kernel.step,
     outcome=kernel.outcome,
+    picture=picture,
     source='L. Dong, "Solution on Data Center Job Scheduling Problem", 2018.',
     differences=(
         (

@@ -1,10 +1,13 @@
 """Tests of the page of a dataset's episodes: its numbers are the dataset's, and it steps."""
 
+import json
+
 import numpy as np
 import pytest
 
 from hindcast.flows.cli import main
 from hindcast.pipeline import dataset as datasets
+from hindcast.pipeline.inspection.statistics import feature_statistics, to_json
 from hindcast.pipeline.report.view.episodes import write_episodes
 from tests.chromium import chromium
 from tests.pipeline.report.view_pages import Elements, held
@@ -20,11 +23,12 @@ def made(tiny, tmp_path_factory):
     """Write the page of a small dataset; return its path, and the episodes on it."""
     path = tmp_path_factory.mktemp("episodes") / "view.html"
     count = write_episodes(tiny, tiny.iter_episodes(), path, ["A caution."])
-    first = {}
-    for one in tiny.iter_episodes():
-        first.setdefault(one.about["behaviour"], one)
-    assert count == len(first) > 1
-    return path, list(first.values())
+    number = {of["episode"] for of in held(path.read_text("utf-8")).facts["episodes"]}
+    episodes = [one for one in tiny.iter_episodes() if one.about["episode"] in number]
+    behaviours = tiny.episodes()["behaviour"]
+    assert {one.about["behaviour"] for one in episodes} == set(behaviours)
+    assert behaviours.n_unique() < count == len(episodes) < len(behaviours)  # others where room is
+    return path, episodes
 
 
 def test_the_page_has_the_decisions_of_the_dataset(made):
@@ -71,6 +75,53 @@ def test_keys_step_through_the_decisions(made):
         page.press("End")
         told = page.run("document.getElementById('sentence').textContent")
         assert told.startswith(f"Decision {len(one)} of {len(one)}")
+        assert page.faults() == []
+
+
+@pytest.mark.slow
+def test_flags_are_in_the_link_and_give_the_command(made, tiny):
+    """Numbers that are no episodes of the page stay, and what is no number is left out."""
+    path, episodes = made
+    one, other = (episodes[i].about["episode"] for i in (1, 0))
+    command = f"hindcast filter {tiny.folder} --episodes {{}} --out flagged"
+    value = "document.getElementById('command').value"
+    with chromium() as page:
+        page.show(path, "#episode=1&step=3")
+        assert page.run("document.getElementById('flagged').clientHeight") == 0
+        page.run("document.getElementById('flag').focus()")
+        page.press("Enter")
+        assert page.run(value) == command.format(one)
+        assert page.run("location.hash") == f"#episode=1&step=3&flags={one}"
+        page.run("hindcast.show(0, 0)")
+        page.press("Enter")
+        assert page.run(value) == command.format(f"{other},{one}")
+        assert page.run("document.getElementById('episode').options[1].text").startswith("⚑ ")
+        page.run("document.getElementById('copy').focus()")
+        page.press("Enter")
+        page.until("document.getElementById('copy').textContent === 'Copied'")
+        page.show(path, f"#episode=0&step=0&flags=90,{other},x,-3,90")
+        assert page.run(value) == command.format(f"{other},90")
+        assert "1 of them not on this page" in page.run(
+            "document.getElementById('flags').textContent"
+        )
+        assert page.faults() == []
+
+
+@pytest.mark.slow
+def test_statistics_are_shown_as_they_were_computed(made, tiny):
+    path, _ = made
+    told = feature_statistics(tiny)
+    facts = held(path.read_text("utf-8")).facts["statistics"]
+    assert facts == json.loads(json.dumps(to_json(told)))
+    assert f"Over all {told.total:,} decisions" in Elements(path.read_text("utf-8")).text
+    with chromium() as page:
+        page.show(path)
+        page.run("document.getElementById('features').open = true")
+        page.until("document.getElementById('of-features').rows.length")
+        names = page.run(
+            "[...document.getElementById('of-features').rows].map((r) => r.cells[0].textContent)"
+        )
+        assert [name.split(" [")[0] for name in names] == [f.feature.name for f in told.features]
         assert page.faults() == []
 
 

@@ -72,6 +72,25 @@ def test_rectangles_of_the_page_are_the_jobs_of_the_file(played, tmp_path):
         assert whole.select(wanted.columns).sort("job", "part").equals(wanted)
 
 
+def test_rectangles_of_further_resources_are_the_jobs_of_the_file(played):
+    data, schedules = held(page_of(model_of(played))), played
+    names = [name for name, _ in data.facts["resources"]]
+    several = len(schedules[0].resources) > 1
+    assert names == [schedules[0].facts["unit"], *schedules[0].resources[1:]] * several
+    for which, schedule in enumerate(schedules):
+        for k, name in enumerate(names[1:], 1):
+            found = rectangles_of(data, which, k)
+            facts = data.facts["resources"][k][1][which]
+            assert facts["capacity"] == schedule.facts["capacity"][name]
+            assert not overlaps(found, facts["rows"])
+            whole = found.group_by("job", "part", "start_s", "end_s").agg(
+                pl.col("height").sum().alias(name)
+            )
+            wanted = drawn_jobs(schedule, name)
+            assert wanted.height > 20
+            assert whole.select(wanted.columns).sort("job", "part").equals(wanted)
+
+
 def test_no_row_is_taken_twice(played):
     data = held(page_of(model_of(played)))
     for which, schedule in enumerate(played):
@@ -215,8 +234,7 @@ def test_fifty_thousand_jobs_twice_are_less_than_two_megabytes():
 
 def test_the_code_of_the_page_stays_small():
     assert sum((VIEW / name).stat().st_size for name in ("gantt.js", "moves.js")) <= 25_000
-    module = [path for path in VIEW.glob("*.js") if path.name != "episodes.js"]
-    assert sum(path.stat().st_size for path in module) <= 45_000
+    assert sum((VIEW / name).stat().st_size for name in pages._MODULE) <= 46_000
     assert "MIT License" in (VIEW / "uplot" / "LICENSE").read_text("utf-8")
 
 

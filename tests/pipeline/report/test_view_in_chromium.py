@@ -3,10 +3,12 @@
 from urllib.parse import urlsplit
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hindcast.pipeline.report.view.model import model_of
 from hindcast.pipeline.report.view.page import page_of, write_view
+from hindcast.pipeline.schedules.schedule import make_schedule
 from tests.chromium import chromium
 from tests.made_schedules import made_schedule
 from tests.pipeline.report.view_pages import HOSTILE, held, hostile_pair, rectangles_of
@@ -152,6 +154,31 @@ def test_the_link_keeps_what_is_shown(browser, path):
     assert view_of(browser) == pytest.approx(shown, abs=0.001)
     browser.until("document.getElementById('listed').textContent.includes('run between')")
     assert browser.run("document.getElementById('body').textContent") == rows
+
+
+def test_keys_choose_the_resource_and_the_link_keeps_it(browser, tmp_path):
+    """The focus stays on the choice, and the drawing is of that resource."""
+    pair = []
+    for policy in ("fcfs", "saf"):
+        of = made_schedule(60, policy, 256)
+        gpus = pl.Series([job % 3 for job in range(60)])
+        facts = {**of.facts, "capacity": {"processors": 256, "gpus": 180}}
+        pair.append(make_schedule(of.jobs.with_columns(gpus=gpus), facts))
+    path = write_view(pair, tmp_path / "view.html")
+    browser.show(path)
+    browser.run("document.getElementById('resource').focus()")
+    browser.press("ArrowDown")
+    browser.until("document.getElementById('resource')?.value === '1'")
+    browser.until("location.hash.includes('resource=1') && window.hindcast")
+    assert browser.run("document.activeElement.id") == "resource"
+    assert browser.run("hindcast.schedules[1].rect.length") == sum(j % 3 > 0 for j in range(60))
+    label = browser.run("document.querySelector('canvas.lane').getAttribute('aria-label')")
+    assert label.endswith("180 gpus")
+    browser.show(path, "#resource=1&by=wait")
+    assert browser.run("hindcast.schedules[0].rows") == 180
+    assert browser.faults() == []
+    browser.show(path, "#resource=7")
+    assert browser.run("hindcast.schedules[0].rows") == 256
 
 
 def test_dragging_moves_and_selects(browser, path):

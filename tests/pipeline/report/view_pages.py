@@ -89,22 +89,24 @@ def held(page: str) -> Held:
     return Held(facts, columns)
 
 
-def rectangles_of(page: Held, which: int) -> pl.DataFrame:
+def rectangles_of(page: Held, which: int, resource: int = 0) -> pl.DataFrame:
     """Return the rectangles of a schedule: job, part, start_s, end_s, low, height."""
     of = page.columns
-    row = of[f"rect{which}"]
+    which_of = f"{which}_{resource}" if resource else f"{which}"
+    row = of[f"rect{which_of}"]
     return pl.DataFrame({
         "job": of["job"][row], "part": of["part"][row] if "part" in of else 0 * row,
         "start_s": of[f"start{which}"][row].astype(float),
         "end_s": of[f"end{which}"][row].astype(float),
-        "low": of[f"low{which}"], "height": of[f"amount{which}"][row] - of[f"cut{which}"],
+        "low": of[f"low{which_of}"],
+        "height": of[f"amount{which_of}"][row] - of[f"cut{which_of}"],
     })  # fmt: skip
 
 
-def drawn_jobs(schedule: Schedule) -> pl.DataFrame:
-    """Return what a drawing of a schedule has to have: job, part, start_s, end_s, processors."""
-    drawn = pl.col("start_s").is_not_null() & (pl.col("processors") > 0)
-    columns = ("job", pl.col("part").fill_null(0), "start_s", "end_s", "processors")
+def drawn_jobs(schedule: Schedule, resource: str = "processors") -> pl.DataFrame:
+    """Return what a drawing of a schedule has to have: job, part, start_s, end_s, the resource."""
+    drawn = pl.col("start_s").is_not_null() & (pl.col(resource) > 0)
+    columns = ("job", pl.col("part").fill_null(0), "start_s", "end_s", resource)
     return schedule.jobs.filter(drawn).select(*columns).sort("job", "part")
 
 
