@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.decisions.batch import TERM, Ints
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
 from hindcast.pipeline.decisions.values import Array, floats
-from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL
+from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL, DecisionsConfig
 from hindcast.pipeline.storage.gathering import release
 
 NUMBER: Final = "number"
@@ -159,8 +159,11 @@ def _numbering(levels: pl.Series) -> Narrow:
     return np.append(np.arange(len(levels)), -1).astype(np.float32)
 
 
-def encode(log: DecisionLog) -> Encoded:
-    """Return the features of a log by their names in a dataset."""
+def encode(log: DecisionLog, like: DecisionsConfig | None = None) -> Encoded:
+    """Return the features of a log by their names in a dataset.
+
+    `like` is the config of a dataset of more decisions: its features and scales are kept.
+    """
     kinds: dict[str, dict[str, str]] = {"context": {}, "candidates": {}}
     places: dict[str, dict[str, _Column]] = {"context": {}, "candidates": {}}
     scales: dict[str, float] = {}
@@ -173,6 +176,8 @@ def encode(log: DecisionLog) -> Encoded:
                 values = column.to_numpy()
                 kind[name], place[name] = NUMBER, _numbers(values)
                 size, lacking = _median_size(values)
+                if like is not None:
+                    lacking = f"{name}_missing" in getattr(like, side)
                 if lacking:
                     kind[f"{name}_missing"], place[f"{name}_missing"] = LEVEL, _missing(values)
                 if size > 0.0:
@@ -187,7 +192,8 @@ def encode(log: DecisionLog) -> Encoded:
             rest[-1] = 0.0
             for level in known:
                 one = np.zeros_like(rest)
-                one[places_of[level]], rest[places_of[level]] = 1.0, 0.0
+                if level in places_of:  # else none of these decisions has it
+                    one[places_of[level]], rest[places_of[level]] = 1.0, 0.0
                 kind[f"{name}={level}"], place[f"{name}={level}"] = LEVEL, looked_up(one)
             kind[f"{name}={REST}"], place[f"{name}={REST}"] = LEVEL, looked_up(rest)
             kind[name], place[name] = IDENTIFIER, looked_up(_numbering(levels))
@@ -201,6 +207,7 @@ def encode(log: DecisionLog) -> Encoded:
     terms = {n.removeprefix(TERM): log.decisions[n] for n in log.decisions.columns
              if n.startswith(TERM)}  # fmt: skip
     return Encoded(
-        kinds["context"], kinds["candidates"], scales, tuple(terms), places["context"],
+        kinds["context"], kinds["candidates"], scales if like is None else like.scales,
+        tuple(terms), places["context"],
         places["candidates"], terms,
     )  # fmt: skip
