@@ -68,7 +68,7 @@ FLOORS_OF_FLOWS = (
     (
         "flows.commands.build", "flows.commands.doctor", "flows.commands.evaluate",
         "flows.commands.export", "flows.commands.init", "flows.commands.inspect",
-        "flows.commands.ope", "flows.commands.report", "flows.commands.selection",
+        "flows.commands.ope", "flows.commands.report",
         "flows.commands.new_scenario",
         "flows.commands.train", "flows.commands.verify", "flows.commands.watch",
     ),
