@@ -211,11 +211,11 @@ def measure(one: Fresh) -> list[tuple[str, str, int, float]]:
             (row["baseline"], row["baseline"]),
             (row["policy"], f"{first}{one.ahead * ahead}"),
         ):
-            found.append((one.recipe, name, *_milliseconds(one, policy)))
+            found.append((one.recipe, name, *milliseconds(one, policy)))
     return found
 
 
-def _milliseconds(one: Fresh, policy: str) -> tuple[int, float]:
+def milliseconds(one: Fresh, policy: str) -> tuple[int, float]:
     """Return decisions of the timed windows and the CPU milliseconds of one of them.
 
     The start of an evaluation is that of one window; the shortest of REPEATS counts.
