@@ -14,6 +14,7 @@ This module is the public interface of Hindcast. Its names by task:
 
     answer from a log           whatif, behaviour, ingest, init
     make and read datasets      build, append, verify, export, open_dataset, Dataset, Decisions
+    select from datasets        filter, merge, split
     train and score policies    train, train_online, load_policy, evaluate, ope, report
     decide for a real machine   load_decider
     step through episodes       make_env, register_envs
@@ -37,6 +38,7 @@ when one of their names is used.
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -50,6 +52,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
     from hindcast.pipeline.recipes.recipe import Recipe
     from hindcast.pipeline.scenarios import register_scenario
+    from hindcast.pipeline.selection.selecting import filter, merge, split  # noqa: A004
     from hindcast.pipeline.simulation import kernel
     from hindcast.pipeline.simulation.policy import Heuristic, Policy
     from hindcast.pipeline.simulation.scenario import Instance, Scenario
@@ -72,10 +75,10 @@ Place: TypeAlias = Path | str  # of a file or folder; a URL is given as text
 __all__ = [
     "Agent", "Dataset", "Decisions", "Export", "Feature", "Heuristic", "Instance", "OnlineAgent",
     "Outcome", "Policy", "Scenario", "Spec", "TraceFormat", "__version__", "append", "behaviour",
-    "build", "errors", "evaluate", "export", "ingest", "init", "kernel", "load_decider",
-    "load_policy", "load_recipe", "make_env", "ope", "open_dataset", "register_agent",
+    "build", "errors", "evaluate", "export", "filter", "ingest", "init", "kernel", "load_decider",
+    "load_policy", "load_recipe", "make_env", "merge", "ope", "open_dataset", "register_agent",
     "register_envs", "register_export", "register_scenario", "register_trace_format", "report",
-    "testing", "train", "train_online", "verify", "whatif",
+    "split", "testing", "train", "train_online", "verify", "whatif",
 ]  # fmt: skip
 
 # The module or the module's attribute behind each public name that this file does not define.
@@ -95,12 +98,15 @@ _PLACES: Final[Mapping[str, str]] = {
     "TraceFormat": "hindcast.pipeline.traces:TraceFormat",
     "behaviour": "hindcast.flows.calls:behaviour",
     "errors": "hindcast.pipeline.errors",
+    "filter": "hindcast.pipeline.selection.selecting:filter",
     "ingest": "hindcast.flows.calls:ingest",
     "init": "hindcast.flows.calls:init",
     "kernel": "hindcast.pipeline.simulation.kernel",
+    "merge": "hindcast.pipeline.selection.selecting:merge",
     "ope": "hindcast.flows.calls:ope",
     "register_scenario": "hindcast.pipeline.scenarios:register_scenario",
     "report": "hindcast.flows.calls:report",
+    "split": "hindcast.pipeline.selection.selecting:split",
     "testing": "hindcast.pipeline.testing",
     "train_online": "hindcast.flows.calls:train_online",
     "whatif": "hindcast.flows.calls:whatif",
@@ -235,6 +241,7 @@ def verify(
     workers: int = 2,
     quick: bool = False,
     trace: Place | None = None,
+    parents: "Sequence[Dataset | Place]" = (),
 ) -> "VerifyResult":
     """Check every claim of a dataset by recomputing it, down to each simulated decision.
 
@@ -244,6 +251,8 @@ def verify(
         quick: Whether to replay the decisions without drawing them again, and without comparing the
             workload with its source.
         trace: The raw trace that the workload was read from. None looks below $HINDCAST_TRACES.
+        parents: The datasets that this one was made of by `filter`, `merge` or `split`, in order;
+            its episodes are selected again and compared.
 
     Returns:
         The checks that passed: `checks` holds pairs of a name and a description. The last one,
@@ -253,13 +262,15 @@ def verify(
         VerificationFailed: A claim does not hold. The error names the first such claim.
         DatasetError: The folder holds no dataset, or `trace` is not its trace.
     """
+    from hindcast.pipeline.selection.selecting import check_parents
     from hindcast.pipeline.storage.location import location
     from hindcast.pipeline.verification.verify import verify as check
     from hindcast.policies.registry import recorded_behaviours
 
     folder, raw = _folder(dataset), None if trace is None else location(trace)
     known = recorded_behaviours(folder)
-    return check(folder, known, workers=workers, quick=quick, trace=raw)
+    again = partial(check_parents, places=parents) if parents else None
+    return check(folder, known, workers=workers, quick=quick, trace=raw, parents=again)
 
 
 def train(

@@ -43,9 +43,9 @@ FLOORS = (
         "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
         "pipeline.estimators", "pipeline.gymnasium_env", "pipeline.whatif",
     ),
-    ("pipeline.schedules",),
+    ("pipeline.schedules", "pipeline.publishing"),
     ("pipeline.forecast", "pipeline.decisions"),
-    ("pipeline.report", "pipeline.testing"),
+    ("pipeline.report", "pipeline.testing", "pipeline.selection"),
     ("policies.heuristics",),
     ("policies.networks",),
     ("policies.rollouts", "policies.training"),
@@ -68,11 +68,14 @@ FLOORS_OF_FLOWS = (
     (
         "flows.commands.build", "flows.commands.doctor", "flows.commands.evaluate",
         "flows.commands.export", "flows.commands.init", "flows.commands.inspect",
-        "flows.commands.ope", "flows.commands.publish", "flows.commands.report",
+        "flows.commands.ope", "flows.commands.report",
         "flows.commands.new_scenario",
         "flows.commands.train", "flows.commands.verify", "flows.commands.watch",
     ),
-    ("flows.commands.calibrate", "flows.commands.ingest", "flows.commands.train_online"),
+    (
+        "flows.commands.calibrate", "flows.commands.ingest", "flows.commands.publish",
+        "flows.commands.train_online",
+    ),
     ("flows.runs.stages", "flows.runs.whatif"),  # runs of several commands
     ("flows.runs.starts",),
     ("flows.runs.schedules",),

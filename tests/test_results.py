@@ -9,14 +9,16 @@ import pytest
 
 import hindcast
 from docs.generate import gate
-from docs.generate.anchors import Scored, _tables
+from docs.generate.anchors import Scored, played_windows, scored_policies
 from docs.generate.claims import claim_pages
-from docs.generate.delivered import DELIVERIES, row_of
+from docs.generate.delivered import DELIVERIES, SELECTED, baseline_mean, row_of
 from docs.generate.families import verdicts
-from docs.generate.fresh import FRESH, better_and_others, shown_rows
+from docs.generate.fresh import FRESH, better_and_others, share_of_time, shown_rows
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
+from docs.generate.text import prose
+from docs.generate.unlearned import COLUMN, NOTE, best_of, is_below_best
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.estimators import ESTIMATORS
@@ -87,6 +89,37 @@ def test_biased_estimators_have_an_interval_only_where_coverage_was_shown():
             assert shown or row["answers"] + row["roughly"] == 0
 
 
+def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages):
+    """A rule that looks ahead, or that another table has on the same windows, may be better."""
+    for part, deliveries in (("deliveries", DELIVERIES), ("selected", SELECTED)):
+        page = pages[f"parts/{part}.md"]
+        assert NOTE in page
+        lines = [line for line in page.splitlines() if line.startswith("| `")]
+        sides = verdicts([row_of(one) for one in deliveries])
+        for one, line, shown in zip(deliveries, lines, sides, strict=True):
+            row = row_of(one)
+            best, sign = best_of(row), 1 if row["higher_is_better"] == "true" else -1
+            others = unlearned_means(row)
+            assert sign * best.mean == max(sign * mean for mean in others.values())
+            assert sign * best.mean >= baseline_mean(row) - 1e-4 * abs(best.mean)
+            assert f"| {prose(best.policy)} " in line
+            assert ("†" in line) == (not any("rollout" in name for name in others))
+            if shown > 0 and is_below_best(row):
+                said = page.partition(f"worse mean than the {COLUMN}: ")[2].partition("\n")[0]
+                assert f"{one.problem} ({one.source})" in said
+
+
+def unlearned_means(row) -> dict[str, float]:
+    """Return all policies without learning on the windows and the metric of a row."""
+    commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
+    windows, _ = played_windows(commands[row["command"]])
+    return {
+        one.policy: one.mean
+        for played, one in scored_policies()
+        if (played, one.metric) == (windows, row["metric"])
+    }
+
+
 @pytest.mark.parametrize(
     ("problem", "decimals"), [("`slots`, rate 1.0", 2), ("`multicluster`", 2), ("`binpack`", 0)]
 )
@@ -113,13 +146,24 @@ def test_the_losses_of_the_readme_are_those_of_the_table():
 
 def test_the_readme_names_the_gains_on_new_windows():
     better, others = better_and_others(shown_rows())
-    assert better == ["`slots`, rate 1.0", "`thermal`", "`deferrable`", "`binpack`"]
-    assert others == ["`slots`, rate .7", "`multicluster`"]
+    assert better == [
+        "`slots`, rate 1.0", "`thermal`", "`multicluster`", "`deferrable`", "`binpack`",
+        "`binpack`, generated",
+    ]  # fmt: skip
+    assert others == ["`slots`, rate .7"]
     readme = " ".join((FOLDER.parents[1] / "README.md").read_text().split())
     assert (
-        "looking ahead included, in `slots` at rate 1.0, `thermal` and `deferrable`; in" in readme
+        "looking ahead included, in `slots` at rate 1.0, `thermal`, `multicluster` and "
+        "`deferrable`; in `slots` at rate 0.7 no gain is shown" in readme
     )
     assert [one.problem for one in FRESH if one.reused] == ["`binpack`"]
+
+
+def test_rules_of_the_second_draw_have_the_time_of_the_agents():
+    second = [one for one in FRESH if one.second]
+    assert len(second) == 3
+    for one in second:
+        assert share_of_time(one) <= 1.0
 
 
 def test_the_page_of_claims_shows_every_claimed_gain_after_holm():
@@ -157,7 +201,7 @@ def test_an_anchor_is_between_random_and_the_bound():
 def test_anchors_are_of_recipes_and_windows_as_they_are():
     """The best without learning is the best that the committed tables have for these windows."""
     tables: dict[str, list[Scored]] = {}
-    for windows, one in _tables():
+    for windows, one in scored_policies():
         tables.setdefault(windows, []).append(one)
     for windows, anchor in anchors().items():
         for recipe in map(load_recipe, anchor.recipes):

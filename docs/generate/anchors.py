@@ -68,7 +68,7 @@ def anchors_table() -> str:
     return table([*head, "bound", "its score"], rows)
 
 
-def _tables() -> Iterator[tuple[str, Scored]]:
+def scored_policies() -> Iterator[tuple[str, Scored]]:
     """Yield the policies without learning of all tables, with the digests of their windows."""
     commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
     for name in _TABLES:
@@ -76,7 +76,7 @@ def _tables() -> Iterator[tuple[str, Scored]]:
             rows = list(csv.DictReader(file))
         baselines = {(row["recipe"], row["baseline"]) for row in rows}
         for row in rows:
-            windows, count = _played(commands[row["command"]])
+            windows, count = played_windows(commands[row["command"]])
             learned = (row["recipe"], row["policy"]) not in baselines
             if windows and count == int(row["windows"]) and not learned:
                 better = "higher" if row["higher_is_better"] == "true" else "lower"
@@ -84,7 +84,7 @@ def _tables() -> Iterator[tuple[str, Scored]]:
 
 
 @cache
-def _played(command: str) -> tuple[str, int]:
+def played_windows(command: str) -> tuple[str, int]:
     """Return the digest and the number of the test windows of a command; "" for other windows."""
     words = shlex.split(command.partition(" && ")[0])
     split = words[words.index("--split") + 1] if "--split" in words else "test"
@@ -101,7 +101,7 @@ def _played(command: str) -> tuple[str, int]:
 def write(work: Path) -> str:
     """Return the text of the file of anchors."""
     found: dict[str, dict[str, Scored]] = {}
-    for windows, one in _tables():
+    for windows, one in scored_policies():
         found.setdefault(windows, {}).setdefault(f"{one.policy} {one.metric}", one)
     recipes: dict[str, list[Recipe]] = {}
     for recipe in map(load_recipe, known_recipes()):

@@ -6,6 +6,7 @@ from typing import Final
 from docs.generate.delivered import DELIVERIES, TABLES, row_of
 from docs.generate.families import adjusted, kind, marked, mde
 from docs.generate.text import prose, table
+from docs.generate.unlearned import COLUMN, NOTE, best_cell
 from hindcast.pipeline.pages.numbers import write_number, write_p_value
 
 NAMED: Final = (("`slots`, rate 1.0", "play"), ("`multicluster`", "play"), ("`binpack`", "play"))
@@ -40,8 +41,8 @@ def _table(chosen: Sequence[tuple[str, str]]) -> str:
             f"[{one.recipe}](../results/{folder}/{one.recipe}.md)",
             f"{row['windows']} x {row['seeds']}", write_number(float(row["mean"]), digits),
             prose(f"{row['baseline']} {write_number(rule, digits)}"), difference,
-            write_p_value(p), mde(row, digits),
+            write_p_value(p), mde(row, digits), best_cell(row, digits),
         ])  # fmt: skip
     head = ["problem", "table and command", "windows x seeds", "delivered", "strongest rule",
-            "difference", "p, Holm", "MDE"]  # fmt: skip
-    return f"{table(head, rows)}\n{kind(every)}\n"
+            "difference from the rule", "p, Holm", "MDE", COLUMN]  # fmt: skip
+    return f"{table(head, rows)}\n{kind(every)}\n\n{NOTE}\n"

@@ -19,6 +19,8 @@ _METHODS: Final = {
     "plain t": "Student's t of the windows",
     NOW: "**what evaluations have**",
 }
+_OF: Final = {"mean", "difference"}
+_GROWING: Final = {"proportional": "nearly constant", "scattered": "scatters as the score"}
 _WINDOWS: Final = ("10", "30", "200")
 Rows = Sequence[Mapping[str, str]]
 
@@ -30,6 +32,8 @@ def coverage_pages() -> Mapping[str, str]:
     return {
         "parts/coverage.md": _coverage(rows),
         "parts/coverage-methods.md": _methods(rows),
+        "parts/coverage-growing.md": _growing(rows),
+        "parts/power.md": _powers(rows),
         "parts/sequential.md": _sequential(rows),
     }
 
@@ -41,7 +45,8 @@ def _coverage(rows: Rows) -> str:
         r["coverage"] for r in rows
     }  # fmt: skip
     lines = []
-    for scores, shared, seeds, interval in dict.fromkeys(k[:4] for k in found if k[5] == NOW):
+    of_both = [k[:4] for k in found if k[5] == NOW and k[3] in _OF and k[0] not in _GROWING]
+    for scores, shared, seeds, interval in dict.fromkeys(of_both):
         cells = [
             " -> ".join(
                 _percent(found[scores, shared, seeds, interval, windows, method])
@@ -58,10 +63,39 @@ def _coverage(rows: Rows) -> str:
 def _methods(rows: Rows) -> str:
     lines = []
     for method, name in _METHODS.items():
-        own = [r for r in rows if r["method"] == method]
+        own = [r for r in rows if r["method"] == method and r["scores"] not in _GROWING]
+        own = [r for r in own if r["interval"] in _OF]
         alone = [r for r in own if (r["shared"], r["seeds"]) == ("1", "1")]
         lines.append([name, *(_range(some) for some in (alone, own))])
     return table(["method", "one seed, independent windows, %", "all cases, %"], lines)
+
+
+def _growing(rows: Rows) -> str:
+    """Return the coverage where the difference grows with the score of a window."""
+    lines = []
+    for scores, ratio in _GROWING.items():
+        for interval in ("difference", "relative difference"):
+            own = [r for r in rows if (r["scores"], r["interval"]) == (scores, interval)]
+            for method in dict.fromkeys(r["method"] for r in own):
+                by = {r["windows"]: r["coverage"] for r in own if r["method"] == method}
+                name = _METHODS.get(method, "Fieller's")
+                lines.append([ratio, interval, name, *(_percent(by[n]) for n in _WINDOWS)])
+    head = ["ratio of the policies", "interval of the", "method"]
+    return table([*head, *(f"{n} windows, %" for n in _WINDOWS)], lines)
+
+
+def _powers(rows: Rows) -> str:
+    """Return how often effects of the minimum detectable size are shown."""
+    own = {
+        (r["scores"], r["shared"], r["seeds"], r["windows"]): r["coverage"]
+        for r in rows if r["interval"] == "power at the MDE"
+    }  # fmt: skip
+    lines = []
+    for scores, shared, seeds in dict.fromkeys(key[:3] for key in own):
+        of = "independent" if shared == "1" else "share 4/5 of their jobs"
+        cells = [_percent(own[scores, shared, seeds, n]) for n in _WINDOWS]
+        lines.append([scores, of, seeds, *cells])
+    return table(["scores", "windows", "seeds", *(f"{n} windows, %" for n in _WINDOWS)], lines)
 
 
 def _sequential(rows: Rows) -> str:

@@ -18,6 +18,7 @@ from typing import Final
 from docs.generate.families import kind, marked, mde, verdicts
 from docs.generate.results import FOLDER
 from docs.generate.text import prose, table
+from docs.generate.unlearned import COLUMN, NOTE, best_cell, best_of, is_below_best
 from hindcast.pipeline.pages.numbers import write_number
 from hindcast.policies.heuristics import heuristics
 
@@ -115,19 +116,22 @@ TABLES: Final = {"play": "online.csv", "log": "offline.csv"}
 
 def delivered_table() -> str:
     """Return the table of deliveries as Markdown, and a sentence of what it shows."""
-    head = ["problem", "learned from", "outcome", "strongest rule", "delivered",
-            "difference on test windows", "MDE", "on fresh windows"]  # fmt: skip
+    head = ["problem", "learned from", "outcome", COLUMN, "strongest rule", "delivered",
+            "difference from the rule on test windows", "MDE", "on fresh windows"]  # fmt: skip
     again = [one for one in DELIVERIES if one.fresh]
     fresh = [row_of(one, one.fresh) for one in again]
     cells = dict(zip(again, marked(fresh, [one.decimals for one in again]), strict=True))
     for one, row in zip(again, fresh, strict=True):
         if row["baseline"] != row_of(one)["baseline"]:
             cells[one] += f", against {prose(row['baseline'])}"
+        best = best_of(row)
+        if best is not None and best.policy != row["baseline"]:
+            cells[one] += f"; {COLUMN}: {best_cell(row, one.decimals)}"
     rows = _rows_of(DELIVERIES)
     shown = table(
         head, [[*row, cells.get(one, "")] for one, row in zip(DELIVERIES, rows, strict=True)]
     )
-    return f"{shown}\n{_found()} {kind([*map(row_of, DELIVERIES), *fresh])}\n"
+    return f"{shown}\n{_found()} {kind([*map(row_of, DELIVERIES), *fresh])}\n\n{NOTE}\n"
 
 
 def _found() -> str:
@@ -139,14 +143,23 @@ def _found() -> str:
     ]
     text = f"Of {len(rows)} deliveries, {(sides > 0).sum()} are better on test windows"
     text += f" and {len(worse)} worse" if worse else " and none is worse"
-    return f"{text} after Holm's adjustment{': ' + ', '.join(worse) if worse else ''}."
+    text += f" after Holm's adjustment{': ' + ', '.join(worse) if worse else ''}."
+    below = [
+        f"{one.problem} ({one.source})"
+        for one, row, side in zip(DELIVERIES, rows, sides, strict=True)
+        if side > 0 and is_below_best(row)
+    ]
+    if below:
+        text += f" Better than the rule, with a worse mean than the {COLUMN}: {', '.join(below)}."
+    return text
 
 
 def selected_table() -> str:
     """Return the table of selected checkpoints as Markdown."""
-    head = ["problem", "learned from", "outcome", "strongest rule", "agent", "difference"]
+    head = ["problem", "learned from", "outcome", COLUMN, "strongest rule", "agent",
+            "difference from the rule"]  # fmt: skip
     shown = table([*head, "MDE"], _rows_of(SELECTED))
-    return f"{shown}\n{kind([*map(row_of, SELECTED)])}\n"
+    return f"{shown}\n{kind([*map(row_of, SELECTED)])}\n\n{NOTE}\n"
 
 
 def row_of(one: Delivery, recipe: str = "") -> Mapping[str, str]:
@@ -171,7 +184,7 @@ def _problem(one: Delivery, row: Mapping[str, str]) -> list[str]:
     mean, rule = float(row["mean"]), float(row["mean"]) - float(row["paired_difference"])
     kept = all(float(row[name]) == 0.0 for name in ("paired_low", "paired_high"))
     return [
-        one.problem, one.source, one.outcome,
+        one.problem, one.source, one.outcome, best_cell(row, one.decimals),
         prose(f"{row['baseline']} {write_number(rule, one.decimals)}"),
         "the rule" if kept else f"{one.what} {write_number(mean, one.decimals)}",
     ]  # fmt: skip

@@ -6,9 +6,10 @@ from typing import Final
 
 from docs.generate.delivered import delivered_table, selected_table
 from docs.generate.families import kind, marked, mde
-from docs.generate.fresh import fresh_table
+from docs.generate.fresh import equal_time_table, fresh_table
 from docs.generate.results import FOLDER
 from docs.generate.text import code, prose, table
+from docs.generate.unlearned import COLUMN, NOTE, best_cell
 from hindcast.pipeline.pages.numbers import write_number
 
 # (recipe, metric, decimals, the agent that validation windows selected, rules beside it)
@@ -79,6 +80,7 @@ def headline_pages() -> Mapping[str, str]:
     """Return the parts of the page: deliveries, selected checkpoints, and headlines."""
     return {
         "parts/fresh.md": fresh_table(),
+        "parts/fresh-equal.md": equal_time_table(),
         "parts/deliveries.md": delivered_table(),
         "parts/selected.md": selected_table(),
         "parts/headlines-offline.md": _headlines("offline.csv", OFFLINE),
@@ -104,11 +106,20 @@ def _headlines(name: str, chosen: Sequence[Row]) -> str:
         rows.append([
             code(recipe) if first else "", code(metric) if first else "",
             prose(f"{policy} {write_number(float(row['mean']), decimals)}") if first else "",
+            best_cell(row, decimals) if first else "",
             prose(f"{rule} {write_number(mean, decimals)}"),
             cell, mde(row, decimals), f"{row['wins']} / {row['ties']} / {row['losses']}",
         ])  # fmt: skip
-    head = ["recipe", "metric", "agent, mean", "rule, mean", "difference", "MDE"]
-    return f"{table([*head, 'wins / ties / losses'], rows)}\n{kind(compared)}\n"
+    head = [
+        "recipe",
+        "metric",
+        "agent, mean",
+        COLUMN,
+        "rule, mean",
+        "difference from the rule",
+        "MDE",
+    ]
+    return f"{table([*head, 'wins / ties / losses'], rows)}\n{kind(compared)}\n\n{NOTE}\n"
 
 
 def _mean_of(

@@ -34,6 +34,7 @@ GRID_AGENTS: Final = "grid_agents.csv"
 GRID_SETTINGS: Final = "grid_settings.csv"
 PACK: Final = "pack_agents.csv"
 FRESH_TIMES: Final = "fresh_times.csv"
+RULE_TIMES: Final = "rule_times.csv"
 INTERVALS: Final = "intervals.csv"
 _IN_PAGES: Final = {
     INTERVALS,
@@ -48,6 +49,7 @@ _IN_PAGES: Final = {
     GRID_SETTINGS,
     PACK,
     FRESH_TIMES,
+    RULE_TIMES,
 }
 _OWN: Final = {GATE: gate_markdown, COVERAGE: coverage_markdown}
 

@@ -39,9 +39,14 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "build": "build the dataset of a recipe",
         "list": "list outputs below folders, or known recipes, policies, agents, estimators and "
         "keys",
+        "filter": "write the episodes of a dataset that meet conditions as a dataset",
+        "merge": "write several datasets of one problem as one dataset",
+        "split": "write the train, validation and test episodes of a dataset as one dataset each",
         "show": "show a dataset, or anything else that `list` lists, in detail",
         "verify": "recompute every claim of a dataset's manifest",
         "export": "write a dataset in the format of another tool",
+        "push": "publish a verified dataset: an upload folder, or a repository of the Hugging Face "
+        "Hub",
         "diff": "print the differences between two datasets, from the recipe to the bytes",
         "new-scenario": "write a small scheduling problem as a package, to change into your own",
     },
@@ -86,9 +91,12 @@ _MODULES: Final = {
     "behaviour": "logs.behaviour",
     "compare": "schedules.compare",
     "decide": "logs.decide",
+    "filter": "publish.selection",
     "grid": "logs.grid",
+    "merge": "publish.selection",
     "pack": "logs.pack",
     "schedule": "schedules.schedule",
+    "split": "publish.selection",
     "start": "logs.start",
     "traces": "logs.traces",
     "whatif": "logs.whatif",
@@ -99,6 +107,7 @@ _MODULES: Final = {
     "plan": "evaluate",
     "submit": "publish.submit",
     "check-submission": "publish.submit",
+    "push": "publish.push",
     "view": "schedules.view",
 }  # names that differ from the module's
 

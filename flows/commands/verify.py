@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,9 @@ class Request:
     trace: p.Folder | None = p.option(
         "raw trace that the workload came from, if it is not below $HINDCAST_TRACES", default=None,
         metavar="PATH")  # fmt: skip
+    parents: tuple[p.Folder, ...] = p.option(
+        "datasets that this one was made of, in their order: its episodes are selected again and "
+        "compared", default=(), flag="--parent", action="extend", metavar="DIR")  # fmt: skip
     runner: p.Runner = p.runner()
     address: str = p.address()
 
@@ -38,6 +42,7 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Recompute every claim of a dataset. Raises VerificationFailed for the first that fails."""
+    from hindcast.pipeline.selection.selecting import check_parents
     from hindcast.pipeline.verification import verify as verification
     from hindcast.policies.registry import recorded_behaviours
 
@@ -49,6 +54,7 @@ def run(request: Request) -> dict[str, Any]:
             return verification.verify(
                 dataset, recorded_behaviours(dataset), tell, workers=request.workers,
                 quick=request.quick, trace=trace, elsewhere=_elsewhere(dataset, manifest, request),
+                parents=partial(check_parents, places=request.parents) if request.parents else None,
             )  # fmt: skip
 
     while True:

@@ -73,7 +73,12 @@ def append(
             f"{to!r} is not the digest of a dataset, expected 8 to 64 hexadecimal digits as "
             f"`hindcast show {out}` prints them"
         )
-    mf.read_manifest(out)  # a folder that holds no dataset is not made, and not locked
+    # a folder that holds no dataset is not made, and not locked
+    if mf.read_manifest(out).lineage is not None:
+        raise DatasetError(
+            f"{out}: this dataset was made of others; append to the one that was built, or build "
+            "another one and merge them"
+        )
     with writing(out):
         return _append(recipe, behaviours, out, to, workers, progress, elsewhere)
 

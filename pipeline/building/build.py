@@ -63,6 +63,11 @@ def build(
         raise RecipeError(
             f"{recipe.id}: this recipe has no [[behaviours]], so there is nothing to record"
         )
+    if recipe.origin is not None and mf.read_manifest(recipe.origin.folder).lineage is not None:
+        raise RecipeError(
+            f"{recipe.origin.folder}: this dataset was made of others, so its recipe does not "
+            "build it; `hindcast show` prints what does"
+        )
     if workers < 1:
         raise RecipeError(f"workers is {workers}, expected at least 1")
     if (out / mf.NAME).exists():

@@ -79,11 +79,11 @@ def check_fits(recipes: Sequence[Recipe], recipe: Recipe, where: str) -> None:
     for key in _SAME:
         there, here = _plain(getattr(first, key)), _plain(getattr(recipe, key))
         if there != here:
-            name, was, given = _difference(key, there, here)
+            name, was, given = difference(key, there, here)
             raise DatasetError(
                 f"{where}: {name} is {was!r} in the dataset and {given!r} in the recipe "
-                f"{recipe.id}; an appended recipe may differ only in behaviours, their episodes, "
-                "and windows"
+                f"{recipe.id}; the recipes of a dataset may differ only in behaviours, their "
+                "episodes, and windows"
             )
     for earlier in recipes:
         _check_splits(earlier, recipe, where)
@@ -117,10 +117,10 @@ def _plain(value: Any) -> Any:
     return asdict(value) if hasattr(value, "__dataclass_fields__") else value
 
 
-def _difference(key: str, there: Any, here: Any) -> tuple[str, Any, Any]:
+def difference(key: str, there: Any, here: Any) -> tuple[str, Any, Any]:
     """Return the first value below `key` that differs: its name, and the two values."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         for name in sorted({*there, *here}):
             if there.get(name) != here.get(name):
-                return _difference(f"{key}.{name}", there.get(name), here.get(name))
+                return difference(f"{key}.{name}", there.get(name), here.get(name))
     return key, there, here

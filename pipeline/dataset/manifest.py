@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from hindcast.pipeline.dataset.lineage import Lineage, lineage_from_json, lineage_to_json
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.checkpoints import checkpoint_places
 from hindcast.pipeline.recipes.loading import parse_recipe
@@ -65,7 +66,8 @@ class Manifest:
 
     Attributes:
         recipe: Recipe of the first build, every value with defaults included.
-        digest: SHA-256 of the recipe; of all recipes' digests if something was appended.
+        digest: SHA-256 of the recipe; of all recipes' digests if something was appended; of these
+            and the lineage if the dataset was made of others.
         spec: Names, units and ranges of observations, rewards and outcomes.
         parts: The parts, in order.
         episodes: The table of episodes.
@@ -76,6 +78,8 @@ class Manifest:
         versions: Versions of Python and the packages that the bytes depend on.
         appended: Later additions, in order.
         caveats: Facts that limit what results on the dataset can say; written only if there are.
+        lineage: How the dataset was made of others, or None.
+        merged: Recipes of such a dataset after the first, with other behaviours or windows.
     """
 
     recipe: Recipe
@@ -89,16 +93,18 @@ class Manifest:
     versions: Mapping[str, str]
     appended: tuple[Segment, ...] = ()
     caveats: tuple[cv.Caveat, ...] = ()
+    lineage: Lineage | None = None
+    merged: tuple[Recipe, ...] = ()
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
-        """The recipe of the first build, then the appended ones."""
-        return (self.recipe, *(segment.recipe for segment in self.appended))
+        """The recipe of the first build, then the appended and the merged ones."""
+        return (self.recipe, *(segment.recipe for segment in self.appended), *self.merged)
 
     @property
     def name(self) -> str:
-        """Id of the recipe; if something was appended, marked with the digest of the dataset."""
-        if not self.appended:
+        """Id of the recipe, marked with the digest unless the dataset is all that it builds."""
+        if not self.appended and self.lineage is None:
             return self.recipe.id
         return f"{self.recipe.to_dict()['id']}+{self.digest[:6]}"
 
@@ -111,9 +117,14 @@ class Manifest:
         return sha256_text("\n".join(one.sha256 for one in (*self.parts, self.episodes)))
 
 
-def digest_of(recipes: Sequence[Recipe]) -> str:
-    """Return the digest of a dataset: that of its recipe, or of all its recipes' digests."""
+def digest_of(recipes: Sequence[Recipe], lineage: Lineage | None = None) -> str:
+    """Return the digest of a dataset: that of its recipe, or of all its recipes' digests.
+
+    If the dataset was made of others, that of its lineage is one more.
+    """
     digests = [recipe.digest for recipe in recipes]
+    if lineage is not None:
+        digests.append(sha256_text(json.dumps(lineage_to_json(lineage), sort_keys=True)))
     return digests[0] if len(digests) == 1 else sha256_text("\n".join(digests))
 
 
@@ -158,6 +169,9 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
         ]
     if manifest.caveats:
         value["caveats"] = cv.to_json(manifest.caveats)
+    if manifest.lineage is not None:
+        value["lineage"] = lineage_to_json(manifest.lineage)
+        value["merged"] = [{"id": r.id, "recipe": r.to_dict()} for r in manifest.merged]
     return {**value, "sealed": sha256_text(json.dumps(value, separators=(",", ":")))}
 
 
@@ -252,6 +266,11 @@ def read_manifest(folder: Path) -> Manifest:
             versions={k: a_text(v) for k, v in a_table(value["versions"]).items()},
             appended=tuple(_segment(s, path, value) for s in a_list(value.get("appended", []))),
             caveats=cv.from_json(value.get("caveats", [])),
+            lineage=lineage_from_json(value["lineage"]) if "lineage" in value else None,
+            merged=tuple(
+                _recipe(a_table(one)["recipe"], one.get("id"), path, "merged: recipe", value)
+                for one in a_list(value.get("merged", []))
+            ),
         )
     except KeyError as error:
         raise DatasetError(f"{path}: this manifest is damaged (key {error} is missing)") from error

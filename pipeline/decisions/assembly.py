@@ -52,24 +52,7 @@ def assemble(
     side = split_of(units, decisions["time"], mapping.split)
     decisions = stored(decisions.with_columns(units, side))
     offsets = offsets_of(lengths)
-    feasible = candidates["feasible"].to_numpy()
-    weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]
-    counts = {
-        "decisions": len(lengths),
-        "candidates": len(feasible),
-        "feasible": int(feasible.sum()),
-        "in_weights": int(weighted.sum()),
-        "with_several_feasible": int((sums(feasible, offsets) >= 2).sum()),
-        "censored": int(decisions["reward"].null_count()),
-        "censored_by_time": int((decisions["late"] & decisions["reward"].is_null()).sum()),
-        "overridden": int(decisions["overridden"].sum()),
-        "quarantined": quarantined,
-        "units": units.n_unique() if may_repeat(units) else len(units),
-        "sessions": decisions["session"].n_unique() if decisions["session"].null_count() == 0
-        else len(lengths),
-        **{name: int((decisions["split"] == name).sum()) for name in SPLITS},
-        **reading.counts,
-    }  # fmt: skip
+    counts = {**counted(decisions, candidates, offsets, quarantined), **reading.counts}
     if reading.counts.get("actions_from_0"):
         reading.note(
             f"in {reading.counts['actions_from_0']:,} lines `a` has a 0 and not the number of "
@@ -80,6 +63,30 @@ def assemble(
         tuple(reading.notes), (), mapping, files,
         vocabulary(decisions, context, features, offsets),
     )  # fmt: skip
+
+
+def counted(
+    decisions: pl.DataFrame, candidates: pl.DataFrame, offsets: Ints, quarantined: int
+) -> dict[str, int]:
+    """Return the numbers of decisions and candidates by their use."""
+    feasible = candidates["feasible"].to_numpy()
+    weighted = decisions["reward"].is_not_null() & ~decisions["overridden"]
+    units = decisions["unit_id"]
+    return {
+        "decisions": decisions.height,
+        "candidates": len(feasible),
+        "feasible": int(feasible.sum()),
+        "in_weights": int(weighted.sum()),
+        "with_several_feasible": int((sums(feasible, offsets) >= 2).sum()),
+        "censored": int(decisions["reward"].null_count()),
+        "censored_by_time": int((decisions["late"] & decisions["reward"].is_null()).sum()),
+        "overridden": int(decisions["overridden"].sum()),
+        "quarantined": quarantined,
+        "units": units.n_unique() if may_repeat(units) else len(units),
+        "sessions": decisions["session"].n_unique() if decisions["session"].null_count() == 0
+        else decisions.height,
+        **{name: int((decisions["split"] == name).sum()) for name in SPLITS},
+    }  # fmt: skip
 
 
 def _with_kinds(batch: Batch, mapping: DecisionMapping, reading: Reading) -> pl.DataFrame:

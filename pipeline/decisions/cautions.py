@@ -26,6 +26,7 @@ from hindcast.pipeline.estimators.verdicts import of_certainty
 from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.statistics.distributions import chi_square_tail
 
+QUARANTINED: Final = "quarantined"  # code of the caution about decisions in quarantine
 _QUARANTINED: Final = 0.01  # share of decisions in quarantine that is a caution
 _CERTAIN: Final = 1.0 - 1e-9
 _PARTLY: Final = 0.01  # share of certain choices that is told
@@ -126,7 +127,7 @@ def _quarantine(log: DecisionLog, found: list[Caution]) -> None:
     if bad > _QUARANTINED * all_of_them:
         most = log.quarantine["reason"].value_counts(sort=True)["reason"][0]
         found.append(Caution(
-            "quarantined",
+            QUARANTINED,
             f"{bad:,} of {all_of_them:,} decisions ({bad / all_of_them:.1%}) cannot be used, such "
             f"as line {log.quarantine.filter(pl.col('reason') == most)['line'][0]}: {most}",
             {"decisions": bad, "share": bad / all_of_them},

@@ -27,6 +27,7 @@ from hindcast.pipeline.building.results import BuildResult, counts_of, describe,
 from hindcast.pipeline.building.results import write_episodes as write_table_of_episodes
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_count
+from hindcast.pipeline.dataset.lineage import Lineage, selection_caveats
 from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import ragged_rows
 from hindcast.pipeline.decisions.encoding import NUMBER, Encoded, encode
@@ -41,7 +42,7 @@ from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.recipes.workload_source import DECISIONS, ELSEWHERE
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.scenarios.decisions import NAME
+from hindcast.pipeline.scenarios.decisions import NAME, DecisionsConfig
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.gathering import Gathered, release
@@ -83,12 +84,22 @@ def ingest(path: Path, out: Path) -> BuildResult:
     return convert(read_log(path), out, path.stem)
 
 
-def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
-    """Write the dataset of a log; raise StorageError if `out` holds something else."""
+def convert(
+    log: DecisionLog,
+    out: Path,
+    name: str,
+    lineage: Lineage | None = None,
+    like: DecisionsConfig | None = None,
+) -> BuildResult:
+    """Write the dataset of a log; raise StorageError if `out` holds something else.
+
+    For decisions that were selected from a log, `lineage` says how, and `like` is the config of the
+    dataset that they come from.
+    """
     _refuse_foreign(out)
     episodes = episodes_of(log)
     _refuse_without_transitions(log, episodes)
-    encoded = encode(log)
+    encoded = encode(log, like)
     recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
     spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
     files.make_folder(out)
@@ -96,21 +107,22 @@ def convert(log: DecisionLog, out: Path, name: str) -> BuildResult:
     provenance = _provenance(log, episodes)
     workload = Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), provenance)
     save_workload(workload, out / mf.WORKLOAD)
-    lineage = lineage_of(log, provenance, write_record(log, out))
+    origin = lineage_of(log, provenance, write_record(log, out))
     parts, table = _write_parts(log, encoded, episodes, spec, out)
-    caveats = caveats_of(log.cautions)
+    caveats = (*caveats_of(log.cautions), *selection_caveats(lineage))
     del log, encoded, episodes  # the card takes memory of its own
     manifest = mf.Manifest(
         recipe=recipe,
-        digest=recipe.digest,
+        digest=mf.digest_of((recipe,), lineage),
         spec=spec,
         parts=parts,
         episodes=write_table_of_episodes(out, mf.EPISODES, table),
         workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
-        provenance=lineage,
+        provenance=origin,
         counts=counts_of(parts, table, spec),
         versions=mf.versions(),
         caveats=caveats,
+        lineage=lineage,
     )
     describe(out, manifest, table)
     files.write_json(out / mf.NAME, mf.to_json(manifest))

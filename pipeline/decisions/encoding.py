@@ -16,10 +16,10 @@ import polars as pl
 from numba import njit
 from numpy.typing import NDArray
 
-from hindcast.pipeline.decisions.batch import TERM, Ints
+from hindcast.pipeline.decisions.batch import TERM
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
 from hindcast.pipeline.decisions.values import Array, floats
-from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL
+from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL, DecisionsConfig
 from hindcast.pipeline.storage.gathering import release
 
 NUMBER: Final = "number"
@@ -31,6 +31,7 @@ _ROUND: Final = 4  # digits of a scale
 _LEADING: Final = 16  # bits of a size by which sizes are counted
 
 Narrow = NDArray[np.float32]
+Rows = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,21 @@ class Encoded:
     _candidates: Mapping[str, "_Column"]
     _terms: Mapping[str, pl.Series]
 
-    def of_context(self, name: str, rows: Ints) -> Narrow:
+    def of_context(self, name: str, rows: Rows) -> Narrow:
         """Return a feature of some decisions."""
         return self._context[name](rows)
 
-    def candidate(self, name: str, rows: Ints) -> Narrow:
+    def candidate(self, name: str, rows: Rows) -> Narrow:
         """Return a feature of some candidates."""
         return self._candidates[name](rows)
 
-    def term(self, name: str, rows: Ints) -> NDArray[np.float64]:
+    def term(self, name: str, rows: Rows) -> NDArray[np.float64]:
         """Return a logged reward or cost of some decisions, NaN where it is missing."""
         return floats(self._terms[name][rows])
 
 
 # Values of a feature at some rows.
-_Column = Callable[[Ints], Narrow]
+_Column = Callable[[Rows], Narrow]
 
 
 def _numbers(values: NDArray[Any]) -> _Column:
@@ -159,8 +160,11 @@ def _numbering(levels: pl.Series) -> Narrow:
     return np.append(np.arange(len(levels)), -1).astype(np.float32)
 
 
-def encode(log: DecisionLog) -> Encoded:
-    """Return the features of a log by their names in a dataset."""
+def encode(log: DecisionLog, like: DecisionsConfig | None = None) -> Encoded:
+    """Return the features of a log by their names in a dataset.
+
+    `like` is the config of a dataset of more decisions: its features and scales are kept.
+    """
     kinds: dict[str, dict[str, str]] = {"context": {}, "candidates": {}}
     places: dict[str, dict[str, _Column]] = {"context": {}, "candidates": {}}
     scales: dict[str, float] = {}
@@ -173,6 +177,8 @@ def encode(log: DecisionLog) -> Encoded:
                 values = column.to_numpy()
                 kind[name], place[name] = NUMBER, _numbers(values)
                 size, lacking = _median_size(values)
+                if like is not None:
+                    lacking = f"{name}_missing" in getattr(like, side)
                 if lacking:
                     kind[f"{name}_missing"], place[f"{name}_missing"] = LEVEL, _missing(values)
                 if size > 0.0:
@@ -187,7 +193,8 @@ def encode(log: DecisionLog) -> Encoded:
             rest[-1] = 0.0
             for level in known:
                 one = np.zeros_like(rest)
-                one[places_of[level]], rest[places_of[level]] = 1.0, 0.0
+                if level in places_of:  # else none of these decisions has it
+                    one[places_of[level]], rest[places_of[level]] = 1.0, 0.0
                 kind[f"{name}={level}"], place[f"{name}={level}"] = LEVEL, looked_up(one)
             kind[f"{name}={REST}"], place[f"{name}={REST}"] = LEVEL, looked_up(rest)
             kind[name], place[name] = IDENTIFIER, looked_up(_numbering(levels))
@@ -201,6 +208,7 @@ def encode(log: DecisionLog) -> Encoded:
     terms = {n.removeprefix(TERM): log.decisions[n] for n in log.decisions.columns
              if n.startswith(TERM)}  # fmt: skip
     return Encoded(
-        kinds["context"], kinds["candidates"], scales, tuple(terms), places["context"],
+        kinds["context"], kinds["candidates"], scales if like is None else like.scales,
+        tuple(terms), places["context"],
         places["candidates"], terms,
     )  # fmt: skip

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hindcast.pipeline.dataset.part import part_errors
-from hindcast.pipeline.decisions.assembly import vocabulary
 from hindcast.pipeline.decisions.batch import Batch, concat
 from hindcast.pipeline.decisions.log import DecisionLog
 from hindcast.pipeline.decisions.mapping import parse_mapping
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.workload_source import DECISION_TABLES, RECORD
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.storage.guards import require_parquet
+from hindcast.pipeline.storage.guards import a_count, a_table, a_text, require_parquet
 from hindcast.pipeline.workloads.schema import read_provenance
 
 CENSORED, QUARANTINE = DECISION_TABLES
@@ -96,11 +95,15 @@ def read_record(folder: Path, provenance: Mapping[str, Any]) -> DecisionLog:
     if batch is None:
         raise DatasetError(f"{path}: there is no decision in this record")
     lineage, offsets = read_provenance(provenance), batch.offsets
+    levels = {  # of the train split; of a selection, those of the whole log
+        a_text(name): {a_text(level): a_count(n) for level, n in a_table(counts).items()}
+        for name, counts in a_table(provenance["vocabulary"]).items()
+    }
     counts = {k: v for k, v in lineage.counts.items() if k not in ("transitions", "cut_sessions")}
     return DecisionLog(
         batch.decisions, batch.context, batch.candidates, batch.features, offsets,
         files.read_parquet(folder / QUARANTINE), counts, lineage.notes, (), mapping,
-        lineage.files, vocabulary(batch.decisions, batch.context, batch.features, offsets),
+        lineage.files, levels,
     )  # fmt: skip
 
 

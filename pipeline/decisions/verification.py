@@ -6,6 +6,7 @@ they are read again. Nothing is simulated again: no simulator made these decisio
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import pyarrow.parquet as pq
 from hindcast.pipeline.building.results import counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.decisions.assembly import split_of, unit_ids
+from hindcast.pipeline.dataset.lineage import selection_caveats
+from hindcast.pipeline.decisions.assembly import split_of, unit_ids, vocabulary
 from hindcast.pipeline.decisions.batch import sums
-from hindcast.pipeline.decisions.cautions import cautions_of
+from hindcast.pipeline.decisions.cautions import QUARANTINED, cautions_of
 from hindcast.pipeline.decisions.checks import SUM, complete_probabilities
 from hindcast.pipeline.decisions.conversion import (
     Group,
@@ -52,12 +54,12 @@ def check(dataset: Dataset, trace: Path | None = None) -> tuple[str, str]:
         log = read_record(folder, lineage)
     except (InputError, KeyError, TypeError) as error:
         raise VerificationFailed(f"{folder}: the record cannot be read ({error})") from error
-    _check_log(log, folder)
+    _check_log(log, folder, dataset.manifest.lineage is None)
     _check_claims(log, dataset)
     _check_rows(log, dataset)
     text = f"{len(log):,} converted again from their record; not re-simulated"
     if trace is not None:
-        text += f"; {_read_again(log, trace)}"
+        text += f"; {_read_again(log, trace, dataset.manifest.lineage is None)}"
     return "decisions", text
 
 
@@ -73,16 +75,20 @@ def _check_tables(folder: Path, lineage: Mapping[str, Any]) -> None:
             )
 
 
-def _check_log(log: DecisionLog, folder: Path) -> None:
-    """Recompute what the checks of a reader ask of every decision."""
+def _check_log(log: DecisionLog, folder: Path, whole: bool) -> None:
+    """Recompute what the checks of a reader ask of every decision.
+
+    The split of a decision depends on the others, so it is recomputed of a `whole` log alone.
+    """
     for piece in log.pieces():
         _check_piece(piece, folder)
     d = log.decisions
     units = unit_ids(d)
     require = partial(_require, d, folder)
     require((units == d["unit_id"]).to_numpy(), "its unit is another one")
-    side = split_of(units, d["time"], log.mapping.split)
-    require((side == d["split"]).to_numpy(), "its split is another one")
+    if whole:
+        side = split_of(units, d["time"], log.mapping.split)
+        require((side == d["split"]).to_numpy(), "its split is another one")
 
 
 def _check_piece(log: DecisionLog, folder: Path) -> None:
@@ -110,11 +116,20 @@ def _require(decisions: pl.DataFrame, folder: Path, holds: np.ndarray, what: str
 def _check_claims(log: DecisionLog, dataset: Dataset) -> None:
     manifest, where = dataset.manifest, dataset.folder / mf.NAME
     claims = manifest.provenance
-    if claims["vocabulary"] != {k: dict(v) for k, v in log.vocabulary.items()}:
+    levels = vocabulary(log.decisions, log.context, log.features, log.offsets)
+    ordered = [(k, [*v.items()]) for k, v in sorted(levels.items())]
+    if manifest.lineage is None and ordered != [
+        (k, [*v.items()]) for k, v in sorted(log.vocabulary.items())
+    ]:
         raise VerificationFailed(f"{where}: the vocabulary is not that of the train split")
     if claims["mapping_digest"] != log.mapping.digest:
         raise VerificationFailed(f"{where}: the mapping has another digest than it claims")
-    if caveats_of(cautions_of(log)) != manifest.caveats:
+    kept = manifest.caveats if manifest.lineage else ()
+    found = (
+        *caveats_of(cautions_of(log)), *(c for c in kept if c.code == QUARANTINED),
+        *selection_caveats(manifest.lineage),
+    )  # fmt: skip
+    if found != manifest.caveats:
         raise VerificationFailed(f"{where}: the caveats are not those of the decisions")
     counted = {
         "decisions": len(log), "candidates": int(log.offsets[-1]),
@@ -130,7 +145,8 @@ def _check_claims(log: DecisionLog, dataset: Dataset) -> None:
 
 def _check_rows(log: DecisionLog, dataset: Dataset) -> None:
     manifest, folder = dataset.manifest, dataset.folder
-    encoded, episodes = encode(log), episodes_of(log)
+    like = None if manifest.lineage is None else manifest.recipe.config
+    encoded, episodes = encode(log, like), episodes_of(log)
     name, spec = manifest.recipe.id.removeprefix("decisions-"), dataset.spec
     recipe = recipe_of(log, encoded, episodes, name, spec.closing_rows)
     if recipe.digest != manifest.recipe.digest:
@@ -175,7 +191,7 @@ def _parts(dataset: Dataset, splits: Sequence[Sequence[Group]]) -> list[Sequence
     return parts
 
 
-def _read_again(log: DecisionLog, trace: Path) -> str:
+def _read_again(log: DecisionLog, trace: Path, whole: bool) -> str:
     try:
         again = read_log(trace)
     except InputError as error:
@@ -187,6 +203,11 @@ def _read_again(log: DecisionLog, trace: Path) -> str:
         )
     if again.mapping.digest != log.mapping.digest:
         return "the log was not compared, since its mapping is another one"
+    if not whole:  # its splits may be others
+        kept = again.decisions["id"].is_in(log.decisions["id"].implode()).arg_true()
+        again = again.take(kept.to_numpy().astype(np.int64))
+        if len(again) == len(log):
+            again = replace(again, decisions=again.decisions.with_columns(log.decisions["split"]))
     if difference := same_log(log, again):
         raise VerificationFailed(f"{trace}: the log gives other decisions: {difference}")
     return f"read again from {trace}"

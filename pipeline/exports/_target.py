@@ -20,8 +20,10 @@ README = "README.md"
 
 
 @contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
+def new_folder(out: Path, last: str = README) -> Iterator[Path]:
     """Yield a temporary folder that becomes `out` at the end of the context, unless it fails.
+
+    To a store the files named `last` are uploaded behind the others.
 
     Raises StorageError if `out` is a file or a folder that is not empty.
     """
@@ -31,7 +33,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         with scratch() as folder, storage_errors(folder):
             yield folder
             names = sorted(p.relative_to(folder).as_posix() for p in _files(folder))
-            for name in sorted(names, key=README.__eq__):  # the card last
+            for name in sorted(names, key=lambda name: Path(name).name == last):
                 (out / name).upload(folder / name)
         return
     out = out.resolve()

@@ -57,6 +57,7 @@ def compare(a: Path, b: Path) -> list[Difference]:
     return [
         *_keys("recipe", _recipe(one), _recipe(other)),
         *_keys("spec", _spec(one), _spec(other)),
+        *_keys("lineage", *(mf.to_json(d.manifest).get("lineage", {}) for d in (one, other))),
         *_keys("versions", one.manifest.versions, other.manifest.versions),
         *_workloads(one, other),
         *_episodes(one, other),

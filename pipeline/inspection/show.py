@@ -9,6 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.lineage import lineage_lines, lineage_to_json
 from hindcast.pipeline.documents.card.coverage import Coverage, effective, measure
 from hindcast.pipeline.documents.card.page import split_sizes, warnings
 from hindcast.pipeline.documents.card.returns import behaviour_returns
@@ -69,7 +70,8 @@ def _dataset(folder: Path) -> Details:
     facts = {
         "description": " ".join(manifest.recipe.description.split()),
         "counts": dict(manifest.counts),
-        "appended": [r.id for r in manifest.recipes[1:]],
+        "appended": [segment.recipe.id for segment in manifest.appended],
+        "lineage": lineage_to_json(manifest.lineage) if manifest.lineage else None,
         "splits": splits,
         "behaviours": [
             {
@@ -112,6 +114,7 @@ def _dataset(folder: Path) -> Details:
             f"({counts['truncated_episodes']:,} cut off), {counts['windows']:,} windows, "
             f"{len(manifest.parts)} parts"
         ),
+        *(f"  lineage   {line}" for line in lineage_lines(manifest.lineage)),
         *(
             f"  {s['split']:<12}{s['windows']:,} windows, {s['episodes']:,} episodes, "
             f"{s['decisions']:,} decisions"

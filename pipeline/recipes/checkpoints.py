@@ -54,8 +54,9 @@ def check_behaviour(policy: str, sha256: str, where: str) -> None:
 def built_from(folder: Path) -> dict[str, Any] | None:
     """Return the manifest of a dataset folder; None if the folder is not a dataset.
 
-    Raises DatasetError if something was appended, since one recipe cannot build that, or if the
-    folder also holds a recipe.toml: it would not be clear which recipe is meant, and who wrote it.
+    Raises DatasetError if something was appended or merged, since one recipe cannot build that, or
+    if the folder also holds a recipe.toml: it would not be clear which recipe is meant, and who
+    wrote it.
     """
     manifest = folder / "manifest.json"
     if not manifest.is_file():
@@ -69,9 +70,11 @@ def built_from(folder: Path) -> dict[str, Any] | None:
             "itself to use that file, which may name any place, or remove it to use the recipe in "
             "manifest.json"
         )
-    if value.get("appended"):
+    for key, what in (("appended", "appended to"), ("merged", "made of several recipes")):
+        if not value.get(key):
+            continue
         raise DatasetError(
-            f"{folder}: this dataset was appended to, so no single recipe builds it; load one of "
+            f"{folder}: this dataset was {what}, so no single recipe builds it; load one of "
             "its recipes from a recipe.toml"
         )
     return value

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from hindcast.pipeline.recipes.toml_text import check_table, parse_toml, read_to
 from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.settings.ranges import shown
+from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.storage.location import location
 
 _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation
@@ -168,10 +170,14 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
     """
     where, table = str(folder / "manifest.json"), copy.deepcopy(manifest["recipe"])
     recorded = parse_recipe(table, where).under(manifest.get("id"))
-    if manifest.get("digest") != recorded.digest:
+    digest = recorded.digest
+    if "lineage" in manifest:  # the digest of a selection covers how it was made
+        lineage = sha256_text(json.dumps(manifest["lineage"], sort_keys=True))
+        digest = sha256_text(f"{digest}\n{lineage}")
+    if manifest.get("digest") != digest:
         raise DatasetError(
             f"{where}: the digest is {str(manifest.get('digest'))[:12]}, but the recipe has "
-            f"{recorded.digest[:12]}; one of them was changed, see `hindcast verify`"
+            f"{digest[:12]}; one of them was changed, see `hindcast verify`"
         )
     origin = Origin(folder, str(manifest.get("workload_sha256")), recorded.trace, recorded.evaluate)
     for override in overrides:

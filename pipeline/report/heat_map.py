@@ -16,7 +16,7 @@ from hindcast.pipeline.report.schedule_plots import compact
 
 _STEPS: Final = (0.05, 0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0)  # of load
 _MOST: Final = 8  # columns
-_OPAQUE: Final = 0.5  # of the cell with the most windows; text on it keeps its contrast
+OPAQUE: Final = 0.5  # of the cell with the most windows; text on it keeps its contrast
 _FAINT: Final = 0.08
 
 Array = NDArray[np.float64]
@@ -98,7 +98,7 @@ def heat_map_figure(of: HeatMap | None, name: str, what: str) -> Figure | None:
             svg.style_axes(axes, grid="both")
             for (y, x), count in np.ndenumerate(counts):
                 if count:
-                    _cell(axes, x, y, count, most)
+                    _cell(axes, x, y, int(count), most)
             axes.set_xlim(0, columns)
             axes.set_ylim(0, rows)
             axes.set_xticks(range(columns + 1), [f"{edge:.3g}" for edge in of.loads])
@@ -122,7 +122,7 @@ def heat_map_figure(of: HeatMap | None, name: str, what: str) -> Figure | None:
 def _cell(axes: Any, x: int, y: int, count: int, most: int) -> None:
     from matplotlib.patches import Rectangle
 
-    alpha = _FAINT + (_OPAQUE - _FAINT) * math.sqrt(count / most)
+    alpha = _FAINT + (OPAQUE - _FAINT) * math.sqrt(count / most)
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=svg.LEARNED, alpha=alpha, linewidth=0))
     axes.text(x + 0.5, y + 0.5, f"{count:,}", ha="center", va="center_baseline", fontsize=8,
               color=svg.INK)  # fmt: skip

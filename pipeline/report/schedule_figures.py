@@ -124,7 +124,7 @@ def _title(drawn: _Drawing, where: str, policy: str) -> str:
     if not stretch.number:
         return f"All jobs of {where}."
     which = f"worst {drawn.length} under {policy}" if stretch.area else f"first {drawn.length}"
-    return f"The {which}: number {stretch.number:,} of {stretch.count:,} of {where}."
+    return f"The {which}: number {stretch.number:,} of {stretch.parts:,} of {where}."
 
 
 def _strips_title(schedule: Schedule) -> str:

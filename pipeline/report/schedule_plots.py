@@ -190,7 +190,8 @@ def _patch(of: Boxes, shown: NDArray[np.bool_], face: str, edge: float) -> Any:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    left, right, low, high = (of[k][shown].astype(float) for k in range(1, 5))
+    sides = (of.left, of.right, of.low, of.high)
+    left, right, low, high = (np.compress(shown, side).astype(float) for side in sides)
     corners = np.stack([left, low, right, low, right, high, left, high, left, low], axis=1)
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(left)
     path = Path(corners.reshape(-1, 2), codes)
@@ -213,7 +214,7 @@ def span_of(length: float, clock: str) -> str:
     """Return a round length of time of a schedule's clock in words."""
     if clock != "s":
         return f"{length:,.10g} {clock}" + ("" if length == 1 else "s")
-    size, one, many = next(unit for unit in _UNITS if length >= unit[0] or unit[0] == 1)
+    size, one, many = next((unit for unit in _UNITS if length >= unit[0]), _UNITS[-1])
     return f"{length / size:,.3g} {one if length == size else many}"
 
 

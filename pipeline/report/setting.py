@@ -126,7 +126,7 @@ def _compared(summary: Summary, setting: Setting, finding: Finding) -> list[str]
         kinds = {policy.name: policy.kind for policy in policies[1:]}
         recorded = [name for name, kind in kinds.items() if kind == "recorded"]
         references = [n for n in summary.references[setting.label] if kinds.get(n) == "heuristic"]
-        order = [*[*recorded, *references][:1], *order]
+        order = [*[*recorded, *references, *kinds][:1], *order]
     return list(dict.fromkeys(order))
 
 
@@ -149,7 +149,7 @@ def _schedules(summary: Summary, setting: Setting, finding: Finding) -> list[Fig
     """Return figures of the schedules that lie beside the scores, of two policies."""
     windows = len(summary.headline(setting).windows)
     for evaluation in setting.evaluations:
-        found = list(_read(evaluation, _compared(summary, setting, finding)))
+        found = list(_read(evaluation, setting, _compared(summary, setting, finding)))
         drawn = [each for each in found if each.facts["window"] == found[0].facts["window"]][:2]
         if drawn:
             caution = f"This is 1 of {windows:,} windows and has no interval." * (windows > 1)
@@ -157,14 +157,19 @@ def _schedules(summary: Summary, setting: Setting, finding: Finding) -> list[Fig
     return []
 
 
-def _read(evaluation: Evaluation, policies: Sequence[str]) -> Iterator[Schedule]:
-    """Yield the schedules of policies that are of the evaluation's recipe."""
-    for name in policies:
-        path = evaluation.folder / JOBS / f"{file_name(name)}.parquet"
-        if path.is_file():
-            schedule = read_schedule(path)
-            if schedule.facts["source"].get("digest") == evaluation.digest:
+def _read(evaluation: Evaluation, setting: Setting, policies: Sequence[str]) -> Iterator[Schedule]:
+    """Yield a schedule of every policy that has one of the evaluation's recipe.
+
+    Of the training seeds of an agent, it is the first one.
+    """
+    for policy in policies:
+        seeds = [entry.name for entry in setting.entries.values() if entry.group == policy]
+        for name in dict.fromkeys([policy, *seeds]):
+            path = evaluation.folder / JOBS / f"{file_name(name)}.parquet"
+            schedule = read_schedule(path) if path.is_file() else None
+            if schedule and schedule.facts["source"].get("digest") == evaluation.digest:
                 yield schedule
+                break
 
 
 def _profile(summary: Summary, setting: Setting) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ The same figure gives the same bytes.
 import hashlib
 import html
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
@@ -97,7 +98,9 @@ def to_svg(figure: Any, name: str, description: str) -> str:
 
     salt = hashlib.sha256(name.encode()).hexdigest()[:8]
     buffer = StringIO()
-    with mpl.rc_context({"svg.hashsalt": salt}):
+    with mpl.rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():
+        # Names stay text: the reader's fonts have letters that matplotlib's font lacks.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]

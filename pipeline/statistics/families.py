@@ -36,13 +36,23 @@ def holm(p_values: Sequence[float]) -> Array:
 def detectable(difference: Estimate) -> float:
     """Return the effect that as many such windows show with a probability of 80 %; NaN if unknown.
 
-    It is half the width of the interval, and t of 80 % standard errors. Both are those of these
-    data, so it says little about other policies.
+    With c standard errors for the effect and h for half the width of the interval, new windows show
+    it if their mean exceeds h of their own standard errors. The standard errors S of these windows
+    and T of the new ones are roots of chi-square variables over their degrees of freedom d, so
+    c S - h T has about the mean (c - h)(1 - 1 / 4d) and the variance (c^2 + h^2) / 2d. c is the
+    solution of (c - h)(1 - 1 / 4d) = z sqrt(1 + (c^2 + h^2) / 2d), with z the 80 % quantile of the
+    normal distribution. Tails that these windows do not show are not in it: docs/protocol.md says
+    what power it has.
     """
-    if math.isnan(difference.error):
-        return math.nan
+    error, freedom = difference.error, difference.degrees
+    if math.isnan(error) or error == 0.0:
+        return error
     _, low, high = difference.interval()
-    return (high - low) / 2.0 + t_quantile(POWER, difference.degrees) * difference.error
+    half = (high - low) / 2.0 / error
+    factor = (NormalDist().inv_cdf(POWER) / (1.0 - 0.25 / freedom)) ** 2
+    square = 1.0 - factor / (2.0 * freedom)
+    constant = half**2 - factor * (1.0 + half**2 / (2.0 * freedom))
+    return error * (half + math.sqrt(half**2 - square * constant)) / square
 
 
 def read_interval(

@@ -316,7 +316,7 @@ def estimate(cells: Array, stretches: Stretches | None = None) -> Estimate:
     if total <= _EQUAL * float(np.square(cells).mean()):
         return Estimate(value, 0.0, float(freedom))
     degrees = total**2 / math.fsum(part**2 / of for part, of in parts)
-    skewness = _skewness(by_window) * (of_windows / total) ** 1.5 / math.sqrt(freedom + 1)
+    skewness = skewness_of(by_window) * (of_windows / total) ** 1.5 / math.sqrt(freedom + 1)
     degrees = max(round(degrees, 1), 1.0)  # rounded, so that few quantiles have to be computed
     return Estimate(value, math.sqrt(total), degrees, skewness)
 
@@ -353,7 +353,7 @@ def _hall(quantile: float, skewness: float) -> float:
     return 3.0 / skewness * (float(np.cbrt(moved)) - 1.0)
 
 
-def _skewness(values: Array) -> float:
+def skewness_of(values: Array) -> float:
     """Return the skewness of a sample, corrected for its size; 0 for fewer than three values."""
     count, apart = len(values), values - values.mean()
     square = float((apart**2).mean())

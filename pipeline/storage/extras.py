@@ -28,6 +28,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "ray": "ray",
     "tensorboard": "tensorboard",
     "highspy": "bounds",
+    "huggingface_hub": "hub",
 }
 
 

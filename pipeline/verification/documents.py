@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.documents import croissant
+from hindcast.pipeline.documents import croissant, publication
 from hindcast.pipeline.documents.card import card_text
 from hindcast.pipeline.errors import VerificationFailed
 from hindcast.pipeline.storage.files import json_text, local_copy
@@ -35,3 +35,9 @@ def check_documents(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame)
                     "the data give"
                 )
     return "documents", f"{', '.join(writers)} written again"
+
+
+def of_publication(folder: Path) -> list[str]:
+    """Return what of a published dataset is not compared, in words; empty if there is nothing."""
+    added = publication.added(folder)
+    return [f"{', '.join(added)}, which came with the publication"] if added else []

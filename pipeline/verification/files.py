@@ -11,7 +11,7 @@ from hindcast.pipeline.building.shared_plan import NAME as SHARED
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.estimated import FOLDER as ESTIMATED
 from hindcast.pipeline.dataset.estimated import read_estimates
-from hindcast.pipeline.documents import croissant
+from hindcast.pipeline.documents import croissant, publication
 from hindcast.pipeline.errors import DatasetError, VerificationFailed
 from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES
 from hindcast.pipeline.recipes.checkpoints import check_policies
@@ -68,6 +68,7 @@ def _check_top(folder: Path, manifest: mf.Manifest) -> None:
     hindcast.pipeline.building.
     """
     known = {mf.NAME, mf.CARD, croissant.NAME, DATA, mf.WORKLOAD, manifest.episodes.path}
+    known |= {*publication.added(folder)}
     known |= {LOCK, STATUS}  # of a command that writes into the folder, such as an append
     if manifest.recipe.trace.format == RECORDED:
         known.add(RECORD)

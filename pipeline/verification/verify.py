@@ -5,7 +5,8 @@
 - files: all there, no others in data/, sizes and SHA-256 as claimed;
 - workload: its own manifest and SHA-256; a synthetic one is generated again, one of a raw trace is
   read again if the trace is at hand;
-- episodes: counts; every episode once, in order, in the parts that it claims;
+- episodes: counts; every episode once, in order, in the parts that it claims; of a selection, each
+  is one that the recipes make; with its parents, which others were left out;
 - decisions: the recorded choices are replayed: observations, masks, rewards, terms, times and ends
   must be those of the simulator; the choice is feasible; probabilities sum to 1, and the propensity
   is the choice's, above 0. Decisions recorded elsewhere cannot be replayed: the file that they came
@@ -21,7 +22,6 @@ Everything is checked before compiled code or a large allocation depends on it: 
 foreign.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -34,11 +34,10 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.building.build import append_in_progress
-from hindcast.pipeline.building.results import counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.dataset.append_history import check_appended, episodes_of, planned_episodes
-from hindcast.pipeline.dataset.columns import NO_CHOICE, episodes_schema, row_count
+from hindcast.pipeline.dataset.append_history import check_appended
+from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import (
     DatasetError,
@@ -69,7 +68,8 @@ from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec, added_outcomes
 from hindcast.pipeline.verification import replay as replays
-from hindcast.pipeline.verification.documents import check_documents
+from hindcast.pipeline.verification.documents import check_documents, of_publication
+from hindcast.pipeline.verification.episodes import check_episodes
 from hindcast.pipeline.verification.files import check_files
 from hindcast.pipeline.verification.replayed import Elsewhere, Replayed
 from hindcast.pipeline.verification.workload import check_recorded, check_source, check_workload
@@ -101,6 +101,7 @@ def verify(
     quick: bool = False,
     trace: Path | None = None,
     elsewhere: Elsewhere | None = None,
+    parents: Callable[[Dataset], tuple[str, str]] | None = None,
 ) -> VerifyResult:
     """Check a dataset; raise VerificationFailed for the first claim that does not hold.
 
@@ -108,7 +109,7 @@ def verify(
     every choice is drawn again. `quick` draws nothing again and compares the workload with nothing
     outside of its folder. `trace` is the raw trace, where it is not below $HINDCAST_TRACES. The
     result does not depend on the number of `workers`, which are threads, nor on whether parts are
-    replayed `elsewhere`.
+    replayed `elsewhere`. `parents` is the check of a dataset against those that it was made of.
 
     Raises DatasetError if the folder is not a dataset, or `trace` is not its trace.
     """
@@ -132,7 +133,7 @@ def verify(
         missing += [without] if without else []
     checks.append(("workload", text))
     if manifest.recipe.trace.format != DECISIONS:
-        checks.append(_check_episodes(dataset))
+        checks.append(check_episodes(dataset))
     if recorded := check_recorded(dataset, trace):
         checks.append(recorded[0])
         missing.append(recorded[1])
@@ -141,6 +142,10 @@ def verify(
         found, without_policy = _check_decisions(drawn, workers, progress, elsewhere)
         checks += found
         missing += without_policy
+    if parents is not None:
+        checks.append(parents(dataset))
+    elif manifest.lineage is not None:
+        missing.append(f"whether {manifest.lineage.words} gives these episodes (--parent)")
     if not mf.is_sealed(folder, manifest):
         raise VerificationFailed(
             f"{folder / mf.NAME}: this manifest was changed since it was written"
@@ -152,7 +157,7 @@ def verify(
             raise VerificationFailed(str(error)) from error
     else:
         missing.append("card and Croissant metadata, which the append in progress writes again")
-    missing.append(_BEYOND)
+    missing += [*of_publication(folder), _BEYOND]
     return VerifyResult([*checks, ("not compared", "; ".join(missing))])
 
 
@@ -161,7 +166,7 @@ def _check_manifest(
 ) -> list[tuple[str, str]]:
     """Return the checks of the manifest alone; add what was not compared to `missing`."""
     recipe = manifest.recipe
-    if (digest := mf.digest_of(manifest.recipes)) != manifest.digest:
+    if (digest := mf.digest_of(manifest.recipes, manifest.lineage)) != manifest.digest:
         raise VerificationFailed(
             f"{folder / mf.NAME}: the digest is {manifest.digest[:12]}, but the recipes have "
             f"{digest[:12]}"
@@ -210,38 +215,6 @@ def _spec_of(recipe: Recipe, path: Path) -> Spec:
         raise VerificationFailed(f"{path}: recipe.config cannot be used ({error})") from error
 
 
-def _check_episodes(dataset: Dataset) -> tuple[str, str]:
-    manifest, episodes = dataset.manifest, dataset.episodes()
-    where = dataset.folder / manifest.episodes.path
-    if dict(episodes.schema) != episodes_schema(dataset.spec):
-        raise VerificationFailed(f"{where}: the columns differ from those of the spec")
-    try:
-        made = sum(map(episodes_of, manifest.recipes))
-    except RecipeError as error:
-        raise VerificationFailed(f"{dataset.folder / mf.NAME}: {error}") from error
-    if made != episodes.height:  # checked first: it bounds the loop below
-        raise VerificationFailed(
-            f"{where}: the table has {episodes.height} episodes, the recipe makes {made}"
-        )
-    expected = planned_episodes(manifest.recipes)
-    found = episodes.select("split", "behaviour", "seed", "window").rows()
-    same = all(one == two for one, two in itertools.zip_longest(found, expected))
-    if not same or episodes["episode"].to_list() != list(range(len(found))):
-        raise VerificationFailed(f"{where}: the episodes are not those of the recipe, in order")
-    for segment in manifest.appended:
-        own = episodes["episode"] >= segment.first_episode
-        if not ((episodes["first_part"] >= segment.first_part) == own).all():
-            raise VerificationFailed(f"{where}: appended episodes and earlier ones share a part")
-    if row_count(episodes, dataset.spec) != sum(p.rows for p in manifest.parts):
-        raise VerificationFailed(f"{where}: the number of rows differs from that of all parts")
-    counts = counts_of(manifest.parts, episodes, dataset.spec)
-    if dict(manifest.counts) != counts:
-        raise VerificationFailed(
-            f"{where}: the counts are {counts}, the manifest says {dict(manifest.counts)}"
-        )
-    return "episodes", f"{counts['episodes']:,} episodes, {counts['decisions']:,} decisions"
-
-
 @dataclass(frozen=True)
 class Drawn:
     """Dataset of a part that is checked, with its workload and behaviours.
@@ -261,14 +234,20 @@ class Drawn:
     def versions(self, episode: int) -> dict[str, str]:
         """Return the packages that decide draws, if an episode was written by other versions.
 
-        Draws of numpy may differ between its versions.
+        Draws of numpy may differ between its versions. An episode of a dataset that was made of
+        others may be of any of them.
         """
         manifest, now = self.dataset.manifest, mf.versions()
-        written = manifest.versions
+        written = [manifest.versions]
         for segment in manifest.appended:
             if episode >= segment.first_episode:
-                written = segment.versions
-        return {name: str(written.get(name)) for name in _DRAWING if written.get(name) != now[name]}
+                written = [segment.versions]
+        if manifest.lineage is not None:
+            written = [*manifest.lineage.versions]
+        return {
+            name: str(one.get(name)) for one in written for name in _DRAWING
+            if one.get(name) != now[name]
+        }  # fmt: skip
 
 
 def _check_decisions(

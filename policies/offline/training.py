@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.lineage import selection_caveats
 from hindcast.pipeline.decisions.live.description import LOG, description_of
 from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.notes import tell
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.policies.delivery.training import train_and_deliver
@@ -69,6 +71,8 @@ def train(
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
     _refuse(opened, wanted)
+    for caveat in selection_caveats(opened.manifest.lineage):
+        tell(f"warning: {caveat.text}")
     chosen = gate_for(opened, options.gate)
     job = _job(opened, wanted, identity_of(opened, wanted, config, options))
     gate = partial(decide_by, opened, options.seed, chosen)

@@ -12,7 +12,7 @@ ope.json                        sentences, cautions, settings; written last
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +20,12 @@ import polars as pl
 
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset.lineage import selection_caveats
 from hindcast.pipeline.decisions.answers import Answers, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.asking import ALL, Options
 from hindcast.pipeline.decisions.cautions import with_cautions
-from hindcast.pipeline.decisions.log import Array, DecisionLog
+from hindcast.pipeline.decisions.log import Array, Caution, DecisionLog
 from hindcast.pipeline.decisions.record import read_record
 from hindcast.pipeline.decisions.scoring import scored
 from hindcast.pipeline.decisions.targets import SHOWN, is_named, target_of
@@ -83,6 +84,8 @@ def ask(
     """
     dataset = ds.open(folder)
     log = with_cautions(read_record(folder, dataset.manifest.provenance))
+    of_selection = [Caution(c.code, c.text) for c in selection_caveats(dataset.manifest.lineage)]
+    log = replace(log, cautions=(*of_selection, *log.cautions))
     e = logged_decisions(log)
     targets: dict[str, Array] = {}
     splits: dict[str, str] = {}
@@ -133,7 +136,8 @@ def _target(
     learned.check(dataset.spec)
     behaviour = Behaviour(learned.name, learned, temperature=temperature)
     text = (Path(path) / CHECKPOINT).read_text(encoding="utf-8")
-    seen = dataset.manifest.digest in text
+    lineage = dataset.manifest.lineage
+    seen = any(d in text for d in (dataset.manifest.digest, *(lineage.digests if lineage else ())))
     return name, _scored(behaviour, dataset.spec, log, e), seen
 
 

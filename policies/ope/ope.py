@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline import dataset as datasets
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.estimated import read_estimates
+from hindcast.pipeline.dataset.lineage import selection_caveats
 from hindcast.pipeline.errors import InputError, TraceError, unknown_name
 from hindcast.pipeline.estimators import ESTIMATORS, Estimate, LoggedEpisodes, Settings, estimate
 from hindcast.pipeline.estimators.selection import assess, rank_correlation
@@ -213,7 +214,8 @@ def _evaluate(
             raise InputError(f"{opened.folder}: no estimate: {'; '.join(job.notes)}")
     scores, notes = _truth(job, targets, folder, command)
     certain = _certain(log) if estimates is None else ""  # replays of a log are certain
-    told = _few(opened, log, settings), propensities.note
+    selection = (caveat.text for caveat in selection_caveats(opened.manifest.lineage))
+    told = *selection, _few(opened, log, settings), propensities.note
     notes = [note for note in (*told, *job.notes, *notes) if note]
     progress(1, work)
     frames = []

@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.statistics.families import detectable, holm
+from hindcast.pipeline.statistics.families import holm
 from hindcast.pipeline.statistics.intervals import estimate
+from tests.benchmarks.intervals import Case, power
 
 COMPARISONS: Final = 24
 _ERROR: Final = 0.05
@@ -24,7 +25,8 @@ def measure() -> Iterator[tuple[str, float, str]]:
         adjusted, plain = family_errors(windows, 2000, seed=7)
         yield f"family error, {windows} windows, Holm", adjusted, "share"
         yield f"family error, {windows} windows, none", plain, "share"
-        yield f"power at the MDE, {windows} windows", power(windows, 2000, seed=8), "share"
+        share, _ = power(Case("lognormal", windows, 1, 1), 2000, seed=8)
+        yield f"power at the MDE, {windows} windows", share, "share"
 
 
 def family_errors(windows: int, families: int, seed: int) -> tuple[float, float]:
@@ -37,17 +39,6 @@ def family_errors(windows: int, families: int, seed: int) -> tuple[float, float]
         p = [estimate(one).p_value for one in tables]
         found += [(holm(p) < _ERROR).any(), min(p) < _ERROR]
     return tuple(found / families)
-
-
-def power(windows: int, repeats: int, seed: int) -> float:
-    """Return how often an effect of the size that other windows call detectable is shown."""
-    rng = np.random.default_rng(seed)
-    seen = 0
-    for _ in range(repeats):
-        pilot, trial = (_scores(rng, rng.lognormal(size=windows)) for _ in range(2))
-        effect = detectable(estimate(pilot))
-        seen += estimate(trial + effect).p_value < _ERROR
-    return seen / repeats
 
 
 def _scores(rng: np.random.Generator, reference: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,29 +1,35 @@
-"""Coverage of intervals, and errors of the sequential test.
+"""Coverage of intervals, power at the minimum detectable effect, errors of the sequential test.
 
     python -m tests.benchmarks.intervals > docs/results/intervals.csv
+    python -m tests.benchmarks.intervals power    # these rows alone; TABLE has the names
 
 A window's score is the mean of `shared` neighbouring blocks of jobs, so windows beside each other
 have shared - 1 of them in common. The policy has lognormal or normal blocks, the reference half of
 other ones: scores are skewed, and so is their difference. Training seeds differ by half of the
 standard deviation of windows, and each score has as much noise of its own.
+
+Where the scores are "proportional" or "scattered", the reference is lognormal, and the policy is
+exp(-.1 + tau z) times the reference, with z normal and tau .1 or 1: differences grow with the score
+of a window, and are as skewed as it is.
 """
 
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.statistics.distributions import t_quantile
-from hindcast.pipeline.statistics.intervals import estimate
+from hindcast.pipeline.statistics.families import ERROR, detectable
+from hindcast.pipeline.statistics.intervals import estimate, relative_difference
 from hindcast.pipeline.statistics.sequential import PARTS, Look, Sequential
 from hindcast.pipeline.storage.provenance import key_of, provenance
 
 Array = NDArray[np.float64]
-Kind = Literal["normal", "lognormal"]
+Kind = Literal["normal", "lognormal", "proportional", "scattered"]
 Ends = tuple[Array, Array]
 
 REPEATS: Final = 10_000
@@ -31,6 +37,8 @@ RESAMPLED: Final = 2000  # of the repeats, by the bootstraps
 RESAMPLES: Final = 1000
 _SPREAD: Final = 0.5  # of seeds, and of noise, in standard deviations of windows
 _TAILS: Final = (0.025, 0.975)
+_RATIO: Final = -0.1  # logarithm of the median of policy / reference
+_SCATTER: Final[Mapping[Kind, float]] = {"proportional": 0.1, "scattered": 1.0}
 
 
 class Case(NamedTuple):
@@ -55,6 +63,8 @@ CASES: Final = tuple(
     for seeds in (1, 5) for windows in (10, 30, 200)
 )  # fmt: skip
 
+GROWING: Final = tuple(Case(scores, n, 1, 1) for scores in _SCATTER for n in (10, 30, 200))
+
 
 def measure() -> Iterator[tuple[str, float, str]]:
     for case in CASES:
@@ -72,15 +82,53 @@ def coverage(
     """Return how often intervals hold the truth and their mean width, by "WHAT, METHOD"."""
     policy, reference, truth = _draw(case, repeats, np.random.default_rng([seed, *case[1:]]))
     found = {}
+    less = truth / 2.0
+    if case.scores in _SCATTER:
+        less = truth * (1.0 - 1.0 / _mean_ratio(case.scores))
     for what, cells, true in (
         ("mean", policy, truth),
-        ("difference", policy - reference[:, None], truth / 2.0),
+        ("difference", policy - reference[:, None], less),
     ):
         for name, method in (methods or {"student": _student}).items():
             low, high = method(cells, case)
             held = float(((low <= true) & (true <= high)).mean())
             found[f"{what}, {name}"] = held, float((high - low).mean())
     return found
+
+
+def relative(case: Case, repeats: int, seed: int) -> tuple[float, float]:
+    """Return how often intervals of relative differences hold the truth, and their mean width."""
+    policy, reference, _ = _draw(case, repeats, np.random.default_rng([seed, *case[1:]]))
+    truth = _mean_ratio(case.scores) - 1.0
+    ends = np.array(
+        [relative_difference(*pair)[1:] for pair in zip(policy, reference, strict=True)]
+    )
+    held = (ends[:, 0] <= truth) & (truth <= ends[:, 1])  # not where the ends are NaN
+    return float(held.mean()), float(np.nanmedian(ends[:, 1] - ends[:, 0]))
+
+
+def power(case: Case, repeats: int, seed: int) -> tuple[float, float]:
+    """Return how often an effect is shown that other windows call detectable, and its mean size.
+
+    Policy and reference have equal means without the effect.
+    """
+    rng = np.random.default_rng([seed, *case[1:]])
+    shown, effects = 0, 0.0
+    for _ in range(repeats):
+        pilot, trial = (
+            (policy[0] - 2.0 * reference)[:, None] for policy, reference, _ in
+            (_draw(case, 1, rng), _draw(case, 1, rng))
+        )  # fmt: skip
+        effect = detectable(estimate(pilot, case.stretches))
+        found = estimate(trial + effect, case.stretches)
+        shown += found.p_value < ERROR and found.value > 0.0
+        effects += effect
+    return shown / repeats, effects / repeats
+
+
+def _mean_ratio(scores: Kind) -> float:
+    """Return the mean of policy / reference."""
+    return float(np.exp(_RATIO + _SCATTER[scores] ** 2 / 2.0))
 
 
 def sequential(
@@ -118,6 +166,10 @@ def _deviation(case: Case) -> float:
 def _draw(case: Case, repeats: int, rng: np.random.Generator) -> tuple[Array, Array, float]:
     """Return scores (N, A, W) of a policy, those (N, W) of a reference, and the policy's mean."""
     truth = 0.0 if case.scores == "normal" else float(np.exp(0.5))
+    if case.scores in _SCATTER:
+        z, log = rng.normal(size=(2, repeats, case.windows))
+        policy = np.exp(log + _RATIO + _SCATTER[case.scores] * z)[:, None]
+        return policy, np.exp(log), truth * _mean_ratio(case.scores)
 
     def windows(*shape: int) -> Array:
         """Return moving averages of blocks of jobs, (*shape, W)."""
@@ -208,27 +260,56 @@ METHODS: Final[Mapping[str, Method]] = {
 }  # fmt: skip
 
 
-def main() -> None:
-    """Write the table: a row per case, interval and method; the record of provenance to stderr."""
+Row = tuple[Case, str, str, tuple[float, float]]  # case, interval, method, coverage and width
+
+
+def _coverages(cases: Iterable[Case]) -> Iterator[Row]:
+    for case in cases:
+        for what, numbers in coverage(case, REPEATS, 1, METHODS).items():
+            interval, _, method = what.partition(", ")
+            yield case, interval, method, numbers
+
+
+def _growing() -> Iterator[Row]:
+    for row in _coverages(GROWING):
+        if row[1] == "difference":
+            yield row
+    for case in GROWING:
+        yield case, "relative difference", "fieller", relative(case, REPEATS, 1)
+
+
+def _powers() -> Iterator[Row]:
+    for case in CASES:
+        yield case, "power at the MDE", "student", power(case, REPEATS // 2, 3)
+
+
+def _sequentials() -> Iterator[Row]:
+    for seeds in (1, 5):
+        for most in (40, 200, 800):
+            for effect in (0.0, 0.3):
+                name = "error until decided" if effect == 0.0 else "power until decided"
+                numbers = sequential(most, seeds, effect, REPEATS // 2, seed=2)
+                yield Case("lognormal", most, seeds, 1), name, "sequential", numbers
+
+
+TABLE: Final[Mapping[str, Callable[[], Iterator[Row]]]] = {
+    "coverage": lambda: _coverages(CASES), "sequential": _sequentials, "growing": _growing,
+    "power": _powers,
+}  # fmt: skip
+
+
+def main(parts: Iterable[str]) -> None:
+    """Write parts of the table, all by default; the record of provenance goes to stderr."""
     write = csv.writer(sys.stdout, lineterminator="\n").writerow
     record = provenance()
     key = key_of(record)
     json.dump({key: record}, sys.stderr, indent=2)
     write([*Case._fields, "interval", "method", "coverage", "width", "provenance"])
-    for case in CASES:
-        for what, (share, width) in coverage(case, REPEATS, 1, METHODS).items():
-            interval, _, method = what.partition(", ")
+    for part in parts:
+        for case, interval, method, (share, width) in TABLE[part]():
             write([*case, interval, method, f"{share:.3f}", f"{width:.3f}", key])
             sys.stdout.flush()
-    for seeds in (1, 5):
-        for most in (40, 200, 800):
-            for effect in (0.0, 0.3):
-                share, played = sequential(most, seeds, effect, REPEATS // 2, seed=2)
-                name = "error until decided" if effect == 0.0 else "power until decided"
-                write(["lognormal", most, seeds, 1, name, "sequential",
-                       f"{share:.3f}", f"{played:.3f}", key])  # fmt: skip
-                sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or TABLE)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import shlex
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_an_option_is_written_once_with_its_type_and_texts(name):
 @pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_what_is_left_out_has_the_defaults_of_the_request(name):
     """Options that an example leaves out take the defaults of the request."""
-    example = commands.find(name).COMMANDS[name].example.split()[1:]
+    example = shlex.split(commands.find(name).COMMANDS[name].example)[1:]
     arguments = parser.parse(example)
     request = arguments.read(arguments)
     given = vars(arguments)
@@ -63,7 +64,7 @@ def test_what_is_left_out_has_the_defaults_of_the_request(name):
 @pytest.mark.parametrize("name", commands.SUMMARIES)
 def test_every_command_takes_direct(name):
     """A script may give it to all; `verify` uses Prefect for a runner alone."""
-    example = commands.find(name).COMMANDS[name].example.split()[1:]
+    example = shlex.split(commands.find(name).COMMANDS[name].example)[1:]
     assert parser.parse([*example, "--direct"]).direct
 
 
@@ -71,7 +72,7 @@ def test_every_command_takes_direct(name):
 def test_single_steps_are_recorded_if_that_is_asked_for_or_there_is_a_server(name, monkeypatch):
     """Several steps are recorded unless --direct is given, and other commands never."""
     command = commands.find(name).COMMANDS[name]
-    example = command.example.split()[1:]
+    example = shlex.split(command.example)[1:]
     expected = {"always": False, "asked": None, "": None if name == "verify" else True}
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert parser.parse(example).direct is expected[command.recorded]

@@ -1,1 +1,1 @@
-"""Commands that hand results and datasets to others, one file each."""
+"""Commands that make datasets of datasets, and hand datasets and results to others."""

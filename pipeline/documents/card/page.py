@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.lineage import lineage_lines
 from hindcast.pipeline.documents.card.columns import grouped
 from hindcast.pipeline.documents.card.coverage import Coverage, effective
 from hindcast.pipeline.documents.card.header import (
@@ -48,6 +49,7 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
         origin=origin,
         recorded=origin.get("recorded") == ELSEWHERE,
         trace=FORMATS.get(str(origin["format"])),
+        lineage=[*lineage_lines(manifest.lineage)],
         workload=_workload(manifest),
         licence=licence,
         licence_lines=licence_lines(origin),

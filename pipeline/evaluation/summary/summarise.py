@@ -28,11 +28,14 @@ from hindcast.pipeline.evaluation.summary.rows import (
 )
 from hindcast.pipeline.evaluation.until import decision
 from hindcast.pipeline.pages.numbers import count_of
-from hindcast.pipeline.statistics.intervals import LEVEL, Array
+from hindcast.pipeline.statistics.intervals import LEVEL, Array, skewness_of
 
 # Fewer than the intervals were measured with, see docs/protocol.md.
 FEW_SEEDS: Final = 5
 FEW_WINDOWS: Final = 10
+# Of differences that grow with a lognormal score, see docs/protocol.md.
+SKEWED: Final = 1.5
+_MANY_WINDOWS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ def summarise(folders: Sequence[Path]) -> Summary:
         chosen[label] = _references(setting, headline, strongest[label])
         bounds[label] = _bound(setting, headline)
         left_out[label] = tuple(_left_out(setting, headline, bounds[label]))
+        left_out[label] += _skewed(headline, strongest[label])
         for metric in setting.metrics:
             main = metric.name == setting.first.headline
             try:
@@ -212,6 +216,26 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
             f"{FEW_WINDOWS} windows hold the truth was not measured."
         )
     return found
+
+
+def _skewed(headline: Pairing, strongest: str | None) -> tuple[str, ...]:
+    """Return a sentence about differences whose intervals hold the truth less often; or none."""
+    reference = headline.find(strongest) if strongest else None
+    if reference is None or not FEW_WINDOWS <= len(headline.windows) < _MANY_WINDOWS:
+        return ()
+    found = {
+        p.name: skewness_of(p.window_means - reference.window_means) for p in headline.policies
+    }
+    who = [f"{name} ({value:+.1f})" for name, value in found.items() if abs(value) >= SKEWED]
+    if not who:
+        return ()
+    told = (
+        f"The differences from {strongest} are skewed over windows: {', '.join(who)}. Where "
+        "differences grow with a skewed score, simulated intervals of 10 and 30 windows held the "
+        "truth in 90 and 92 % instead of 95 %, and in 82 and 86 % where the ratio of two policies "
+        "scatters as much."
+    )
+    return (told,)
 
 
 def _violations_of_bound(headline: Pairing, bound: Array, lower: bool) -> list[str]:

@@ -106,7 +106,7 @@ class Stretch(NamedTuple):
         from_s: Its beginning.
         to_s: Its end.
         number: Its place among the parts of that length, from 1; 0 if it is the whole schedule.
-        count: Number of whole parts of that length, 0 for the whole schedule.
+        parts: Number of whole parts of that length, 0 for the whole schedule.
         area: Mean waiting area in it; None where nobody can wait.
         mean: The same over the whole schedule.
     """
@@ -114,7 +114,7 @@ class Stretch(NamedTuple):
     from_s: float
     to_s: float
     number: int
-    count: int
+    parts: int
     area: float | None
     mean: float | None
 

@@ -14,7 +14,7 @@ _LEAST_WEEKS: Final = 4
 
 
 @dataclass(frozen=True)
-class Schedule:
+class JobStarts:
     """The N jobs of an episode and their starts. Times are seconds since the window began.
 
     Attributes:
@@ -49,7 +49,7 @@ class Schedule:
         return np.maximum(slowdowns, 1.0)
 
 
-def read_schedule(ints: NDArray[np.int64]) -> Schedule:
+def read_schedule(ints: NDArray[np.int64]) -> JobStarts:
     """Return the schedule of an episode from its memory, as far as it has been played."""
     n, first = int(ints[m.JOBS]), int(ints[m.FIRST_COUNTED])
     blocks = (m.SUBMIT_AT, m.CPU_AT, m.RUN_AT, m.REQUESTED_AT, m.START_AT, m.LOGGED_AT, m.USER_AT)
@@ -58,7 +58,7 @@ def read_schedule(ints: NDArray[np.int64]) -> Schedule:
     )
     number = np.arange(n)
     counted = (number >= first) & (number < first + ints[m.COUNTED])
-    return Schedule(submit, processors, run, requested, start, logged, user, counted)
+    return JobStarts(submit, processors, run, requested, start, logged, user, counted)
 
 
 def by_week(ints: NDArray[np.int64]) -> Mapping[str, NDArray[np.float64]]:

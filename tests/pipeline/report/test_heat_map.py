@@ -9,17 +9,19 @@ import pytest
 
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
+from hindcast.pipeline.pages.numbers import time_unit
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
-from hindcast.pipeline.report.heat_map import heat_map, heat_map_figure
+from hindcast.pipeline.report.heat_map import OPAQUE, heat_map, heat_map_figure
 from hindcast.pipeline.report.page import write_report
 from hindcast.pipeline.report.whatif.page import write_page
-from hindcast.pipeline.report.whatif.pictures import loads_of
+from hindcast.pipeline.report.whatif.pictures import groups_figure, loads_of
 from hindcast.pipeline.scenarios import queue
 from hindcast.pipeline.schedules.schedule import Schedule, write_schedule
 from tests.made_schedules import made_schedule
 from tests.pipeline.report.made_whatif import material
 from tests.pipeline.report.test_page import write
+from tests.pipeline.report.test_view import colours, contrast
 
 RNG = np.random.default_rng(5)
 VALUES = {
@@ -64,6 +66,18 @@ def test_the_picture_has_a_number_in_every_cell_that_has_windows_and_nothing_in_
     told = re.search(r'aria-label="[^"]*"', figure.plot).group()
     assert sum(int(n) for n in re.findall(r": (\d+)(?:,|$|\")", told)) == 200
     assert "of 200 in all; a cell without a number has none" in figure.text
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_contrasts_of_the_pictures_are_those_of_wcag_aa(dark):
+    """Shapes have 3, and the numbers of the fullest cell 4.5."""
+    of = colours(dark=dark)
+    for name in ("simple", "line-1", "line-2", "ink", "muted", "good", "bad", "strongest"):
+        assert contrast(of[name], of["card"]) >= 3, name
+    card, full = (np.array([int(of[n][i : i + 2], 16) for i in (1, 3, 5)])
+                  for n in ("card", "learned"))  # fmt: skip
+    cell = np.rint(OPAQUE * full + (1 - OPAQUE) * card).astype(int)
+    assert contrast(of["ink"], "#" + "".join(f"{part:02x}" for part in cell)) >= 4.5
 
 
 @pytest.mark.slow
@@ -176,3 +190,17 @@ def test_a_page_of_whatif_draws_what_it_has(tmp_path):
     text = (tmp_path / "whatif.html").read_text()
     assert "The worst week under" not in text
     assert "A number counts windows" not in text  # whose jobs are not those of the run
+
+
+@pytest.mark.slow
+def test_names_in_any_letters_are_text_of_the_picture():
+    names = ["<script>", "\u7528\u6237", "a\x01b", "$x$"]
+    table = pl.DataFrame({
+        "kind": "user", "group": names, "jobs": 10, "work_share": 0.25, "policy": "fcfs_easy",
+        "mean_wait_s": [60.0, 0.0, None, 7200.0],
+    })  # fmt: skip
+    plot = groups_figure(table, {"user": "By user"}, time_unit(3600.0)).plot
+    for shown in ("&lt;script&gt;", names[1], "a b", "$x$"):
+        assert f">{shown}</text>" in plot
+    nobody = table.with_columns(mean_wait_s=0.0)
+    assert groups_figure(nobody, {"user": "By user"}, time_unit(3600.0)) is None

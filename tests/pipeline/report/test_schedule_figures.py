@@ -148,7 +148,7 @@ def test_moments_outside_of_the_schedule_are_unknown_and_not_0():
 
 def test_the_worst_week_has_the_largest_waiting_area():
     found = worst_part(weeks_of(0.0, 7200.0, 3600.0, 0.0), WEEK_S)
-    assert (found.number, found.count, found.from_s, found.to_s) == (2, 4, WEEK_S, 2 * WEEK_S)
+    assert (found.number, found.parts, found.from_s, found.to_s) == (2, 4, WEEK_S, 2 * WEEK_S)
     # One hour asked for on one of two processors, for two hours of the week.
     assert found.area == pytest.approx(0.5 * 7200 / WEEK_S)
     assert found.mean == pytest.approx(0.5 * 10_800 / (4 * WEEK_S + 10))

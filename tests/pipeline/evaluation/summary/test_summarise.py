@@ -387,3 +387,13 @@ def test_a_test_that_stopped_an_evaluation_is_among_the_notes(tmp_path):
                summary.left_out["binpack"])  # fmt: skip
     with pytest.raises(DatasetError, match="'until' is damaged"):
         summarise([write(tmp_path / "b", until={**until, "looks": [{}]})])
+
+
+def test_a_report_warns_of_skewed_differences_over_few_windows(tmp_path):
+    """Nine equal differences and one far away have a skewness of 3.2, ten spread ones less."""
+    far = {"rule": ("heuristic", [[10.0] * 10]), "agent@0": ("learned", [[11.0] * 9 + [40.0]])}
+    even = {**far, "agent@0": ("learned", [[5.0 + w for w in range(10)]])}
+    for number, (scores, warns) in enumerate(((far, True), (even, False))):
+        folder = write(tmp_path / str(number), scores, references=("rule",))
+        (told,) = summarise([folder]).left_out.values()
+        assert any("agent (+3.2)" in text and "rule" in text for text in told) == warns

@@ -1,0 +1,1 @@
+"""Publishing of datasets: the upload folder, and its way to the Hugging Face Hub."""
