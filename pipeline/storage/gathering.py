@@ -200,7 +200,8 @@ class Gathered:
         held = [piece for piece, _ in pieces if isinstance(piece, _Piece)]
         if len(held) == len(pieces) and all(p.file is held[0].file for p in held):
             return held[0].file.column(held).alias(name)
-        wholes = {p.file: p.file.column([q for q in held if q.file is p.file]) for p in held}
+        files = dict.fromkeys(piece.file for piece in held)
+        wholes = {file: file.column([p for p in held if p.file is file]) for file in files}
         found = []
         for piece, height in pieces:
             column = piece

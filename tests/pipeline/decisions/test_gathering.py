@@ -79,6 +79,21 @@ def test_stored_columns_are_those_in_memory(monkeypatch):
         assert found["text"].filter(found["text"].str.len_chars() > 12).to_list() == [long[1]] * 2
 
 
+def test_a_file_is_mapped_once_however_many_pieces_it_has(monkeypatch):
+    """Also if a frame lacks the column, or has it as another type, so that there are two files."""
+    monkeypatch.setattr(gathering, "_LARGE", 1)
+    mapped, column = [], gathering._File.column
+    monkeypatch.setattr(
+        gathering._File, "column", lambda file, held: mapped.append(file) or column(file, held)
+    )
+    held = Gathered(0.0)
+    for number in range(20):
+        held.add(pl.DataFrame({"x": [number if number % 2 else float(number)]}), 1)
+    held.add(pl.DataFrame({"y": [1.0]}), 1)
+    assert held.frame()["x"].to_list() == [*range(20), 0]
+    assert len(mapped) == len(set(mapped)) == 3
+
+
 @pytest.mark.parametrize("rows", [200, 10_000])
 def test_a_full_disk_is_one_error(monkeypatch, rows):
     """Errors come from a write, or from what waits in a buffer until the column is mapped."""
