@@ -242,18 +242,18 @@ def vocabulary(
 
 
 def level_counts(column: pl.Series, used: Flags, offsets: Ints | None) -> pl.DataFrame:
-    """Return the levels of a category and how often each is there, the most frequent first.
+    """Return each `level` of a category and its `count`, the most frequent first.
 
     Args:
         column: (D,) values of the decisions; or (C,) values of the candidates.
         used: (D,) the decisions that count.
         offsets: First candidate of each decision; None for a column of the decisions.
     """
-    found = pl.DataFrame(schema={column.name: pl.String, "count": pl.UInt32})
+    found = pl.DataFrame(schema={"level": pl.String, "count": pl.UInt32})
     for of, rows in slices(np.arange(len(used) + 1) if offsets is None else offsets, _COUNTED):
         mine = used[of] if offsets is None else np.repeat(used[of], np.diff(offsets)[of])
         some = column[rows] if mine.all() else column[rows].filter(pl.Series(mine))
-        counted = some.drop_nulls().value_counts().cast({column.name: pl.String})
-        found = pl.concat([found, counted]).group_by(column.name).agg(pl.col("count").sum())
+        counted = some.drop_nulls().alias("level").value_counts().cast({"level": pl.String})
+        found = pl.concat([found, counted]).group_by("level").agg(pl.col("count").sum())
         release()
-    return found.sort(["count", column.name], descending=[True, False])
+    return found.sort(["count", "level"], descending=[True, False])

@@ -109,7 +109,7 @@ class _Levels:
 
     def __init__(self, column: pl.Series, offsets: Ints) -> None:
         every = np.ones(len(offsets) - 1, np.bool_)
-        names = level_counts(column, every, offsets)[column.name].head(MOST_LEVELS)
+        names = level_counts(column, every, offsets)["level"].head(MOST_LEVELS)
         self.names: list[str] = names.to_list()
         places = names.cast(pl.Categorical).to_physical().to_numpy()
         self._lookup = np.full(int(places.max(initial=0)) + 2, -1)

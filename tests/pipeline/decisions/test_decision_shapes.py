@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from hindcast.pipeline.decisions.cautions import checked_propensities_of
 from hindcast.pipeline.decisions.mapping import load_mapping, parse_mapping
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.shapes.tables import Tables
@@ -57,6 +58,14 @@ def test_rows_become_decisions(rows):
     assert rows.counts["decisions"] == 12
     assert rows.counts["candidates"] == 30
     assert rows.decisions["time_s"].to_list() == [60.0 * i for i in range(12)]
+
+
+@pytest.mark.parametrize("name", ["count", "level"])
+def test_a_feature_may_have_any_name(table, name):
+    categories = {**ROWS["candidates"], "categories": [name]}
+    log = read_log(table.rename({"size": name}), {**ROWS, "candidates": categories})
+    assert log.vocabulary[f"candidates.{name}"]
+    assert checked_propensities_of(log) is not None  # counts levels too
 
 
 @pytest.mark.parametrize("how", ["crlf", "bom", "gzip", "tsv", "parquet", "shuffled", "twice"])
