@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.documents.publication import OF_THE_HUB
-from hindcast.pipeline.errors import InputError, StorageError, printable
+from hindcast.pipeline.errors import HindcastError, InputError, StorageError, printable
 from hindcast.pipeline.publishing.folder import Item
 from hindcast.pipeline.storage.extras import require
 from hindcast.pipeline.storage.files import scratch
@@ -148,10 +148,19 @@ def _refuse_other(
         api.hf_hub_download(
             name, mf.NAME, repo_type="dataset", revision=head, local_dir=str(folder)
         )
-        old = mf.read_manifest(folder)
+        try:
+            old = mf.read_manifest(folder)
+        except InputError as error:
+            told = str(error).replace(f"{folder}/", "")
+            raise StorageError(f"{to}: {told}; push to a new one") from None
     ids = [one.recipe.to_dict()["id"] for one in (old, manifest)]
     if ids[0] != ids[1]:
         raise StorageError(f"{to}: this repository holds {ids[0]}, not {ids[1]}; push to a new one")
+    if old.lineage != manifest.lineage:
+        raise StorageError(
+            f"{to}: this repository holds a dataset under the id {ids[0]} that was made of others "
+            "in another way; push to a new one"
+        )
     kept = {(part.path, part.sha256) for part in manifest.parts}
     if not kept.issuperset((part.path, part.sha256) for part in old.parts):
         raise StorageError(
@@ -164,11 +173,11 @@ def _refuse_other(
 @contextmanager
 def _errors(to: str, token: str) -> Iterator[None]:
     """Turn errors of the client into a StorageError of one line, without the token."""
-    import httpx2  # with which the client speaks to its server
-
     try:
         yield
-    except (OSError, RuntimeError, ValueError, httpx2.HTTPError) as error:
+    except HindcastError:
+        raise
+    except Exception as error:  # noqa: BLE001  of the client, which has kinds of its own
         causes = [error, error.__cause__] if error.__cause__ is not None else [error]
         lines = [" ".join(str(cause).split()) or type(cause).__name__ for cause in causes]
         told = printable("; ".join(lines)).replace(token, "...")[:600]

@@ -10,8 +10,10 @@ from typing import Any
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
+from huggingface_hub.errors import HFValidationError
 
 from hindcast.flows.cli import main
+from hindcast.flows.commands.publish.push import _notes
 from hindcast.pipeline.building.append import append
 from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset import manifest as mf
@@ -220,6 +222,46 @@ def test_an_appended_dataset_replaces_its_earlier_state(dataset, server, capsys)
     assert not set(parts) <= set(grown["sent"])
     assert set(parts) & set(grown["sent"])
     assert "episodes.parquet" in grown["removed"]
+
+
+@pytest.mark.slow
+def test_a_selection_does_not_replace_its_parent_nor_the_reverse(dataset, server, capsys):
+    """Both have the same recipe and the same parts."""
+    assert main(["filter", dataset, "--where", "steps > 0", "--out", "selected"]) == 0
+    parts = [mf.read_manifest(Path(folder)).parts for folder in (dataset, "selected")]
+    assert parts[0] == parts[1]
+    for first, second in ((dataset, "selected"), ("selected", dataset)):
+        place = f"hf://datasets/someone/of-{first}"
+        assert main(["push", first, "--to", place]) == 0
+        assert "was made of others" in refused(capsys, second, "--to", place)
+
+
+def test_a_damaged_manifest_of_a_repository_is_named_with_it(dataset, server, capsys):
+    server.add(REPOSITORY, {mf.NAME: b"{"})
+    message = refused(capsys, dataset, "--to", PLACE)
+    assert f"{PLACE}: {mf.NAME}" in message
+    assert "/hindcast-" not in message
+
+
+@pytest.mark.parametrize("kind", [Exception, KeyError, HFValidationError])
+def test_an_error_of_any_kind_hides_the_token(dataset, server, kind, monkeypatch, capsys):
+    def fail(*_words, **_settings):
+        raise kind(f"the header Bearer {TOKEN} is refused") from ValueError(TOKEN)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_commit", fail)
+    message = refused(capsys, dataset, "--to", PLACE)
+    assert f"{PLACE}: nothing was committed" in message
+    assert "the header Bearer ... is refused" in message
+
+
+def test_paths_of_this_machine_are_named_wherever_they_are(dataset):
+    manifest = mf.read_manifest(Path(dataset))
+    assert _notes(manifest) == []
+    recipe = replace(manifest.recipe, trace=replace(manifest.recipe.trace, path=Path("/a/trace")))
+    provenance = {**manifest.provenance, "sources": [{"file": "/b/series"}, {"file": "/a/trace"}]}
+    notes = _notes(replace(manifest, merged=(recipe,), provenance=provenance))
+    assert {note.rpartition(": ")[2] for note in notes} == {"/a/trace", "/b/series"}
+    assert len(notes) == 2
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """`hindcast push`: a verified dataset to an upload folder or a repository of the Hub."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -89,10 +89,20 @@ def run(request: Request) -> dict[str, Any]:
 
 def _notes(manifest: Any) -> list[str]:
     """Return what a publisher should know of the dataset before others see it."""
-    path = str(manifest.recipe.trace.path)
-    if not Path(path).is_absolute():
-        return []
-    return [f"manifest.json and README.md show the path of the trace on this machine: {path}"]
+    from hindcast.pipeline.dataset import manifest as mf
+
+    paths = dict.fromkeys(t for t in _texts(mf.to_json(manifest)) if Path(t).is_absolute())
+    shown = "manifest.json, and what is made of it, shows a path on this machine"
+    return [f"{shown}: {path}" for path in paths]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts among the values of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple | Mapping):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(one)
 
 
 def show(result: Mapping[str, Any]) -> Shown:
