@@ -30,6 +30,12 @@ from hindcast.pipeline.recipes.loading import load_recipe
 RESULTS = ("fresh.csv", "offline.csv", "online.csv")
 CLAIMED = ("`slots`, rate 1.0", "play")
 OTHERS = ("data_quality.csv", "ope.csv")
+# Recipes of `queue` that play the windows of a log in queue_rules.csv; the other two see 128 jobs.
+RULES_PLAYED_IN = {
+    "KTH SP2": ("kth-online", "kth-v1"), "CTC SP2": ("ctc-online", "ctc-v1"),
+    "SDSC SP2": ("sdsc-sp2-online", "sdsc-sp2-v1"), "SDSC Blue": ("sdsc-blue-online",),
+    "HPC2N": ("hpc2n-online",),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +119,45 @@ def unlearned_means(row) -> dict[str, float]:
     """Return all policies without learning on the windows and the metric of a row."""
     commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
     windows, _ = played_windows(commands[row["command"]])
-    return {
+    found = {
         one.policy: one.mean
         for played, one in scored_policies()
         if (played, one.metric) == (windows, row["metric"])
     }
+    return found | rules_of_queue().get(windows, {})
+
+
+def rules_of_queue() -> dict[str, dict[str, float]]:
+    """Return the means of the rules that do not know run times, by the windows of their log."""
+    table = pl.read_csv(FOLDER / "queue_rules.csv").filter(part="test", kind="heuristic")
+    return {
+        windows_of(load_recipe(f"queue-{name}")): dict(
+            table.filter(log=log).select("policy", "slowdown").iter_rows()
+        )
+        for log, names in RULES_PLAYED_IN.items()
+        for name in names
+    }
+
+
+def test_a_rule_of_two_tables_has_one_mean():
+    rules, compared = rules_of_queue(), set()
+    for windows, one in scored_policies():
+        if one.policy in rules.get(windows, {}):
+            assert one.mean == rules[windows][one.policy]
+            compared.add((windows, one.policy))
+    assert {windows for windows, _ in compared} == rules.keys()
+    assert len(compared) == 9 * len(rules)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "policy", "mean"),
+    [("queue-sdsc-blue-online", "wsept_conservative", 59.4331),
+     ("queue-kth-online", "aged_expected_conservative", 23.9896)],
+)  # fmt: skip
+def test_the_best_without_learning_may_be_of_the_table_of_rules(recipe, policy, mean):
+    table = pl.read_csv(FOLDER / "online.csv", infer_schema_length=0)
+    best = best_of(table.filter(recipe=recipe).row(0, named=True))
+    assert (best.policy, best.mean) == (policy, mean)
 
 
 @pytest.mark.parametrize(
