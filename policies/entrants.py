@@ -22,8 +22,8 @@ from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 from hindcast.policies.heuristics import find_rule
 from hindcast.policies.own_policy import training_of, weights_of
 from hindcast.policies.registry import (
-    ROLLOUT,
     behaviours,
+    looks_ahead,
     resolve,
     resolve_own,
     rule_that_looks_ahead,
@@ -141,7 +141,7 @@ def _in_package(name: str, recipe: Recipe) -> bool:
 def _without_checkpoint(name: str, scenario: str) -> bool:
     """Return whether a name is a rule, or rules that look ahead."""
     return (
-        name == ROLLOUT
+        looks_ahead(name)
         or find_rule(scenario, name) is not None
         or rule_that_looks_ahead(name, scenario) is not None
     )

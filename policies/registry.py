@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.errors import DatasetError, InputError, UnknownName, did_you_mean, is_path
@@ -29,6 +29,16 @@ if TYPE_CHECKING:  # importing them compiles kernels
     from hindcast.policies.rollouts.lookahead import ImaginedRollouts, RolloutPolicy
 
 ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see hindcast.policies.rollouts
+
+# What may follow, as in RULE@rollout+futures=16+errors=2: what it sets, whether it is a whole
+# number, the least and the largest value.
+_Settings: TypeAlias = Mapping[str, tuple[str, type[int] | type[float], float, float]]
+_IMAGINED: Final[_Settings] = {
+    "futures": ("futures", int, 2, 1024),
+    "decisions": ("horizon", int, 0, 100_000),
+    "errors": ("errors", float, 0.0, 100.0),
+}
+_OF_RULES: Final[_Settings] = {"drawn": ("drawn", int, 1, 1024)}
 
 # If a scenario has more deterministic rules, FOLDER@rollout has none of them among its members:
 # the 64 of `queue` would take most of the time.
@@ -59,7 +69,37 @@ def split_checkpoint_name(name: str) -> tuple[str, float | str]:
 def rule_that_looks_ahead(name: str, scenario: str) -> str | None:
     """Return the rule of a name RULE@rollout; None for any other name."""
     rule, _, asked = name.rpartition("@")
-    return rule if asked == ROLLOUT and find_rule(scenario, rule) is not None else None
+    return rule if looks_ahead(asked) and find_rule(scenario, rule) is not None else None
+
+
+def looks_ahead(asked: str) -> bool:
+    """Return whether a policy, or the part of its name after the @, looks ahead."""
+    return asked.partition("+")[0] == ROLLOUT
+
+
+def _settings_ahead(name: str, known: _Settings) -> dict[str, Any]:
+    """Return the settings that a name ...rollout+SETTING=NUMBER gives.
+
+    Raises InputError for a setting that is not `known`, a repeated one, and a number that is out of
+    range.
+    """
+    found = dict[str, Any]()
+    for part in name.rpartition("@")[2].split("+")[1:]:
+        setting, _, number = part.partition("=")
+        if setting not in known:
+            raise InputError(f"{name}: no setting {setting!r}; {did_you_mean(setting, known)}")
+        member, kind, least, most = known[setting]
+        try:
+            value = kind(number)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most or member in found:
+            raise InputError(
+                f"{name}: {part!r}, expected one {setting}= with "
+                f"{'a whole number' if kind is int else 'a number'} from {least} to {most}"
+            )
+        found[member] = value
+    return found
 
 
 def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
@@ -68,10 +108,11 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     FOLDER@RULE is a network that leaves a part of its choice to a rule: a candidate is a pair, and
     the rule chooses the first member (LearnedPolicy.led_by). FOLDER@rollout looks ahead with the
     network, variants of it and, unless they are many, the deterministic rules; `rollout` with the
-    rules alone (hindcast.policies.rollouts.lookahead); where the scenario draws futures,
-    FOLDER@rollout and RULE@rollout try all candidates in these
-    (hindcast.policies.rollouts.lookahead). MODULE:NAME and FILE.py:NAME are policies of the user's
-    own (hindcast.policies.own_policy).
+    rules alone, rollout+drawn=40 with them and 40 drawn linear priorities
+    (hindcast.policies.rollouts.lookahead); where the scenario draws futures,
+    FOLDER@rollout and RULE@rollout try all candidates in these, by default in eight, and in 16 with
+    RULE@rollout+futures=16; for +decisions= and +errors= see ImaginedRollouts. MODULE:NAME and
+    FILE.py:NAME are policies of the user's own (hindcast.policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if
@@ -83,7 +124,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         if isinstance(rule, Heuristic):
             require_columns(name, rule.needs, spec)
         return Behaviour(name, rule, *_exploration(rule))
-    if name == ROLLOUT:
+    if looks_ahead(name):
         if load_scenario(scenario).imagines:
             raise InputError(
                 f"{name}: scenario {scenario} looks ahead in drawn futures with one rule; expected "
@@ -92,7 +133,9 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
         _require_forgetting(name, scenario)
         from hindcast.policies.rollouts.lookahead import rollouts_of_rules
 
-        return Behaviour(name, rollouts_of_rules(name, _looking_ahead_with(known, spec), spec))
+        members = _looking_ahead_with(known, spec)
+        drawn = _settings_ahead(name, _OF_RULES)
+        return Behaviour(name, rollouts_of_rules(name, members, spec, **drawn))
     leading = rule_that_looks_ahead(name, scenario)
     if leading is not None:
         return Behaviour(name, _rule_looking_ahead(name, scenario, leading, spec))
@@ -106,7 +149,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
 
         policy = load_policy(folder)
         policy.check(spec)
-        if asked == ROLLOUT:
+        if isinstance(asked, str) and looks_ahead(asked):
             return Behaviour(policy.name, _looking_ahead(name, scenario, policy, spec))
         if isinstance(asked, str):
             return Behaviour(policy.name, _led(name, policy, asked, known))
@@ -176,8 +219,14 @@ def _looking_ahead(
     """Return the lookahead with a network that the scenario supports; raise InputError if none."""
     from hindcast.policies.rollouts.lookahead import imagined_rollouts_of, rollouts_of
 
+    settings = _settings_ahead(name, _IMAGINED)
     if load_scenario(scenario).imagines:
-        return imagined_rollouts_of(policy)
+        return replace(imagined_rollouts_of(policy), **settings)
+    if settings:
+        raise InputError(
+            f"{name}: scenario {scenario} looks ahead without drawn futures; expected "
+            f"{name.rpartition('@')[0]}@{ROLLOUT}"
+        )
     _require_forgetting(name, scenario, or_futures=True)
     rules = _looking_ahead_with(heuristics(scenario), spec)
     return rollouts_of(policy, rules if len(rules) <= _MOST_RULES else (), spec)
@@ -199,7 +248,8 @@ def _rule_looking_ahead(name: str, scenario: str, rule: str, spec: Spec) -> "Ima
     if rule not in _still(known):
         raise InputError(f"{name}: {rule!r} draws its choices; {did_you_mean(rule, _still(known))}")
     require_columns(rule, known[rule].needs, spec)
-    return imagined_rollouts_of_rule(name, known[rule], spec, arrivals=loaded.imagines)
+    played = imagined_rollouts_of_rule(name, known[rule], spec, arrivals=loaded.imagines)
+    return replace(played, **_settings_ahead(name, _IMAGINED))
 
 
 def _require_forgetting(name: str, scenario: str, *, or_futures: bool = False) -> None:

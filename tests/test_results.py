@@ -13,7 +13,7 @@ from docs.generate.anchors import Scored, played_windows, scored_policies
 from docs.generate.claims import claim_pages
 from docs.generate.delivered import DELIVERIES, SELECTED, baseline_mean, row_of
 from docs.generate.families import verdicts
-from docs.generate.fresh import FRESH, better_and_others, shown_rows
+from docs.generate.fresh import FRESH, better_and_others, share_of_time, shown_rows
 from docs.generate.headlines import headline_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
@@ -146,13 +146,24 @@ def test_the_losses_of_the_readme_are_those_of_the_table():
 
 def test_the_readme_names_the_gains_on_new_windows():
     better, others = better_and_others(shown_rows())
-    assert better == ["`slots`, rate 1.0", "`thermal`", "`deferrable`", "`binpack`"]
-    assert others == ["`slots`, rate .7", "`multicluster`"]
+    assert better == [
+        "`slots`, rate 1.0", "`thermal`", "`multicluster`", "`deferrable`", "`binpack`",
+        "`binpack`, generated",
+    ]  # fmt: skip
+    assert others == ["`slots`, rate .7"]
     readme = " ".join((FOLDER.parents[1] / "README.md").read_text().split())
     assert (
-        "looking ahead included, in `slots` at rate 1.0, `thermal` and `deferrable`; in" in readme
+        "looking ahead included, in `slots` at rate 1.0, `thermal`, `multicluster` and "
+        "`deferrable`; in `slots` at rate 0.7 no gain is shown" in readme
     )
     assert [one.problem for one in FRESH if one.reused] == ["`binpack`"]
+
+
+def test_rules_of_the_second_draw_have_the_time_of_the_agents():
+    second = [one for one in FRESH if one.second]
+    assert len(second) == 3
+    for one in second:
+        assert share_of_time(one) <= 1.0
 
 
 def test_the_page_of_claims_shows_every_claimed_gain_after_holm():

@@ -3,8 +3,8 @@
     python -m docs.generate.fresh > docs/results/fresh_times.csv
 
 measures the times: CPU milliseconds per decision of one thread, as an evaluation plays a policy on
-train windows. It prints the record of the machine on standard error. The other numbers are rows of
-docs/results/fresh.csv.
+train windows; names of recipes after it measure the rows of these alone. It prints the record of
+the machine on standard error. The other numbers are rows of docs/results/fresh.csv.
 
 Where rules can look ahead (`RULE@rollout`), agents that do not look ahead are compared with the
 best rule that does not, and those that do with the best policy that did not learn. All differences
@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,6 +33,7 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.storage.provenance import key_of, provenance
 
 AHEAD: Final = "@rollout"
+SECOND: Final = "second draw"
 TIMED: Final = 5  # windows of a policy that looks ahead
 TIMED_RULES: Final = 150
 REPEATS: Final = 3
@@ -51,6 +52,9 @@ class Fresh:
         agent: Name of the delivered agent.
         reused: Whether its windows had been read before; its rows are those of online.csv.
         settings: Overrides of the released recipe with which the checkpoints play.
+        ahead: How the agent looks ahead: what its name has behind the checkpoint's.
+        second: Whether its windows are a second draw, with rules that have the agent's time.
+        checkpoint: Folder below that of `released` that is timed; by default the first seed.
     """
 
     problem: str
@@ -61,6 +65,9 @@ class Fresh:
     agent: str
     reused: bool = False
     settings: tuple[str, ...] = ()
+    ahead: str = AHEAD
+    second: bool = False
+    checkpoint: str = ""
 
 
 FRESH: Final = (
@@ -69,14 +76,24 @@ FRESH: Final = (
     Fresh("`slots`, rate 1.0", "slowdown", 3, "slots-rate10-second-fresh-online",
           "slots-online-rate10", "counterfactual-delivered",
           settings=("config.foresight=true",)),
+    Fresh("`slots`, rate 1.0", "slowdown", 3, "slots-rate10-third-fresh-online",
+          "slots-online-rate10", "counterfactual-delivered",
+          settings=("config.foresight=true",), ahead="@rollout+errors=2", second=True),
     Fresh("`thermal`", "level per step", 3, "thermal-second-fresh-online", "thermal-online",
           "ppo-delivered"),
     Fresh("`multicluster`", "cost", 3, "multicluster-second-fresh-online",
           "multicluster-foresight-online", "evolution-delivered"),
+    Fresh("`multicluster`", "cost", 3, "multicluster-third-fresh-online",
+          "multicluster-foresight-online", "evolution-delivered", second=True,
+          ahead="@rollout+futures=16", checkpoint="ensemble"),
     Fresh("`deferrable`", "revenue", 1, "deferrable-second-fresh-online", "deferrable-online",
           "price_evolution-delivered"),
     Fresh("`binpack`", "makespan, s", 1, "binpack-rollout-online", "binpack-online",
           "evolution-best", reused=True),
+    Fresh("`binpack`, generated", "makespan, s", 1, "binpack-generated-fresh-online",
+          "binpack-online", "evolution-delivered", second=True,
+          settings=('trace.format="synthetic"', 'trace.path=""', "trace.settings={n_jobs=3600}",
+                    "seed=62000")),
 )  # fmt: skip
 
 Row = Mapping[str, str]
@@ -92,23 +109,41 @@ def shown_rows() -> list[Shown]:
 def fresh_table() -> str:
     """Return the table as Markdown, and a sentence of what it shows."""
     found = shown_rows()
+    better, others = better_and_others(found)
+    text = "In the last row of each problem, agents are better after Holm's adjustment on "
+    text += f"{_and(better)}, and not on {_and(others)}."
+    return f"{_table(found)}\n{text}\n"
+
+
+def equal_time_table() -> str:
+    """Return the rows in which a rule that looks ahead has the agent's time."""
+    return _table(shown_rows(), lambda one, ahead: one.second and ahead)
+
+
+def share_of_time(one: Fresh) -> float:
+    """Return the time of a decision of the agent that looks ahead, divided by the rule's."""
+    row, times = _row(one, ahead=True), _times()
+    assert row is not None
+    return times[one.recipe, row["policy"]] / times[one.recipe, row["baseline"]]
+
+
+def _table(found: Sequence[Shown], wanted: Callable[[Fresh, bool], bool] | None = None) -> str:
+    """Return the rows that are wanted; all rows are one family of comparisons."""
     cells = marked([row for *_, row in found], [one.decimals for one, *_ in found])
-    times = _times()
-    lines = []
+    times, lines = _times(), []
     for (one, ahead, row), cell in zip(found, cells, strict=True):
+        if wanted is not None and not wanted(one, ahead):
+            continue
         other = float(row["mean"]) - float(row["paired_difference"])
         lines.append([
-            one.problem, f"{row['windows']}, read before" if one.reused else row["windows"],
+            one.problem, ", ".join([row["windows"], *_note(one)]),
             one.outcome, "yes" if ahead else "no",
             _policy(one, row["baseline"], other, times),
             _policy(one, row["policy"], float(row["mean"]), times), cell, mde(row, one.decimals),
         ])  # fmt: skip
     head = ["problem", "windows", "outcome", "looking ahead", "best without learning", "agent",
             "difference", "MDE"]  # fmt: skip
-    better, others = better_and_others(found)
-    text = "In the last row of each problem, agents are better after Holm's adjustment on "
-    text += f"{_and(better)}, and not on {_and(others)}."
-    return f"{table(head, lines)}\n{text}\n"
+    return table(head, lines)
 
 
 def better_and_others(found: Sequence[Shown]) -> tuple[list[str], list[str]]:
@@ -125,12 +160,17 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def _note(one: Fresh) -> list[str]:
+    """Return what is to be said of the windows of a row."""
+    return ["read before"] if one.reused else [SECOND] if one.second else []
+
+
 def _row(one: Fresh, ahead: bool) -> Row | None:
     """Return the agents' row against the best policy that did not learn; None if they have none.
 
     Without looking ahead, the best is that of the rules that do not look ahead either.
     """
-    agent = one.agent + AHEAD * ahead
+    agent = one.agent + one.ahead * ahead
     own = [
         row
         for row in rows_of_recipe("online.csv" if one.reused else "fresh.csv", one.recipe)
@@ -142,7 +182,7 @@ def _row(one: Fresh, ahead: bool) -> Row | None:
 
 
 def _looks_ahead(policy: str) -> bool:
-    return policy.endswith(AHEAD) or policy == AHEAD[1:]
+    return AHEAD[1:] in (policy, policy.rpartition("@")[2].partition("+")[0])
 
 
 def _policy(one: Fresh, name: str, mean: float, times: Mapping[tuple[str, str], float]) -> str:
@@ -166,17 +206,16 @@ def measure(one: Fresh) -> list[tuple[str, str, int, float]]:
         row = _row(one, ahead)
         if row is None:
             continue
-        folder = f"datasets/{one.released}/agents"
-        [first] = sorted(Path(folder).glob("*-seed0"))
+        [first] = Path("datasets", one.released).glob(one.checkpoint or "agents/*-seed0")
         for name, policy in (
             (row["baseline"], row["baseline"]),
-            (row["policy"], f"{first}{AHEAD * ahead}"),
+            (row["policy"], f"{first}{one.ahead * ahead}"),
         ):
-            found.append((one.recipe, name, *_milliseconds(one, policy)))
+            found.append((one.recipe, name, *milliseconds(one, policy)))
     return found
 
 
-def _milliseconds(one: Fresh, policy: str) -> tuple[int, float]:
+def milliseconds(one: Fresh, policy: str) -> tuple[int, float]:
     """Return decisions of the timed windows and the CPU milliseconds of one of them.
 
     The start of an evaluation is that of one window; the shortest of REPEATS counts.
@@ -205,5 +244,5 @@ if __name__ == "__main__":
     writer.writerow(["recipe", "policy", "decisions", "ms_per_decision", "provenance"])
     record = provenance()
     sys.stderr.write(json.dumps({key_of(record): record}, indent=2))
-    for each in FRESH:
+    for each in (one for one in FRESH if one.recipe in (sys.argv[1:] or one.recipe)):
         writer.writerows([*row, f"{ms:.4g}", key_of(record)] for *row, ms in measure(each))

@@ -109,7 +109,7 @@ def _times() -> Mapping[tuple[str, str], float]:
 
 
 if __name__ == "__main__":
-    from docs.generate.fresh import Fresh, _milliseconds
+    from docs.generate.fresh import Fresh, milliseconds
     from hindcast.pipeline.storage.provenance import key_of, provenance
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -117,6 +117,6 @@ if __name__ == "__main__":
     record = provenance()
     sys.stderr.write(json.dumps({key_of(record): record}, indent=2))
     for recipe, policy in RULES:
-        count, ms = _milliseconds(Fresh("", "", 0, "", recipe, ""), policy)
+        count, ms = milliseconds(Fresh("", "", 0, "", recipe, ""), policy)
         writer.writerow([recipe, policy, count, f"{ms:.4g}", key_of(record)])
         sys.stdout.flush()

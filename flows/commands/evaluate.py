@@ -249,7 +249,8 @@ COMMANDS: Final = {"evaluate": Command(
     "A suffix changes how a checkpoint acts:\n"
     "  FOLDER@1        draws its choices, as in training\n"
     "  FOLDER@RULE     on multicluster, a rule chooses the application and the agent the cluster\n"
-    "  FOLDER@rollout  and RULE@rollout, on binpack, queue, multicluster and slots, look ahead",
+    "  FOLDER@rollout  and RULE@rollout, on binpack, queue, multicluster and slots, look ahead;\n"
+    "                  with +futures=16 in that many drawn futures",
     recorded="asked",
 ), "plan": Command(
     "hindcast plan slots-deeprm-v1 --policy hold_8 --policy agents/a --out plan.json",

@@ -96,7 +96,7 @@ class Reading:
             self.notes.append(text)
 
 
-def ragged_rows(offsets: Ints, decisions: Ints) -> Ints:
+def ragged_rows(offsets: Ints, decisions: NDArray[np.integer[Any]]) -> Ints:
     """Return the rows of the candidates of some decisions, in the order of the decisions."""
     starts, lengths = offsets[:-1][decisions], np.diff(offsets)[decisions]
     ends = np.cumsum(lengths)
@@ -167,13 +167,9 @@ def take(batch: Batch, rows: Ints) -> Batch:
 def _few(batch: Batch, rows: Ints) -> Batch:
     at = ragged_rows(batch.offsets, rows)
     release()
-    sides = (
-        (batch.decisions, rows),
-        (batch.context, rows),
-        (batch.candidates, at),
-        (batch.features, at),
-    )
-    return Batch(*(frame[of] if frame.width else frame for frame, of in sides), batch.lengths[rows])
+    sides = (batch.context, rows), (batch.candidates, at), (batch.features, at)
+    context, candidates, features = (frame[of] if frame.width else frame for frame, of in sides)
+    return Batch(batch.decisions[rows], context, candidates, features, batch.lengths[rows])
 
 
 class Reasons:

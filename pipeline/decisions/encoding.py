@@ -16,7 +16,7 @@ import polars as pl
 from numba import njit
 from numpy.typing import NDArray
 
-from hindcast.pipeline.decisions.batch import TERM, Ints
+from hindcast.pipeline.decisions.batch import TERM
 from hindcast.pipeline.decisions.log import MOST_LEVELS, DecisionLog
 from hindcast.pipeline.decisions.values import Array, floats
 from hindcast.pipeline.scenarios.decisions import IDENTIFIER, LEVEL, DecisionsConfig
@@ -31,6 +31,7 @@ _ROUND: Final = 4  # digits of a scale
 _LEADING: Final = 16  # bits of a size by which sizes are counted
 
 Narrow = NDArray[np.float32]
+Rows = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,21 @@ class Encoded:
     _candidates: Mapping[str, "_Column"]
     _terms: Mapping[str, pl.Series]
 
-    def of_context(self, name: str, rows: Ints) -> Narrow:
+    def of_context(self, name: str, rows: Rows) -> Narrow:
         """Return a feature of some decisions."""
         return self._context[name](rows)
 
-    def candidate(self, name: str, rows: Ints) -> Narrow:
+    def candidate(self, name: str, rows: Rows) -> Narrow:
         """Return a feature of some candidates."""
         return self._candidates[name](rows)
 
-    def term(self, name: str, rows: Ints) -> NDArray[np.float64]:
+    def term(self, name: str, rows: Rows) -> NDArray[np.float64]:
         """Return a logged reward or cost of some decisions, NaN where it is missing."""
         return floats(self._terms[name][rows])
 
 
 # Values of a feature at some rows.
-_Column = Callable[[Ints], Narrow]
+_Column = Callable[[Rows], Narrow]
 
 
 def _numbers(values: NDArray[Any]) -> _Column:

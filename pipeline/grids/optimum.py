@@ -18,68 +18,25 @@ Shifting in the Cloud", EuroSys 2024, and its published tables.
 from typing import Any, Final
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from hindcast.pipeline.simulation.kernel import FLOATS, INTS, compiled
+from hindcast.pipeline.simulation.kernel import Floats, compiled
 from hindcast.pipeline.traces.hourly.series import CARBON, Series, all_known
 
 _EXACT: Final = 100.0  # published hours have two decimals, whose sums are exact as whole numbers
 
 
-@compiled(types.void(INTS, FLOATS, types.int64, types.float64, types.int64), forceinline=True)
-def _add(counts, sums, rank, value, sign):  # type: ignore[no-untyped-def]
-    """Add an hour to the trees, or with sign -1 remove it."""
-    at = rank + 1
-    while at < len(counts):
-        counts[at] += sign
-        sums[at] += sign * value
-        at += at & -at
-
-
-@compiled(types.int64(FLOATS, INTS, types.int64, types.int64, FLOATS, FLOATS, FLOATS))
-def _optima(x, rank, job, slack, now, start, hours):  # type: ignore[no-untyped-def]
-    """Fill the three costs of every row; return the number of rows.
-
-    `rank` (T,) is the place of each hour among all, ascending. The hours of a window are kept in
-    trees of counts and sums by rank, from which the sum of the least n is read in log T steps.
-    """
+@compiled()
+def _optima(x: Floats, job: int, slack: int, now: Floats, start: Floats, hours: Floats) -> int:
+    """Fill the three costs of every row; return the number of rows."""
     size = len(x)
     rows = size - job + 1 if slack >= size else size - job
-    paid = np.zeros(size + 1)
-    for t in range(size):
-        paid[t + 1] = paid[t] + x[t]
-    counts, sums = np.zeros(size + 1, np.int64), np.zeros(size + 1)
-    top = 1
-    while top * 2 <= size:
-        top *= 2
-    queue, head, tail = np.empty(size, np.int64), 0, 0  # starts, costs ascending
-    entered, begun = 0, 0
+    sums = np.concatenate((np.zeros(1), np.cumsum(x)))
+    costs = sums[job:] - sums[: size - job + 1]
     for i in range(rows):
         end = min(i + slack + job, size)
-        while entered < end:
-            _add(counts, sums, rank[entered], x[entered], 1)
-            entered += 1
-        while begun <= end - job:
-            cost = paid[begun + job] - paid[begun]
-            while tail > head and paid[queue[tail - 1] + job] - paid[queue[tail - 1]] > cost:
-                tail -= 1
-            queue[tail] = begun
-            tail += 1
-            begun += 1
-        while queue[head] < i:
-            head += 1
-        now[i] = paid[i + job] - paid[i]
-        start[i] = paid[queue[head] + job] - paid[queue[head]]
-        place, left, total, step = 0, job, 0.0, top
-        while step > 0:
-            if place + step <= size and counts[place + step] <= left:
-                place += step
-                left -= counts[place]
-                total += sums[place]
-            step //= 2
-        hours[i] = total
-        _add(counts, sums, rank[i], x[i], -1)
+        now[i], start[i] = costs[i], costs[i : end - job + 1].min()
+        hours[i] = np.partition(x[i:end], job - 1)[:job].sum()
     return rows
 
 
@@ -94,11 +51,8 @@ def optima(x: NDArray[np.float64], job: int, slack: int) -> NDArray[np.float64]:
     hundreds = x * _EXACT
     exact = bool(np.allclose(hundreds, np.rint(hundreds), rtol=0, atol=1e-6, equal_nan=True))
     known = np.nan_to_num(np.rint(hundreds) if exact else x)
-    order = np.argsort(known, kind="stable")
-    rank = np.empty(size, np.int64)
-    rank[order] = np.arange(size)
     out = np.empty((3, size))
-    rows = _optima(known, rank, job, slack, out[0], out[1], out[2])
+    rows = _optima(known, job, slack, out[0], out[1], out[2])
     found = out[:, :rows].T / (_EXACT if exact else 1.0)
     first = np.arange(rows)
     found[~all_known(x, first, np.minimum(first + slack + job, size))] = np.nan

@@ -10,10 +10,13 @@ apart (`commit`), or at the submission and again at every hour of the clock (`ag
     carbon_time     the start that saves most per hour until completion, none if nothing is saved
     threshold       the first hour at or below a quantile of the last hours, which needs no forecast
 
-Under a capacity a job takes its cores in every hour that it touches, by its true length, which a
-rule that decides once thus sees. It starts where it fits; at its latest start it starts as soon as
-it fits, and is late. With `crowding` k, each promised hour
-costs k times the mean of the last week times (load / capacity)^4 more.
+Under a capacity a job takes its cores in every hour that it touches. A rule sees the cores that
+running jobs and chosen starts are promised, as far as their lengths are known: a job that ended
+early is promised none, one that runs for longer is expected to end in this hour. A rule that
+decides once chooses a start that fits beside them, or the first one after its latest start that
+does. A job that truly does not fit at its start begins in the first hour in which it does; after
+its latest start it is late. With `crowding` k, each promised hour costs k times the mean of the
+last week times (promised / capacity)^4 more.
 
 `pause` runs a job in pieces: in an hour if cheaper hours before its end, by forecast, are fewer
 than what it still has to run.
@@ -103,11 +106,11 @@ class _Settings(NamedTuple):
 
 
 class _Hour(NamedTuple):
-    """Knowledge in hour t: forecast, its integral to every hour, and the load of each hour."""
+    """Knowledge in hour t: forecast, its integral to every hour, and cores not promised in each."""
 
     seen: Floats
     paid: Floats
-    load: Ints
+    free: Floats
 
 
 @compiled(forceinline=True)
@@ -128,12 +131,41 @@ def between(paid: Floats, x: Floats, begin: float, end: float) -> float:
 
 
 @compiled()
-def _fits(load: Ints, start: float, run: float, cores: int, capacity: int) -> bool:
-    """Return whether the cores are free in all hours that a run touches."""
-    for hour in range(int(start), min(int(np.ceil(start + run)), len(load))):
-        if load[hour] + cores > capacity:
-            return False
-    return True
+def fits(free: Floats, first: int, end: int, cores: int) -> bool:
+    """Return whether cores are free from one hour or slot to before another; behind all, they are.
+
+    `free` are the free cores of each.
+    """
+    at, last = first, min(end, len(free))
+    while at < last and cores <= free[at]:
+        at += 1
+    return at >= last
+
+
+@compiled()
+def _promise(free: Floats, first: int, end: int, cores: int) -> int:
+    """Take the cores from the hours from `first` to before `end`; return `end`."""
+    for hour in range(first, min(end, len(free))):
+        free[hour] -= cores
+    return end
+
+
+@compiled()
+def _look(work: Work, start: Floats, running: Ints, until: Ints, free: Floats, t: int) -> int:
+    """Take the jobs that have ended before hour t from the running ones; return how many are left.
+
+    `until` is the end of what each is promised, (J,). It moves by what is seen in hour t.
+    """
+    kept = 0
+    for job in running:
+        if start[job] + work.run[job] <= t:
+            _promise(free, t, until[job], -work.cores[job])
+            continue
+        if until[job] <= t:
+            until[job] = _promise(free, t, t + 1, work.cores[job])
+        running[kept] = job
+        kept += 1
+    return kept
 
 
 @compiled()
@@ -147,7 +179,7 @@ def _best(
     """
     if rule.kind == THRESHOLD:
         return now if hour.seen[0] <= recent else latest
-    known, load = work.known[job], hour.load
+    known, free, cores = work.known[job], hour.free, work.cores[job]
     clock = rule.again or rule.kind == SLOT or rule.capacity < _FAR
     least, best, first = np.inf, latest + 1.0, 0.0
     candidate = latest if rule.kind == LATEST else now
@@ -162,12 +194,12 @@ def _best(
             first = cost
         if rule.kind == TIME:
             cost = (cost - first) / max(candidate - now + known, 1e-9)
+        end = int(np.ceil(candidate + known))
         if rule.crowding > 0.0:
-            for at in range(int(candidate), min(int(np.ceil(candidate + known)), len(load))):
-                cost += rule.crowding * level * (load[at] / rule.capacity) ** 4
-        if cost < least and (
-            rule.again or _fits(load, candidate, work.run[job], work.cores[job], rule.capacity)
-        ):
+            for at in range(int(candidate), min(end, len(free))):
+                share = (rule.capacity - free[at]) / rule.capacity
+                cost += rule.crowding * level * share**4
+        if cost < least and (rule.again or fits(free, int(candidate), end, cores)):
             least, best = cost, candidate
         if rule.kind == NOW:
             break
@@ -178,11 +210,15 @@ def _best(
 @compiled()
 def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) -> None:
     """Fill the starts of all jobs, hour by hour: first of those that wait, then of new ones."""
-    jobs, load = len(start), hour.load
-    waiting, n_waiting, next_job, t = np.empty(jobs, np.int64), 0, 0, 0
+    jobs, free, limited = len(start), hour.free, rule.capacity < _FAR
+    waiting, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
+    until = np.empty(jobs, np.int64)
+    n_waiting, n_running, next_job, t = 0, 0, 0, 0
     while next_job < jobs or n_waiting > 0:
         if n_waiting == 0:
             t = max(t, int(work.submit[next_job]))
+        n_running = _look(work, start, running[:n_running], until, free, t)
+        used = work.cores[running[:n_running]].sum()
         here = min(t, len(x) - 1)
         filled, recent, level = 1, 0.0, 0.0
         hour.seen[0] = hour.paid[1] = x[here]
@@ -192,38 +228,51 @@ def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) ->
             level = float(np.nanmean(x[max(here - 167, 0) : here + 1]))
         place, old, kept = 0, n_waiting, 0
         while place < old or (next_job < jobs and work.submit[next_job] < t + 1):
+            decides = rule.again or place == old
             if place < old:
                 job, now = waiting[place], float(t)
                 place += 1
             else:
                 job, now = next_job, work.submit[next_job]
                 next_job += 1
-            latest, run, cores = work.submit[job] + work.wait[job], work.run[job], work.cores[job]
-            best = now
-            if now < latest:
-                need = int(latest + work.known[job] - t) + 2
-                if need > filled and SLOT <= rule.kind <= TIME:
-                    forecast(x, here, rule.foresight, filled, _SIGMA, _SEED, need, hour.seen)
-                    for h in range(filled, need):
-                        hour.paid[h + 1] = hour.paid[h] + hour.seen[h]
-                    filled = need
-                best = _best(now, latest, work, job, t, hour, rule, recent, level)
-            wait_on = False
-            if rule.again:
-                # The next decision is at the next hour, unless the wait ends before it.
-                wait_on = best > now and latest >= t + 1
-                best = latest if best > now else now
-                wait_on = wait_on or not _fits(load, best, run, cores, rule.capacity)
-            if wait_on:
-                waiting[kept] = job
-                kept += 1
+            latest, known, cores = (
+                work.submit[job] + work.wait[job],
+                work.known[job],
+                work.cores[job],
+            )
+            if decides:
+                best = now
+                if now < latest:
+                    need = int(latest + known - t) + 2
+                    if need > filled and SLOT <= rule.kind <= TIME:
+                        forecast(x, here, rule.foresight, filled, _SIGMA, _SEED, need, hour.seen)
+                        for h in range(filled, need):
+                            hour.paid[h + 1] = hour.paid[h] + hour.seen[h]
+                        filled = need
+                    best = _best(now, latest, work, job, t, hour, rule, recent, level)
+                if rule.again and best > now:
+                    # The next decision is at the next hour, unless the wait ends before it.
+                    best = t + 1.0 if latest >= t + 1 else latest
+                elif not rule.again:
+                    best = min(best, max(latest, now))
+                    while not fits(free, int(best), int(np.ceil(best + known)), cores):
+                        best = float(int(best) + 1)
+                    until[job] = _promise(free, int(best), int(np.ceil(best + known)), cores)
+                start[job] = best
+            if start[job] < t + 1 and used + cores <= rule.capacity:
+                if rule.again:
+                    until[job] = _promise(free, t, int(np.ceil(start[job] + known)), cores)
+                if limited:
+                    used += cores
+                    running[n_running] = job
+                    n_running += 1
                 continue
-            best = min(best, max(latest, now))
-            while not _fits(load, best, run, cores, rule.capacity):
-                best = float(int(best) + 1)  # late: as soon as it fits
-            start[job] = best
-            for at in range(int(best), min(int(np.ceil(best + run)), len(load))):
-                load[at] += cores
+            if start[job] < t + 1 and not rule.again:
+                _promise(free, t, until[job], -cores)
+                start[job] = t + 1.0
+                until[job] = _promise(free, t + 1, int(np.ceil(t + 1 + known)), cores)
+            waiting[kept] = job
+            kept += 1
         n_waiting = kept
         t += 1
 
@@ -240,9 +289,9 @@ def starts(work: Work, x: NDArray[np.float64], rule: Rule) -> NDArray[np.float64
     kind, foresight = RULES.index(rule.kind), FORECASTS.index(rule.forecast)
     again = rule.again or kind == THRESHOLD
     settings = _Settings(kind, foresight, again, capacity, float(rule.crowding))
-    load = np.zeros(4 * len(x) if capacity < _FAR else 0, np.int64)
+    free = np.full(4 * len(x) if capacity < _FAR else 0, float(capacity))
     ahead, found = _hours_ahead(work), np.empty(len(work.submit))
-    hour = _Hour(np.empty(ahead), np.zeros(ahead + 1), load)
+    hour = _Hour(np.empty(ahead), np.zeros(ahead + 1), free)
     _play(work, np.array(x, np.float64), settings, hour, found)
     return found
 

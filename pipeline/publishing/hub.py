@@ -76,7 +76,7 @@ def push(found: Sequence[Item], manifest: mf.Manifest, to: str, *, private: bool
     """
     check_access(to)
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not sys.stderr.isatty():
         disable_progress_bars()

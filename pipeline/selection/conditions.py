@@ -82,7 +82,7 @@ def _within(values: pl.Series, text: str, flag: str) -> NDArray[np.bool_]:
         if not inside.any():
             raise InputError(
                 f"{flag}: there is no {values.name} {piece.strip()}, expected some of "
-                f"{values.min()} to {values.max()}"
+                f"{values.min()!s} to {values.max()!s}"
             )
         found |= inside
     return found

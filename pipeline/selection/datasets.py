@@ -49,16 +49,16 @@ def write(parents: Sequence[Dataset], lineage: Lineage, out: Path) -> None:
     recipe, *others = by_digest.values()
     parts = []
     for number, rows in enumerate(_parts(table)):
-        path = f"{DATA}/part-{number:05}.parquet"
+        name = f"{DATA}/part-{number:05}.parquet"
 
         def fill(temporary: Path, rows: pl.DataFrame = rows) -> None:
             with part_file(temporary, spec) as file:
                 for group in groups(parents, rows):
                     file.write_table(group, row_group_size=len(group))
 
-        stored = files.write_atomically(out / path, fill)
+        stored = files.write_atomically(out / name, fill)
         count = row_count(rows, spec)
-        parts.append(mf.FileEntry(path, count, stored.bytes, stored.sha256))
+        parts.append(mf.FileEntry(name, count, stored.bytes, stored.sha256))
     episodes = table.select(episodes_schema(spec).keys())
     manifest = mf.Manifest(
         recipe=recipe,

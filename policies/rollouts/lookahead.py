@@ -9,10 +9,11 @@ A copy must not show what the episode has not shown, so a future replaces it
                   with the best mean return in such copies acts, and a base policy continues
                   (ImaginedRollouts)
 
-RolloutPolicy. The members are a policy and variants of it, deterministic rules, or both. A copy has
-only the jobs that have been submitted, their durations and the end times of running jobs. It does
-not show whether more jobs will come, and no member may wait for them on an idle cluster. Once no
-more jobs arrive, the acting member does at least as well as every other member.
+RolloutPolicy. The members are a policy and variants of it, deterministic rules, both, or rules and
+linear priorities with drawn weights. A copy has only the jobs that have been submitted, their
+durations and the end times of running jobs. It does not show whether more jobs will come, and no
+member may wait for them on an idle cluster. Once no more jobs arrive, the acting member does at
+least as well as every other member.
 
 ImaginedRollouts. Every candidate is chosen in SCREENED copies, and the base policy continues for
 HORIZON decisions. The KEPT candidates with the highest sums of rewards and the base policy's own
@@ -20,7 +21,8 @@ choice meet the other futures. The candidate with the highest mean difference fr
 choice, less its standard error, acts if that is above 0; otherwise the base policy's choice. All
 candidates meet the same futures, so differences are paired. The standard error keeps the noise of a
 few futures from overruling the base policy. In futures without arrivals, the base policy continues
-until all jobs have started, and a candidate needs a difference above two standard errors.
+until all jobs have started, and a candidate needs a difference above two standard errors. A name
+may give the numbers of futures, decisions and standard errors (hindcast.policies.registry).
 
 Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
 Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms
@@ -29,7 +31,7 @@ Improvement using Monte-Carlo Search", NIPS 1996.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +53,7 @@ from hindcast.pipeline.simulation.rollout import Episode, finished_episode
 from hindcast.pipeline.simulation.scenario import Future, Instance, Scenario
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.policies.heuristics.linear import RANDOM_LINEAR, draw_weights
 from hindcast.policies.networks.player import (
     DECISIONS,
     NOT_DRAWN_FROM,
@@ -107,6 +110,7 @@ class ImaginedRollouts:
     base: Decider
     horizon: int = HORIZON  # decisions of the base policy; 0 to the end
     errors: float = 1.0  # standard errors that a difference has to exceed
+    futures: int = FUTURES  # at least SCREENED
 
     @property
     def features_candidates(self) -> tuple[Feature, ...]:
@@ -132,7 +136,7 @@ class ImaginedRollouts:
             )
         seed = int(np.abs(instance.ints).sum() % (1 << 31))
         rng = generator(seed, "imagined futures")
-        futures = [instance.futures(rng) for _ in range(FUTURES)]
+        futures = [instance.futures(rng) for _ in range(self.futures)]
         return _Candidates(scenario, spec, instance, self, futures)
 
 
@@ -155,9 +159,14 @@ def rollouts_of(policy: LearnedPolicy, rules: Iterable[Heuristic], spec: Spec) -
     return RolloutPolicy(policy.name, (*learned, *_deciders(rules, spec)))
 
 
-def rollouts_of_rules(name: str, rules: Iterable[Heuristic], spec: Spec) -> RolloutPolicy:
-    """Return rollouts of deterministic rules."""
-    return RolloutPolicy(name, _deciders(rules, spec))
+def rollouts_of_rules(
+    name: str, rules: Iterable[Heuristic], spec: Spec, drawn: int = 0
+) -> RolloutPolicy:
+    """Return rollouts of deterministic rules, and of so many linear priorities with drawn weights.
+
+    The weights are the same in every call.
+    """
+    return RolloutPolicy(name, _deciders([*rules, *map(_drawn_rule, range(drawn))], spec))
 
 
 def imagined_rollouts_of(policy: LearnedPolicy) -> ImaginedRollouts:
@@ -197,6 +206,15 @@ def _deciders(rules: Iterable[Heuristic], spec: Spec) -> tuple[Decider, ...]:
         return LearnedPolicy(name, network, weights, spec.context, spec.candidates)
 
     return tuple(Decider(unasked(rule.name), rule) for rule in rules)
+
+
+def _drawn_rule(number: int) -> Heuristic:
+    """Return `random_linear` with weights that are the same in all episodes."""
+
+    def draw(spec: Spec, _rng: np.random.Generator) -> NDArray[np.float64]:
+        return draw_weights(spec, generator(number, "drawn members of rollouts"))
+
+    return replace(RANDOM_LINEAR, name=f"{RANDOM_LINEAR.name}-{number}", draw=draw)
 
 
 def _variant(policy: LearnedPolicy, rng: np.random.Generator) -> LearnedPolicy:

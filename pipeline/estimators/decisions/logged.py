@@ -10,7 +10,7 @@ A decision with one feasible candidate has weight 1 under every policy.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -175,12 +175,12 @@ def offsets_of(lengths: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def beginnings(codes: Ints) -> Flags:
+def beginnings(codes: NDArray[np.integer[Any]]) -> Flags:
     """Return where a run of equal codes begins."""
     return np.concatenate([np.ones(min(1, len(codes)), bool), codes[1:] != codes[:-1]])
 
 
-def unbroken(codes: Ints, usable: Flags) -> Flags:
+def unbroken(codes: NDArray[np.integer[Any]], usable: Flags) -> Flags:
     """Return flags of the items before the first unusable one of their run of equal codes."""
     begins = beginnings(codes)
     lost: Ints = np.cumsum(~usable) - ~usable  # before each item

@@ -29,7 +29,7 @@ def _submit(ints):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(INTS))
-def _finish(ints):  # type: ignore[no-untyped-def]
+def end_jobs(ints):  # type: ignore[no-untyped-def]
     """Remove the jobs that have ended from the running jobs."""
     now = ints[m.SLOT]
     ints[m.RUNNING_CORES] -= ints[U(ints[m.FREED_AT] + now)]
@@ -88,7 +88,7 @@ def _become_startable(ints):  # type: ignore[no-untyped-def]
 def begin_slot(ints):  # type: ignore[no-untyped-def]
     """Update the lists for the slot ints[SLOT]: submissions, ends, expiries, startable jobs."""
     _submit(ints)
-    _finish(ints)
+    end_jobs(ints)
     _expire(ints)
     _become_startable(ints)
     ints[m.MOVED] = m.EVERYTHING

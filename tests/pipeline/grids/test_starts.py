@@ -116,6 +116,45 @@ def test_a_constant_series_saves_nothing_and_a_shift_changes_nothing() -> None:
             np.testing.assert_allclose(shifted, starts(work, x, rule), atol=1e-9)
 
 
+@pytest.mark.parametrize("crowding", [0.0, 1.0])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("kind", RULES)
+def test_lengths_that_are_seen_later_change_no_earlier_start(
+    kind: str, again: bool, crowding: float
+) -> None:
+    """All that has ended by an hour is as it was; other jobs run for .3 to 3 times as long."""
+    x, work, changed = carbon(), some_work(), 0
+    rule = Rule(kind, again=again, capacity=24, crowding=crowding)
+    first, longer = starts(work, x, rule), work.run * np.random.default_rng(5).uniform(0.3, 3, 400)
+    for hour in range(250, 900, 50):
+        later = first + work.run > hour
+        run = np.where(later, np.maximum(longer, hour - first + 1e-6), work.run)
+        second = starts(work._replace(run=run), x, rule)
+        decided = np.minimum(first, second) < hour
+        assert (first[decided] == second[decided]).all()
+        changed += (first != second).sum()
+    assert changed > 0
+
+
+def test_a_chosen_start_waits_for_a_job_that_runs_longer_and_takes_no_early_end() -> None:
+    """On two cores A is promised 10 to 12 and runs to 14; B, of both cores, and C choose 12 and 13.
+
+    At 12, B waits for A until 14, and D, which comes then, takes the other core. Where A ends at
+    11, which B and C do not know, B starts at 12.
+    """
+    x = np.full(40, 5.0)
+    x[12] = 1.0
+    x[13] = 2.0
+    work = Work(
+        np.array([10.0, 10.0, 10.0, 12.0]), np.array([4.0, 1.0, 1.0, 1.0]),
+        np.array([2.0, 1.0, 1.0, 1.0]), np.array([0.0, 6.0, 6.0, 6.0]), np.array([1, 2, 1, 1]),
+    )  # fmt: skip
+    rule = Rule("lowest_window", "perfect", capacity=2)
+    assert starts(work, x, rule).tolist() == [10.0, 14.0, 13.0, 12.0]
+    early = work._replace(run=np.array([1.0, 1.0, 1.0, 1.0]))
+    assert starts(early, x, rule).tolist() == [10.0, 12.0, 13.0, 13.0]
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_no_moment_has_more_cores_than_the_capacity(again: bool) -> None:
     x, work = carbon(), some_work()

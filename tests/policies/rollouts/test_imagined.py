@@ -131,6 +131,20 @@ def test_a_rule_looks_ahead_by_its_name(clusters):
 
 
 @pytest.mark.slow
+def test_a_name_gives_the_numbers_of_looking_ahead(clusters):
+    recipe = load_recipe("multicluster-uniform-v1", SMALL)
+    (found,) = entrants(recipe, ["sf_p@rollout+futures=3+decisions=5+errors=2.5"])
+    assert (found.group, found.kind) == (found.behaviour.name, "heuristic")
+    assert found.behaviour.name == "sf_p@rollout+futures=3+decisions=5+errors=2.5"
+    played = found.behaviour.policy
+    assert (played.futures, played.horizon, played.errors) == (3, 5, 2.5)
+    scenario, spec, instances = clusters
+    begun = played._begin(scenario, spec, instances[0])
+    assert len(begun.futures) == 3
+    assert len(begun.kept.choices) == 5
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "name", "message"),
     [
@@ -138,6 +152,10 @@ def test_a_rule_looks_ahead_by_its_name(clusters):
         ("binpack-synthetic-v1", "tetris@rollout",
          "binpack draws no futures for a rule.*slots.*'rollout' looks ahead with all rules"),
         ("thermal-default-v1", "window_short@rollout", "thermal draws no futures.*slots$"),
+        ("multicluster-uniform-v1", "sf_p@rollout+future=16", "'future'; did you mean 'futures'"),
+        ("multicluster-uniform-v1", "sf_p@rollout+futures=1", "whole number from 2 to 1024"),
+        ("multicluster-uniform-v1", "sf_p@rollout+errors=nan", "a number from 0.0 to 100.0"),
+        ("multicluster-uniform-v1", "sf_p@rollout+futures=4+futures=5", "expected one futures="),
     ],
 )  # fmt: skip
 def test_rules_that_cannot_look_ahead(recipe, name, message):

@@ -268,6 +268,22 @@ def test_rules_whose_columns_are_missing_do_not_look_ahead(allowed, rules):
     assert len(found.behaviour.policy.members) == rules
 
 
+def test_drawn_priorities_look_ahead_beside_the_rules():
+    """Their weights differ, and are the same in every episode."""
+    recipe = load_recipe("binpack-synthetic-v1", ['split.test="100..101"'])
+    spec = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    plain, more = entrants(recipe, ["rollout", "rollout+drawn=3"])
+    assert (more.behaviour.name, more.kind, more.digest) == ("rollout+drawn=3", "heuristic", None)
+    drawn = more.behaviour.policy.members[len(plain.behaviour.policy.members) :]
+    once, again = (
+        [m.rule.parameters(spec, np.random.default_rng(7)).tolist() for m in drawn] for _ in "12"
+    )
+    assert once == again
+    assert len({tuple(weights) for weights in once}) == 3
+    with pytest.raises(InputError, match=r"no setting .futures.; .*drawn"):
+        entrants(recipe, ["rollout+futures=3"])
+
+
 def test_what_cannot_look_ahead(scorer, tiny_recipe, tiny_dataset, tmp_path):
     slots = load_recipe("slots-deeprm-v1")
     with pytest.raises(InputError, match=r"slots looks ahead in drawn futures.*backfill@rollout$"):

@@ -16,7 +16,8 @@ slot is that of the job that decides, and the number of started jobs says which 
 
 import numpy as np
 
-from hindcast.pipeline.grids.starts import between
+from hindcast.pipeline.grids.starts import between, fits
+from hindcast.pipeline.scenarios.deferrable import dynamics as base
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
@@ -38,15 +39,6 @@ from hindcast.pipeline.simulation.kernel import Floats, Ints, Mask, Rows, compil
 
 
 @compiled()
-def _fits(free: Floats, later: int, slots: int, cores: int) -> bool:
-    """Return whether cores are free in all slots of a run; behind the last one all are."""
-    at, end = later, min(later + slots, len(free))
-    while at < end and cores <= free[at]:
-        at += 1
-    return at >= end
-
-
-@compiled()
 def _job(ints: Ints) -> int:
     """Return the job that decides, and make its slot the current one."""
     job = int(ints[ints[m.BY_SUBMISSION_AT] + ints[m.STARTED]])
@@ -62,10 +54,10 @@ def _first_start(ints: Ints, free: Floats, job: int, slots: int) -> int:
     """
     cores, last = ints[ints[m.CORES_AT] + job], ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]
     for later in range(last + 1):
-        if _fits(free, later, slots, cores):
+        if fits(free, later, later + slots, cores):
             return int(ints[m.SLOT])
     late = last + 1
-    while not _fits(free, late, slots, cores):
+    while not fits(free, late, late + slots, cores):
         late += 1
     return int(ints[m.SLOT] + late)
 
@@ -126,7 +118,7 @@ def observe_job(
         if floats[f.RESERVED] > 0.0 and start < ints[m.HORIZON]:
             unused = floats[f.RESERVED] - load[start - slot]
             candidates[row, ROW.on_reserved] = cores <= unused
-        feasible[row] = _fits(free, start - slot, slots, cores)
+        feasible[row] = fits(free, start - slot, start - slot + slots, cores)
     for row in range(rows):
         cheaper, lower = 0, 0
         hour = seen[int(begin + row * slot_h)]
@@ -139,18 +131,6 @@ def observe_job(
         candidates[row, ROW.cost_rank] = cheaper / rows
         candidates[row, ROW.hour_rank] = lower / rows
     return rows
-
-
-@compiled()
-def _end(ints: Ints) -> None:
-    """Take the jobs that have ended from the list of the running ones."""
-    at, kept = ints[m.RUNNING_AT], 0
-    for place in range(ints[m.RUNNING_JOBS]):
-        job = ints[at + place]
-        if ints[ints[m.START_AT] + job] + ints[ints[m.DURATION_AT] + job] > ints[m.SLOT]:
-            ints[at + kept] = job
-            kept += 1
-    ints[m.RUNNING_JOBS] = kept
 
 
 @compiled()
@@ -167,12 +147,12 @@ def commit(ints: Ints, floats: Floats, choice: int) -> int:
     )
     first = _first_start(ints, free, job, known)
     rows, later = latest - slot + 1 if first == slot else 1, int(first + choice) - slot
-    if not 0 <= choice < rows or not _fits(free, later, known, cores):
+    if not 0 <= choice < rows or not fits(free, later, later + known, cores):
         return k.INFEASIBLE
     ends, at = ints[m.HORIZON] - slot, ints[m.CAPACITY_AT] + slot
     taken = ints[ints[m.FREED_AT] + slot : ints[m.FREED_AT] + ints[m.HORIZON]]
     truly_free = (ints[at : at + ends] - taken).astype(np.float64)
-    while not _fits(truly_free, later, duration, cores):
+    while not fits(truly_free, later, later + duration, cores):
         later += 1
     start = slot + later
     book(ints, floats, job, start)
@@ -193,6 +173,6 @@ def commit(ints: Ints, floats: Floats, choice: int) -> int:
         status = k.TERMINATED
     if floats[f.RESERVED] > 0.0:
         settle(ints, floats, ints[m.SLOT] + (status == k.TERMINATED))
-    _end(ints)
+    base.end_jobs(ints)
     floats[k.TIME] = ints[m.SLOT] * floats[m.SLOT_S]
     return status

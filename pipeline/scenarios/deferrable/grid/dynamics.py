@@ -81,7 +81,7 @@ def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int)
             least = min(least, cost / per_hour)
         candidates[row, ROW.priced_least] = least
     if floats[f.RESERVED] > 0.0:
-        fits = candidates[row, BASE_ROW.cores] <= free_reserved(ints, floats)
+        fits = candidates[row, BASE_ROW.cores] <= free_reserved(ints, floats, ints[m.SLOT])
         candidates[row, ROW.on_reserved] = fits
 
 

@@ -36,7 +36,8 @@ def _flags_at(floats: Floats) -> int:
 
 
 @compiled()
-def _free(ints: Ints, floats: Floats, slot: int) -> int:
+def free_reserved(ints: Ints, floats: Floats, slot: int) -> int:
+    """Return the reserved cores that are free in a slot."""
     jobs = ints[m.JOBS]
     start = ints[ints[m.START_AT] : ints[m.START_AT] + jobs]
     duration = ints[ints[m.DURATION_AT] : ints[m.DURATION_AT] + jobs]
@@ -47,17 +48,11 @@ def _free(ints: Ints, floats: Floats, slot: int) -> int:
 
 
 @compiled()
-def free_reserved(ints: Ints, floats: Floats) -> int:
-    """Return the reserved cores that are free in this slot."""
-    return _free(ints, floats, ints[m.SLOT])
-
-
-@compiled()
 def pay(ints: Ints, floats: Floats, job: int, slot: int, hours: float) -> None:
     """Allot cores to a job that starts in a slot, and book the bill of its hours."""
     cores, flag = ints[ints[m.CORES_AT] + job], _flags_at(floats) + job
     floats[flag] = 0.0
-    if cores <= _free(ints, floats, slot):
+    if cores <= free_reserved(ints, floats, slot):
         floats[flag] = 1.0
         left = max((ints[m.HORIZON] - slot) * floats[f.SLOT_H], 0.0)
         floats[f.RESERVED_HOURS] += cores * min(hours, left)
