@@ -15,6 +15,7 @@ from hindcast.pipeline.pages.numbers import count_of, three_digits
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.schedule_plots import boxes_of, gantt_plot
+from hindcast.pipeline.report.view.packing import rectangles
 from hindcast.pipeline.report.view.strips import whole
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.schedules.windows import schedule_window
@@ -37,7 +38,7 @@ def picture(pair: list[Schedule]) -> str:
     """Return the picture as the text of a file."""
     end = max(schedule.facts["to_s"] for schedule in pair)
     stretch = whole(pair[0])._replace(to_s=end)
-    boxes = [boxes_of(schedule, stretch.from_s, end) for schedule in pair]
+    boxes = [boxes_of(schedule, rectangles(schedule), stretch.from_s, end) for schedule in pair]
     assert not any(of.hidden or of.too_many for of in boxes)
     return svg.standalone(gantt_plot(pair, boxes, stretch, "README"), light_colors())
 

@@ -257,7 +257,9 @@ def _material(
         bounds=lower_bounds_of(run.runs) if together.resources else {},
     )  # fmt: skip
     advice, left_out = _advice(log, ledger, material, inputs, mine)
-    drawn = {name: read_schedule(plays.jobs_file(log.out, name)) for name in material.drawn}
+    read = {name: read_schedule(plays.jobs_file(log.out, name)) for name in material.drawn}
+    # Names that differ in a character such as "/" share a file.
+    drawn = {name: of for name, of in read.items() if of.facts["policy"] == name}
     return replace(material, advice=advice, without_advice=left_out, schedules=drawn)
 
 

@@ -188,7 +188,8 @@ def _kind(feature: Feature, numbers: NDArray[np.float64]) -> str:
 
 
 def _mean(numbers: NDArray[Any]) -> float | None:
-    return float(numbers.mean(dtype=np.float64)) if len(numbers) else None
+    with np.errstate(invalid="ignore"):  # the mean of inf and -inf is not known
+        return float(numbers.mean(dtype=np.float64)) if len(numbers) else None
 
 
 def _quartiles(numbers: NDArray[np.float64]) -> tuple[float, ...] | None:

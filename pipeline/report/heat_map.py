@@ -76,7 +76,7 @@ def _even(values: Array) -> Array:
 
 def _by_1_2_5(lowest: float, highest: float) -> Array:
     """Return the edges among 1, 2, 5, 10, ... from below the lowest to above the highest value."""
-    edges = np.array([digit * 10.0**k for k in range(13) for digit in (1.0, 2.0, 5.0)])
+    edges = np.array([digit * 10.0**k for k in range(40) for digit in (1.0, 2.0, 5.0)])
     first = max(0, int(np.searchsorted(edges, lowest, side="right")) - 1)
     last = int(np.searchsorted(edges, highest, side="right"))
     return edges[first : max(last, first + 1) + 1]
@@ -112,10 +112,10 @@ def heat_map_figure(of: HeatMap | None, name: str, what: str) -> Figure | None:
     told = (
         f"A number counts windows, of {of.windows:,} in all; a cell without a number has none. "
         f"{what} The offered load is the processor time of a window's jobs, divided by what the "
-        "machine offers from the first to the last submission among them."
+        "machine offers from the first to the last arrival among them."
     )
     if of.left_out:
-        told += f" Left out: {count_of(of.left_out, 'window')} whose load is not known."
+        told += f" Left out: {count_of(of.left_out, 'window')} whose load or slowdown is not known."
     return Figure(plot, "Offered load against mean bounded slowdown.", told)
 
 

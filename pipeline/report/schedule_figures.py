@@ -1,11 +1,19 @@
 """Figures of one or two schedules on a page, with what they say in words."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from hindcast.pipeline.pages.numbers import count_of, three_digits, time_unit
+from hindcast.pipeline.pages.numbers import (
+    count_of,
+    decimals_telling,
+    three_digits,
+    time_unit,
+    write_number,
+)
 from hindcast.pipeline.report.schedule_plots import (
     POINTS,
     Boxes,
@@ -15,7 +23,7 @@ from hindcast.pipeline.report.schedule_plots import (
     span_of,
     strips_plot,
 )
-from hindcast.pipeline.report.view.packing import on_machines
+from hindcast.pipeline.report.view.packing import on_machines, rectangles
 from hindcast.pipeline.report.view.strips import (
     AREA,
     WEEK_S,
@@ -114,15 +122,16 @@ def _drawings(schedules: Sequence[Schedule]) -> Iterator[_Drawing]:
     if facts["clock"] != "s" or length < 2 * WEEK_S:
         end = max(schedule.facts["to_s"] for schedule in schedules)
         parts.insert(0, ("", whole(first)._replace(to_s=end)))
+    packed = [(schedule, rectangles(schedule)) for schedule in schedules]
     for place, (name, part) in enumerate(parts):
-        boxes = [boxes_of(schedule, part.from_s, part.to_s) for schedule in schedules]
+        boxes = [boxes_of(*each, part.from_s, part.to_s) for each in packed]
         yield _Drawing(part, name, boxes, place == len(parts) - 1, place > 0)
 
 
 def _title(drawn: _Drawing, where: str, policy: str) -> str:
     stretch = drawn.stretch
     if not stretch.number:
-        return f"All jobs of {where}."
+        return f"From beginning to end of {where}."
     which = f"worst {drawn.length} under {policy}" if stretch.area else f"first {drawn.length}"
     return f"The {which}: number {stretch.number:,} of {stretch.parts:,} of {where}."
 
@@ -164,22 +173,34 @@ def _stretch_text(schedules: Sequence[Schedule], drawn: _Drawing, where: str) ->
         yield "A longer part has too many jobs for this picture."
     if stretch.area is None or stretch.mean is None:
         return
-    areas = [f"{three_digits(stretch.area)} {unit} under {facts['policy']}"]
-    for other in schedules[1:]:
-        end = min(stretch.to_s, other.facts["to_s"])
-        if end > stretch.from_s:
-            area = strips_of(other, np.array([stretch.from_s, end]))[AREA][0]
-            areas.append(f"{three_digits(area)} {unit} under {other.facts['policy']}")
-    if not stretch.number:
-        yield f"The mean waiting area is {' and '.join(areas)}."
-    elif stretch.area:
+    if stretch.number and stretch.area:
         yield (
             f"Chosen as the {drawn.length} of {where} with the largest mean waiting area under "
-            f"{facts['policy']}, so it is not typical: {', '.join(areas)}. Over all of {where}, it "
-            f"is {three_digits(stretch.mean)} {unit} under {facts['policy']}."
+            f"{facts['policy']}, so it is not typical: {_area(stretch.area)} {unit}. Over all of "
+            f"{where}, it is {_area(stretch.mean)} {unit} under {facts['policy']}."
         )
-    else:
-        yield f"Nobody waits in {where} under {facts['policy']}."
+    elif stretch.number:
+        part = f"each whole {drawn.length}" if stretch.mean else "all"
+        yield f"The waiting area is 0 in {part} of {where} under {facts['policy']}."
+    # Means stand beside each other where they are over the same time.
+    end = min(stretch.to_s, *(each.facts["to_s"] for each in schedules))
+    if end > stretch.from_s and (len(schedules) > 1 or not stretch.number):
+        edges = np.array([stretch.from_s, end])
+        areas = [
+            f"{_area(strips_of(each, edges)[AREA][0])} {unit} under {each.facts['policy']}"
+            for each in schedules
+        ]
+        part = " of this part" if stretch.number else ""
+        until = (
+            f" until {moment(end, facts)}, where the first play ends," if end < stretch.to_s else ""
+        )
+        yield f"The mean waiting area{part}{until} is {' and '.join(areas)}."
+
+
+def _area(mean: float) -> str:
+    """Return a waiting area with three digits, however small it is."""
+    mean = round(mean, 8)
+    return write_number(mean, decimals_telling([mean / 100], 0) if math.isfinite(mean) else 0)
 
 
 def _boxes_text(schedules: Sequence[Schedule], drawn: _Drawing) -> Iterator[str]:
@@ -206,9 +227,21 @@ def _boxes_text(schedules: Sequence[Schedule], drawn: _Drawing) -> Iterator[str]
                 f"The play under {policy} ends at {moment(until, facts)}, the dashed line: jobs "
                 "that start later are not known."
             )
+        if not drawn.stretch.number:
+            started = schedule.jobs.filter(pl.col("start_s").is_not_null())
+            counts = {
+                "that did not start": schedule.jobs.height - started.height,
+                f"without {facts['unit']}": int((started["processors"] == 0).sum()),
+            }
+            without = [
+                f"{count_of(count, 'job')} {which}" for which, count in counts.items() if count
+            ]
+            if without:
+                yield f"Without a rectangle under {policy}: {', '.join(without)}."
         if of.hidden:
             yield (
-                f"Not drawn under {policy}: the {count_of(of.hidden, 'smallest job')}, "
+                f"Not drawn under {policy}: {count_of(of.hidden, 'job')}, the smallest ones and "
+                "those in very many pieces, "
                 f"{_percent(of.hidden_share)} of the time of the {facts['unit']} held."
             )
         if of.too_many:
@@ -219,4 +252,4 @@ def _boxes_text(schedules: Sequence[Schedule], drawn: _Drawing) -> Iterator[str]
 
 
 def _percent(share: float) -> str:
-    return "less than 0.01 %" if share < _SMALLEST_SHARE else f"{100 * share:.2g} %"
+    return "less than 0.01 %" if share < _SMALLEST_SHARE else f"{three_digits(100 * share)} %"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.plots import shortened
-from hindcast.pipeline.report.view.packing import capacity, on_machines, rectangles
+from hindcast.pipeline.report.view.packing import Rectangles, capacity, on_machines
 from hindcast.pipeline.report.view.strips import AREA, Stretch, area_unit, strips_of
 from hindcast.pipeline.schedules.schedule import Schedule
 
@@ -24,6 +24,7 @@ _STEPS_S: Final = (
     1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400, 172_800,
     345_600, 604_800, 1_209_600, 2_592_000, 7_776_000, 31_536_000,
 )  # fmt: skip
+_NEEDS_YEAR_S: Final = 300 * 86_400  # length from which a date without a year is unclear
 _UNITS: Final = ((86_400, "day", "days"), (3600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
 
 Floats = NDArray[np.float64]
@@ -38,7 +39,7 @@ class Boxes(NamedTuple):
         right: Its end, not after the drawing's, (R,).
         low: Lowest row, (R,).
         high: First row above it, (R,).
-        hidden: Jobs that are not drawn since they are the smallest ones.
+        hidden: Jobs that are not drawn since they are the smallest ones, or in very many pieces.
         hidden_share: Their share of the processor time of this part.
         too_many: Jobs that are not drawn since more is held than there is.
     """
@@ -53,12 +54,13 @@ class Boxes(NamedTuple):
     too_many: int
 
 
-def boxes_of(schedule: Schedule, begin: float, end: float, most: int = _MOST) -> Boxes:
-    """Return at most `most` rectangles of a part of a schedule, those of the largest jobs.
+def boxes_of(
+    schedule: Schedule, drawn: Rectangles, begin: float, end: float, most: int = _MOST
+) -> Boxes:
+    """Return at most `most` of the rectangles `drawn` of a schedule, those of the largest jobs.
 
     A job is drawn whole or not at all.
     """
-    drawn = rectangles(schedule)
     start, stop = (schedule.jobs[name].to_numpy() for name in ("start_s", "end_s"))
     inside = (start[drawn.job] < end) & (stop[drawn.job] > begin)
     job, low, height = (each[inside] for each in drawn[:3])
@@ -67,6 +69,8 @@ def boxes_of(schedule: Schedule, begin: float, end: float, most: int = _MOST) ->
     of_job = np.bincount(job, size, minlength=schedule.jobs.height)
     parts = np.bincount(job, minlength=schedule.jobs.height)
     order = np.argsort(-of_job, kind="stable")
+    if parts.sum() > most:  # one job in very many pieces would leave no room for any other
+        order = order[parts[order] <= most // 4]
     kept = np.zeros(len(of_job), dtype=np.bool_)
     kept[order] = (np.cumsum(parts[order]) <= most) & (parts[order] > 0)
     hidden = (parts > 0) & ~kept
@@ -240,7 +244,7 @@ def _label_time(axes: Any, begin: float, end: float, facts: Any) -> None:
         second = int((tick + offset) % 86_400)
         time = f"{second // 3600:02}:{second // 60 % 60:02}"
         time += f":{second % 60:02}" if step < 60 else ""
-        of_day = day_of(tick, facts)
+        of_day = day_of(tick, facts, year=length > _NEEDS_YEAR_S)
         texts.append(of_day if step >= 86_400 else f"{of_day}, {time}")
     axes.set_xticks(ticks, texts)
     zone = "UTC" if facts["epoch"] is not None else "day 1 is the first of the log's clock"

@@ -1,6 +1,7 @@
 """Values of a report about one setting: the finding, tables and plots."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
 from hindcast.pipeline.evaluation.summary.rows import best_first
 from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.pages.numbers import (
+    count_of,
     decimals_for,
     decimals_telling,
     name_with_unit,
@@ -141,19 +143,27 @@ def _loads(summary: Summary, setting: Setting, finding: Finding) -> Figure | Non
     load = np.array([loads.get(window, np.nan) for window in pairing.windows])
     of = heat_map(load, {policy.name: policy.window_means for policy in policies})
     seeds = "; seeds are averaged" if any(len(p.values) > 1 for p in policies) else ""
-    what = f"A window is one of those that the page compares on{seeds}."
+    what = (
+        f"A window is one of those that the page compares on{seeds}. A job arrives at its "
+        "submission, or at its eligibility where the recipe says so."
+    )
     return heat_map_figure(of, f"loads {setting.label}", what)
 
 
 def _schedules(summary: Summary, setting: Setting, finding: Finding) -> list[Figure]:
     """Return figures of the schedules that lie beside the scores, of two policies."""
-    windows = len(summary.headline(setting).windows)
+    windows = summary.headline(setting).windows
     for evaluation in setting.evaluations:
-        found = list(_read(evaluation, setting, _compared(summary, setting, finding)))
-        drawn = [each for each in found if each.facts["window"] == found[0].facts["window"]][:2]
-        if drawn:
-            caution = f"This is 1 of {windows:,} windows and has no interval." * (windows > 1)
-            return list(figures_of(drawn, f"window {drawn[0].facts['window']}", caution))
+        found = _read(evaluation, setting, _compared(summary, setting, finding))
+        if (first := next(found, None)) is not None:
+            window, count = first.facts["window"], count_of(len(windows), "window")
+            others = (each for each in found if each.facts["window"] == window)
+            caution = f"This is 1 of {count} and has no interval." * (len(windows) > 1)
+            if window not in windows:
+                caution = (
+                    f"Window {window} is none of the {count} of the scores, and has no interval."
+                )
+            return list(figures_of([first, *islice(others, 1)], f"window {window}", caution))
     return []
 
 
@@ -167,7 +177,12 @@ def _read(evaluation: Evaluation, setting: Setting, policies: Sequence[str]) -> 
         for name in dict.fromkeys([policy, *seeds]):
             path = evaluation.folder / JOBS / f"{file_name(name)}.parquet"
             schedule = read_schedule(path) if path.is_file() else None
-            if schedule and schedule.facts["source"].get("digest") == evaluation.digest:
+            # Names that differ in a character such as "/" share a file.
+            if (
+                schedule
+                and schedule.facts["policy"] == name
+                and schedule.facts["source"].get("digest") == evaluation.digest
+            ):
                 yield schedule
                 break
 

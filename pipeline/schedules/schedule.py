@@ -53,6 +53,7 @@ BEHIND: Final[Mapping[str, pl.DataType]] = {
 }  # fmt: skip
 _ALWAYS: Final = ("job", "submit_s", "eligible_s", "processors", "counted")  # never null
 _FARTHEST_S: Final = 1e11  # about 3,000 years
+_EARLIEST_S: Final = -6e10  # Unix seconds, in the year 68; there is no date before the year 1
 TAU_S: Final = 10.0  # run time below which slowdowns are bounded
 
 
@@ -184,6 +185,8 @@ def _read_facts(value: Any) -> dict[str, Any]:
         raise ValueError("the resources of machines have different lengths")
     if max(abs(facts[name] or 0) for name in ("epoch", "from_s", "to_s")) > _FARTHEST_S:
         raise ValueError(f"a moment is farther than {_FARTHEST_S:g} s from second 0")
+    if (facts["epoch"] or 0) + min(facts["from_s"], 0) < _EARLIEST_S:
+        raise ValueError(f"epoch is {facts['epoch']:g}, which gives dates before the year 69")
     for steps in a_table(facts["levels"]).values():
         for since, amount in steps:
             if type(since) not in {int, float}:

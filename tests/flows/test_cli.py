@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def test_every_command_has_help_with_an_example_that_is_valid(name, capsys):
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
     example = shown.partition("example:\n")[2].strip()
-    program, *argv = example.split()
+    program, *argv = shlex.split(example)
     assert program == "hindcast"
     assert parse(argv).command == name
 

@@ -106,12 +106,14 @@ def _chosen(episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
 
 def _looked_at(of: Statistics) -> str:
     """Return what the statistics are of."""
-    which = "all" if of.every == 1 else f"every {of.every}th of the"
+    which = "all" if of.every == 1 else f"1 in {of.every} of the"
+    chosen = "." if not of.candidates else (
+        f", of which {of.feasible:.1%} could be chosen. Candidates that could not are counted too."
+    )  # fmt: skip
     return (
         f"Over {which} {count_of(of.total, 'decision')} of the dataset"
         f"{'' if of.every == 1 else f' ({of.decisions:,} of them)'}, with "
-        f"{count_of(of.candidates, 'candidate')}, of which {of.feasible:.1%} could be chosen. "
-        "Candidates that could not are counted too."
+        f"{count_of(of.candidates, 'candidate')}{chosen}"
     )
 
 

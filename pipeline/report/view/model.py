@@ -107,10 +107,11 @@ def model_of(schedules: Sequence[Schedule]) -> Model:
 
 
 def _further(schedules: Sequence[Schedule]) -> Iterator[str]:
-    """Yield the resources beside processors that all schedules have, and that a job holds."""
+    """Yield the resources beside processors that a job holds, and that are known of all jobs."""
     for name in schedules[0].resources[1:]:
         known = all(one.facts["capacity"].get(name, 0) > 0 for one in schedules)
-        if known and any((one.jobs[name].fill_null(0) > 0).any() for one in schedules):
+        known = known and not any(one.jobs[name].null_count() for one in schedules)
+        if known and any((one.jobs[name] > 0).any() for one in schedules):
             yield name
 
 
@@ -121,7 +122,7 @@ def _of(name: str, schedule: Schedule) -> Schedule:
         key: {"processors": facts[key][name]} if name in facts[key] else {}
         for key in ("capacity", "per_unit", "levels", "machines")
     }
-    jobs = schedule.jobs.with_columns(processors=pl.col(name).fill_null(0))
+    jobs = schedule.jobs.with_columns(processors=pl.col(name))
     return Schedule(jobs, {**facts, **alone, "unit": name})
 
 

@@ -324,9 +324,11 @@ def _notes(model: Model) -> Iterator[str]:
                 f"{moment(facts['to_s'], facts)}, the end of what is known. They have no "
                 "rectangle; those that were not refused wait until then in the strips."
             )
-        nothing = int((schedule.jobs["processors"] == 0).sum())
-        if nothing:
-            yield f"{facts['policy']}: {count_of(nothing, 'job')} hold no {unit}: no rectangle."
+        for of in model.resources:
+            nothing = int((of.schedules[i].jobs["processors"] == 0).sum())
+            if nothing:
+                held = of.schedules[i].facts["unit"]
+                yield f"{facts['policy']}: {count_of(nothing, 'job')} hold no {held}: no rectangle."
         without = model.count - schedule.jobs.height
         if without:
             yield f"{facts['policy']}: {count_of(without, 'job')} of the other are not in this one."

@@ -193,7 +193,7 @@ function points(panel, at, width) {
       cx: x(item.x),
       cy: y(item.y),
       r: 4 + 10 * Math.sqrt(Math.max(0, size(item.size))),
-      class: item.chosen ? `shade-${level} ring` : `shade-${level}`,
+      class: item.chosen ? `shade-${level} ring` : item.feasible ? `shade-${level}` : "barred",
     };
     const names = ["x", "y", "size", "shade"].map(
       (role) => `${facts.candidate[panel.of[role]][0]} ${number.format(item[role])}`,

@@ -39,7 +39,10 @@ def loads_figure(material: Material) -> Figure | None:
     loads = loads_of(material)
     if not values or any(len(each) != len(loads) for each in values.values()):
         return None
-    what = "A window is a stretch of the test part, see the table above."
+    what = (
+        "A window is a stretch of the test part, see the table above. A job arrives at its "
+        "submission."
+    )
     return heat_map_figure(heat_map(loads, values), "whatif loads", what)
 
 
@@ -54,7 +57,7 @@ def loads_of(material: Material) -> NDArray[np.float64]:
     found = np.full(len(plan.test), np.nan)
     for window, first in enumerate(plan.test):
         low, high = np.searchsorted(number, (first, first + plan.jobs))
-        span = float(submit[high - 1] - submit[low]) if high > low else 0.0
+        span = float(np.ptp(submit[low:high])) if high > low else 0.0
         if high - low == plan.jobs and span > 0:
             found[window] = work[low:high].sum() / (material.processors * span)
     return found
@@ -81,8 +84,9 @@ def groups_figure(table: pl.DataFrame, titles: Any, unit: TimeUnit) -> Figure | 
         for axes in places[len(kinds) :]:
             axes.remove()
         for axes, (kind, rows) in zip(places, kinds.items(), strict=False):
-            _panel(axes, rows, policies, unit, low)
+            _panel(axes, rows, policies, unit)
             axes.set_title(titles[kind], loc="left", fontsize=8.5, color=svg.INK)
+        places[0].set_xlim(left=low / 1.5)  # of all panels, and of no point that is drawn later
         for axes in places[max(0, len(kinds) - _COLUMNS) : len(kinds)]:
             axes.tick_params(labelbottom=True)
             axes.set_xlabel(f"mean wait [{unit.name}], logarithmic")
@@ -95,12 +99,12 @@ def groups_figure(table: pl.DataFrame, titles: Any, unit: TimeUnit) -> Figure | 
     return Figure(
         plot, "Mean waits by group.",
         "A panel is a kind of group, a line is a group, a point is the mean wait of its jobs under "
-        "a policy, without an interval. Means of 0 are not drawn. The tables below have the "
-        "numbers and how many jobs a group has.",
+        "a policy, without an interval. Means that are 0 or not known are not drawn. The "
+        "tables below have the numbers and how many jobs a group has.",
     )  # fmt: skip
 
 
-def _panel(axes: Any, rows: pl.DataFrame, policies: list[str], unit: TimeUnit, low: float) -> None:
+def _panel(axes: Any, rows: pl.DataFrame, policies: list[str], unit: TimeUnit) -> None:
     svg.style_axes(axes)
     axes.set_xscale("log")
     groups = list(dict.fromkeys(rows["group"]))
@@ -116,7 +120,6 @@ def _panel(axes: Any, rows: pl.DataFrame, policies: list[str], unit: TimeUnit, l
             markeredgecolor=svg.PAPER, markeredgewidth=0.5,
         )  # fmt: skip
     axes.tick_params(which="minor", length=0)
-    axes.set_xlim(left=low / 1.5)
     axes.set_ylim(len(groups) - 0.4, -0.6)
     axes.set_yticks(range(len(groups)), [shortened(_plain(group)) for group in groups])
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")

@@ -94,7 +94,10 @@ def stretch(config: QueueConfig, window: int) -> tuple[int, int]:
 
 
 def load(config: QueueConfig, workload: Workload, window: int) -> float:
-    """Return the offered load of a window, by processors; NaN if its jobs came within 0 s."""
+    """Return the offered load of a window, by processors; NaN if its jobs came within 0 s.
+
+    Jobs come at their submission, or at their eligibility where the configuration says so.
+    """
     log = read_log(workload, config.arrive, machine_of(config))
     jobs = slice(*stretch(config, window))
     submit, work = log.submit[jobs], log.cpu[jobs] * log.run[jobs]

@@ -68,3 +68,6 @@ def test_missing_values_count_as_missing_alone():
     assert (endless.counts, endless.mean) == ((), np.inf)
     assert (endless.quartiles[0], endless.quartiles[4]) == (1.0, np.inf)
     assert np.isnan(endless.quartiles[1:4]).all()
+    both = values_of(feature, "decision", np.array([np.inf, -np.inf], np.float32), split[:2], 3)
+    assert np.isnan(both.mean)
+    assert np.isnan(both.means[0])

@@ -7,8 +7,8 @@ import pytest
 
 from hindcast.flows.cli import main
 from hindcast.pipeline import dataset as datasets
-from hindcast.pipeline.inspection.statistics import feature_statistics, to_json
-from hindcast.pipeline.report.view.episodes import write_episodes
+from hindcast.pipeline.inspection.statistics import Statistics, feature_statistics, to_json
+from hindcast.pipeline.report.view.episodes import _looked_at, write_episodes
 from tests.chromium import chromium
 from tests.pipeline.report.view_pages import Elements, held
 
@@ -132,3 +132,9 @@ def test_a_dataset_without_policies_is_shown_by_its_episodes(tiny, tmp_path, cap
     assert held((tmp_path / "view.html").read_text("utf-8")).facts["episodes"]
     assert main(["view", str(tiny.folder), "--window", "3", "--out", out]) == 2
     assert "--window is for a recipe, and without --policy" in capsys.readouterr().err
+
+
+def test_decisions_without_candidates_have_no_share_that_could_be_chosen():
+    of = Statistics(200, 2, 400, 0, float("nan"), ("train",), ())
+    told = "Over 1 in 2 of the 400 decisions of the dataset (200 of them), with 0 candidates."
+    assert _looked_at(of) == told

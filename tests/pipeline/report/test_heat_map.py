@@ -12,12 +12,13 @@ from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
 from hindcast.pipeline.pages.numbers import time_unit
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.heat_map import OPAQUE, heat_map, heat_map_figure
 from hindcast.pipeline.report.page import write_report
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.report.whatif.pictures import groups_figure, loads_of
 from hindcast.pipeline.scenarios import queue
-from hindcast.pipeline.schedules.schedule import Schedule, write_schedule
+from hindcast.pipeline.schedules.schedule import Schedule, read_schedule, write_schedule
 from tests.made_schedules import made_schedule
 from tests.pipeline.report.made_whatif import material
 from tests.pipeline.report.test_page import write
@@ -28,7 +29,7 @@ VALUES = {
     "drawn": (RNG.uniform(0.2, 1.7, 200), RNG.lognormal(3, 2, 200) + 1),
     "edges": (np.array([0.2, 0.4, 0.6, 0.6000000000000001, 1.0]), np.array([1.0, 2, 5, 10, 1000])),
     "equal": (np.full(5, 0.7), np.ones(5)),
-    "large": (np.array([0.1, 100.0, 3e6]), np.array([1.0, 1e9, 50.0])),
+    "large": (np.array([0.1, 100.0, 3e6]), np.array([1.0, 1e14, 50.0])),
 }
 
 
@@ -121,13 +122,23 @@ def test_a_report_draws_loads_and_schedules_that_it_has(tmp_path):
         write_schedule(Schedule(of.jobs, facts), folder / "jobs" / f"{policy}.parquet")
     text = write_report([folder], tmp_path / "out").read_text()
     assert "A number counts windows, of 40 in all" in text
-    assert "All jobs of window 3." in text
+    assert "From beginning to end of window 3." in text
     assert "This is 1 of 40 windows and has no interval." in text
-    drawing = text.split("All jobs of window 3.")[0].rsplit("<svg", 1)[1]
+    drawing = text.split("From beginning to end of window 3.")[0].rsplit("<svg", 1)[1]
     assert ">longest<" in drawing
     assert ">agent<" in drawing
     assert ">random<" not in drawing
     assert "of 40 in all" not in write_report([of_queue(tmp_path / "two")], tmp_path).read_text()
+    for path in (folder / "jobs").iterdir():  # --jobs plays any window, and names may share a file
+        of = read_schedule(path)
+        policy = "a/b" if path.stem == "agent" else path.stem
+        write_schedule(Schedule(of.jobs, {**of.facts, "window": 77, "policy": policy}), path)
+    text = write_report([folder], tmp_path / "out").read_text()
+    assert "Window 77 is none of the 40 windows of the scores, and has no interval." in text
+    assert "This is 1 of" not in text
+    drawing = text.split("From beginning to end of window 77.")[0].rsplit("<svg", 1)[1]
+    assert ">longest<" in drawing
+    assert ">a/b<" not in drawing
 
 
 @pytest.mark.slow
@@ -139,7 +150,7 @@ def test_schedules_of_another_recipe_or_window_are_not_drawn(tmp_path):
         facts = {**of.facts, "policy": policy, "source": source, "window": window}
         write_schedule(Schedule(of.jobs, facts), folder / "jobs" / f"{policy}.parquet")
     text = write_report([folder], tmp_path / "out").read_text()
-    drawing = text.split("All jobs of window 3.")[0].rsplit("<svg", 1)[1]
+    drawing = text.split("From beginning to end of window 3.")[0].rsplit("<svg", 1)[1]
     assert ">longest<" in drawing
     assert ">agent<" not in drawing
     assert ">random<" not in drawing
@@ -162,6 +173,11 @@ def test_loads_of_whatif_are_those_of_the_jobs_of_each_window():
     first = made.plan.test_first
     jobs = made.jobs.with_columns(job=pl.col("job") + first)
     plan = replace(made.plan, test=(first, first + 100, made.plan.test_last - 20))
+    # The record is in order of arrival; a job that was held may come behind later ones.
+    jobs = jobs.with_columns(
+        pl.when(pl.col("job") == first + 139).then(pl.col("submit_s") - 1e6).otherwise("submit_s")
+        .alias("submit_s")
+    )  # fmt: skip
     found = loads_of(replace(made, jobs=jobs, plan=plan))
     inside = jobs.slice(100, 40)
     span = inside["submit_s"].max() - inside["submit_s"].min()
@@ -204,3 +220,22 @@ def test_names_in_any_letters_are_text_of_the_picture():
         assert f">{shown}</text>" in plot
     nobody = table.with_columns(mean_wait_s=0.0)
     assert groups_figure(nobody, {"user": "By user"}, time_unit(3600.0)) is None
+
+
+@pytest.mark.slow
+def test_every_point_of_the_groups_lies_within_its_panel(monkeypatch):
+    """Panels share an axis, on which a later panel may have the longest wait."""
+    figures = []
+    make = svg.new_figure
+    monkeypatch.setattr(
+        svg, "new_figure", lambda *sizes: figures.append(make(*sizes)) or figures[0]
+    )
+    table = pl.DataFrame({
+        "kind": ["user", "user", "size", "size"], "group": ["a", "b", "1", "2"], "jobs": 10,
+        "work_share": 0.25, "policy": "fcfs_easy", "mean_wait_s": [60.0, 90.0, 30.0, 1e7],
+    })  # fmt: skip
+    groups_figure(table, {"user": "By user", "size": "By size"}, time_unit(3600.0))
+    drawn = [(x, axes.get_xlim()) for axes in figures[0].axes for line in axes.lines
+             for x in line.get_xdata()]  # fmt: skip
+    assert len(drawn) == 4
+    assert all(low < x < high for x, (low, high) in drawn)

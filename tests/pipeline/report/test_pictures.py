@@ -37,7 +37,8 @@ SHOWN = """[...document.querySelectorAll(".picture svg")].map((svg) => ({
     [Number(bar.dataset.value), Number(bar.getAttribute("width")), bar.getAttribute("class")]),
   line: svg.querySelector("[data-values]")?.dataset.values.split(" ").map(Number) ?? [],
   points: [...svg.querySelectorAll("circle")].map((point) =>
-    [...point.dataset.value.split(" ").map(Number), point.classList.contains("ring")]),
+    [...point.dataset.value.split(" ").map(Number), point.classList.contains("ring"),
+      point.classList.contains("barred")]),
 }))"""
 
 
@@ -87,6 +88,9 @@ def test_a_picture_draws_the_recorded_numbers(name, tmp_path):
             points = np.array([point[:4] for point in found["points"]], np.float32)
             assert (points[np.lexsort(points.T)] == numbers[order]).all()
             assert [point[:4] for point in found["points"] if point[4]] == [wanted[chosen]]
+            feasible = episode.feasible[slice(*episode.offsets[step : step + 2])]
+            if "key" not in panel.of:
+                assert sum(point[5] for point in found["points"]) == (~feasible).sum()
         else:
             values, widths, kinds = zip(*found["bars"], strict=True) if wanted else ((), (), ())
             assert (np.array(values, np.float32) == numbers[:, 0]).all()

@@ -13,6 +13,7 @@ from hindcast.pipeline.pages.templates import STYLE
 from hindcast.pipeline.report.schedule_figures import figures_of
 from hindcast.pipeline.report.schedule_plots import boxes_of, gantt_plot, steps_of_wait
 from hindcast.pipeline.report.view.model import model_of
+from hindcast.pipeline.report.view.packing import rectangles
 from hindcast.pipeline.report.view.page import page_of
 from hindcast.pipeline.report.view.strips import (
     AREA,
@@ -161,7 +162,7 @@ def test_the_worst_week_has_the_largest_waiting_area():
 def test_boxes_are_the_jobs_of_the_schedule_and_keep_to_the_machine(kind, most):
     schedule = SOME[kind]()
     begin, end = np.quantile(schedule.jobs["start_s"].drop_nulls().to_numpy(), [0.2, 0.8])
-    of = boxes_of(schedule, begin, end, most)
+    of = boxes_of(schedule, rectangles(schedule), begin, end, most)
     inside = schedule.jobs.with_row_index("row").filter(
         (pl.col("start_s") < end) & (pl.col("end_s") > begin)
     )
@@ -215,7 +216,10 @@ def rectangles_in(plot: str) -> list[list[tuple[float, float, float, float, str]
 def test_rectangles_read_back_from_the_picture_are_those_of_the_schedules():
     schedules = [made_schedule(300, policy) for policy in ("fcfs", "saf")]
     stretch = whole(schedules[0])
-    boxes = [boxes_of(schedule, stretch.from_s, stretch.to_s, 10_000) for schedule in schedules]
+    boxes = [
+        boxes_of(schedule, rectangles(schedule), stretch.from_s, stretch.to_s, 10_000)
+        for schedule in schedules
+    ]
     panels = rectangles_in(gantt_plot(schedules, boxes, stretch, "a"))
     assert len(panels) == 2
     waits = [s.jobs["wait_s"].to_numpy()[of.job] for s, of in zip(schedules, boxes, strict=True)]
@@ -269,7 +273,7 @@ def test_a_picture_that_would_hide_much_is_of_a_shorter_part():
 def test_where_nobody_waits_no_part_is_the_worst():
     _, drawing = figures_of([weeks_of(0.0, 0.0, 0.0)], "the run")
     assert drawing.title == "The first week: number 1 of 3 of the run."
-    assert "Nobody waits in the run under fcfs." in drawing.text
+    assert "The waiting area is 0 in all of the run under fcfs." in drawing.text
 
 
 def test_pictures_of_nothing_are_left_out():
@@ -284,7 +288,7 @@ def test_where_the_clock_counts_arrivals_nobody_waits():
     strips, drawing = figures_of([schedule], "window 3")
     assert strips.title == "Utilisation over time."
     assert "waiting area" not in strips.plot + drawing.text
-    assert drawing.title == "All jobs of window 3."
+    assert drawing.title == "From beginning to end of window 3."
     assert "its colour" not in drawing.text
 
 
@@ -313,3 +317,55 @@ def test_pictures_have_colours_of_the_page_alone():
 )
 def test_colours_change_at_round_waits(longest, steps):
     assert steps_of_wait(np.array([0.0, longest, np.nan])) == steps
+
+
+@pytest.mark.slow
+def test_means_of_two_policies_are_over_the_time_that_both_have():
+    """Of a play that ends earlier, the mean is not set beside that over a longer time."""
+    pair = [weeks_of(7200.0), with_facts(weeks_of(3600.0), policy="saf", to_s=WEEK_S / 2)]
+    _, drawing = figures_of(pair, "the run")
+    assert drawing.title == "From beginning to end of the run."
+    one, two = (f"{0.5 * hours * 3600 / (WEEK_S / 2):.3g}" for hours in (2, 1))
+    assert (
+        "The mean waiting area until day 4, 12:00:00, where the first play ends, is "
+        f"{one} h under fcfs and {two} h under saf."
+    ) in drawing.text
+    pair = [weeks_of(0.0, 7200.0, 0.0), with_facts(weeks_of(0.0, 3600.0, 0.0), policy="saf")]
+    _, drawing = figures_of(pair, "the run")
+    one, two = (f"{0.5 * hours * 3600 / WEEK_S:.5f}" for hours in (2, 1))
+    assert f"so it is not typical: {one} h. Over all" in drawing.text
+    assert f"area of this part is {one} h under fcfs and {two} h under saf." in drawing.text
+
+
+@pytest.mark.slow
+def test_jobs_without_a_rectangle_are_counted():
+    idle = pl.when(pl.col("job") > 1).then("processors").otherwise(0)
+    _, drawing = figures_of([without_starts(made_schedule(300, processors=idle))], "the run")
+    told = "Without a rectangle under fcfs: 40 jobs that did not start, 2 jobs without processors."
+    assert told in drawing.text
+
+
+def test_a_job_in_very_many_pieces_does_not_empty_the_picture():
+    """Every second processor is held, so that the largest job lies in 50 pieces."""
+    job = np.arange(101)
+    last = job == 100
+    jobs = pl.DataFrame({
+        "job": job, "submit_s": 0.0, "eligible_s": 0.0, "start_s": np.where(last, 10.0, 0.0),
+        "end_s": np.where((job % 2 == 0) & ~last, 10.0, 1000.0),
+        "processors": np.where(last, 50, 1), "counted": True, "wait_s": 0.0,
+    })  # fmt: skip
+    schedule = make_schedule(jobs, {**made_schedule(3).facts, "capacity": {"processors": 100}})
+    drawn = rectangles(schedule)
+    assert np.bincount(drawn.job)[100] == 50
+    assert boxes_of(schedule, drawn, 0.0, 1000.0).hidden == 0
+    of = boxes_of(schedule, drawn, 0.0, 1000.0, 120)
+    assert of.hidden == 1
+    assert len(of.job) == 100
+
+
+def test_ticks_over_years_have_a_year():
+    schedule = made_schedule(3)
+    from_s, to_s = 0.0, 3 * 365 * 86_400.0
+    stretch = whole(schedule)._replace(from_s=from_s, to_s=to_s)
+    of = boxes_of(schedule, rectangles(schedule), from_s, to_s)
+    assert " 2025</text>" in gantt_plot([schedule], [of], stretch, "a")

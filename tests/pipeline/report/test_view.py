@@ -22,7 +22,12 @@ from hindcast.pipeline.report.view.model import model_of
 from hindcast.pipeline.report.view.packing import capacity, pack
 from hindcast.pipeline.report.view.page import page_of, write_view
 from hindcast.pipeline.schedules.difference import compare_window
-from hindcast.pipeline.schedules.schedule import Schedule, read_schedule, write_schedule
+from hindcast.pipeline.schedules.schedule import (
+    Schedule,
+    make_schedule,
+    read_schedule,
+    write_schedule,
+)
 from hindcast.pipeline.schedules.windows import schedule_window
 from hindcast.policies.entrants import entrants
 from tests.made_schedules import made_schedule
@@ -331,3 +336,14 @@ def test_contrasts_are_those_of_wcag_aa(dark):
         ("learned", "card"), ("learned", "learned-soft"), ("ink", "strongest-soft"),
     ):  # fmt: skip
         assert contrast(of[ink], of[paper]) >= 4.5, (ink, paper)
+
+
+def test_a_resource_that_is_not_known_of_every_job_is_not_drawn_as_if_it_were_0():
+    of = made_schedule(20)
+    facts = {**of.facts, "per_unit": {"processors": 1, "memory": 1},
+             "capacity": {**of.facts["capacity"], "memory": 99}}  # fmt: skip
+    part = pl.when(pl.col("job") > 2)
+    known = make_schedule(of.jobs.with_columns(memory=part.then(5).otherwise(0)), facts)
+    assert "fcfs: 3 jobs hold no memory: no rectangle." in page_of(model_of([known]))
+    unknown = make_schedule(of.jobs.with_columns(memory=part.then(5)), facts)
+    assert not model_of([unknown]).further

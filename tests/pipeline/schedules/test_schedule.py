@@ -59,6 +59,7 @@ def test_a_schedule_is_read_as_it_was_written(tmp_path):
         (_JOBS, {"per_unit": {"processors": 0, "gpus": 1}}, "per_unit is not a number from 1 on"),
         (_JOBS, {"machines": {"memory": [1]}}, "machines are not of the resources of capacity"),
         (_JOBS, {"epoch": 1e18}, "a moment is farther than"),
+        (_JOBS, {"epoch": -1e11}, "epoch is -1e.11, which gives dates before the year 69"),
         (_JOBS.with_columns(submit_s=pl.lit(1e18)), {}, "a time is out of range"),
         (_JOBS, {"levels": {"processors": [["x", 1]]}}, "levels begin at 'x'"),
         (_JOBS, {"source": {"recipes": "x"}}, "expected recipe, log and digest"),
