@@ -76,6 +76,28 @@ class Lineage:
         return (*(parent.digest for parent in self.parents), *chain.from_iterable(above))
 
     @property
+    def divides(self) -> bool:
+        """Whether the operation moves windows of the train split to other splits."""
+        return self.operation == SPLIT and len(self.arguments) > 1
+
+    @property
+    def divided(self) -> bool:
+        """Whether windows of the train split were moved to other splits, here or above."""
+        above = (parent.lineage for parent in self.parents)
+        return self.divides or any(lineage is not None and lineage.divided for lineage in above)
+
+    def divided_since(self, digest: str) -> bool:
+        """Return whether that happened after the dataset above this one that has a digest."""
+        for parent in self.parents:
+            higher = parent.lineage
+            below = higher is not None and digest in higher.digests
+            if self.divides and (below or parent.digest == digest):
+                return True
+            if higher is not None and higher.divided_since(digest):
+                return True
+        return False
+
+    @property
     def words(self) -> str:
         """The operation with its arguments as they are written on the command line."""
         options = (

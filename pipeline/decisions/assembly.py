@@ -210,6 +210,16 @@ def split_of(units: pl.Series, times: pl.Series, split: Split) -> pl.Series:
     return names[of_unit[inverse]]
 
 
+def torn_unit(decisions: pl.DataFrame) -> str:
+    """Return in words the first unit whose decisions are in several splits; "" if none is."""
+    torn = decisions.group_by("unit_id", maintain_order=True).agg(pl.col("split").unique().sort())
+    torn = torn.filter(pl.col("split").list.len() > 1)
+    if torn.is_empty():
+        return ""
+    unit, splits = torn.row(0)
+    return f"unit {unit} is in the splits {', '.join(map(str, splits))}"
+
+
 def _readable(frame: pl.DataFrame, reading: Reading) -> pl.DataFrame:
     """Return the features without texts that are no categories; a note says which."""
     left = []

@@ -19,7 +19,7 @@ from hindcast.pipeline.building.results import counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.lineage import selection_caveats
-from hindcast.pipeline.decisions.assembly import split_of, unit_ids, vocabulary
+from hindcast.pipeline.decisions.assembly import split_of, torn_unit, unit_ids, vocabulary
 from hindcast.pipeline.decisions.batch import sums
 from hindcast.pipeline.decisions.cautions import QUARANTINED, cautions_of
 from hindcast.pipeline.decisions.checks import SUM, complete_probabilities
@@ -78,7 +78,8 @@ def _check_tables(folder: Path, lineage: Mapping[str, Any]) -> None:
 def _check_log(log: DecisionLog, folder: Path, whole: bool) -> None:
     """Recompute what the checks of a reader ask of every decision.
 
-    The split of a decision depends on the others, so it is recomputed of a `whole` log alone.
+    The split of a decision depends on the others, so it is recomputed of a `whole` log alone. Of a
+    selection, each unit is in one split.
     """
     for piece in log.pieces():
         _check_piece(piece, folder)
@@ -89,6 +90,8 @@ def _check_log(log: DecisionLog, folder: Path, whole: bool) -> None:
     if whole:
         side = split_of(units, d["time"], log.mapping.split)
         require((side == d["split"]).to_numpy(), "its split is another one")
+    elif torn := torn_unit(d):
+        raise VerificationFailed(f"{folder}: {torn}")
 
 
 def _check_piece(log: DecisionLog, folder: Path) -> None:

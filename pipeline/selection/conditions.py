@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from hindcast.pipeline.errors import InputError, did_you_mean, unknown_name
 
 _PIECE: Final = re.compile(r"(\d{1,15})(?:\.\.(\d{1,15}))?")
+_LONGEST: Final = 2000  # characters of an SQL condition; a longer one takes minutes to read
+# Words of SQL that read other tables, files and URLs.
+_ELSEWHERE: Final = re.compile(r"\b(select|from|values|table|(read|scan)_\w+)\b", re.IGNORECASE)
 _NOT_COMPARED: Final = ("behaviour_parameters",)  # a list
 
 
@@ -90,6 +93,11 @@ def _within(values: pl.Series, text: str, flag: str) -> NDArray[np.bool_]:
 
 def _meets(table: pl.DataFrame, where: str) -> NDArray[np.bool_]:
     """Return which rows meet an SQL condition on the columns of the table."""
+    if len(where) > _LONGEST or _ELSEWHERE.search(where):
+        raise InputError(
+            "--where: expected a condition on the columns of the table of episodes, without "
+            f"SELECT, FROM or functions that read files, of up to {_LONGEST:,} characters"
+        )
     columns = table.drop(_NOT_COMPARED, strict=False)
     try:
         expression = pl.sql_expr(where)
@@ -100,8 +108,8 @@ def _meets(table: pl.DataFrame, where: str) -> NDArray[np.bool_]:
                     f"{did_you_mean(name, columns.columns)}"
                 )
         found = columns.select(expression.alias("where")).to_series()
-    except pl.exceptions.PolarsError as error:
-        [reason, *_] = str(error).splitlines()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = next(iter(str(error).splitlines()), "")
         raise InputError(f"--where {where!r}: this condition cannot be used ({reason})") from error
     if found.dtype != pl.Boolean or len(found) != table.height:
         raise InputError(

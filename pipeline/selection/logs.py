@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.lineage import FILTER, MERGE, Lineage
-from hindcast.pipeline.decisions.assembly import counted
+from hindcast.pipeline.decisions.assembly import counted, torn_unit
 from hindcast.pipeline.decisions.batch import Batch, Ints, concat
 from hindcast.pipeline.decisions.cautions import QUARANTINED, cautions_of
 from hindcast.pipeline.decisions.conversion import convert, episodes_of
@@ -138,15 +138,12 @@ def _merged(parents: Sequence[Dataset], logs: Sequence[DecisionLog]) -> Decision
     if difference := same_log(whole.take(firsts), whole.take(repeated)):
         raise DatasetError(f"the datasets have other decisions of one id: {difference} differs")
     log = whole.take(np.flatnonzero(once))
+    if torn := torn_unit(log.decisions):
+        raise DatasetError(f"{torn} of the datasets")
     return log.take(_order(log))
 
 
 def _order(log: DecisionLog) -> Ints:
     """Return the order of the log: by time, then by file and line."""
-    places = {file.name: at for at, file in enumerate(log.files)}
-    keys = log.decisions.select(
-        pl.col("time").fill_null(np.inf),
-        pl.col("file").replace_strict(places, default=len(places), return_dtype=pl.Int64),
-        "line",
-    )
+    keys = log.decisions.select(pl.col("time").fill_null(np.inf), "file", "line")
     return np.lexsort([keys[name].to_numpy() for name in reversed(keys.columns)]).astype(np.int64)

@@ -1,7 +1,7 @@
 """Filter, merge and split: what is done with whole datasets of either kind."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Final, Literal, TypeAlias
@@ -16,7 +16,7 @@ from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.recipes.workload_source import DECISIONS, RECORDED
 from hindcast.pipeline.selection.conditions import Conditions
 from hindcast.pipeline.selection.operations import PART
-from hindcast.pipeline.storage.location import location
+from hindcast.pipeline.storage.location import is_remote, location
 from hindcast.pipeline.storage.locks import writing
 
 Place: TypeAlias = Path | str
@@ -134,6 +134,10 @@ def _write(
     """Write the results of operations into the folders `out`/NAME; all appear at once or none."""
     parents, out = [*map(_opened, places)], location(out)
     kind, above = _kind(parents), tuple(map(_parent, parents))
+    for parent in parents:
+        of, local = parent.folder, not (is_remote(out) or is_remote(parent.folder))
+        if local and out.resolve().is_relative_to(of.resolve()):
+            raise InputError(f"{out}: lies in the given dataset {of}; choose another --out")
     with writing(out, beside=True), new_folder(out, mf.NAME) as folder:
         for name, operation in operations.items():
             kind.write(parents, replace(operation, parents=above), folder / name)
@@ -187,6 +191,10 @@ def check_parents(dataset: Dataset, places: Sequence[Dataset | Place]) -> tuple[
             f"{dataset.folder}: its parents have the data {_shortened(expected)}, expected these "
             f"and not {_shortened(digests)} of {', '.join(str(p.folder) for p in parents)}"
         )
+    if not _usable(lineage):
+        raise VerificationFailed(
+            f"{dataset.folder / mf.NAME}: lineage: {lineage.words} has arguments of a wrong type"
+        )
     try:
         found = _kind(parents).check(dataset, parents, lineage)
     except (TypeError, KeyError, ValueError) as error:  # arguments of a foreign manifest
@@ -194,6 +202,17 @@ def check_parents(dataset: Dataset, places: Sequence[Dataset | Place]) -> tuple[
             f"{dataset.folder / mf.NAME}: lineage: {lineage.words} cannot be repeated ({error})"
         ) from error
     return "parents", f"{lineage.words}: {found}"
+
+
+def _usable(lineage: Lineage) -> bool:
+    """Return whether the arguments of a foreign lineage have the types of the operation's."""
+    listed = [name for name, value in asdict(Conditions()).items() if value == ()]
+    numbers = _SHARES[1:] if lineage.operation == SPLIT else ()
+    return all(
+        isinstance(value, list) and all(isinstance(one, str) for one in value) if name in listed
+        else isinstance(value, int | float if name in numbers else str)
+        for name, value in lineage.arguments.items()
+    )  # fmt: skip
 
 
 def _shortened(digests: Sequence[str]) -> str:

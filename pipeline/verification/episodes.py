@@ -10,7 +10,6 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.append_history import episodes_of, planned_episodes
 from hindcast.pipeline.dataset.columns import episodes_schema, row_count
-from hindcast.pipeline.dataset.lineage import SPLIT, Lineage
 from hindcast.pipeline.errors import RecipeError, VerificationFailed
 from hindcast.pipeline.recipes.splits import SPLITS
 
@@ -74,7 +73,7 @@ def _check_selected(dataset: Dataset) -> None:
                 planned[inside & (behaviour == one.name).to_numpy()] += one.episodes
     own = episodes["split"].to_numpy()
     fits = own == split
-    if _divided(manifest.lineage):
+    if manifest.lineage is not None and manifest.lineage.divided:
         fits |= (split == SPLITS[0]) & np.isin(own, SPLITS)
     identities = episodes.select("behaviour", "seed", "window")
     of_window = episodes.group_by("window").agg(pl.col("split").n_unique())["split"]
@@ -88,11 +87,3 @@ def _check_selected(dataset: Dataset) -> None:
     ):  # fmt: skip
         if not holds.all():
             raise VerificationFailed(f"{where}: episode {int(np.argmin(holds))} {fault}")
-
-
-def _divided(lineage: Lineage | None) -> bool:
-    """Return whether windows of the train split were moved to other splits, anywhere above."""
-    if lineage is None:
-        return False
-    moved = lineage.operation == SPLIT and len(lineage.arguments) > 1
-    return moved or any(_divided(parent.lineage) for parent in lineage.parents)

@@ -38,6 +38,7 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.append_history import check_appended
 from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.lineage import SELECTED, selection_caveats
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import (
     DatasetError,
@@ -170,6 +171,11 @@ def _check_manifest(
         raise VerificationFailed(
             f"{folder / mf.NAME}: the digest is {manifest.digest[:12]}, but the recipes have "
             f"{digest[:12]}"
+        )
+    named = tuple(caveat for caveat in manifest.caveats if caveat.code == SELECTED)
+    if named != selection_caveats(manifest.lineage):
+        raise VerificationFailed(
+            f"{folder / mf.NAME}: the caveats do not name the selection of its lineage"
         )
     try:
         check_appended(manifest, str(folder / mf.NAME))

@@ -1,6 +1,7 @@
 """Gates of offline trainings: what is delivered, by `--gate`, see `hindcast.policies.delivery`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from hindcast.pipeline import dataset as ds
@@ -84,10 +85,20 @@ def _rules_of(opened: ds.Dataset) -> list[str]:
 
 
 def _windows_of(opened: ds.Dataset, seed: int) -> played.Windows | None:
-    """Return the windows of the log's recipe; None if the workload cannot be played."""
+    """Return the windows of the log's recipe; None if the workload cannot be played.
+
+    Where train windows were moved to other splits, they are those of the dataset itself.
+    """
     if opened.recipe.trace.format == RECORDED:
         return None
     try:
-        return played.windows_of(opened.recipe, load_source(opened.recipe), seed)
+        windows = played.windows_of(opened.recipe, load_source(opened.recipe), seed)
     except (TraceError, DatasetError):
         return None
+    if (lineage := opened.manifest.lineage) is None or not lineage.divided:
+        return windows
+    split, window = opened.episodes()["split"], opened.episodes()["window"]
+    train, validation = (
+        window.filter(split == name).unique().sort().to_list() for name in ("train", "validation")
+    )
+    return replace(windows, train=train, validation=validation)

@@ -146,10 +146,15 @@ def about(opened: ds.Dataset, identity: Identity, task: Task) -> dict[str, Any]:
 
 
 def data_of(opened: ds.Dataset) -> dict[str, Any]:
-    """Return the digests that identify the data of a training, and the windows it leaves out."""
+    """Return the digests that identify the data of a training, and the windows it leaves out.
+
+    Data that was made of other datasets has also the operation, and the digests of all of those.
+    """
     found: dict[str, Any] = {
         "recipe": opened.recipe.id,
         "digest": opened.manifest.digest,
         "episodes_sha256": opened.manifest.episodes.sha256,
     }
+    if (lineage := opened.manifest.lineage) is not None:
+        found |= {"made_by": lineage.words, "of": list(lineage.digests)}
     return {**found, "left_out": list(opened.left_out)} if opened.left_out else found

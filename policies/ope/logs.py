@@ -21,6 +21,7 @@ import polars as pl
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.lineage import selection_caveats
+from hindcast.pipeline.dataset.manifest import Manifest
 from hindcast.pipeline.decisions.answers import Answers, answer
 from hindcast.pipeline.decisions.arrays import logged_decisions
 from hindcast.pipeline.decisions.asking import ALL, Options
@@ -32,6 +33,7 @@ from hindcast.pipeline.decisions.targets import SHOWN, is_named, target_of
 from hindcast.pipeline.errors import InputError, did_you_mean, is_path
 from hindcast.pipeline.estimators.decisions import LoggedDecisions
 from hindcast.pipeline.plugins import is_reference
+from hindcast.pipeline.recipes.splits import SPLITS
 from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.spec import Spec
@@ -44,6 +46,8 @@ SUPPORT: Final = "support.parquet"
 SUPPORT_BY: Final = "support_by.parquet"
 RELIABILITY: Final = "estimated_propensities.parquet"
 DEFAULT: Final = ("uniform",)
+LOG: Final = "log"
+MOVED: Final = "moved"
 
 Policy = str | Path | Callable[..., Any]
 
@@ -91,6 +95,12 @@ def ask(
     splits: dict[str, str] = {}
     for policy in policies or DEFAULT:
         name, target, seen = _target(policy, dataset, log, e)
+        if seen == MOVED:
+            raise InputError(
+                f"{name}: this agent was trained on decisions of the same log, and the split of "
+                f"{folder} moved train units to other splits, so the agent may have learned from "
+                "these decisions; expected one that was trained on the train part of that split"
+            )
         if seen and split in ("train", ALL):
             raise InputError(
                 f"{name}: this agent was trained on {folder}, so its value on the split {split} "
@@ -110,16 +120,16 @@ def ask(
 
 def _target(
     policy: Policy, dataset: Dataset, log: DecisionLog, e: LoggedDecisions
-) -> tuple[str, Array, bool]:
-    """Return the name of a policy, its probabilities, and whether it was trained on the log."""
+) -> tuple[str, Array, str]:
+    """Return the name of a policy, its probabilities, and what it learned from, see `_seen`."""
     if callable(policy):
         return _of_function(policy, dataset.spec, log, e)
     name = str(getattr(policy, "folder", policy))
     if is_named(name):
-        return name, target_of(name, log, e), False
+        return name, target_of(name, log, e), ""
     if is_reference(name):
         behaviour = resolve_own(name, dataset.spec)[0]
-        return behaviour.name, _scored(behaviour, dataset.spec, log, e), False
+        return behaviour.name, _scored(behaviour, dataset.spec, log, e), ""
     path, temperature = split_checkpoint_name(name)
     if not Path(path).exists():
         hint = "no such checkpoint folder" if is_path(name) else did_you_mean(name, SHOWN)
@@ -136,15 +146,35 @@ def _target(
     learned.check(dataset.spec)
     behaviour = Behaviour(learned.name, learned, temperature=temperature)
     text = (Path(path) / CHECKPOINT).read_text(encoding="utf-8")
-    lineage = dataset.manifest.lineage
-    seen = any(d in text for d in (dataset.manifest.digest, *(lineage.digests if lineage else ())))
-    return name, _scored(behaviour, dataset.spec, log, e), seen
+    return name, _scored(behaviour, dataset.spec, log, e), _seen(text, dataset.manifest)
+
+
+def _seen(checkpoint: str, manifest: Manifest) -> str:
+    """Return what an agent learned from, as the text of its checkpoint says.
+
+    LOG is the dataset, one of the same log whose test split has the same units, or more; MOVED one
+    whose train units may be in the dataset's test split; "" another log.
+    """
+    lineage = manifest.lineage
+    above = () if lineage is None else lineage.digests
+    if not any(digest in checkpoint for digest in (manifest.digest, *above)):
+        return ""
+    if lineage is None or not lineage.divided:
+        return LOG
+    data = json.loads(checkpoint).get("training", {}).get("dataset", {})
+    if (trained := data.get("digest")) in (manifest.digest, *above):
+        return MOVED if trained != manifest.digest and lineage.divided_since(trained) else LOG
+    siblings = [
+        replace(lineage, arguments={**lineage.arguments, "part": name}).words for name in SPLITS
+    ]
+    same = data.get("made_by") in siblings and data.get("of") == list(above)
+    return LOG if same else MOVED
 
 
 def _of_function(
     function: Callable[..., Any], spec: Spec, log: DecisionLog, e: LoggedDecisions
-) -> tuple[str, Array, bool]:
-    """Return a function's name, its probabilities, and False, since it did not learn here."""
+) -> tuple[str, Array, str]:
+    """Return a function's name, its probabilities, and "", since it did not learn here."""
     name = getattr(function, "__name__", type(function).__name__)
     given = {"spec": spec} if "spec" in inspect.signature(function).parameters else {}
     batched = bool(getattr(function, "batched", False))

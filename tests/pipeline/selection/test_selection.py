@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -11,7 +12,9 @@ import hindcast
 from hindcast.flows.cli import main
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
+from hindcast.pipeline.selection.selecting import check_parents
 from hindcast.pipeline.storage.files import sha256_file, write_json
+from hindcast.policies.offline.gates import _windows_of
 from tests.conftest import TINY
 
 SETTINGS = (
@@ -154,6 +157,13 @@ def reseal(folder, table=None):
     write_json(folder / "manifest.json", mf.to_json(mf.read_manifest(folder)))
 
 
+def drop_caveat(folder, table):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["caveats"] = [c for c in manifest["caveats"] if c["code"] != "selected"]
+    write_json(folder / "manifest.json", manifest)
+    return table
+
+
 def tamper_row(folder, table):
     part = folder / "data" / "part-00000.parquet"
     rows = pl.read_parquet(part)
@@ -167,9 +177,10 @@ def tamper_row(folder, table):
     (lambda _, t: t.with_columns(seed=pl.lit(7, pl.Int64)), "is none of the recipes'"),
     (lambda _, t: t.with_columns(split=pl.lit("validation")), "in another split"),
     (lambda _, t: t.with_columns(seed=pl.lit(0, pl.Int64)), "is there twice"),
+    (drop_caveat, "the caveats do not name the selection of its lineage"),
 ])  # fmt: skip
 def test_a_changed_selection_is_found(whole, tmp_path, tamper, fault):
-    one = hindcast.filter(whole, tmp_path / "e", window="0..1")
+    one = hindcast.filter(whole, tmp_path / "e", window="0..1", where="steps > 0")
     reseal(one.folder, tamper(one.folder, one.episodes()))
     with pytest.raises(VerificationFailed, match=fault):
         hindcast.verify(one.folder, quick=True)
@@ -187,6 +198,36 @@ def test_a_selection_that_left_out_more_is_found_with_its_parent(whole, tmp_path
     write_json(one.folder / "manifest.json", mf.to_json(mf.read_manifest(one.folder)))
     with pytest.raises(VerificationFailed, match=r"not those that filter --window 0\.\.2 selects"):
         hindcast.verify(one.folder, parents=[whole])
+
+
+@pytest.mark.parametrize("arguments", [
+    {"window": 5}, {"episodes": {}}, {"where": ["a"]}, {"behaviour": "random"},
+    {"split": ["train", 1]},
+])  # fmt: skip
+def test_arguments_of_a_wrong_type_are_one_line(whole, tmp_path, arguments):
+    """The lineage of a dataset from elsewhere may have anything."""
+    one = hindcast.filter(whole, tmp_path / "e", window="0..1")
+    lineage = replace(one.manifest.lineage, arguments=arguments)
+    changed = replace(one, manifest=replace(one.manifest, lineage=lineage))
+    with pytest.raises(VerificationFailed, match="has arguments of a wrong type"):
+        check_parents(changed, [whole])
+
+
+def test_a_result_inside_of_a_parent_is_refused(whole, tmp_path):
+    shutil.copytree(whole.folder, tmp_path / "d")
+    for out in (tmp_path / "d" / "inside", tmp_path / "x" / ".." / "d" / "data" / "deep"):
+        with pytest.raises(InputError, match="lies in the given dataset"):
+            hindcast.filter(tmp_path / "d", out, window="0")
+    checks(hindcast.open_dataset(tmp_path / "d"))
+
+
+def test_a_gate_plays_the_windows_of_a_divided_dataset(whole, tmp_path):
+    parts = hindcast.split(whole, tmp_path / "s", by="time", validation=0.25, test=0.25)
+    both = hindcast.merge([*parts.values()], tmp_path / "m")
+    played = [_windows_of(dataset, 0) for dataset in (whole, both)]
+    assert [(sorted(w.train), sorted(w.validation)) for w in played] == [
+        ([0, 1, 2, 3], [4]), ([0, 1], [2, 4])
+    ]  # fmt: skip
 
 
 def test_lineage_is_shown_and_names_no_place(whole, tmp_path, capsys):
@@ -226,6 +267,10 @@ def test_exports_of_a_selection_work(whole, tmp_path):
     (["--where", "return"], "expected a condition on each episode"),
     (["--where", "return <"], "cannot be used"),
     (["--where", "return < 'a'"], "cannot be used"),
+    (["--where", "steps IN (SELECT a FROM read_csv('/x.csv'))"], "without SELECT, FROM"),
+    (["--where", "steps IN (FROM read_csv('/x.csv'))"], "without SELECT, FROM"),
+    (["--where", "steps > READ_PARQUET('x')"], "without SELECT, FROM"),
+    (["--where", " AND ".join(["steps > 0"] * 400)], "of up to 2,000 characters"),
     (["--where", "return > 1e9"], "none of its 15 episodes is kept"),
     (["--episodes", "3,900"], "there is no episode 900, expected some of 0 to 14"),
     (["--drop-episodes", "three"], "expected numbers or ranges"),

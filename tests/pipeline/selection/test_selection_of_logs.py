@@ -57,6 +57,60 @@ def test_split_and_merge_give_the_same_bytes(whole, tmp_path):
     assert "selected" not in {c.code for c in both.manifest.caveats}
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_parts_of_a_log_of_several_files_are_merged_in_its_order(tmp_path, timed):
+    table = long_table(24)
+    table = table if timed else table.drop("t")
+    first = table["id"].str.slice(1).cast(pl.Int64) < 12
+    table.filter(first).write_csv(tmp_path / "zz.csv")
+    table.filter(~first).write_csv(tmp_path / "aa.csv")
+    columns = {k: v for k, v in ROWS["columns"].items() if timed or k != "time"}
+    sources = [tmp_path / "zz.csv", tmp_path / "aa.csv"]
+    convert(read_log(sources, {**ROWS, "columns": columns}), tmp_path / "d", "log")
+    whole = hindcast.open_dataset(tmp_path / "d")
+    assert log_of(whole).decisions["file"].n_unique() == 2
+    parts = hindcast.split(whole, tmp_path / "s")
+    both = hindcast.merge([*reversed(parts.values())], tmp_path / "m")
+    assert same_log(log_of(both), log_of(whole)) == ""
+
+
+def test_a_unit_in_two_splits_is_refused(tmp_path, monkeypatch):
+    """A part has one session of a user for validation, and the log another one for training."""
+    mapping = {**SESSIONS, "columns": {**SESSIONS["columns"], "unit": "user"}}
+    table = lost(long_table(36)).with_columns(user=pl.col("s") // 2)
+    convert(read_log(table, mapping), tmp_path / "d", "log")
+    whole = hindcast.open_dataset(tmp_path / "d")
+    moved = hindcast.split(whole, tmp_path / "s", by="time", validation=0.4, test=0.2)["validation"]
+    unit = log_of(moved).decisions["unit_id"][0]
+    of_unit = log_of(whole).decisions.filter(pl.col("unit_id") == unit)
+    assert of_unit["session"].n_unique() == 2
+    one = hindcast.filter(moved, tmp_path / "one", episodes="0")
+    there = whole.episodes().filter(pl.col("split") == "train")
+    ids = log_of(one).decisions["id"].to_list()
+    others = [
+        e for e in there["episode"] if not {*ids} & {*ids_of(whole, e, tmp_path)}
+        and unit in {*units_of(tmp_path, e)}
+    ]  # fmt: skip
+    other = tmp_path / f"e{others[0]}"
+    with pytest.raises(DatasetError, match=rf"unit {unit} is in the splits train, validation"):
+        hindcast.merge([one, other], tmp_path / "m")
+    monkeypatch.setattr("hindcast.pipeline.selection.logs.torn_unit", lambda _: "")
+    torn = hindcast.merge([one, other], tmp_path / "m")
+    with pytest.raises(VerificationFailed, match=rf"unit {unit} is in the splits"):
+        hindcast.verify(torn)
+
+
+def ids_of(whole, episode, folder):
+    """Return the ids of an episode's decisions; its dataset is the folder e and its number."""
+    return log_of(hindcast.filter(whole, folder / f"e{episode}", episodes=str(episode))).decisions[
+        "id"
+    ]
+
+
+def units_of(folder, episode):
+    return log_of(hindcast.open_dataset(folder / f"e{episode}")).decisions["unit_id"]
+
+
 def test_decisions_of_a_selection_are_those_of_the_log(whole, tmp_path):
     """Probabilities, masks, choices and rewards stay; a session keeps its end without reward."""
     one = hindcast.filter(whole, tmp_path / "e", episodes="1..2")

@@ -211,3 +211,31 @@ def test_a_trained_agent_is_asked_about_its_test_split(folder, tmp_path):
         with pytest.raises(InputError, match="this agent was trained on"):
             hindcast.ope(folder, [tmp_path / "a"], split=split)
     assert load_policy(tmp_path / "a").name == "behaviour_cloning"
+
+
+@pytest.mark.slow
+def test_an_agent_is_not_asked_about_decisions_that_it_learned_from(folder, tmp_path):
+    """An agent of the whole log knows decisions that a division calls test; its parts' do not."""
+    plain, whole = hindcast.split(folder, tmp_path / "p"), hindcast.open_dataset(folder)
+    divided = hindcast.split(folder, tmp_path / "q", by="hash", validation=0.2, test=0.4)
+    other = hindcast.split(folder, tmp_path / "r", by="time", validation=0.2, test=0.4)
+    trained = {"whole": whole, "plain": plain["train"], "divided": divided["train"]}
+    for name, dataset in trained.items():
+        train(dataset.folder, "behaviour_cloning", tmp_path / name, QUICK)
+
+    def split_of(name, dataset):
+        return hindcast.ope(dataset, [tmp_path / name]).support["split"].to_list()
+
+    assert split_of("plain", whole) == ["test"]
+    assert split_of("plain", plain["test"]) == ["test"]
+    assert split_of("divided", whole) == ["test"]
+    assert split_of("divided", divided["test"]) == ["test"]
+    both = hindcast.merge([divided["train"], divided["test"]], tmp_path / "m")
+    assert split_of("divided", both) == ["test"]
+    for name, dataset in (
+        ("whole", divided["test"]), ("whole", both), ("plain", divided["test"]),
+        ("divided", other["test"]),
+    ):  # fmt: skip
+        for split in (None, "test"):
+            with pytest.raises(InputError, match="may have learned from these decisions"):
+                hindcast.ope(dataset, [tmp_path / name], split=split)
