@@ -67,8 +67,8 @@ file to `docs/submissions`, run `python -m docs.generate`, and open a pull reque
 hindcast check-submission docs/submissions/slots-counterfactual.zip
 ```
 
-It plays the agents again from the recipe, compares every score, and says what does not hold. Its
-exit code is 1 then.
+It plays the agents again from the recipe (those of code with `--run-code`), compares every score,
+and says what does not hold. Its exit code is 1 then.
 """
 
 

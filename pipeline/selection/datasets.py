@@ -148,4 +148,4 @@ def check(dataset: Dataset, parents: Sequence[Dataset], lineage: Lineage) -> str
             if not pl.DataFrame(found).equals(pl.DataFrame(wanted), null_equal=True):
                 raise VerificationFailed(f"{path}: row group {group} differs from the parents'")
             rows += len(wanted)
-    return f"{rows:,} rows are those of the parents"
+    return f"{rows:,} rows (decisions and closing rows) are those of the parents"

@@ -55,7 +55,8 @@ def test_rows_of_a_selection_are_those_of_its_parent(whole, tmp_path):
     assert one.episodes()["episode"].to_list() == list(range(6))
     found = checks(one, whole)
     assert found["draws"] == "6 episodes drawn again from the recipe's seed"
-    assert found["parents"].endswith(f"{expected.height:,} rows are those of the parents")
+    said = f"{expected.height:,} rows (decisions and closing rows) are those of the parents"
+    assert found["parents"].endswith(said)
     assert "--parent" not in found["not compared"]
     assert "--parent" in checks(one)["not compared"]
 
