@@ -10,6 +10,7 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.append_history import episodes_of, planned_episodes
 from hindcast.pipeline.dataset.columns import episodes_schema, row_count
+from hindcast.pipeline.dataset.lineage import Lineage
 from hindcast.pipeline.errors import RecipeError, VerificationFailed
 from hindcast.pipeline.recipes.splits import SPLITS
 
@@ -65,12 +66,16 @@ def _check_selected(dataset: Dataset) -> None:
     window, behaviour = episodes["window"].to_numpy(), episodes["behaviour"]
     planned = np.zeros(episodes.height, np.int64)  # repetitions of the behaviour on the window
     split = np.full(episodes.height, "", object)
+    # an append adds repetitions of a behaviour; builds that were merged have the same ones
+    together = np.add if _appended(manifest.lineage) else np.maximum
     for recipe in manifest.recipes:
+        own_planned = np.zeros_like(planned)
         for name in recipe.dataset_splits:
             inside = np.isin(window, recipe.windows(name))
             split[inside] = name
             for one in recipe.behaviours:
-                planned[inside & (behaviour == one.name).to_numpy()] += one.episodes
+                own_planned[inside & (behaviour == one.name).to_numpy()] += one.episodes
+        planned = together(planned, own_planned)
     own = episodes["split"].to_numpy()
     fits = own == split
     if manifest.lineage is not None and manifest.lineage.divided:
@@ -87,3 +92,9 @@ def _check_selected(dataset: Dataset) -> None:
     ):  # fmt: skip
         if not holds.all():
             raise VerificationFailed(f"{where}: episode {int(np.argmin(holds))} {fault}")
+
+
+def _appended(lineage: Lineage | None) -> bool:
+    """Return whether episodes were appended to one of the builds above."""
+    parents = () if lineage is None else lineage.parents
+    return any(len(p.versions) > 1 or _appended(p.lineage) for p in parents)

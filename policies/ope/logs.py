@@ -179,7 +179,7 @@ def _of_function(
     given = {"spec": spec} if "spec" in inspect.signature(function).parameters else {}
     batched = bool(getattr(function, "batched", False))
     own = OwnPolicy(name, function, given, batched, name)
-    return name, _scored(Behaviour(name, own), spec, log, e), False
+    return name, _scored(Behaviour(name, own), spec, log, e), ""
 
 
 def _scored(behaviour: Behaviour, spec: Spec, log: DecisionLog, e: LoggedDecisions) -> Array:

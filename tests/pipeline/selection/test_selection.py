@@ -125,6 +125,12 @@ def test_builds_by_different_behaviours_are_merged(whole, tmp_path):
     assert found == [("first_fit", 5), ("random", 15), ("tetris+eps0.2", 5)]
     assert len(both.manifest.merged) == 1
     checks(both, whole, other)
+    shutil.copytree(both.folder, tmp_path / "c")
+    last = (pl.col("behaviour") == "random") & (pl.col("seed") == 2)
+    seeds = pl.when(last).then(3).otherwise("seed").cast(pl.Int64).alias("seed")
+    reseal(tmp_path / "c", both.episodes().with_columns(seeds))
+    with pytest.raises(VerificationFailed, match="is none of the recipes'"):
+        hindcast.verify(tmp_path / "c", quick=True)
     checks(hindcast.filter(both, tmp_path / "f", behaviour=["first_fit"]), both)
     with pytest.raises(DatasetError, match="made of several recipes"):
         hindcast.load_recipe(tmp_path / "m")
