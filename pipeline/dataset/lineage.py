@@ -34,7 +34,7 @@ class Parent:
         episodes: Number of its episodes.
         decisions: Number of its decisions.
         versions: Versions of packages that its rows depend on, of each build and append.
-        lineage: How it was made itself, or None if it was built or ingested.
+        lineage: Operation that made the parent, or None if it was built or ingested.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Parent:
 
 @dataclass(frozen=True)
 class Lineage:
-    """How a dataset was made of others.
+    """Operation that made a dataset of others.
 
     Attributes:
         operation: One of OPERATIONS.
@@ -77,17 +77,17 @@ class Lineage:
 
     @property
     def divides(self) -> bool:
-        """Whether the operation moves windows of the train split to other splits."""
+        """True if the operation moves windows of the train split to other splits."""
         return self.operation == SPLIT and len(self.arguments) > 1
 
     @property
     def divided(self) -> bool:
-        """Whether windows of the train split were moved to other splits, here or above."""
+        """True if this operation or one above it moved windows of the train split to others."""
         above = (parent.lineage for parent in self.parents)
         return self.divides or any(lineage is not None and lineage.divided for lineage in above)
 
     def divided_since(self, digest: str) -> bool:
-        """Return whether that happened after the dataset above this one that has a digest."""
+        """Return whether such windows were moved after an ancestor, named by its digest."""
         for parent in self.parents:
             higher = parent.lineage
             below = higher is not None and digest in higher.digests

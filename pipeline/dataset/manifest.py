@@ -14,7 +14,7 @@ from hindcast.pipeline.dataset.lineage import Lineage, lineage_from_json, lineag
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.checkpoints import checkpoint_places
 from hindcast.pipeline.recipes.loading import parse_recipe
-from hindcast.pipeline.recipes.recipe import Origin, Recipe
+from hindcast.pipeline.recipes.recipe import Origin, Recipe, digest_of_dataset
 from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
 from hindcast.pipeline.storage.files import json_text, sha256_text
@@ -118,14 +118,9 @@ class Manifest:
 
 
 def digest_of(recipes: Sequence[Recipe], lineage: Lineage | None = None) -> str:
-    """Return the digest of a dataset: that of its recipe, or of all its recipes' digests.
-
-    If the dataset was made of others, that of its lineage is one more.
-    """
-    digests = [recipe.digest for recipe in recipes]
-    if lineage is not None:
-        digests.append(sha256_text(json.dumps(lineage_to_json(lineage), sort_keys=True)))
-    return digests[0] if len(digests) == 1 else sha256_text("\n".join(digests))
+    """Return the digest of a dataset by its recipes and its lineage."""
+    of = [] if lineage is None else [lineage_to_json(lineage)]
+    return digest_of_dataset(recipes, *of)
 
 
 def is_episodes(name: str) -> bool:

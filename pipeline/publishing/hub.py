@@ -36,10 +36,10 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Pushed:
-    """What became of a push.
+    """Result of a push to a repository of the Hub.
 
     Attributes:
-        commit: Address of the commit with all files; of the present one if nothing was sent.
+        commit: Address of the commit with all files; if nothing was sent, that of the last commit.
         sent: Paths that were sent.
         removed: Paths that were removed.
     """

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,13 @@ from hindcast.pipeline.recipes.checkpoints import (
     pin_checkpoints,
 )
 from hindcast.pipeline.recipes.own_code import pin_code
-from hindcast.pipeline.recipes.recipe import OF_THIS_MACHINE, Origin, Recipe, refuse_file
+from hindcast.pipeline.recipes.recipe import (
+    OF_THIS_MACHINE,
+    Origin,
+    Recipe,
+    digest_of_dataset,
+    refuse_file,
+)
 from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.shipped import known_recipes, recipe_file
 from hindcast.pipeline.recipes.splits import read_split
@@ -33,7 +38,6 @@ from hindcast.pipeline.recipes.toml_text import check_table, parse_toml, read_to
 from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.settings.ranges import shown
-from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.storage.location import location
 
 _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation
@@ -170,10 +174,8 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
     """
     where, table = str(folder / "manifest.json"), copy.deepcopy(manifest["recipe"])
     recorded = parse_recipe(table, where).under(manifest.get("id"))
-    digest = recorded.digest
-    if "lineage" in manifest:  # the digest of a selection covers how it was made
-        lineage = sha256_text(json.dumps(manifest["lineage"], sort_keys=True))
-        digest = sha256_text(f"{digest}\n{lineage}")
+    lineage = [manifest["lineage"]] if "lineage" in manifest else []
+    digest = digest_of_dataset([recorded], *lineage)
     if manifest.get("digest") != digest:
         raise DatasetError(
             f"{where}: the digest is {str(manifest.get('digest'))[:12]}, but the recipe has "

@@ -30,7 +30,7 @@ import copy
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -355,6 +355,16 @@ class Recipe:
                 )
             windows = [window for window in windows if window < count]
         return windows
+
+
+def digest_of_dataset(recipes: Sequence[Recipe], *lineage: Any) -> str:
+    """Return the digest of a dataset: that of its recipe, or of all its recipes' digests.
+
+    `lineage` is that of a dataset that was made of others, as JSON; its digest is one more.
+    """
+    digests = [recipe.digest for recipe in recipes]
+    digests += [sha256_text(json.dumps(of, sort_keys=True)) for of in lineage]
+    return digests[0] if len(digests) == 1 else sha256_text("\n".join(digests))
 
 
 def _listed_windows(config: Any) -> Iterator[tuple[str, int]]:

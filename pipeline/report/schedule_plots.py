@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 class Boxes(NamedTuple):
-    """What is drawn of a schedule between two moments.
+    """Rectangles of a schedule between two moments, and the jobs that have none.
 
     Attributes:
         job: Row of the job of each rectangle, (R,).

@@ -1,4 +1,4 @@
-"""How often a family of equal policies shows a difference, and a detectable effect is seen.
+"""Family error of equal policies, and power at the minimum detectable effect.
 
     python -m tests.benchmarks families
 
