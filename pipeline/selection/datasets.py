@@ -106,6 +106,7 @@ def groups(parents: Sequence[Dataset], rows: pl.DataFrame) -> Iterator[pa.Table]
     path = parent.part(rows["part_of_parent"][0])
     origins, numbers = rows["origin"].to_numpy(), rows["episode"].to_numpy()
     waiting: list[pa.Table] = []
+    candidates = 0
     file = open_part(path, parent.spec)
     for group in range(file.num_row_groups):
         with part_errors(path):
@@ -118,10 +119,10 @@ def groups(parents: Sequence[Dataset], rows: pl.DataFrame) -> Iterator[pa.Table]
             own = pa.array(numbers[at], type=pa.int64())
             found = found.set_column(place, found.schema.field(place), own)
             waiting.append(found if kept.all() else found.filter(pl.Series(kept).to_arrow()))
-        candidates = sum(len(table["candidates"].combine_chunks().flatten()) for table in waiting)
+            candidates += len(waiting[-1]["candidates"].combine_chunks().flatten())
         if sum(map(len, waiting)) >= GROUP_ROWS or candidates >= LOG_CANDIDATES:
             yield pa.concat_tables(waiting).combine_chunks()
-            waiting = []
+            waiting, candidates = [], 0
     if waiting:
         yield pa.concat_tables(waiting).combine_chunks()
 
