@@ -161,7 +161,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _note(one: Fresh) -> list[str]:
-    """Return what is to be said of the windows of a row."""
+    """Return remarks on the windows of a row."""
     return ["read before"] if one.reused else [SECOND] if one.second else []
 
 

@@ -1,4 +1,4 @@
-"""Statistics of the features of a dataset: what their values are, over all of its decisions."""
+"""Statistics of the features of a dataset over its decisions."""
 
 import math
 from collections.abc import Iterator, Sequence

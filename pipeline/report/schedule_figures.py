@@ -111,7 +111,7 @@ class _Drawing(NamedTuple):
 
 
 def _drawings(schedules: Sequence[Schedule]) -> Iterator[_Drawing]:
-    """Yield what may be drawn, longer parts first."""
+    """Yield the parts that may be drawn, longer ones first."""
     first, facts = schedules[0], schedules[0].facts
     length = facts["to_s"] - facts["from_s"]
     lengths = _LENGTHS_S

@@ -231,7 +231,7 @@ def day_of(at_s: float, facts: Any, *, year: bool = False) -> str:
 
 
 def _label_time(axes: Any, begin: float, end: float, facts: Any) -> None:
-    """Give the axis of time round ticks, days where they are days."""
+    """Put round ticks on the axis of time, whole days where these are long enough."""
     if facts["clock"] != "s":
         axes.set_xlabel(f"{facts['clock']}s")
         return

@@ -88,7 +88,7 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def _notes(manifest: Any) -> list[str]:
-    """Return what a publisher should know of the dataset before others see it."""
+    """Return facts about the dataset that a publisher should know before others see it."""
     from hindcast.pipeline.dataset import manifest as mf
 
     paths = dict.fromkeys(t for t in _texts(mf.to_json(manifest)) if Path(t).is_absolute())
@@ -106,7 +106,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return what went or would go, with the files of a dry run."""
+    """Return the files that were sent; those that would be, in a dry run."""
     size = sum(item["bytes"] for item in result["files"])
     count = f"{len(result['files'])} files, {size / 1e6:,.1f} MB"
     unknown = next((c["detail"] for c in result["verified"] if c["check"] == "not compared"), "")

@@ -105,7 +105,7 @@ def _chosen(episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
 
 
 def _looked_at(of: Statistics) -> str:
-    """Return what the statistics are of."""
+    """Return the decisions and candidates of the statistics, in words."""
     which = "all" if of.every == 1 else f"1 in {of.every} of the"
     chosen = "." if not of.candidates else (
         f", of which {of.feasible:.1%} could be chosen. Candidates that could not are counted too."

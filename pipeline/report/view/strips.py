@@ -54,7 +54,7 @@ def strips_of(schedule: Schedule, edges: Array) -> dict[str, Array]:
     known = (edges[:-1] >= facts["from_s"]) & (edges[1:] <= facts["to_s"]) & (length > 0)
 
     def flow(up: Array, down: Array, weights: Array) -> Array:
-        """Return the means of what comes at the moments `up` and leaves at those of `down`."""
+        """Return the integral in each bin of the weights that are held from `up` to `down`."""
         return np.diff(_integral(up, weights, edges) - _integral(down, weights, edges))
 
     offered = np.diff(_offered(schedule, edges))

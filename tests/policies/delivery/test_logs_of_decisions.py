@@ -215,7 +215,7 @@ def test_a_trained_agent_is_asked_about_its_test_split(folder, tmp_path):
 
 @pytest.mark.slow
 def test_an_agent_is_not_asked_about_decisions_that_it_learned_from(folder, tmp_path):
-    """An agent of the whole log knows decisions that a division calls test; its parts' do not."""
+    """After a division, an agent of the whole log is refused; one of the train part is not."""
     plain, whole = hindcast.split(folder, tmp_path / "p"), hindcast.open_dataset(folder)
     divided = hindcast.split(folder, tmp_path / "q", by="hash", validation=0.2, test=0.4)
     other = hindcast.split(folder, tmp_path / "r", by="time", validation=0.2, test=0.4)
