@@ -35,6 +35,7 @@ ROLLOUT: Final = "rollout"  # also FOLDER@rollout and RULE@rollout, see hindcast
 _Settings: TypeAlias = Mapping[str, tuple[str, type[int] | type[float], float, float]]
 _IMAGINED: Final[_Settings] = {
     "futures": ("futures", int, 2, 1024),
+    "candidates": ("candidates", int, 2, 100_000),
     "decisions": ("horizon", int, 0, 100_000),
     "errors": ("errors", float, 0.0, 100.0),
 }
@@ -111,8 +112,8 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     rules alone, rollout+drawn=40 with them and 40 drawn linear priorities
     (hindcast.policies.rollouts.lookahead); where the scenario draws futures,
     FOLDER@rollout and RULE@rollout try all candidates in these, by default in eight, and in 16 with
-    RULE@rollout+futures=16; for +decisions= and +errors= see ImaginedRollouts. MODULE:NAME and
-    FILE.py:NAME are policies of the user's own (hindcast.policies.own_policy).
+    RULE@rollout+futures=16; for +candidates=, +decisions= and +errors= see ImaginedRollouts.
+    MODULE:NAME and FILE.py:NAME are policies of the user's own (hindcast.policies.own_policy).
 
     Raises UnknownName with the nearest name; DatasetError if the folder is not a checkpoint or was
     trained on other features than the spec's; InputError if the rule cannot lead the network, or if

@@ -21,8 +21,11 @@ choice meet the other futures. The candidate with the highest mean difference fr
 choice, less its standard error, acts if that is above 0; otherwise the base policy's choice. All
 candidates meet the same futures, so differences are paired. The standard error keeps the noise of a
 few futures from overruling the base policy. In futures without arrivals, the base policy continues
-until all jobs have started, and a candidate needs a difference above two standard errors. A name
-may give the numbers of futures, decisions and standard errors (hindcast.policies.registry).
+until all jobs have started, and a candidate needs a difference above two standard errors. The
+candidates can be limited to those that the base policy scores highest (a simplified rollout,
+Bertsekas, "Rollout, Policy Iteration, and Distributed Reinforcement Learning", 2020): a decision in
+a queue of 230 jobs takes .9 s of CPU without a limit. A name may give the numbers of futures,
+candidates, decisions and standard errors (hindcast.policies.registry).
 
 Sources: Chang, Givan & Chong, "Parallel Rollout for Online Solution of Partially Observable Markov
 Decision Processes", Discrete Event Dynamic Systems 2004; Bertsekas & Castanon, "Rollout Algorithms
@@ -111,6 +114,7 @@ class ImaginedRollouts:
     horizon: int = HORIZON  # decisions of the base policy; 0 to the end
     errors: float = 1.0  # standard errors that a difference has to exceed
     futures: int = FUTURES  # at least SCREENED
+    candidates: int = 0  # that are tried, the base policy's own among them; 0 for all
 
     @property
     def features_candidates(self) -> tuple[Feature, ...]:
@@ -414,6 +418,7 @@ class _Candidates(_Copied):
         self.trying = policy.base.arrays(spec, NOT_DRAWN_FROM)
         self.tried = begin_episode(spec, self.larger)  # the copy in which a candidate is tried
         self.kept, self.errors = keep(policy.horizon), policy.errors
+        self.most = policy.candidates
 
     def play(self) -> Episode:
         """Play the episode to its end."""
@@ -438,9 +443,14 @@ class _Candidates(_Copied):
     def _choice(self, scores: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:
         """Return the row of the candidate that acts."""
         own = int(best_feasible(scores, feasible))
-        rows = np.array([own, *(i for i in np.flatnonzero(feasible) if i != own)])
-        if len(rows) == 1:
+        others = np.flatnonzero(feasible)
+        others = others[others != own]
+        if self.most and len(others) >= self.most:
+            best = np.argsort(-scores[others], kind="stable")[: self.most - 1]
+            others = others[np.sort(best)]
+        if len(others) == 0:
             return own
+        rows = np.array([own, *others])
         values = np.full((len(self.futures), len(rows)), np.nan)
         tried = np.arange(len(rows))
         for number, future in enumerate(self.futures):

@@ -88,6 +88,27 @@ def test_the_candidate_with_the_highest_value_acts(clusters, monkeypatch, values
     assert play._choice(scores, np.array([False, False, True])) == 2
 
 
+def test_a_limit_leaves_the_candidates_that_the_base_policy_scores_highest(clusters, monkeypatch):
+    scenario, spec, instances = clusters
+    futures = [instances[0].futures(np.random.default_rng(i)) for i in range(3)]
+    policy = imagined_rollouts_of(rule_policy(spec, "sf_p"))
+    tried = []
+
+    def worth(rows):
+        tried.append(rows.tolist())
+        return np.array([0.0, 1.0, 9.0, 2.0, 9.0])[rows]
+
+    for most in (3, 0):
+        limited = dataclasses.replace(policy, candidates=most)
+        play = lookahead._Candidates(scenario, spec, instances[0], limited, futures)
+        monkeypatch.setattr(play, "_try", worth)
+        play.scenario.observe(*play.memory)
+        chosen = play._choice(np.array([0.4, 0.9, 0.1, 0.8, 0.99]), np.array([1, 1, 1, 1, 0], bool))
+        assert chosen == (3 if most else 2)
+    assert tried[:2] == [[1, 0, 3]] * 2
+    assert tried[3] == [1, 0, 2, 3]
+
+
 @pytest.mark.slow
 def test_a_checkpoint_looks_ahead_by_its_name(tmp_path):
     recipe = load_recipe("multicluster-uniform-v1", SMALL)
@@ -133,11 +154,12 @@ def test_a_rule_looks_ahead_by_its_name(clusters):
 @pytest.mark.slow
 def test_a_name_gives_the_numbers_of_looking_ahead(clusters):
     recipe = load_recipe("multicluster-uniform-v1", SMALL)
-    (found,) = entrants(recipe, ["sf_p@rollout+futures=3+decisions=5+errors=2.5"])
+    (found,) = entrants(recipe, ["sf_p@rollout+futures=3+candidates=4+decisions=5+errors=2.5"])
     assert (found.group, found.kind) == (found.behaviour.name, "heuristic")
-    assert found.behaviour.name == "sf_p@rollout+futures=3+decisions=5+errors=2.5"
+    assert found.behaviour.name == "sf_p@rollout+futures=3+candidates=4+decisions=5+errors=2.5"
     played = found.behaviour.policy
-    assert (played.futures, played.horizon, played.errors) == (3, 5, 2.5)
+    assert (played.futures, played.candidates, played.horizon) == (3, 4, 5)
+    assert played.errors == 2.5
     scenario, spec, instances = clusters
     begun = played._begin(scenario, spec, instances[0])
     assert len(begun.futures) == 3
