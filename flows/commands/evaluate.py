@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from hindcast.flows import parser as p
 from hindcast.flows import runners
-from hindcast.flows.commands import Command, Shown, caveats_of
+from hindcast.flows.commands import Command, Shown, cautions_in, caveats_of
 from hindcast.flows.progress import progress
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.pages.numbers import count_of
@@ -105,6 +105,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
         return _write_plan(request)
     from hindcast.pipeline.evaluation import evaluate as evaluation
     from hindcast.pipeline.evaluation.plans import kept
+    from hindcast.pipeline.evaluation.summary.cautions import cautions_of
     from hindcast.pipeline.evaluation.summary.planned import planned_lines
     from hindcast.pipeline.evaluation.until import decision
     from hindcast.pipeline.recipes.loading import load_recipe
@@ -138,6 +139,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
         "scores": result.rows,
         "means": dict(result.means),
         "knows_run_times": _knowing(loaded.scenario, scored, result.caveats),
+        "cautions": to_json(cautions_of(result.folder)),
         "caveats": to_json(result.caveats),
         **({"jobs": list(map(str, written))} if written else {}),
         **({} if of_plan is None else {"planned": planned_lines(result.folder)}),
@@ -215,7 +217,7 @@ def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequ
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the mean of every policy; of a plan, what it compares."""
+    """Return cautions and the mean of every policy; of a plan, what it compares."""
     if "plan" in result:
         return _show_plan(result)
     means: Mapping[str, float] = result["means"]
@@ -227,7 +229,7 @@ def show(result: Mapping[str, Any]) -> Shown:
     ]
     head = f"{result['evaluation']}: means on {result['split']}"
     decided = [result["until"]] if "until" in result else []
-    lines = [head, *scores, *result.get("planned", ()), *decided]
+    lines = [*cautions_in(result), head, *scores, *result.get("planned", ()), *decided]
     return Shown(lines, warnings=caveats_of(result))
 
 
