@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
 from hindcast.flows import parser as p
@@ -39,7 +39,8 @@ class Request:
     address: str = p.address()
     trace: p.Folder | None = p.trace()
     plan: p.Folder | None = p.option(
-        "plan that `hindcast plan` wrote; its policies are scored unless --policy names others",
+        "plan that `hindcast plan` wrote; its policies are scored unless --policy names others, "
+        "under its settings unless --set gives others",
         default=None, metavar="FILE",
     )  # fmt: skip
     until: Literal["decided"] | None = _UNTIL
@@ -74,6 +75,7 @@ def check(request: Request | Plan) -> None:
     if isinstance(request, Plan):
         return
     runners.check(request)
+    request = _as_planned(request)
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.recipes.workload_source import check_trace
     from hindcast.policies.entrants import entrants
@@ -112,6 +114,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
     from hindcast.pipeline.workloads.caveats import to_json
     from hindcast.policies.entrants import entrants
 
+    request = _as_planned(request)
     loaded, plan = load_recipe(request.recipe, request.settings()), _plan(request)
     names = _names(request, loaded, plan)
     scored = entrants(loaded, names)
@@ -155,7 +158,10 @@ def _write_plan(request: Plan) -> dict[str, Any]:
     loaded = load_recipe(request.recipe, request.overrides)
     names = request.policies or evaluated_policies(loaded)
     scored = entrants(loaded, names)
-    plan = make_plan(loaded, names, scored, request.split, decide=request.until is not None)
+    plan = make_plan(
+        loaded, names, scored, request.split,
+        overrides=request.overrides, decide=request.until is not None,
+    )  # fmt: skip
     write_plan(location(request.out), plan)
     agents = dict.fromkeys(each["group"] for each in plan["policies"] if each["agent"])
     return {"plan": request.out, "agents": list(agents), "split": request.split,
@@ -166,6 +172,14 @@ def _plan(request: Request) -> dict[str, Any] | None:
     from hindcast.pipeline.evaluation.plans import read_plan
 
     return None if request.plan is None else read_plan(location(request.plan))
+
+
+def _as_planned(request: Request) -> Request:
+    """Return the request with the settings of its plan, unless it has settings of its own."""
+    plan = _plan(request)
+    if plan is None or request.overrides:
+        return request
+    return replace(request, overrides=tuple(plan.get("overrides", ())))  # an older plan has none
 
 
 def _decides(request: Request, plan: Mapping[str, Any] | None) -> bool:
