@@ -18,7 +18,15 @@ from docs.generate.headlines import headline_pages
 from docs.generate.protocol import protocol_pages
 from docs.generate.results import COMMANDS, FOLDER, result_pages
 from docs.generate.text import prose
-from docs.generate.unlearned import COLUMN, NOTE, best_of, is_below_best
+from docs.generate.unlearned import (
+    COLUMN,
+    NOTE,
+    RULES,
+    best_of,
+    is_below_best,
+    scenario_of,
+    times,
+)
 from hindcast.flows import cli
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.estimators import ESTIMATORS
@@ -109,10 +117,21 @@ def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages
             assert sign * best.mean == max(sign * mean for mean in others.values())
             assert sign * best.mean >= baseline_mean(row) - 1e-4 * abs(best.mean)
             assert f"| {prose(best.policy)} " in line
-            assert ("†" in line) == (not any("rollout" in name for name in others))
+            ahead = any("rollout" in name for name in others)
+            able = row["scenario"] not in {"thermal", "deferrable"}
+            assert ("†" in line) == (able and not ahead)
+            assert ("cannot look ahead" in line) == (not able)
             if shown > 0 and is_below_best(row):
                 said = page.partition(f"worse mean than the {COLUMN}: ")[2].partition("\n")[0]
                 assert f"{one.problem} ({one.source})" in said
+
+
+def test_every_best_policy_has_a_time_or_waits_to_be_timed():
+    waiting = {(scenario_of(recipe), policy) for recipe, policy in RULES} | times().keys()
+    for name in ("offline.csv", "online.csv"):
+        for row in pl.read_csv(FOLDER / name, infer_schema=False).to_dicts():
+            best = best_of(row)
+            assert best is None or (row["scenario"], best.policy) in waiting, row["recipe"]
 
 
 def unlearned_means(row) -> dict[str, float]:

@@ -53,7 +53,8 @@ are those of its file, so rows of one problem can be of different windows.
 ## Enter a row
 
 ```text
-hindcast plan RECIPE --policy hold_8 "mine=agent.py:seed0,agent.py:seed1" --out plan.json
+MINE=mine=agent.py:seed0,agent.py:seed1,agent.py:seed2,agent.py:seed3,agent.py:seed4
+hindcast plan RECIPE --policy hold_8 $MINE --out plan.json
 hindcast evaluate RECIPE --plan plan.json --out scores
 hindcast submit scores --plan plan.json --out mine.zip
 ```

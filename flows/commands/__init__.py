@@ -163,9 +163,14 @@ class Shown:
     warnings: list[str] = field(default_factory=list)
 
 
-def caveats_of(result: Mapping[str, Any]) -> list[str]:
+def cautions_in(result: Mapping[str, Any]) -> list[str]:
+    """Return a line for each caution of a result, to stand above what it is about."""
+    return [f"caution: {text}" for text in caveats_of(result, "cautions")]
+
+
+def caveats_of(result: Mapping[str, Any], key: str = "caveats") -> list[str]:
     """Return the texts of a result's caveats; results of older versions have none."""
-    caveats = result.get("caveats")
+    caveats = result.get(key)
     caveat_list = caveats if isinstance(caveats, list) else []
     return [str(c["text"]) for c in caveat_list if isinstance(c, dict) and "text" in c]
 

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
 from hindcast.flows import parser as p
 from hindcast.flows import runners
-from hindcast.flows.commands import Command, Shown, caveats_of
+from hindcast.flows.commands import Command, Shown, cautions_in, caveats_of
 from hindcast.flows.progress import progress
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.pages.numbers import count_of
@@ -39,7 +39,8 @@ class Request:
     address: str = p.address()
     trace: p.Folder | None = p.trace()
     plan: p.Folder | None = p.option(
-        "plan that `hindcast plan` wrote; its policies are scored unless --policy names others",
+        "plan that `hindcast plan` wrote; its policies are scored unless --policy names others, "
+        "under its settings unless --set gives others",
         default=None, metavar="FILE",
     )  # fmt: skip
     until: Literal["decided"] | None = _UNTIL
@@ -74,6 +75,7 @@ def check(request: Request | Plan) -> None:
     if isinstance(request, Plan):
         return
     runners.check(request)
+    request = _as_planned(request)
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.recipes.workload_source import check_trace
     from hindcast.policies.entrants import entrants
@@ -105,12 +107,14 @@ def run(request: Request | Plan) -> dict[str, Any]:
         return _write_plan(request)
     from hindcast.pipeline.evaluation import evaluate as evaluation
     from hindcast.pipeline.evaluation.plans import kept
+    from hindcast.pipeline.evaluation.summary.cautions import cautions_of
     from hindcast.pipeline.evaluation.summary.planned import planned_lines
     from hindcast.pipeline.evaluation.until import decision
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.workloads.caveats import to_json
     from hindcast.policies.entrants import entrants
 
+    request = _as_planned(request)
     loaded, plan = load_recipe(request.recipe, request.settings()), _plan(request)
     names = _names(request, loaded, plan)
     scored = entrants(loaded, names)
@@ -138,6 +142,7 @@ def run(request: Request | Plan) -> dict[str, Any]:
         "scores": result.rows,
         "means": dict(result.means),
         "knows_run_times": _knowing(loaded.scenario, scored, result.caveats),
+        "cautions": to_json(cautions_of(result.folder)),
         "caveats": to_json(result.caveats),
         **({"jobs": list(map(str, written))} if written else {}),
         **({} if of_plan is None else {"planned": planned_lines(result.folder)}),
@@ -153,7 +158,10 @@ def _write_plan(request: Plan) -> dict[str, Any]:
     loaded = load_recipe(request.recipe, request.overrides)
     names = request.policies or evaluated_policies(loaded)
     scored = entrants(loaded, names)
-    plan = make_plan(loaded, names, scored, request.split, decide=request.until is not None)
+    plan = make_plan(
+        loaded, names, scored, request.split,
+        overrides=request.overrides, decide=request.until is not None,
+    )  # fmt: skip
     write_plan(location(request.out), plan)
     agents = dict.fromkeys(each["group"] for each in plan["policies"] if each["agent"])
     return {"plan": request.out, "agents": list(agents), "split": request.split,
@@ -164,6 +172,14 @@ def _plan(request: Request) -> dict[str, Any] | None:
     from hindcast.pipeline.evaluation.plans import read_plan
 
     return None if request.plan is None else read_plan(location(request.plan))
+
+
+def _as_planned(request: Request) -> Request:
+    """Return the request with the settings of its plan, unless it has settings of its own."""
+    plan = _plan(request)
+    if plan is None or request.overrides:
+        return request
+    return replace(request, overrides=tuple(plan.get("overrides", ())))  # an older plan has none
 
 
 def _decides(request: Request, plan: Mapping[str, Any] | None) -> bool:
@@ -215,7 +231,7 @@ def _elsewhere(request: Request, recipe: Any, names: Sequence[str], scored: Sequ
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return the mean of every policy; of a plan, what it compares."""
+    """Return cautions and the mean of every policy; of a plan, what it compares."""
     if "plan" in result:
         return _show_plan(result)
     means: Mapping[str, float] = result["means"]
@@ -227,7 +243,7 @@ def show(result: Mapping[str, Any]) -> Shown:
     ]
     head = f"{result['evaluation']}: means on {result['split']}"
     decided = [result["until"]] if "until" in result else []
-    lines = [head, *scores, *result.get("planned", ()), *decided]
+    lines = [*cautions_in(result), head, *scores, *result.get("planned", ()), *decided]
     return Shown(lines, warnings=caveats_of(result))
 
 

@@ -144,10 +144,10 @@ def show(result: Mapping[str, Any]) -> Shown:
     outputs = [
         shows[name.partition(" ")[0]](stage) for name, stage in stages.items() if name != "report"
     ]
-    lines = [line for stage in outputs for line in stage.lines]
     rows = [{"stage": name, **stage} for name, stage in stages.items()]
     warnings = list(dict.fromkeys(line for stage in outputs for line in stage.warnings))
     findings = stages.get("report", {}).get("findings", ())  # older ledgers have none
+    lines = [line for stage in outputs for line in stage.lines if line not in findings]
     return Shown([*lines, *findings, result["report"]], rows, warnings=warnings)
 
 

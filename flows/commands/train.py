@@ -187,16 +187,29 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
     best, delivered = folder / BEST, folder / DELIVERED
     kept = delivered.is_dir()
     # The log's own policy has no checkpoint: the training itself tells that it stays.
-    verdict = read_description(delivered if kept else folder)["training"].get("delivered")
+    description = read_description(delivered if kept else folder)
+    verdict = description["training"].get("delivered")
     return {
         "checkpoint": str(folder),
         "best": str(best) if best.is_dir() else None,
         "delivered": str(delivered) if kept else None,
         "verdict": verdict,
+        "uncompared": _looking_ahead(str(description["scenario"]), verdict),
         "agent": agent,
         "steps": steps,
         "seed": seed,
     }
+
+
+def _looking_ahead(scenario: str, verdict: Mapping[str, Any] | None) -> str | None:
+    """Return the policy that looks ahead with the rule of a gate, which compares with none."""
+    from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+
+    if verdict is None or scenario not in SCENARIOS:  # of a log of decisions
+        return None
+    problem = load_scenario(scenario)
+    rule = f"{verdict['rule']}@rollout" if problem.imagines or problem.samples else "rollout"
+    return rule if problem.can_look_ahead else None
 
 
 def show(result: Mapping[str, Any]) -> Shown:
@@ -222,6 +235,8 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
         estimate += f" [{write_interval(*ends, decimals, signed=True)}]"
     where = f"on {count_of(verdict['windows'], 'unseen window')}"
     compared = f"{verdict['metric']} {estimate} {where}, + is better"
+    if ahead := result.get("uncompared"):  # results of older ledgers have none
+        compared += f"; {ahead} looks ahead and was not compared"
     if verdict["delivered"] == "agent":
         return [f"{result['delivered']}: the agent, better than rule {rule} ({compared})"]
     return [f"{result['delivered']}: rule {rule}, as the agent is not clearly better ({compared})"]

@@ -62,6 +62,11 @@ def datasheet(manifest: Manifest, permission: str) -> str:
     )
 
 
+def creators_of(named: Sequence[str]) -> list[str]:
+    """Return the creators of a publication: those that are named, or who made the software."""
+    return list(named) or [AUTHORS]
+
+
 def zenodo(manifest: Manifest, creators: Sequence[str], permission: str) -> Mapping[str, Any]:
     """Return the metadata of an archive.
 
@@ -75,7 +80,7 @@ def zenodo(manifest: Manifest, creators: Sequence[str], permission: str) -> Mapp
     return {
         "title": f"{manifest.name}: {about['description'].rstrip('.')}",
         "upload_type": "dataset",
-        "creators": [{"name": name} for name in creators or (AUTHORS,)],
+        "creators": [{"name": name} for name in creators_of(creators)],
         "description": " ".join([about["rai:dataCollection"], *limits]),
         "version": about["version"],
         **({} if restrictions(manifest) else {"license": identifier}),

@@ -2,6 +2,7 @@
 
     plan.json   kind, version, written   the time in UTC
                 recipe, digest, windows, split
+                overrides                settings that were replaced, as SECTION.KEY=VALUE
                 names                    words that named the policies
                 policies                 policy, kind, group, digest of each, and whether an agent
                 looks                    other agents that had been scored on these windows;
@@ -38,11 +39,13 @@ def make_plan(
     policies: Sequence[Entrant],
     split: str,
     *,
+    overrides: Sequence[str] = (),
     decide: bool = False,
 ) -> dict[str, Any]:
     """Return the plan of an evaluation; `names` are the words that named the policies.
 
-    With `decide`, windows will be played until two policies are told apart.
+    `overrides` are those that the recipe was loaded with. With `decide`, windows will be played
+    until two policies are told apart.
 
     Raises InputError if there is no agent, or nothing to compare agents with.
     """
@@ -60,7 +63,7 @@ def make_plan(
     return {
         "kind": KIND, "version": VERSION, "written": now(),
         "recipe": recipe.id, "digest": recipe.digest, "windows": windows_key(recipe, split),
-        "split": split, "names": list(names),
+        "split": split, "overrides": list(overrides), "names": list(names),
         "policies": [_described(each) for each in policies],
         "looks": others(recipe, split, agents),
         **({"until": DECIDED} if decide else {}),
@@ -90,7 +93,7 @@ def read_plan(path: Path) -> dict[str, Any]:
                 a_text(a_table(each)[name])
             if each["digest"] is not None or each["agent"]:
                 a_text(each["digest"])
-        for name in a_list(value["names"]):
+        for name in (*a_list(value["names"]), *a_list(value.get("overrides", []))):
             a_text(name)
         if value["looks"] is not None:
             a_count(value["looks"])

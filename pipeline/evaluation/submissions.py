@@ -317,7 +317,7 @@ def check_seeds(submission: Submission) -> Check:
             groups.setdefault(str(one.get("group") or one["name"]), []).append(one)
     code = [path for path in submission.folder.rglob("*.py") if path.is_file()]
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in code)
-    told, copies, counts = list[str](), list[str](), list[str]()
+    told, counts = list[str](), list[str]()
     for group, members in groups.items():
         counts.append(f"{group} {len(members)}")
         stems: dict[str, set[int]] = {}
@@ -332,24 +332,8 @@ def check_seeds(submission: Submission) -> Check:
                 between |= {int(n) for n in re.findall(rf"\b{re.escape(stem)}(\d{{1,6}})\b", text)}
             if left := sorted(between - numbers):
                 told.append(f"of {group}, {', '.join(f'{stem}{n}' for n in left)} are not scored")
-        copies += _copies(read_scores(submission.folder), members)
-    found = "; ".join([f"training seeds: {', '.join(counts) or 'none'}", *told, *copies])
+    found = "; ".join([f"training seeds: {', '.join(counts) or 'none'}", *told])
     return Check("seeds", FAILS if told and submission.plan is None else HOLDS, found)
-
-
-def _copies(scores: pl.DataFrame, members: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences about seeds with the same scores as an earlier one, rules left out.
-
-    They may be one training that is counted twice, which makes the interval over seeds too narrow,
-    or trainings that choose alike.
-    """
-    first: dict[bytes, str] = {}
-    told = []
-    for name in (str(one["name"]) for one in members if one.get("delivered") != "rule"):
-        own = scores.filter(policy=name).sort(KEY)["value"].to_numpy().tobytes()
-        if name != (other := first.setdefault(own, name)):
-            told.append(f"{name} has the scores of {other} everywhere")
-    return told
 
 
 def check_looks(submission: Submission) -> Check:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hindcast.pipeline.evaluation.summary.cautions import cautions
 from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rules import described
@@ -66,7 +67,7 @@ def write_report(
         out: Folder of the report.
         beside: Other folders that it describes.
         metrics: Outcomes that results.csv holds in addition to the headline.
-        tell: Called with the finding of every setting, a sentence.
+        tell: Called with the cautions and the finding of every setting, a sentence each.
 
     Returns:
         Path of the page.
@@ -80,6 +81,8 @@ def write_report(
     runs = training_runs([*beside.training, *folders])
     page = _page(summary, runs, beside)
     for setting in summary.settings:
+        for caution in cautions(setting.entries.values(), setting.scores):
+            tell(f"caution: {caution.text}")
         tell(state_finding(summary, setting).sentence)
     return write_summary(summary, out, metrics, {"report.html": page}) / "report.html"
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from hindcast.pipeline.evaluation.summary.cautions import cautions
 from hindcast.pipeline.evaluation.summary.evaluations import Evaluation
 from hindcast.pipeline.evaluation.summary.finding import Finding, gain, state_finding
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
@@ -47,6 +48,10 @@ def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
     headline, strongest = summary.headline(setting), summary.strongest[setting.label]
     rows = rows_of(summary, setting, headline.metric.name)
     drawn = setting.first.bound if rows[0]["bound"] is not None else None
+    caveats = [
+        *cautions(setting.entries.values(), setting.scores),
+        *(caveat for evaluation in setting.evaluations for caveat in evaluation.caveats),
+    ]
     windows, by_policy = windows_table(summary, setting), small_multiples(summary, setting)
     tables = (
         planned_table(setting),
@@ -57,7 +62,7 @@ def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
     )
     return {
         "finding": finding,
-        "caveats": list(dict.fromkeys(c.text for e in setting.evaluations for c in e.caveats)),
+        "caveats": list(dict.fromkeys(caveat.text for caveat in caveats)),
         "tiles": list(_tiles(summary, setting, finding)),
         "main": main_table(summary, setting),
         "strongest": strongest,

@@ -223,14 +223,13 @@ def _sentences(found: Reason, facts: Mapping[str, Any]) -> list[str]:
         most = 2 * sum(job.processors for job in found.holders) > found.held
         text += f", {'most' if most else 'the largest'} of them {_list(found.holders, facts)}"
     told.append(f"{text}. {found.ahead:,} of the waiting jobs had come before it.")
-    if found.lacked_s:
-        lacks = " and ".join(
-            f"{name} for {span(of, facts)}" for name, of in found.lacked_s.items()
-        )  # fmt: skip
-        told.append(f"Not enough was free for it: {lacks}.")
+    lacks = " and ".join(f"{name} for {span(of, facts)}" for name, of in found.lacked_s.items())
     if found.fits_s is None:
-        told.append("At no moment before its start was enough free for it.")
+        never = "At no moment before its start was enough free for it"
+        told.append(f"{never}: it lacked {lacks}." if lacks else f"{never}.")
     else:
+        if lacks:
+            told.append(f"Not enough was free for it: {lacks}.")
         told.append(
             f"Enough was free first at {moment(found.fits_s, facts)}, in all for "
             f"{span(found.fitting_s, facts)}, and it was not started then."

@@ -97,7 +97,10 @@ _SAID: Final[list[str]] = []  # in this process
 
 
 def _say_why_it_takes_long() -> None:
-    line = "compiling simulators for this machine; commands that need them again find them compiled"
+    line = (
+        "compiling simulators for this machine; they are kept, and another command may have "
+        "more of them to compile when it first runs"
+    )
     if not _SAID and tell(line):
         _SAID.append(line)
 

@@ -157,6 +157,11 @@ class Scenario:
     source: str = ""
     differences: tuple[str, ...] = ()
 
+    @property
+    def can_look_ahead(self) -> bool:
+        """Whether policies may play copies of an episode: its future is hidden or drawn there."""
+        return self.forget is not None or self.imagines or self.samples
+
 
 def config_for(scenario: Scenario, config: Any, policy: Any) -> Any:
     """Return settings under which candidates have the added columns that a policy reads.

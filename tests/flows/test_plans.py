@@ -8,7 +8,7 @@ import pytest
 
 from hindcast.flows.cli import main
 from hindcast.pipeline.evaluation import looks
-from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
+from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
 from hindcast.pipeline.evaluation.summary.pairing import read_settings
 from hindcast.pipeline.evaluation.summary.planned import planned
 
@@ -118,6 +118,15 @@ def test_other_windows_and_another_recipe_are_named():
     changed = (*RECIPE, "--set", "evaluate.seeds=7")
     assert "was changed (digest" in evaluate(recipe=changed, out="ev2")[0]
     assert evaluate(["--split", "validation"], out="ev3")[0].startswith("the windows are others")
+
+
+@pytest.mark.slow
+def test_settings_of_the_plan_need_not_be_given_again():
+    plan([*RULES, *agents("a")])
+    assert evaluate(recipe=RECIPE[:1]) == []
+    assert set(read_scores(Path("ev"))["window"]) == set(range(900, 910))
+    own = (*RECIPE[:2], 'split.test="900..903"')
+    assert evaluate(recipe=own, out="ev2")[0].startswith("the windows are others")
 
 
 @pytest.mark.slow

@@ -118,6 +118,10 @@ def test_a_dry_run_names_what_would_go_and_leaves_nothing(dataset, capsys):
     own = contents(Path(dataset)).keys()
     assert {line.split(":")[0].strip() for line in said.splitlines()} >= own | ADDED
     assert "licence: apache-2.0" in said
+    assert "creators: The Hindcast developers" in said
+    people = ["--creator", "A. Person", "--creator", "B. Person"]
+    assert main(["push", dataset, "--to", "up", "--dry-run", "--quick", *people]) == 0
+    assert "creators: A. Person; B. Person" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("damage", ["part", "seal", "card"])

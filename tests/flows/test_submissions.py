@@ -68,10 +68,10 @@ def submitted(*words: str) -> None:
 
 
 def checked(capsys, *words: str, code: int = 0) -> dict[str, str]:
-    """Check a submission and return the line of each check."""
+    """Check a submission and return the line of each check, the verdict and the last caution."""
     capsys.readouterr()
     assert main(["check-submission", "s.zip", *words]) == code
-    lines = capsys.readouterr().out.splitlines()[1:]
+    lines = capsys.readouterr().out.splitlines()
     forget()
     return {line.split(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
 
@@ -124,6 +124,8 @@ def test_a_submission_comes_again_and_code_is_run_only_when_asked(capsys):
     assert found["plan"].endswith("nothing deviates from it")
     found = checked(capsys, "--run-code")
     assert Path("was_run").exists()
+    assert found.pop("s.zip") == "nothing fails; read the 2 cautions above"
+    assert "10 of 10 episodes of mine-seed2, which never ended one" in found.pop("caution")
     assert all(line.startswith("holds") for line in found.values())
     assert found["recipe"] == "holds: slots-demo-v1 with other split; test, 10 windows"
     assert found["seeds"].startswith("holds: training seeds: mine 3")
@@ -149,7 +151,8 @@ def test_a_training_that_is_counted_twice_is_shown(capsys):
     Path("net.py").write_text(Path("net.py").read_text() + "seed2 = seed(0)\n")
     evaluated(*RULES, words[0], f"{words[1]},net.py:seed2")
     submitted()
-    assert "; mine-seed2 has the scores of mine-seed" in checked(capsys)["seeds"]
+    assert "mine-seed2 has the scores of mine-seed0" in capsys.readouterr().out
+    assert checked(capsys)["s.zip"].endswith("; read the 1 caution above")
 
 
 @pytest.mark.slow

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from hindcast.flows import cli
+from hindcast.flows.commands import train
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.policies.offline import AGENTS, agents_for, anywhere
 from tests.conftest import TINY
 
@@ -80,3 +82,20 @@ def test_settings_that_do_not_exist_are_refused_first(tmp_path, capsys, setting,
     assert cli.main([*RUN, "--set", setting, "--out", str(tmp_path / "run")]) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "ahead"),
+    [
+        ("slots-online/agents/counterfactual-seed0", "hold_8@rollout"),
+        ("binpack-online/agents/evolution-seed0", "rollout"),
+        ("thermal-online/agents/ppo-seed0", None),
+    ],
+)
+def test_the_answer_names_what_looks_ahead_and_was_not_compared(recipe, ahead):
+    """No gate compares with a rule that looks ahead; some problems let none look ahead."""
+    result = train.result_of(recipe_folder() / recipe, "agent", 10, 0)
+    told = "\n".join(train.show(result).lines)
+    assert result["uncompared"] == ahead
+    assert ("was not compared" in told) == (ahead is not None)
+    assert ahead is None or f"; {ahead} looks ahead and was not compared)" in told

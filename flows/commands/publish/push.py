@@ -58,6 +58,7 @@ def run(request: Request) -> dict[str, Any]:
     """Verify a dataset, and write its upload folder or send it to the Hub."""
     from hindcast.pipeline.dataset import manifest as mf
     from hindcast.pipeline.documents.card.header import licence_of
+    from hindcast.pipeline.documents.publication import creators_of
     from hindcast.pipeline.publishing import folder as publication
     from hindcast.pipeline.publishing import hub
     from hindcast.pipeline.storage.files import scratch
@@ -81,7 +82,8 @@ def run(request: Request) -> dict[str, Any]:
     return {
         "dataset": str(dataset), "to": request.to, "name": manifest.name,
         "dry_run": request.dry_run, "licence": licence_of(manifest.provenance)[0],
-        "permission": request.permission, "verified": verified["checks"], "files": files,
+        "permission": request.permission, "creators": creators_of(request.creators),
+        "verified": verified["checks"], "files": files,
         "notes": _notes(manifest),
         **({} if pushed is None else asdict(pushed)),
     }  # fmt: skip
@@ -111,7 +113,10 @@ def show(result: Mapping[str, Any]) -> Shown:
     count = f"{len(result['files'])} files, {size / 1e6:,.1f} MB"
     unknown = next((c["detail"] for c in result["verified"] if c["check"] == "not compared"), "")
     said = f"; {result['permission']}" if result["permission"] else ""
-    lines = [f"  verified; not compared: {unknown}", f"  licence: {result['licence']}{said}"]
+    lines = [
+        f"  verified; not compared: {unknown}", f"  licence: {result['licence']}{said}",
+        f"  creators: {'; '.join(result['creators'])}",
+    ]  # fmt: skip
     if result["dry_run"]:
         head = f"{result['to']}: nothing was written or sent; {count} would be"
         lines += [f"  {item['path']}: {item['bytes']:,} bytes" for item in result["files"]]

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from hindcast.flows import parser as p
-from hindcast.flows.commands import Command, Shown
+from hindcast.flows.commands import Command, Shown, cautions_in
 from hindcast.flows.progress import note, progress
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.storage.location import location
 
 
@@ -51,6 +52,8 @@ def run(request: Request | Check) -> dict[str, Any]:
 def _submit(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.evaluation import submissions as s
     from hindcast.pipeline.evaluation.looks import others
+    from hindcast.pipeline.evaluation.summary.cautions import cautions_of
+    from hindcast.pipeline.workloads.caveats import to_json
     from hindcast.policies.entrants import entrants, packed
 
     folder = location(request.evaluation)
@@ -70,23 +73,27 @@ def _submit(request: Request) -> dict[str, Any]:
     digest = s.write_submission(location(request.out), folder, plan, inside, files, looks)
     agents = dict.fromkeys(each.group for each in found if each.kind == "learned")
     return {"submission": request.out, "sha256": digest, "recipe": recipe.id, "split": split,
-            "agents": list(agents), "files": sorted(files), "looks": looks}  # fmt: skip
+            "cautions": to_json(cautions_of(folder)), "agents": list(agents),
+            "files": sorted(files), "looks": looks}  # fmt: skip
 
 
 def _check(request: Check) -> dict[str, Any]:
     from hindcast.pipeline.evaluation import submissions as s
+    from hindcast.pipeline.evaluation.summary.cautions import cautions_of
     from hindcast.pipeline.storage.files import scratch
+    from hindcast.pipeline.workloads.caveats import to_json
 
     path = location(request.submission)
     with scratch() as folder:
         submission = s.unpack(path, folder / "submission")
+        cautions = to_json(cautions_of(submission.folder))
         checks = [
             s.Check("files", s.HOLDS, "all have the digests of the manifest"),
             s.check_recipe(submission), s.check_plan(submission), s.check_seeds(submission),
             s.check_looks(submission), *_played(request, submission, folder / "again"),
         ]  # fmt: skip
     return {"submission": request.submission, "recipe": submission.recipe.id,
-            "checks": [one._asdict() for one in checks]}  # fmt: skip
+            "cautions": cautions, "checks": [one._asdict() for one in checks]}  # fmt: skip
 
 
 def _played(request: Check, submission: Any, again: Path) -> list[Any]:
@@ -149,24 +156,33 @@ def _with_trace(request: Check, recipe: Any) -> Any:
 
 
 def show(result: Mapping[str, Any]) -> Shown:
-    """Return what was packed, or a line per check; the exit code is 1 if one fails."""
+    """Return what was packed, or a line per check; the exit code is 1 if one fails.
+
+    Cautions come first. With one, a submission of which every check holds is not said to hold.
+    """
+    cautions = cautions_in(result)
     if "checks" not in result:
         looks = result["looks"]
         looked = "not counted" if looks is None else f"{looks}, by the ledger of this machine"
         agents = ", ".join(result["agents"]) or "no agent"
         head = f"{result['submission']}: {agents} on {result['split']} of {result['recipe']}"
         return Shown([
-            head, f"  SHA-256 {result['sha256']}", *(f"  {name}" for name in result["files"]),
+            *cautions, head,
+            f"  SHA-256 {result['sha256']}", *(f"  {name}" for name in result["files"]),
             f"  other agents scored on these windows: {looked}",
         ])  # fmt: skip
     states = [check["state"] for check in result["checks"]]
     verdict = (
         "something FAILS" if "FAILS" in states
         else "nothing fails, something was not checked" if "not checked" in states
+        else "nothing fails" if cautions
         else "everything holds"
     )  # fmt: skip
+    if cautions:
+        verdict += f"; read the {count_of(len(cautions), 'caution')} above"
     lines = [f"  {c['name']}: {c['state']}: {c['detail']}" for c in result["checks"]]
-    return Shown([f"{result['submission']}: {verdict}", *lines], code=int("FAILS" in states))
+    head = f"{result['submission']}: {verdict}"
+    return Shown([*cautions, head, *lines], code=int("FAILS" in states))
 
 
 COMMANDS: Final = {"submit": Command(

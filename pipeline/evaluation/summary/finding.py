@@ -112,7 +112,12 @@ def _said_by(gates: Mapping[str, set[str]]) -> str:
         names = [name.removesuffix("-delivered") for name, of in gates.items() if of == verdicts]
         if names:
             parts.append(f"{', '.join(names)}: {said}")
-    return f" Gates of the trainings: {'; '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    return (
+        f" Gates of the trainings: {'; '.join(parts)}. A gate compares with rules that do not look "
+        "ahead."
+    )
 
 
 def _windows(row: Mapping[str, Any], setting: Setting) -> str:

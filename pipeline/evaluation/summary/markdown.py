@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from hindcast.pipeline.evaluation.summary.cautions import cautions
 from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rules import described
@@ -29,6 +30,7 @@ def _setting(summary: Summary, setting: Setting) -> dict[str, Any]:
     notes = [note for evaluation in setting.evaluations for note in evaluation.notes]
     return {
         "label": setting.label,
+        "cautions": [c.text for c in cautions(setting.entries.values(), setting.scores)],
         "finding": state_finding(summary, setting).sentence,
         "recipe": setting.first.recipe,
         "split": setting.first.split,

@@ -155,7 +155,8 @@ def test_the_finding_says_what_the_gates_delivered_and_refused(tmp_path, verdict
         {"name": "agent", "kind": "learned", "group": "agent-delivered", "delivered": verdict},
     ]
     found = finding(tmp_path, 9.0, 10.0, policies=entries)
-    assert found.sentence.endswith(f" Gates of the trainings: agent: {said}")
+    ahead = "A gate compares with rules that do not look ahead."
+    assert found.sentence.endswith(f" Gates of the trainings: agent: {said} {ahead}")
 
 
 def test_no_win_is_claimed_where_the_interval_contains_zero(tmp_path):

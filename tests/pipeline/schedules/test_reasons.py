@@ -79,6 +79,13 @@ def test_a_job_that_starts_at_once_and_one_that_never_does():
     assert "had not started when the play stopped, 91 s later" in found.sentences[0]
 
 
+def test_what_was_never_free_is_said_once():
+    said = " ".join(why(_by_hand(), "E").sentences)
+    never = "At no moment before its start was enough free for it"
+    assert f"{never}: it lacked processors for 37 s." in said
+    assert "Not enough" not in said
+
+
 def test_a_job_is_named_as_the_log_does_or_by_its_number():
     assert why(_by_hand(), "3").name == "D"
     with pytest.raises(InputError, match="no job 'DD' among the 6 of the schedule, as D is"):
