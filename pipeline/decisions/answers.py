@@ -95,7 +95,7 @@ def answer(
         sentences[name] = asked.sentence()
         answerable[name] = asked.support.verdict == ANSWERS
         if asked.support.verdict != CANNOT and not asked.uncovered:
-            weighed[name] = asked.e, asked.target, asked.q
+            weighed[name] = asked.decisions, asked.target, asked.q
         cautions += asked.cautions()
     cautions += _several_splits({row["policy"]: row["split"] for row in supports})
     return Answers(

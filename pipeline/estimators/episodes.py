@@ -35,8 +35,8 @@ _OF_EPISODES: Final = ("group", "initial_features")
 class LoggedEpisodes:
     """E whole episodes of D decisions, and the behaviour of the evaluated policy at each decision.
 
-    A truncated episode counts with the rewards that were recorded. Raises InputError for arrays of
-    other lengths, numbers out of range, and unknown propensities.
+    They are `e` in the estimators. A truncated episode counts with the rewards that were recorded.
+    Raises InputError for arrays of other lengths, numbers out of range, and unknown propensities.
 
     Attributes:
         offsets: (E + 1,) int64; the decisions of episode e are rows offsets[e]:offsets[e + 1].
