@@ -374,11 +374,14 @@ class _Judge:
         return int(best_feasible(self._scores(episode, n), episode.feasible[:n]))
 
     def judged(self, episode: EpisodeArrays, chosen: int) -> _Judged:
-        """Return the state of an episode; `chosen` is the row that the policy chooses."""
+        """Return the candidates of an episode as the policy sees and scores them.
+
+        `chosen` is the row that the policy chooses; N or more for a choice that no candidate shows.
+        """
         n = self._count(episode)
         names = [feature.name for feature in self.spec.candidates]
         features = [dict(zip(names, row, strict=True)) for row in episode.candidates[:n].tolist()]
-        if self.plans or self.from_memory:
+        if self.plans or self.from_memory:  # no scores, and all probability is on the choice
             return _Judged(features, None, np.eye(n)[chosen] if chosen < n else None)
         scores, probabilities = self._scores(episode, n), np.empty(n)
         fill_probabilities(
