@@ -31,9 +31,10 @@ def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDeci
     d = log.decisions
     taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
     return LoggedDecisions(
-        log.offsets, taken, floats(d["propensity"]),
-        floats(d["reward"]), log.candidates["feasible"].to_numpy(), floats(d["weight"]),
-        log.units, floats(d["draws"]), floats(log.candidates["probability"]),
+        offsets=log.offsets, chosen=taken, propensity=floats(d["propensity"]),
+        reward=floats(d["reward"]), feasible=log.candidates["feasible"].to_numpy(),
+        weight=floats(d["weight"]), unit=log.units, draws=floats(d["draws"]),
+        probability=floats(log.candidates["probability"]),
     )  # fmt: skip
 
 
