@@ -208,7 +208,7 @@ def _spread(moments: int, most: int) -> Array:
 
 
 def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
-    """Return the sums of a scheduler that is asked at `before` starts and `after` moments of a log."""
+    """Return the sums of a scheduler that is asked at `before` starts and `after` moments."""
     run, order = past.run, one.order
     size = len(run.arrive)
     scheme, jobs = scheme_of(run, order, one.mode), jobs_of(run, order)
