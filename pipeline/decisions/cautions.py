@@ -157,6 +157,7 @@ def _determinism(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]
 
 
 def _propensities(log: DecisionLog, found: list[Caution]) -> None:
+    """Add the cautions of unknown, estimated and contradicted propensities."""
     if log.mapping.propensity.kind in ("none", "estimated"):
         found.append(Caution(
             "estimated" if log.mapping.propensity.kind == "estimated" else "no_propensities",
@@ -206,6 +207,7 @@ def _floor(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> N
 
 
 def _censored(log: DecisionLog, found: list[Caution]) -> None:
+    """Add the caution of missing rewards."""
     lost, count = log.counts["censored"], len(log)
     if not lost:
         return
@@ -357,6 +359,7 @@ def _only_taken(values, offsets, taken):  # type: ignore[no-untyped-def]
 
 
 def _rest(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
+    """Add the cautions of unseen levels, of several loggers, of cut sessions and of drift."""
     test = (log.decisions["split"] != SPLITS[0]).to_numpy()
     for side, frame, of in (
         ("context", log.context, None), ("candidates", log.features, log.offsets),

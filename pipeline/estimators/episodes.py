@@ -182,6 +182,7 @@ class LoggedEpisodes:
 
 
 def _check(e: LoggedEpisodes) -> None:
+    """Raise InputError for arrays that do not fit, or propensities that are unknown."""
     n, offsets = len(e.reward), np.asarray(e.offsets)
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 1).any():
         raise InputError(

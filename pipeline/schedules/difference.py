@@ -261,6 +261,7 @@ class _Ways:
     def _difference(
         self, at: int, chosen: tuple[int, int], episodes: tuple[EpisodeArrays, EpisodeArrays]
     ) -> Difference:
+        """Return a decision at which two policies differ, with candidates and what came of it."""
         first = self.played[0]
         judged = [
             judge.judged(episode, row)
