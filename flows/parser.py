@@ -34,10 +34,11 @@ example:
   hindcast run binpack-synthetic-v1 --out demo
 
 Folders may be URLs: s3://bucket/demo, gs://, az://. In their names, {date} is the date (UTC). An
-interrupted command continues where it stopped when it is run again. HINDCAST_PLUGINS names modules
-or files, separated by commas, that add scenarios, agents or formats. HINDCAST_PORTABLE=1 trains
-alike on every x86-64 processor. Results go to stdout, progress to stderr. Exit codes: 0 success, 1
-a check failed, 2 unusable input, 130 interrupted."""
+interrupted command continues when it is run again. HINDCAST_PLUGINS names modules or files,
+separated by commas, that add scenarios, agents or formats. HINDCAST_PORTABLE=1 trains with the
+instructions that every x86-64 processor has, for equal weights on other processors. Results go to
+stdout, progress to stderr. Exit codes: 0 success, 1 a check failed, 2 unusable input, 130
+interrupted."""
 
 DATE: Final = "{date}"  # in the path of a folder or file
 SHELLS: Final = ("bash", "zsh", "fish")  # with a script in hindcast.flows.completion

@@ -261,6 +261,7 @@ def _seen(name: str, recipe: Recipe, specs: Sequence[Spec], agent: str = "") -> 
 
 
 def _entrant(name: str, recipe: Recipe, spec: Spec, agent: str) -> Entrant:
+    """Return what an evaluation scores under a name: own code, a rule or a checkpoint."""
     scenario = recipe.scenario
     if is_reference(name) and not location(name).exists():
         own, source = resolve_own(name, spec, recipe.base)

@@ -31,7 +31,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "why": "say why a job of a schedule started when it did",
         "init": "look at a table of jobs, a log of decisions or a workload, and propose a mapping "
         "or a recipe",
-        "pack": "how many nodes a list of pods needs, which rule refuses fewer, what nodes bring",
+        "pack": "count the nodes that a list of pods needs, and the pods that rules refuse, also "
+        "with further nodes",
         "behaviour": "model the choices of a log's scheduler, and estimate propensities",
         "traces": "list the known trace formats with their sources, terms of use and citations",
     },
@@ -60,10 +61,10 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "submit": "pack an evaluation with plan and policies into one file for others to check",
         "check-submission": "score a submission again, and say what in it does not hold",
         "train-online": "train an online agent, which plays the train windows of a recipe",
-        "ope": "estimate the returns of policies from a dataset or a log of decisions; say where "
-        "it cannot answer",
-        "study": "train agents on several logs of one problem, to compare the effect of their "
-        "quality",
+        "ope": "estimate the returns of policies from a dataset or a log of decisions; say which "
+        "policies the data cannot answer for",
+        "study": "train agents on several logs of one problem, to compare what the quality of a "
+        "log does",
         "reproduce": "run the protocol of a paper, and put its numbers beside what was measured",
         "calibrate": "print a scenario's calibration table beside the paper's numbers",
     },

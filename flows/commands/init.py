@@ -365,6 +365,7 @@ def _show_mapping(result: Mapping[str, Any]) -> Shown:
 
 
 def _show_recipe(result: Mapping[str, Any]) -> Shown:
+    """Return the lines about a proposed recipe."""
     lines = [f"{result['recipe']}: a recipe for scenario {result['scenario']}"]
     for name, why in result["suits"].items():
         if name != result["scenario"]:

@@ -31,8 +31,8 @@ class Request:
         "exploration of the evaluated policies (default: that of the log's rules)", default=None,
         metavar="E")  # fmt: skip
     temperature: float = p.option(
-        "softmax temperature of their scores; 0 takes the best score", default=0.0, metavar="T"
-    )
+        "softmax temperature of the policies' scores; 0 takes the best score", default=0.0,
+        metavar="T")  # fmt: skip
     estimators: tuple[p.Name, ...] = p.option(
         "estimators, some of those above (default: all)", default=(), metavar="NAME"
     )
@@ -211,6 +211,7 @@ def _policy(rows: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _selection(about: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines on coverage, order and selection of policies."""
     order, consensus = about.get("order"), about.get("consensus")
     measured = {name: held for name, held in about["left_out"].items() if held["policies"]}
     if measured:
@@ -268,12 +269,12 @@ COMMANDS: Final = {"ope": Command(
     Request,
     "estimators: snis snpdis is pdis (importance sampling), paired_snis paired_is tempered\n"
     "(within a window), dr wdr (with fitted Q), dm (fitted Q), gp (similar policies), mwl\n"
-    "(marginal weights). The verdict on a policy is that by snis (the next one where left-out\n"
-    "behaviours refute it), the order of policies by gp.\n"
-    "Estimates of gp, tempered, mwl and dm are beside the answers, without interval, unless the\n"
-    "log's own behaviours, each left out once, show that intervals hold.\n"
+    "(marginal weights). The verdict on a policy is that of snis; if left-out behaviours refute\n"
+    "snis, that of the next estimator. Policies are ordered by gp.\n"
+    "Estimates of gp, tempered, mwl and dm may be biased: they have the verdict beside and no\n"
+    "interval, unless the log's own behaviours, each left out once, show that intervals hold.\n"
     "A log of decisions has no simulator: policies are uniform, first, logged, lowest:FEATURE,\n"
-    "highest:FEATURE, candidate:ID, column:NAME, a checkpoint or FILE.py:NAME, and what it cannot\n"
-    "answer it says, with exit code 0.\n"
-    "With --out, a repeated command continues where the interrupted one stopped.",
+    "highest:FEATURE, candidate:ID, column:NAME, a checkpoint or FILE.py:NAME. A sentence says\n"
+    "which of these policies the log cannot answer for; the exit code is then 0 too.\n"
+    "With --out, the same command, given again, continues after an interruption.",
 )}  # fmt: skip

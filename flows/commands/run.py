@@ -154,6 +154,6 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"run": Command(
     "hindcast run binpack-synthetic-v1 --out demo --workers 2",
     Request,
-    "Run again, it continues where it stopped. The last line is the path of the report.",
+    "The same command, given again, continues. The last line is the path of the report.",
     recorded="always",
 )}  # fmt: skip

@@ -52,6 +52,7 @@ def run_stages(request: Any, call: Call = directly) -> dict[str, Any]:
 
 
 def _stages(request: Any, loaded: Recipe, out: Path, call: Call) -> dict[str, Any]:
+    """Run the stages of `hindcast run` that the ledger does not have yet; return all results."""
     recipe, overrides, workers = request.recipe, request.settings(), request.workers
     ledger = Ledger(out, loaded.id, loaded.digest)
     results: dict[str, Any] = {}

@@ -92,6 +92,7 @@ def _append(
     progress: recording.Progress | None,
     elsewhere: recording.Elsewhere | None,
 ) -> results.BuildResult:
+    """Append the episodes of a recipe, or finish an append that was interrupted."""
     manifest = mf.read_manifest(out)
     pending = build.append_in_progress(out)
     begun = False

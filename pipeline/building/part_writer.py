@@ -36,6 +36,7 @@ class PartWriter:
 
 
 def _to_arrow(log: Log, spec: Spec, schema: pa.Schema) -> pa.Table:
+    """Return the recorded rows of a log as a table with the schema of a part."""
     n = log.rows
     offsets = log.labels[recorder.L_OFFSET, : n + 1].astype(np.int32)
     v = int(offsets[-1])

@@ -253,6 +253,7 @@ def _record_episode(
     writer: PartWriter,
     log: Log,
 ) -> dict[str, Any]:
+    """Record an episode of a behaviour; return its row of the table of episodes."""
     behaviour, seed = plan.behaviours[name], plan.recipe.seed
     problem = (plan.scenario, plan.spec, instance)
     rng = generator(seed, name, window, repetition)

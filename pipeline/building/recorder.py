@@ -88,7 +88,7 @@ class GivenChoices(NamedTuple):
 
 
 def make_log(spec: Spec, rows: int, candidates: int) -> Log:
-    """Return empty columns for so many rows and candidates."""
+    """Return empty columns for a number of rows and of candidates."""
     pixels = int(np.prod(spec.image_shape)) if spec.image_shape else 0
     return Log(
         numbers=np.empty((N_TERMS + len(spec.reward_terms), rows)),

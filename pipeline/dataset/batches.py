@@ -235,7 +235,7 @@ class RowGroups:
         return row_bytes(self.columns, self.dataset.spec)
 
     def buffer(self, rows: int, candidates: int) -> ShuffleBuffer:
-        """Return an empty buffer for so many rows and candidates."""
+        """Return an empty buffer with room for `rows` rows and `candidates` candidates."""
         return ShuffleBuffer(self.columns, self.dataset.spec, rows, candidates)
 
     def listed(self, pool: ThreadPoolExecutor) -> list[tuple[int, int, int, int, int]]:

@@ -168,6 +168,7 @@ class Columns:
         return sum(int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in shapes)
 
     def _shapes(self, spec: Spec) -> dict[str, tuple[tuple[int, ...], type]]:
+        """Return the shape and type by decision of each array that is read."""
         k, further = self.k or 0, 0 if self.further is None else self.further.width
         observation: dict[str, tuple[tuple[int, ...], type]] = {
             "context": ((len(spec.context),), np.float32),

@@ -156,6 +156,8 @@ def part_errors(path: Path) -> Iterator[None]:
 
 
 def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
+    """Return a table of a part as arrays; raise DatasetError if its lists differ in length."""
+
     def column(name: str) -> pa.Array:
         return _whole(table.column(name))
 

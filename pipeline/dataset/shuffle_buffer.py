@@ -73,7 +73,7 @@ class ShuffleBuffer:
         return len(self._order)
 
     def fits(self, rows: int, candidates: int) -> bool:
-        """Return whether there is room for so many rows and candidates."""
+        """Return whether there is room for further rows and candidates."""
         free = len(self._rows["offset"]) - 1 - self.used, len(self._seen.feasible) - self._end
         return rows <= free[0] and candidates <= free[1]
 

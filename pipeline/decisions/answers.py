@@ -95,15 +95,16 @@ def answer(
         sentences[name] = asked.sentence()
         answerable[name] = asked.support.verdict == ANSWERS
         if asked.support.verdict != CANNOT and not asked.uncovered:
-            weighed[name] = asked.e, asked.target, asked.q
+            weighed[name] = asked.decisions, asked.target, asked.q
         cautions += asked.cautions()
     cautions += _several_splits({row["policy"]: row["split"] for row in supports})
     return Answers(
-        pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
-        pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
-        pl.DataFrame(groups, schema=_GROUPS), tuple(cautions), sentences, answerable,
-        asking.logged, asking.kind, asking.estimated,
-        trials_of(weighed, asking.level, options.seed), options,
+        estimates=pl.DataFrame(rows, infer_schema_length=None).fill_nan(None),
+        support=pl.DataFrame(supports, infer_schema_length=None).fill_nan(None),
+        support_by=pl.DataFrame(groups, schema=_GROUPS), cautions=tuple(cautions),
+        sentences=sentences, answerable=answerable, logged=asking.logged, propensities=asking.kind,
+        estimated=asking.estimated, trials=trials_of(weighed, asking.level, options.seed),
+        options=options,
     )  # fmt: skip
 
 

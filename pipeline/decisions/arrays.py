@@ -31,9 +31,10 @@ def logged_decisions(log: DecisionLog, chosen: Ints | None = None) -> LoggedDeci
     d = log.decisions
     taken = d["chosen"].to_numpy().astype(np.int64) if chosen is None else chosen
     return LoggedDecisions(
-        log.offsets, taken, floats(d["propensity"]),
-        floats(d["reward"]), log.candidates["feasible"].to_numpy(), floats(d["weight"]),
-        log.units, floats(d["draws"]), floats(log.candidates["probability"]),
+        offsets=log.offsets, chosen=taken, propensity=floats(d["propensity"]),
+        reward=floats(d["reward"]), feasible=log.candidates["feasible"].to_numpy(),
+        weight=floats(d["weight"]), unit=log.units, draws=floats(d["draws"]),
+        probability=floats(log.candidates["probability"]),
     )  # fmt: skip
 
 
@@ -66,14 +67,14 @@ def levels_of(frame: pl.DataFrame) -> dict[str, Ints]:
     }
 
 
-def reference_q(log: DecisionLog, e: LoggedDecisions, used: Flags) -> Array:
+def reference_q(log: DecisionLog, logged: LoggedDecisions, used: Flags) -> Array:
     """Return the cross-fitted values of all candidates by the reference model."""
     folds, known = folds_of(log.decisions["unit_id"]), levels_of(log.features)
     context, taken = design(log.context, len(log)), log.features
     if taken.width:
-        taken = taken[e.taken]
+        taken = taken[logged.taken]
     x = np.hstack([context, design(taken, len(log), known)])
-    models = fold_models(x, e.reward, e.weight, folds, used)
+    models = fold_models(x, logged.reward, logged.weight, folds, used)
     found, begin = [], 0
     for piece in log.pieces(SMALL_PIECE):
         rows = slice(begin, begin + len(piece))
@@ -84,21 +85,23 @@ def reference_q(log: DecisionLog, e: LoggedDecisions, used: Flags) -> Array:
     return np.concatenate(found)
 
 
-def estimated_propensities(log: DecisionLog, e: LoggedDecisions) -> EstimatedPropensities:
+def estimated_propensities(log: DecisionLog, logged: LoggedDecisions) -> EstimatedPropensities:
     """Return propensities estimated from the features, the ids and their products with context."""
-    ids = design(log.candidates.select("id"), len(e.owner))
-    features = np.hstack([design(log.features, len(e.owner)), ids])
+    ids = design(log.candidates.select("id"), len(logged.owner))
+    features = np.hstack([design(log.features, len(logged.owner)), ids])
     context = design(log.context, len(log))
     spread = context.std(axis=0)
     context = (context - context.mean(axis=0))[:, spread > 0] / spread[spread > 0]
     products = None
     if 0 < features.shape[1] * context.shape[1] <= _MOST_PRODUCTS:
-        products = (features[:, :, None] * context[e.owner][:, None, :]).reshape(len(features), -1)
-    return estimate_propensities(e, features, folds_of(log.decisions["unit_id"]), products)
+        products = (features[:, :, None] * context[logged.owner][:, None, :]).reshape(
+            len(features), -1
+        )
+    return estimate_propensities(logged, features, folds_of(log.decisions["unit_id"]), products)
 
 
 def session_episodes(
-    log: DecisionLog, e: LoggedDecisions, used: Flags, target: Array
+    log: DecisionLog, logged: LoggedDecisions, used: Flags, target: Array
 ) -> LoggedEpisodes | None:
     """Return the sessions of decisions as episodes, with weights and fitted values of a policy.
 
@@ -106,7 +109,7 @@ def session_episodes(
     probabilities. A session ends before its first decision that is not used.
     """
     session = log.decisions["session"]
-    if session.null_count() or session.n_unique() == len(session) or np.ptp(e.weight) > 0.0:
+    if session.null_count() or session.n_unique() == len(session) or np.ptp(logged.weight) > 0.0:
         return None
     number = session.rank("dense").to_numpy().astype(np.int64)
     at = np.arange(len(log))
@@ -118,16 +121,17 @@ def session_episodes(
     heads = np.flatnonzero(beginnings(number[kept]))
     if len(heads) == len(kept):
         return None
-    of_candidates = ragged_rows(e.offsets, place[kept])
-    e, target = e.at(place[kept], of_candidates), target[of_candidates]
+    of_candidates = ragged_rows(logged.offsets, place[kept])
+    logged, target = logged.at(place[kept], of_candidates), target[of_candidates]
     features = log.features[ragged_rows(log.offsets, kept)] if log.features.width else log.features
+    context = design(log.context[kept] if log.context.width else log.context, len(logged))
     q, v = cross_fitted_fqe(
-        e, target, heads, design(log.context[kept] if log.context.width else log.context, len(e)),
-        design(features, len(target)), folds_of(log.decisions["unit_id"][kept]),
+        logged, target, heads, context, design(features, len(target)),
+        folds_of(log.decisions["unit_id"][kept]),
     )  # fmt: skip
     offsets = np.concatenate([heads, [len(kept)]]).astype(np.int64)
     return LoggedEpisodes(
-        offsets, np.minimum(1.0 / e.inverse, 1.0),
-        np.minimum(np.where(e.several, target[e.taken], 1.0), 1.0), e.reward,
-        q=q, v=v, group=e.unit[heads],
+        offsets, np.minimum(1.0 / logged.inverse, 1.0),
+        np.minimum(np.where(logged.several, target[logged.taken], 1.0), 1.0), logged.reward,
+        q=q, v=v, group=logged.unit[heads],
     )  # fmt: skip

@@ -75,35 +75,38 @@ class AskedPolicy:
 
     def __init__(self, asking: Asking, name: str, target: Array, used: Flags, split: str) -> None:
         self.asking, self.name, self.used, self.split = asking, name, used, split
-        every = asking.every
-        self.e, self.target, self.q = every, target, asking.q
+        decisions, self.target, self.q = asking.every, target, asking.q
         if not used.all():
-            rows = used[every.owner]
-            self.e, self.target, self.q = asking.part(used), target[rows], asking.q[rows]
+            rows = used[decisions.owner]
+            decisions, self.target, self.q = asking.part(used), target[rows], asking.q[rows]
         self.is_log = name == LOGGED or bool(
-            (self.target[self.e.taken][self.e.several] >= 1.0 - _SAME).all()
+            (self.target[decisions.taken][decisions.several] >= 1.0 - _SAME).all()
         )
         refusal = "" if self.is_log else asking.refusal
         if self.is_log:  # what the log did has the weight 1, whatever its propensities
-            self.e = replace(
-                self.e, propensity=np.ones(len(self.e)), draws=np.full(len(self.e), _NAN),
-                probability=np.full(len(self.e.owner), _NAN),
+            decisions = replace(
+                decisions, propensity=np.ones(len(decisions)),
+                draws=np.full(len(decisions), _NAN),
+                probability=np.full(len(decisions.owner), _NAN),
             )  # fmt: skip
-            self.target = np.zeros(len(self.e.owner))
-            self.target[self.e.taken] = 1.0
+            self.target = np.zeros(len(decisions.owner))
+            self.target[decisions.taken] = 1.0
+        self.decisions = decisions
         self.weighable = not refusal
-        self.w = weights(self.e, self.target)
+        self.w = weights(decisions, self.target)
         self.support = self._support(refusal)
 
     def _support(self, refusal: str) -> Support:
         if not self.weighable:
-            nan, e = _NAN, self.e
-            disagrees = 1.0 - weighted_mean(e, self.target[e.taken])
+            nan, decisions = _NAN, self.decisions
+            disagrees = 1.0 - weighted_mean(decisions, self.target[decisions.taken])
             return Support(
-                len(e), e.units, nan, nan, nan, nan, nan, nan, -1, nan, nan, nan,
-                disagrees, CANNOT, (refusal,),
+                decisions=len(decisions), units=decisions.units, ess=nan, ess_units=nan,
+                mean_weight=nan, mean_weight_se=nan, largest_weight=nan, largest_share=nan,
+                largest_at=-1, covered=nan, well_covered=nan, changed=nan, disagrees=disagrees,
+                verdict=CANNOT, why=(refusal,),
             )  # fmt: skip
-        found = support(self.e, self.target)
+        found = support(self.decisions, self.target)
         lost = self.asking.lost
         if not lost or found.verdict == CANNOT:
             return found
@@ -120,15 +123,16 @@ class AskedPolicy:
         if not self.weighable:
             return [self._row("none", _NAN, _NAN, None, None)]
         if self.uncovered:
-            found = values(self.e, self.target)
-            low, high = bounds(self.e, self.target)
+            found = values(self.decisions, self.target)
+            low, high = bounds(self.decisions, self.target)
             return [
                 self._row("covered_part", found["snis"].value, found["snis"].se, None, None),
                 self._row("bounds", _NAN, _NAN, Interval(low, high, "bounds"), None),
             ]
-        made = values(self.e, self.target, self.q)
+        made = values(self.decisions, self.target, self.q)
         found = {name: made[name] for name in ORDER}
-        raw = values(self.e.raw(), self.target, self.q) if not np.isnan(self.e.draws).all() else {}
+        drawn = not np.isnan(self.decisions.draws).all()
+        raw = values(self.decisions.raw(), self.target, self.q) if drawn else {}
         rows = []
         for (name, value), (interval, alone) in zip(
             found.items(), self._intervals([*found.values()]), strict=True
@@ -138,7 +142,7 @@ class AskedPolicy:
             row["raw_value"] = raw[name].value if name in raw else _NAN
             if self.asking.kind == "estimated" and name == "snis":
                 for factor in FACTORS:
-                    ends = sensitivity(self.e, self.target, factor)
+                    ends = sensitivity(self.decisions, self.target, factor)
                     row[f"low_odds_{factor:g}"], row[f"high_odds_{factor:g}"] = ends
             rows.append(row)
         return rows + self._sessions()
@@ -154,7 +158,7 @@ class AskedPolicy:
         if self.support.ess < FEWEST:
             return [[NONE for _ in levels] for _ in found]
         seed, passed = self.asking.options.seed, self.support.passed
-        made = intervals_of(self.e, found, self.w, levels, seed, passed)
+        made = intervals_of(self.decisions, found, self.w, levels, seed, passed)
         # The noise of estimated propensities makes 1 / p too large: `is` is biased by it.
         noisy = self.asking.kind == "estimated" and not self.is_log
         return [
@@ -186,19 +190,19 @@ class AskedPolicy:
         """Return the difference to the log's mean on the same decisions, with its interval."""
         if made is None or made.name in BIASED:
             return _NAN, _NAN, _NAN
-        mean = logged_mean(self.e)
+        mean = logged_mean(self.decisions)
         z = made.z - mean.z
-        se, value = standard_error(self.e, z), made.value - mean.value
-        few = carrying(self.e, self.w) < FEW_REWARDS  # their spread says nothing of those unseen
-        if self.support.ess < FEWEST or few:
+        se, value = standard_error(self.decisions, z), made.value - mean.value
+        few = carrying(self.decisions, self.w) < FEW_REWARDS
+        if self.support.ess < FEWEST or few:  # the spread of few says nothing of those unseen
             return value, _NAN, _NAN
-        quantile = error_quantile(self.e, z, self.w, self.support.passed)
-        interval = t_interval(value, se, self.e.units, self.asking.level, quantile)
+        quantile = error_quantile(self.decisions, z, self.w, self.support.passed)
+        interval = t_interval(value, se, self.decisions.units, self.asking.level, quantile)
         return value, interval.low, interval.high
 
     def _sessions(self) -> list[dict[str, Any]]:
         """Return estimates by session, if sessions have several decisions."""
-        episodes = session_episodes(self.asking.log, self.e, self.used, self.target)
+        episodes = session_episodes(self.asking.log, self.decisions, self.used, self.target)
         if episodes is None:
             return []
         rows = []
@@ -250,18 +254,18 @@ class AskedPolicy:
         """Return the support by candidate, category, logger and tenth of the time."""
         if not self.weighable:
             return []
-        log, e = self.asking.log, self.e
+        log, decisions = self.asking.log, self.decisions
         at = np.flatnonzero(self.used)
-        taken = log.offsets[:-1][at] + e.chosen
+        taken = log.offsets[:-1][at] + decisions.chosen
         columns = {"candidate": log.candidates["id"][taken]}
         for name, dtype in log.features.schema.items():
             if dtype == pl.Categorical:
                 columns[name] = log.features[name][taken]
         if log.decisions["logger"].drop_nulls().n_unique() > 1:
             columns["logger"] = log.decisions["logger"][at]
-        columns["tenth"] = pl.Series(np.arange(len(e)) * 10 // max(len(e), 1))
-        s = e.weight * self.w
-        frame = pl.DataFrame({"s": s, "c": 1.0 - self.target[e.taken]})
+        columns["tenth"] = pl.Series(np.arange(len(decisions)) * 10 // max(len(decisions), 1))
+        s = decisions.weight * self.w
+        frame = pl.DataFrame({"s": s, "c": 1.0 - self.target[decisions.taken]})
         found = []
         for by, column in columns.items():
             table = (
@@ -296,7 +300,7 @@ class AskedPolicy:
         kind, _, candidate = self.name.partition(":")
         if kind == "candidate":
             there = offered(candidate, self.asking.log, self.asking.every)[self.used]
-            absent = weighted_mean(self.e, np.asarray(~there, np.float64))
+            absent = weighted_mean(self.decisions, np.asarray(~there, np.float64))
             if absent > 0.0:
                 found.append(Caution(
                     "candidate_absent",
@@ -317,7 +321,7 @@ class AskedPolicy:
                 f"{sessions['units']:,} units",
                 {"ess": sessions["ess"]},
             ))  # fmt: skip
-        rewards = carrying(self.e, self.w)
+        rewards = carrying(self.decisions, self.w)
         if rewards < FEW_REWARDS:
             found.append(Caution(
                 "few_rewards", f"{self.name}: {rewards} non-zero rewards carry weight",
@@ -345,8 +349,8 @@ class AskedPolicy:
             mark += f" (accepted: {self.asking.accepted})"
         if self.is_log:
             mean = self.asking.logged if self.split == self.asking.options.split else None
-            own = logged_mean(self.e)
-            shown = interval_of(self.e, own, self.w)
+            own = logged_mean(self.decisions)
+            shown = interval_of(self.decisions, own, self.w)
             value, low, high = own.value, shown.low, shown.high
             if mean is not None and self.name == LOGGED:
                 value, low, high = mean["value"], mean["low"], mean["high"]
@@ -379,8 +383,8 @@ class AskedPolicy:
         mean = _with_interval(logged["value"], logged["low"], logged["high"])
         known = f"The mean of the log is {mean}."
         if self.weighable and self.uncovered:
-            low, high = bounds(self.e, self.target)
-            part = values(self.e, self.target)["snis"].value
+            low, high = bounds(self.decisions, self.target)
+            part = values(self.decisions, self.target)["snis"].value
             known += (
                 f" On the covered part the value is {part:.3g}; with the rewards seen it lies "
                 f"between {low:.3g} and {high:.3g}."
@@ -388,9 +392,10 @@ class AskedPolicy:
         return f"{known} {self._needed()}"
 
     def _needed(self) -> str:
-        e = self.e
-        spread = math.sqrt(weighted_mean(e, (e.reward - self.q[e.taken]) ** 2))
-        choices = float(e.size[e.several].mean()) if e.several.any() else 1.0
+        decisions, error = self.decisions, self.decisions.reward - self.q[self.decisions.taken]
+        spread = math.sqrt(weighted_mean(decisions, error**2))
+        several = decisions.size[decisions.several]
+        choices = float(several.mean()) if len(several) else 1.0
         if not spread > 0.0:
             return ""
         half = float(f"{spread / 4:.1g}")

@@ -117,11 +117,11 @@ class Asking:
     def logged(self) -> dict[str, float]:
         """Mean reward of the logged choices with its interval, over all decisions with a reward."""
         there = self.log.decisions["reward"].is_not_null().to_numpy()
-        e = self.every.take(there & decisions_of(self.log, self.options.split))
-        mean = logged_mean(e)
-        interval = interval_of(e, mean, np.ones(len(e)), LEVEL, self.options.seed)
+        rewarded = self.every.take(there & decisions_of(self.log, self.options.split))
+        mean = logged_mean(rewarded)
+        interval = interval_of(rewarded, mean, np.ones(len(rewarded)), LEVEL, self.options.seed)
         return {"value": mean.value, "se": mean.se, "low": interval.low, "high": interval.high,
-                "decisions": len(e)}  # fmt: skip
+                "decisions": len(rewarded)}  # fmt: skip
 
 
 def _with_estimates(

@@ -41,16 +41,16 @@ _LEAST: Final = 10
 
 def cautions_of(log: DecisionLog) -> tuple[Caution, ...]:
     """Return the cautions of a log."""
-    e = logged_decisions(log)
+    logged = logged_decisions(log)
     found: list[Caution] = []
     _quarantine(log, found)
-    _determinism(log, e, found)
+    _determinism(log, logged, found)
     _propensities(log, found)
-    _floor(log, e, found)
+    _floor(log, logged, found)
     _censored(log, found)
-    _trend(log, e, found)
+    _trend(log, logged, found)
     _leaks(log, found)
-    _rest(log, e, found)
+    _rest(log, logged, found)
     return tuple(found)
 
 
@@ -88,10 +88,10 @@ def _tests(log: DecisionLog, used: Flags, chosen: Ints | None = None) -> Propens
     for piece in log.pieces(SMALL_PIECE):
         rows = slice(begin, begin + len(piece))
         begin = rows.stop
-        e = logged_decisions(piece, None if chosen is None else chosen[rows])
+        logged = logged_decisions(piece, None if chosen is None else chosen[rows])
         mine = used[rows]
-        of_candidates = slice(None) if mine.all() else mine[e.owner]
-        part = e if mine.all() else e.take(mine)
+        of_candidates = slice(None) if mine.all() else mine[logged.owner]
+        part = logged if mine.all() else logged.take(mine)
         coded = {
             n: (levels.codes(piece.features[n])[of_candidates], levels.names)
             for n, levels in categories.items()
@@ -134,13 +134,13 @@ def _quarantine(log: DecisionLog, found: list[Caution]) -> None:
         ))  # fmt: skip
 
 
-def _determinism(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
-    choice = e.several & ~log.decisions["overridden"].to_numpy() & ~np.isnan(e.propensity)
+def _determinism(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
+    choice = logged.several & ~log.decisions["overridden"].to_numpy() & ~np.isnan(logged.propensity)
     number = int(choice.sum())
     if not number:
         return
-    counted = ~np.isnan(e.draws)  # all draws won is no certainty
-    certain = int((choice & ~counted & (e.propensity >= _CERTAIN)).sum())
+    counted = ~np.isnan(logged.draws)  # all draws won is no certainty
+    certain = int((choice & ~counted & (logged.propensity >= _CERTAIN)).sum())
     if certain == number:
         found.append(Caution(
             "deterministic",
@@ -157,6 +157,7 @@ def _determinism(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> 
 
 
 def _propensities(log: DecisionLog, found: list[Caution]) -> None:
+    """Add the cautions of unknown, estimated and contradicted propensities."""
     if log.mapping.propensity.kind in ("none", "estimated"):
         found.append(Caution(
             "estimated" if log.mapping.propensity.kind == "estimated" else "no_propensities",
@@ -186,12 +187,12 @@ def _propensities(log: DecisionLog, found: list[Caution]) -> None:
         ))  # fmt: skip
 
 
-def _floor(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+def _floor(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
     with np.errstate(invalid="ignore"):
-        floor = log.weighted & e.several & (e.propensity * e.draws <= 1.0 + 1e-9)
+        floor = log.weighted & logged.several & (logged.propensity * logged.draws <= 1.0 + 1e-9)
     if not floor.any():
         return
-    w = e.weight * e.inverse / np.maximum(e.size, 1)
+    w = logged.weight * logged.inverse / np.maximum(logged.size, 1)
     rows = np.flatnonzero(floor)
     share = float(w[rows].sum() / w[log.weighted & ~np.isnan(w)].sum())
     at = int(rows[np.argmax(w[rows])])
@@ -206,6 +207,7 @@ def _floor(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
 
 
 def _censored(log: DecisionLog, found: list[Caution]) -> None:
+    """Add the caution of missing rewards."""
     lost, count = log.counts["censored"], len(log)
     if not lost:
         return
@@ -270,24 +272,24 @@ def _censored_by_number(log: DecisionLog, taken: Ints, found: list[Caution]) -> 
             return
 
 
-def _trend(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+def _trend(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
     """Add a caution if rewards are lost by time and change with it."""
     there = log.weighted
     lost = log.decisions["reward"].is_null().to_numpy()
     if log.decisions["time"].null_count() or not lost.any() or int(there.sum()) < _LEAST:
         return
     t = log.decisions["time_s"].to_numpy()
-    s, r = e.weight[there], e.reward[there]
+    s, r = logged.weight[there], logged.reward[there]
     total, mean = s.sum(), float((s * r).sum() / s.sum())
     middle, every = float((s * t[there]).sum() / total), t[there | lost]
     x, share = t[there] - middle, float(lost[there | lost].mean())
     spread = float((s * x**2).sum() / total)
-    later = float(np.average(every, weights=e.weight[there | lost])) - middle
+    later = float(np.average(every, weights=logged.weight[there | lost])) - middle
     chance = math.sqrt(spread * share / len(x))  # error of that distance, if the loss were random
     if not abs(later) > _TREND * chance > 0.0:
         return
     slope = float((s * x * r).sum() / total) / spread
-    error = clustered_error(s, x * (r - mean - slope * x) / spread, e.unit[there])
+    error = clustered_error(s, x * (r - mean - slope * x) / spread, logged.unit[there])
     if abs(slope) > _TREND * error:
         found.append(Caution(
             "censored_by_time",
@@ -310,19 +312,19 @@ def _leaks(log: DecisionLog, found: list[Caution]) -> None:
     same, alone = Counter[str](), Counter[str]()
     decisions = three = 0
     for piece in log.pieces(SMALL_PIECE):
-        e = logged_decisions(piece)
-        several = e.several & piece.weighted
+        logged = logged_decisions(piece)
+        several = logged.several & piece.weighted
         # 0 = 0 in sparse columns tells nothing
-        telling = several & (e.reward != common)
+        telling = several & (logged.reward != common)
         decisions += int(telling.sum())
-        wide = several & (np.diff(e.offsets) >= 3)
+        wide = several & (np.diff(logged.offsets) >= 3)
         three += int(wide.sum())
         for name in figures:
             values = piece.feature(name)
-            same[name] += int((values[e.taken] == e.reward)[telling].sum())
-            alone[name] += int(_only_taken(values, e.offsets, e.taken)[wide].sum())
+            same[name] += int((values[logged.taken] == logged.reward)[telling].sum())
+            alone[name] += int(_only_taken(values, logged.offsets, logged.taken)[wide].sum())
         for name in of_context:
-            equal = piece.context[name].to_numpy() == e.reward
+            equal = piece.context[name].to_numpy() == logged.reward
             same[f"context {name}"] += int(equal[telling].sum())
     for name in (*figures, *(f"context {n}" for n in of_context)):
         if decisions >= _LEAST and same[name] > _LEAK * decisions:
@@ -356,7 +358,8 @@ def _only_taken(values, offsets, taken):  # type: ignore[no-untyped-def]
     return found
 
 
-def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+def _rest(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
+    """Add the cautions of unseen levels, of several loggers, of cut sessions and of drift."""
     test = (log.decisions["split"] != SPLITS[0]).to_numpy()
     for side, frame, of in (
         ("context", log.context, None), ("candidates", log.features, log.offsets),
@@ -389,20 +392,20 @@ def _rest(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
                 "with another choice than the drawn one",
                 {"sessions": broken, "share": broken / sessions},
             ))  # fmt: skip
-    _drift(log, e, found)
+    _drift(log, logged, found)
 
 
-def _drift(log: DecisionLog, e: LoggedDecisions, found: list[Caution]) -> None:
+def _drift(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
     used = np.flatnonzero(log.weighted)
     last = int(len(used) * _LAST)
     if last < _LEAST or log.decisions["time"].null_count():
         return
     means, errors = [], []
     for rows in (used[:-last], used[-last:]):
-        reward, weight = e.reward[rows], e.weight[rows]
+        reward, weight = logged.reward[rows], logged.weight[rows]
         mean = float((weight * reward).sum() / weight.sum())
         means.append(mean)
-        errors.append(clustered_error(weight, reward - mean, e.unit[rows]))
+        errors.append(clustered_error(weight, reward - mean, logged.unit[rows]))
     if abs(means[1] - means[0]) > _DRIFT * math.hypot(*errors):
         found.append(Caution(
             "drift",

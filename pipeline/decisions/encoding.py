@@ -208,7 +208,7 @@ def encode(log: DecisionLog, like: DecisionsConfig | None = None) -> Encoded:
     terms = {n.removeprefix(TERM): log.decisions[n] for n in log.decisions.columns
              if n.startswith(TERM)}  # fmt: skip
     return Encoded(
-        kinds["context"], kinds["candidates"], scales if like is None else like.scales,
-        tuple(terms), places["context"],
-        places["candidates"], terms,
+        context_kinds=kinds["context"], candidate_kinds=kinds["candidates"],
+        scales=scales if like is None else like.scales, terms=tuple(terms),
+        _context=places["context"], _candidates=places["candidates"], _terms=terms,
     )  # fmt: skip

@@ -297,6 +297,7 @@ def parse_mapping(table: Mapping[str, Any], where: str) -> DecisionMapping:
 
 
 def _check_whole(mapping: DecisionMapping, where: str) -> None:
+    """Raise RecipeError for keys of a mapping that contradict each other or lack a partner."""
     columns, split = mapping.columns, mapping.split
     if columns.keep and columns.drop:
         raise RecipeError(f"{where}: columns.keep and columns.drop are both given, expected one")

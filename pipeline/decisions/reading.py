@@ -250,14 +250,17 @@ def _expanded(path: Path, shape: str) -> list[Source]:
 
 
 def recognise(path: Path) -> str | None:
-    """Return the shape of a file or folder that describes itself, else None."""
+    """Return the shape of a log whose content tells it: obd, obp, dsjson or cb_adf; else None.
+
+    A table, in Parquet or text, can have any shape.
+    """
     if path.is_dir():
         return "obd" if obd.obd_table(path) is not None else None
     if path.suffix == ".npz":
         return "obp"
     if is_parquet(path):
         return None
-    bars = looked_at = 0
+    with_bar = other_lines = 0
     for number, line in lines_of(path):
         if number > _LOOKED_AT:
             break
@@ -271,12 +274,12 @@ def recognise(path: Path) -> str | None:
             if "_label_ca" in record or (isinstance(context, dict) and "_multi" in context):
                 return "dsjson"
         elif text:
-            looked_at += 1
-            head = text.split(b"|", maxsplit=1)[0].strip()
-            bars += b"|" in text and (
-                not head or head.startswith((b"shared", b"'")) or head[:1].isdigit()
+            other_lines += 1
+            tag = text.split(b"|", maxsplit=1)[0].strip()
+            with_bar += b"|" in text and (
+                not tag or tag.startswith((b"shared", b"'")) or tag[:1].isdigit()
             )
-    return "cb_adf" if bars and bars == looked_at else None
+    return "cb_adf" if with_bar and with_bar == other_lines else None
 
 
 def _batches(

@@ -17,7 +17,7 @@ _CHUNK: Final = 1 << 14  # decisions that are scored at once
 
 
 def scored(
-    policy: Any, spec: Spec, log: DecisionLog, e: LoggedDecisions, temperature: float = 0.0,
+    policy: Any, spec: Spec, log: DecisionLog, logged: LoggedDecisions, temperature: float = 0.0,
     *, missing: bool = False, used: Flags | None = None,
 ) -> Array:  # fmt: skip
     """Return the probabilities (C,) of a policy over the candidates of all decisions.
@@ -26,13 +26,13 @@ def scored(
         policy: A policy that scores observations.
         spec: Names of the features, in the order in which the policy reads them.
         log: The log.
-        e: The same log as arrays.
+        logged: The same log as arrays.
         temperature: Of the softmax over the scores; 0 takes the best score.
         missing: True if the policy sees NaN where a number is missing. Learners see 0, as in
             their training.
         used: (D,) the decisions that are scored; the first candidate is taken in others.
     """
-    encoded, scores = encode(log), np.zeros(len(e.owner))
+    encoded, scores = encode(log), np.zeros(len(logged.owner))
     decisions = np.arange(len(log)) if used is None else np.flatnonzero(used)
     for begin in range(0, len(decisions), _CHUNK):
         rows = decisions[begin : begin + _CHUNK]
@@ -42,8 +42,8 @@ def scored(
         candidates = _matrix([encoded.candidate(f.name, at) for f in spec.candidates], len(at))
         if not missing:
             context, candidates = np.nan_to_num(context), np.nan_to_num(candidates)
-        scores[at] = _scores(policy, context, candidates, e.feasible[at], offsets)
-    return softmax(e, scores / temperature) if temperature > 0.0 else best(e, scores)
+        scores[at] = _scores(policy, context, candidates, logged.feasible[at], offsets)
+    return softmax(logged, scores / temperature) if temperature > 0.0 else best(logged, scores)
 
 
 def _matrix(columns: list[Any], height: int) -> Array:

@@ -31,35 +31,35 @@ def is_named(name: str) -> bool:
     return name in PLAIN or (bool(colon) and kind in KINDS)
 
 
-def target_of(name: str, log: DecisionLog, e: LoggedDecisions) -> Array:
+def target_of(name: str, log: DecisionLog, logged: LoggedDecisions) -> Array:
     """Return the probabilities (C,) of a named policy; raise UnknownName with the nearest name.
 
     `logged` has the probability 1 on every taken candidate: its weights are set to 1.
     """
     kind, _, of = name.partition(":")
     if name == "uniform":
-        return uniform(e)
+        return uniform(logged)
     if name == "first":
-        return first(e)
+        return first(logged)
     if name == LOGGED:
-        taken = np.zeros(len(e.owner))
-        taken[e.taken] = 1.0
+        taken = np.zeros(len(logged.owner))
+        taken[logged.taken] = 1.0
         return taken
     if kind in ("lowest", "highest"):
         values = _feature(of, log)
-        return best(e, np.negative(values) if kind == "lowest" else values)
+        return best(logged, np.negative(values) if kind == "lowest" else values)
     if kind == "candidate":
         is_it = _is(of, log)
-        there = best(e, is_it.astype(np.float64))
-        return np.where(offered(of, log, e)[e.owner], there, uniform(e))
+        there = best(logged, is_it.astype(np.float64))
+        return np.where(offered(of, log, logged)[logged.owner], there, uniform(logged))
     if kind == "column":
-        return _column(of, log, e)
+        return _column(of, log, logged)
     raise unknown_name("policy of a log", name, SHOWN)
 
 
-def offered(candidate: str, log: DecisionLog, e: LoggedDecisions) -> Flags:
+def offered(candidate: str, log: DecisionLog, logged: LoggedDecisions) -> Flags:
     """Return in which decisions (D,) a candidate can be taken."""
-    return np.bincount(e.owner, _is(candidate, log) & e.feasible, len(e)) > 0
+    return np.bincount(logged.owner, _is(candidate, log) & logged.feasible, len(logged)) > 0
 
 
 def _is(candidate: str, log: DecisionLog) -> Flags:
@@ -82,15 +82,15 @@ def _feature(name: str, log: DecisionLog) -> Array:
     return log.feature(name)
 
 
-def _column(name: str, log: DecisionLog, e: LoggedDecisions) -> Array:
+def _column(name: str, log: DecisionLog, logged: LoggedDecisions) -> Array:
     columns = log.mapping.columns
     if name in (columns.probability, columns.probabilities) and name not in log.features.columns:
-        if np.isnan(e.probability[e.feasible]).any():
+        if np.isnan(logged.probability[logged.feasible]).any():
             raise InputError(f"column:{name}: not every candidate has a probability")
-        return normalised(e, np.nan_to_num(e.probability), f"column:{name}")
+        return normalised(logged, np.nan_to_num(logged.probability), f"column:{name}")
     values = _feature(name, log)
-    usable = np.where(e.feasible, np.nan_to_num(values), 0.0)
-    total = np.bincount(e.owner, usable, len(e))
+    usable = np.where(logged.feasible, np.nan_to_num(values), 0.0)
+    total = np.bincount(logged.owner, usable, len(logged))
     if (usable >= 0).all() and (np.abs(total - 1.0) < SUM).all():
-        return normalised(e, usable, f"column:{name}")
-    return best(e, values)
+        return normalised(logged, usable, f"column:{name}")
+    return best(logged, values)

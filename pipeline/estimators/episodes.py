@@ -35,8 +35,8 @@ _OF_EPISODES: Final = ("group", "initial_features")
 class LoggedEpisodes:
     """E whole episodes of D decisions, and the behaviour of the evaluated policy at each decision.
 
-    A truncated episode counts with the rewards that were recorded. Raises InputError for arrays of
-    other lengths, numbers out of range, and unknown propensities.
+    They are `e` in the estimators. A truncated episode counts with the rewards that were recorded.
+    Raises InputError for arrays of other lengths, numbers out of range, and unknown propensities.
 
     Attributes:
         offsets: (E + 1,) int64; the decisions of episode e are rows offsets[e]:offsets[e + 1].
@@ -182,6 +182,7 @@ class LoggedEpisodes:
 
 
 def _check(e: LoggedEpisodes) -> None:
+    """Raise InputError for arrays that do not fit, or propensities that are unknown."""
     n, offsets = len(e.reward), np.asarray(e.offsets)
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 1).any():
         raise InputError(

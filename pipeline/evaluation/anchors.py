@@ -102,8 +102,9 @@ def _anchor(row: Mapping[str, str]) -> Anchor:
         for name in ("bound", "random_return", "best_return")
     }
     return Anchor(
-        row["windows"], tuple(row["recipes"].split()), int(row["count"]), row["metric"],
-        row["better"], float(row["random"]), int(row["draws"]), row["best"],
-        float(row["best_mean"]), number["bound"], row["objective"], number["random_return"],
-        number["best_return"],
+        windows=row["windows"], recipes=tuple(row["recipes"].split()), count=int(row["count"]),
+        metric=row["metric"], better=row["better"], random=float(row["random"]),
+        draws=int(row["draws"]), best=row["best"], best_mean=float(row["best_mean"]),
+        bound=number["bound"], objective=row["objective"], random_return=number["random_return"],
+        best_return=number["best_return"],
     )  # fmt: skip

@@ -545,6 +545,7 @@ def _exploration_of(behaviour: Behaviour) -> dict[str, float]:
 def _describe(
     job: Job, policies: Sequence[Entrant], split: str, command: str, scores: pl.DataFrame
 ) -> dict[str, Any]:
+    """Return what evaluation.json says of the scores of policies on a split."""
     spec = job.spec
     names = {p.behaviour.name for p in policies}
     references = dict.fromkeys((*job.recipe.evaluate.references, *job.scenario.references))

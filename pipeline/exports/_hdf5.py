@@ -70,6 +70,7 @@ class _Target(io.RawIOBase):
         return self._at
 
     def write(self, data: Any) -> int:
+        """Write data at the current place; return its size, also if the disk refuses some of it."""
         unwritten = memoryview(data).cast("B")
         size = len(unwritten)
         try:

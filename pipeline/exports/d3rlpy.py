@@ -139,6 +139,7 @@ def _shape(dataset: Dataset, padding: Padding, labels: Labels) -> dict[str, Any]
 
 
 def _readme(dataset: Dataset, padding: Padding, labels: Labels) -> str:
+    """Return the README.md of an export."""
     notes = "\n".join(f"- {note}" for note in (*padding.notes, *labels.notes))
     digest = dataset.manifest.digest
     made = "" if dataset.spec.scenario == NAME else " of cluster job schedulers"

@@ -156,6 +156,7 @@ def _label(file: Any, labels: Labels) -> None:
 
 
 def _metadata(dataset: Dataset, padding: Padding, labels: Labels, size: float) -> dict[str, Any]:
+    """Return the metadata of a Minari dataset; `size` is in MB."""
     spec, episodes = dataset.spec, labels.episodes
     spaces: dict[str, Any] = {
         "context": _box(spec.context, ()),

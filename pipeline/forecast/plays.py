@@ -368,15 +368,19 @@ def play_draws(
     must, start = np.zeros(size, np.int64), np.full(size, NEVER)
     must[jobs], start[: moment.running] = 1, moment.start[: moment.running]
     row = np.concatenate([moment.row, len(record.row) + here + np.arange(len(some))])
-    ends = Ends(numbers[0], numbers[1], numbers[2], numbers[3], row, run_of_all.chain, must, start,
-                numbers[4])  # fmt: skip
+    ends = Ends(
+        end=numbers[0], job=numbers[1], estimated=numbers[2], run=numbers[3], row=row,
+        chain=run_of_all.chain, must=must, start=start, coming=numbers[4],
+    )  # fmt: skip
     starts = np.full((len(run), len(jobs)), NEVER)
     draws = Draws(
-        np.ascontiguousarray(run), spans.since, spans.until, spans.shift, jobs, starts,
-        known.last.copy(), known.before.copy(), known.similar.copy(), places, known.sums.copy(),
-        np.array([moment.now, moment.processors if free is None else free + held, moment.running,
-                  HORIZON_S, moment.now if known_until is None else known_until,
-                  order.clairvoyant, moment.processors]),
+        run=np.ascontiguousarray(run), since=spans.since, until=spans.until, shift=spans.shift,
+        jobs=jobs, start=starts, last=known.last.copy(), before=known.before.copy(),
+        similar=known.similar.copy(), places=places, sums=known.sums.copy(),
+        state=np.array([moment.now, moment.processors if free is None else free + held,
+                        moment.running, HORIZON_S,
+                        moment.now if known_until is None else known_until, order.clairvoyant,
+                        moment.processors]),
     )  # fmt: skip
     ints, floats, fill, change = functions_of(run_of_all, order)
     memory = Memory(ints, floats, np.zeros(size, np.int64), np.zeros(size))

@@ -170,9 +170,9 @@ def _kind(folder: Path, marker: str) -> str:
 
 
 def _manifest(folder: Path) -> Entry:
-    value = read_json(folder / mf.NAME)
-    if isinstance(value, dict) and value.get("kind") == ingest.KIND:
-        return _workload(folder, value)
+    manifest = read_json(folder / mf.NAME)
+    if isinstance(manifest, dict) and manifest.get("kind") == ingest.KIND:
+        return _workload(folder, manifest)
     return _dataset(folder)
 
 
@@ -197,8 +197,9 @@ def _dataset(folder: Path) -> Entry:
     )
 
 
-def _workload(folder: Path, value: Mapping[str, Any]) -> Entry:
-    files, provenance = value.get("files"), value.get("provenance")
+def _workload(folder: Path, manifest: Mapping[str, Any]) -> Entry:
+    """Return the entry of a folder of a workload, from its manifest; missing files are damage."""
+    files, provenance = manifest.get("files"), manifest.get("provenance")
     if not isinstance(files, list) or not isinstance(provenance, dict):
         raise DatasetError(f"{folder / mf.NAME}: lacks the list 'files' or the table 'provenance'")
     rows = {

@@ -58,6 +58,7 @@ def details(folder: Path) -> Details:
 
 
 def _dataset(folder: Path) -> Details:
+    """Return the details of a dataset's folder."""
     dataset = ds.open(folder)
     manifest, episodes = dataset.manifest, dataset.episodes()
     coverage = measure(folder, manifest, episodes)

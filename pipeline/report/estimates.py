@@ -52,6 +52,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _selection(about: Mapping[str, Any]) -> Table:
+    """Return the table of how well each estimator orders and selects policies."""
     asked = [*about["estimators"], about.get("consensus") or {}]
     found = [e for e in asked if "rank_correlation" in e]
     found.sort(key=lambda e: -_rank(e))

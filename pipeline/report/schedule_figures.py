@@ -165,6 +165,7 @@ def _strips_text(
 
 
 def _stretch_text(schedules: Sequence[Schedule], drawn: _Drawing, where: str) -> Iterator[str]:
+    """Yield the sentences that say which part of the time is drawn, and how it was chosen."""
     facts, unit, stretch = schedules[0].facts, area_unit(schedules[0]), drawn.stretch
     if facts["clock"] == "s":
         days = [day_of(at, facts, year=True) for at in (stretch.from_s, stretch.to_s)]
@@ -204,6 +205,7 @@ def _area(mean: float) -> str:
 
 
 def _boxes_text(schedules: Sequence[Schedule], drawn: _Drawing) -> Iterator[str]:
+    """Yield the sentences that say how rectangles are to be read."""
     boxes = drawn.boxes
     facts = schedules[0].facts
     counted = " Jobs with a grey edge have none that counts." if any(

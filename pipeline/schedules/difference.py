@@ -261,6 +261,7 @@ class _Ways:
     def _difference(
         self, at: int, chosen: tuple[int, int], episodes: tuple[EpisodeArrays, EpisodeArrays]
     ) -> Difference:
+        """Return a decision at which two policies differ, with candidates and what came of it."""
         first = self.played[0]
         judged = [
             judge.judged(episode, row)
@@ -374,11 +375,14 @@ class _Judge:
         return int(best_feasible(self._scores(episode, n), episode.feasible[:n]))
 
     def judged(self, episode: EpisodeArrays, chosen: int) -> _Judged:
-        """Return the state of an episode; `chosen` is the row that the policy chooses."""
+        """Return the candidates of an episode as the policy sees and scores them.
+
+        `chosen` is the row that the policy chooses; N or more for a choice that no candidate shows.
+        """
         n = self._count(episode)
         names = [feature.name for feature in self.spec.candidates]
         features = [dict(zip(names, row, strict=True)) for row in episode.candidates[:n].tolist()]
-        if self.plans or self.from_memory:
+        if self.plans or self.from_memory:  # no scores, and all probability is on the choice
             return _Judged(features, None, np.eye(n)[chosen] if chosen < n else None)
         scores, probabilities = self._scores(episode, n), np.empty(n)
         fill_probabilities(

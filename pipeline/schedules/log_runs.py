@@ -55,7 +55,7 @@ def _jobs(
     workload: Workload, row: Ints, runs: Sequence[Run], starts: Sequence[Ints],
     kinds: Sequence[Ints],
 ) -> tuple[pl.DataFrame, dict[str, Any]]:  # fmt: skip
-    """Return the jobs and the facts of a run."""
+    """Return the jobs of a run, and the facts of a Schedule."""
     run, place = joined(runs)
     start, kind = np.concatenate(starts)[place], np.concatenate(kinds)[place]
     waits, slowdowns = np.zeros((2, len(run.row)))

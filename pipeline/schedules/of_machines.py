@@ -37,7 +37,7 @@ def binpack_choice(episode: EpisodeArrays, choice: int) -> tuple[int, int, float
 
 
 def binpack_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the instances of the tasks of a window of `binpack`, and the facts.
+    """Return the instances of the tasks of a window of `binpack`, and the facts of a Schedule.
 
     An instance holds its resources up to the tick of its end. Cores are in thousandths, memory in
     1e-9 of the reference machine.
@@ -102,10 +102,10 @@ def binpack_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def gpupack_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the pods of a run of `gpupack` and the facts; refused pods have no start.
+    """Return the pods of a run of `gpupack`, and the facts of a Schedule.
 
-    The clock counts arrivals. A pod that does not leave ends with the last arrival. CPUs and GPUs
-    are in thousandths, memory in MiB.
+    Refused pods have no start. The clock counts arrivals. A pod that does not leave ends with the
+    last arrival. CPUs and GPUs are in thousandths, memory in MiB.
     """
     ints = played.ints
     n, nodes, arrivals = int(ints[g.NOW]), int(ints[g.NODES]), int(ints[g.ARRIVALS])
@@ -121,7 +121,7 @@ def gpupack_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
     frame = pl.DataFrame({
         "job": arrival, "submit_s": arrival, "eligible_s": arrival, "start_s": arrival,
         "end_s": end[:n], "processors": cpu, "memory": memory, "gpus": milli * gpus,
-        "machine": pl.Series([[int(one)] if one >= 0 else None for one in node]),
+        "machine": pl.Series([[int(number)] if number >= 0 else None for number in node]),
         "counted": counted, "wait_s": np.zeros(n), "bounded_slowdown": np.ones(n),
     })  # fmt: skip
     start = played.instance.ints  # on the empty cluster; pods before the first decision find none
@@ -226,29 +226,31 @@ class _Clusters:
 
 
 def multicluster_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the launches of the runs of all applications of `multicluster`, and the facts.
+    """Return the launches of all applications of `multicluster`, and the facts of a Schedule.
 
-    A run is due at the arrival of its application, or when its batch arrives; waits count from
-    there.
+    An application has one or more runs. The tasks of a run wait from the arrival of the application
+    or, in later runs, from the arrival of their batch; a launch starts some or all of them.
     """
     clusters = _Clusters(played.ints)
-    found = sorted(clusters.launches(), key=lambda one: (one.application, one.due, one.start < 0))
-    app, due, start, tasks, cluster = (
-        np.array(column, np.int64).reshape(-1) for column in zip(*found, strict=True)
+    launches = sorted(  # of a run, the tasks that still wait come last
+        clusters.launches(), key=lambda launch: (launch.application, launch.due, launch.start < 0)
     )
-    run, counted = np.array(clusters.execution)[app], np.ones(len(app), bool)
+    app, due, start, tasks, cluster = (
+        np.array(column, np.int64).reshape(-1) for column in zip(*launches, strict=True)
+    )
+    run_time, counted = np.array(clusters.execution)[app], np.ones(len(app), bool)
     frame = pl.DataFrame({
         "job": app,
         "part": np.arange(len(app)) - np.searchsorted(app, app),
         "submit_s": np.minimum(np.array(clusters.arrival)[app], due),
         "eligible_s": due,
         "start_s": start,
-        "end_s": start + run,
+        "end_s": start + run_time,
         "processors": tasks,
-        "machine": pl.Series([[int(one)] if one >= 0 else None for one in cluster]),
+        "machine": pl.Series([[int(number)] if number >= 0 else None for number in cluster]),
         "counted": counted,
         "wait_s": (start - due).astype(np.float64),
-        "bounded_slowdown": bounded(start - due, run),
+        "bounded_slowdown": bounded(start - due, run_time),
     })  # fmt: skip
     return blank_unstarted(frame, start >= 0, counted), {
         "capacity": {"processors": sum(clusters.capability)},

@@ -64,7 +64,7 @@ def chosen_of(jobs: Jobs) -> Ints:
 
 
 def queue_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the jobs and the facts of a window of `queue`."""
+    """Return the jobs of a window of `queue`, and the facts of a Schedule."""
     log, jobs, machine = window_of(played)
     workload, row = played.job.workload, log.row[chosen_of(jobs)]
     tasks = tasks_of(workload, machine)[row]

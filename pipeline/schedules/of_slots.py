@@ -22,10 +22,10 @@ def _blocks(played: Played, size: int, *places: int) -> list[Any]:
 
 
 def deferrable_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the jobs and the facts of a window of `deferrable`, whose capacity changes by slot.
+    """Return the jobs of a window of `deferrable`, and the facts of a Schedule.
 
-    A job is eligible at its earliest start, from which its wait counts. On a grid, jobs that are
-    due start in the last slot whether they fit or not.
+    The capacity changes by slot. A job is eligible at its earliest start, from which its wait
+    counts. On a grid, jobs that are due start in the last slot whether they fit or not.
 
     Raises InputError for jobs that pause.
     """
@@ -62,7 +62,7 @@ def _first_slot(played: Played) -> int:
 
 
 def slots_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the jobs and the facts of a sequence of `slots`.
+    """Return the jobs of a sequence of `slots`, and the facts of a Schedule.
 
     A job is eligible when it enters the queue or its backlog; one that is dropped does not count.
     """
@@ -92,7 +92,7 @@ def thermal_choice(episode: EpisodeArrays, choice: int) -> tuple[int, int, int]:
 
 
 def thermal_schedule(played: Played) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the jobs and the facts of an episode of `thermal`; rejected jobs have no start."""
+    """Return the jobs of `thermal`, and the facts of a Schedule; rejected jobs have no start."""
     n, servers = int(played.ints[t.JOBS]), int(played.ints[t.SERVERS])
     resources, process = _blocks(played, n, t.RESOURCES_AT, t.PROCESS_AT)
     start, server = np.full((2, n), -1)

@@ -205,6 +205,7 @@ def _free(
 
 
 def _sentences(found: Reason, facts: Mapping[str, Any]) -> list[str]:
+    """Return why a job started when it did, in sentences."""
     unit, waited = facts["unit"], span(found.until_s - found.since_s, facts)
     what = f"Job {_called(found)} ({_with_unit(found.asks['processors'], facts)})"
     came = f"could start from {moment(found.since_s, facts)} on"

@@ -89,9 +89,10 @@ def _play(
     arrays: StepArrays,
     kept: RuleChoices,
 ) -> int:
-    """Play T decisions, or to the end if none are kept; add the step outputs to `totals`.
+    """Play the T decisions of `kept`, or to the end for T = 0; add the step outputs to `totals`.
 
-    Returns 2 * steps + truncated, or INFEASIBLE.
+    Fills `kept` with the rule's choices and the numbers of candidates. The episode follows
+    kept.given where it has a choice, else the rule. Returns 2 * steps + truncated, or INFEASIBLE.
     """
     look, act, select = observe[0], step[0], choose[0]
     ints, floats, context, image, candidates, feasible = uncounted(episode)
@@ -102,7 +103,7 @@ def _play(
         if len(choices) > 0:
             rows[steps] = look(ints, floats, context, image, candidates, feasible)
         choice = select(ints, floats)
-        if len(choices) > 0:
+        if len(choices) > 0:  # the episode is observed: the rule's own choice can be checked
             choices[steps] = choice
             if choice >= rows[steps] or not feasible[choice]:
                 return k.INFEASIBLE

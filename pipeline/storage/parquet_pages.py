@@ -107,16 +107,19 @@ def _struct(buffer: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
 
 
 def _value(buffer: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    """Return a value of a compact type, and its end."""
+    """Return the value at an offset, and its end; `kind` is a type of Thrift's compact protocol.
+
+    Doubles and texts, which no check needs, are None.
+    """
     if kind in {1, 2}:  # true, false: in the type itself
         return kind == 1, at
-    if kind == 3:
+    if kind == 3:  # byte
         return buffer[at], at + 1
-    if kind in {4, 5, 6}:
+    if kind in {4, 5, 6}:  # whole numbers of 16, 32 and 64 bits
         return _integer(buffer, at)
-    if kind == 7:
+    if kind == 7:  # double
         return None, at + 8
-    if kind == 8:
+    if kind == 8:  # text
         length, at = _varint(buffer, at)
         return None, at + length
     if kind == 12:

@@ -32,5 +32,5 @@ BUILDING: Final = ".building"
 
 
 def step_folder(run: Path, step: int) -> Path:
-    """Return the folder of the checkpoint after so many steps of a run."""
+    """Return the folder of the checkpoint after `step` steps of a run."""
     return run / CHECKPOINTS / f"step-{step:06}"

@@ -193,6 +193,7 @@ def read(path: Path, settings: PodsSettings = ONE_LIST) -> tuple[Workload, pl.Da
 
 
 def _read_list(path: Path) -> tuple[Workload, pl.DataFrame]:
+    """Return the workload of a list of pods, and its bad rows."""
     found = columns_of(path)
     field_of = {label: field for field, label in reversed(found.items())}
     header, separator = _header(path)

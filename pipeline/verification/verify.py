@@ -364,6 +364,7 @@ class _PartCheck:
             at = self._replay(block, at)
 
     def _begin(self, episode: int) -> None:
+        """Begin the replay of the next episode; raise VerificationFailed if it is another one."""
         if self._next >= len(self._rows) or self._rows[self._next]["episode"] != episode:
             raise VerificationFailed(
                 f"{self._path}: episode {episode} is here, expected the next one of this part in "

@@ -64,9 +64,10 @@ def empty_desk(jobs: Jobs) -> Desk:
     rows, profile = np.zeros((4, size), np.int64), np.zeros((4, 3 * size + 4), np.int64)
     cpu, request = _steps(jobs.cpu), _steps(jobs.request)
     return Desk(
-        rows[0], rows[1], rows[2], rows[3], profile[0], profile[1], profile[2], profile[3], cpu,
-        request, np.zeros(len(cpu) * len(request), np.int64), np.zeros(_STATE, np.int64),
-        np.zeros(1),
+        chosen=rows[0], ends=rows[1], cpus=rows[2], deferred=rows[3], time=profile[0],
+        free=profile[1], level=profile[2], until=profile[3], cpu_steps=cpu, request_steps=request,
+        bounds=np.zeros(len(cpu) * len(request), np.int64), state=np.zeros(_STATE, np.int64),
+        rest=np.zeros(1),
     )  # fmt: skip
 
 

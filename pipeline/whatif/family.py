@@ -203,12 +203,12 @@ def _sums(pasts: Sequence[_Past], one: Member, before: int, after: int) -> Expla
 
 
 def _spread(moments: int, most: int) -> Array:
-    """Return 1 for at most so many evenly spread ones of the moments."""
+    """Return 1 for at most `most` of the moments, evenly spread, and 0 for the others."""
     return np.diff(np.arange(moments + 1) * min(most, moments) // moments)
 
 
 def _walk_of(past: _Past, one: Member, before: int, after: int) -> Array:
-    """Return the sums of a scheduler that is asked at so many moments of a record."""
+    """Return the sums of a scheduler that is asked at `before` starts and `after` moments."""
     run, order = past.run, one.order
     size = len(run.arrive)
     scheme, jobs = scheme_of(run, order, one.mode), jobs_of(run, order)

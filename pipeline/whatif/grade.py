@@ -194,6 +194,7 @@ def _by_resource(machines: Sequence[Record], sums: Measures) -> dict[str, Mappin
 def _marks(
     machines: Sequence[Record], measured: Sequence[Measures], mine: tuple[Order, Mode] | None
 ) -> _Marks:
+    """Return the numbers of a grade and their letters, over all machines."""
     sums = pooled(measured)
     found = explain(machines, members(mine))
     numbers = {

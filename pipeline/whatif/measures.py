@@ -115,7 +115,7 @@ def delta_of(alone: NDArray[np.int64]) -> float:
 
 
 def measure(record: Record, least: float = LEAST_DELTA) -> Measures:
-    """Measure a record, with a D of at least so many s. Jobs of unknown start are left out."""
+    """Measure a record, with a D of at least `least` s. Jobs of unknown start are left out."""
     known = np.flatnonzero(record.known)
     jobs = _moments(record, known)
     sums, alone = np.zeros(6, np.int64), np.zeros(len(known), np.int64)

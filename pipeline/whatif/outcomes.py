@@ -169,7 +169,7 @@ def _mean(values: NDArray[np.generic]) -> float:
 
 
 def _quantile(ascending: Array, percent: int) -> float:
-    """Return the value that so many percent do not exceed."""
+    """Return the value that `percent` % of the values do not exceed; 0 without values."""
     if not len(ascending):
         return 0.0
     return float(ascending[(percent * len(ascending) + 99) // 100 - 1])

@@ -346,9 +346,10 @@ def jobs_of(run: Run, order: Order) -> Jobs:
         past = run.past
         places, contexts = learned(past.log, past.now, run.user, run.cpu, run.requested)
     return Jobs(
-        run.arrive.copy(), np.ascontiguousarray(run.cpu), request, np.ascontiguousarray(run.user),
-        np.ascontiguousarray(run.key), number, run.last.copy(), run.before.copy(),
-        run.similar.copy(), places, contexts,
+        arrive=run.arrive.copy(), cpu=np.ascontiguousarray(run.cpu), request=request,
+        user=np.ascontiguousarray(run.user), key=np.ascontiguousarray(run.key), number=number,
+        last=run.last.copy(), before=run.before.copy(), similar=run.similar.copy(), places=places,
+        sums=contexts,
     )  # fmt: skip
 
 

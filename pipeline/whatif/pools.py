@@ -158,6 +158,9 @@ def split(
         pools: The pools, which name every partition of the record.
         partition: Name or number of each job's partition, (N,).
         capacities: What the pools have beside processors.
+
+    Raises:
+        InputError: A partition of a pool has no job, or a job is in no pool.
     """
     named = {name for pool in pools for name in pool.partitions}
     found = set(partition.tolist())

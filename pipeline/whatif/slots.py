@@ -135,7 +135,7 @@ def _is_free(many: Many, job: int, kind: int, segment: int) -> bool:
 
 @compiled(_nrt=False)
 def _earliest_of(many: Many, desk: Desk, job: int, request: int, most: int) -> int:
-    """Return the first of so many segments from which on a job finds all for its whole request.
+    """Return the first of `most` segments from which on a job finds all for its whole request.
 
     It is `most` if there is none; else the placement is in desk.state[PLACED].
     """
@@ -196,7 +196,7 @@ def _occupy(many: Many | None, waiting: Waiting, desk: Desk, slot: int, first: i
 
 @compiled(_nrt=False)
 def _lay_limits(desk: Desk) -> None:
-    """Fill how long so many processors are free from now on without a break."""
+    """Fill `level` and `until`: how long each number of processors is free from now on."""
     level, until, size = desk.level, desk.until, 1
     level[0], until[0] = desk.free[0], LATER
     for at in range(1, desk.state[SEGMENTS]):

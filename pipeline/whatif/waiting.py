@@ -110,17 +110,19 @@ class Waiting(NamedTuple):
 
 
 def empty_queue(jobs: int, users: int) -> Waiting:
-    """Return a queue for so many jobs of so many users."""
-    blocks = 2 * (jobs // SLOTS) + 4
+    """Return a queue without jobs, for a run of `jobs` jobs by `users` users."""
+    blocks = 2 * (jobs // SLOTS) + 4  # one more than there can be after `_close_gaps` and `join`
     slots = blocks * SLOTS
     whole, numbers = np.zeros((5, slots), np.int64), np.zeros((5, slots))
     of_blocks, bounds = np.zeros((6, blocks), np.int64), np.zeros((2, blocks))
     links = np.full((3, jobs), -1)
     return Waiting(
-        whole[0], whole[1], whole[2], whole[3], numbers[0], numbers[1], numbers[4], numbers[2],
-        numbers[3], of_blocks[0], of_blocks[1], of_blocks[2], of_blocks[3], bounds[0], bounds[1],
-        of_blocks[4], whole[4], of_blocks[5], links[0], links[1], links[2], np.full(users, -1),
-        np.zeros(3, np.int64),
+        job=whole[0], cpu=whole[1], request=whole[2], arrive=whole[3], order=whole[4],
+        predicted=numbers[0], similar=numbers[1], value=numbers[2], score=numbers[3],
+        version=numbers[4], used=of_blocks[0], first=of_blocks[1], least_cpu=of_blocks[2],
+        least_request=of_blocks[3], known=of_blocks[4], turn=of_blocks[5], highest=bounds[0],
+        bound=bounds[1], place=links[0], after=links[1], ahead=links[2],
+        newest=np.full(users, -1), size=np.zeros(3, np.int64),
     )  # fmt: skip
 
 

@@ -196,34 +196,34 @@ def _amount(change: Change, name: str) -> Callable[[int], int]:
 
 
 def _on_another(change: Change, run: Run) -> Run:
-    """Return a run on a machine with other amounts, without the jobs that are too wide for it."""
+    """Return a run on the machine of a change, without the jobs that are too wide for it."""
     resources = run.resources or Resources((PROCESSORS,), np.array([run.processors]), np.array([1]))
     types = [name for name in resources.names if name.startswith(TYPE)]
     capacity = resources.capacity // resources.units
-    for name in (one for one in change.parts if _kind(one) in _AMOUNTS):
-        function, of = _amount(change, name), [name]
-        if name == GPUS and types and change.parts[name].endswith("%"):
-            of = types
-        for one in of:
-            if one not in resources.names:
+    for part in (name for name in change.parts if _kind(name) in _AMOUNTS):
+        new_amount, names = _amount(change, part), [part]
+        if part == GPUS and types and change.parts[part].endswith("%"):
+            names = types  # a share of all GPUs is that share of every type
+        for name in names:
+            if name not in resources.names:
                 known = ", ".join(resources.names)
                 raise InputError(
-                    f"--change {change.name}: the machine has no {one} that could be changed, "
+                    f"--change {change.name}: the machine has no {name} that could be changed, "
                     f"expected one of {known}; --capacity gives it GPUs and memory"
                 )
-            k = resources.names.index(one)
-            had, capacity[k] = capacity[k], function(int(capacity[k]))
-            if capacity[k] < 1:
+            place = resources.names.index(name)
+            before, capacity[place] = capacity[place], new_amount(int(capacity[place]))
+            if capacity[place] < 1:
                 raise InputError(
-                    f"--change {change.name}: the machine has {had:,} {one}, expected at least 1 "
-                    "after the change"
+                    f"--change {change.name}: the machine has {before:,} {name}, expected at least "
+                    "1 after the change"
                 )
-    there = replace(resources, capacity=capacity * resources.units)
-    new = replace(run, processors=int(capacity[0]))
+    machine = replace(resources, capacity=capacity * resources.units)
+    new = replace(run, processors=int(capacity[resources.names.index(PROCESSORS)]))
     if run.resources is None:
         return _without(new, new.cpu > new.processors)
-    wide = too_wide(asks_of(run.asks), there.capacity, there.shape) >= 0
-    return _without(replace(new, resources=there), wide)
+    too_wide_somewhere = too_wide(asks_of(run.asks), machine.capacity, machine.shape) >= 0
+    return _without(replace(new, resources=machine), too_wide_somewhere)
 
 
 def _time(change: Change, name: str) -> int:

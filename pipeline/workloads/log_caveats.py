@@ -369,6 +369,7 @@ def missing_fields(workload: Workload, resources: Collection[str] = ()) -> tuple
 
 
 def _missing(log: LogColumns, resources: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for everything that a log does not have, with what follows."""
     tasks = log.tasks
     if (starts := log.unknown("wait_s")).all():
         yield (

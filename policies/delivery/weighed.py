@@ -2,13 +2,13 @@
 
     value     doubly robust, by decision, with units as clusters (hindcast.pipeline.estimators
               .decisions); its reward model is fitted without the test split
-    rules     first, lowest:F and highest:F of every numeric feature F; the best of those that the
-              train split answers for, by its value there, so that it is not picked by luck on the
-              decisions that judge it
-    verdict   the agent is delivered if validation answers for it, ten non-zero rewards carry
-              weight, and the 95 % intervals of its value less that of the log, of uniform choices
-              and of the rule are above 0;
-              else the rule, if it is better than the log in the same way;
+    rules     first, lowest:F and highest:F of every numeric feature F; of those with the verdict
+              "answers" on the train split, the one of the highest value there, so that the
+              decisions that judge the rule did not pick it by luck
+    verdict   the agent is delivered if its verdict on the validation split is "answers", ten
+              non-zero rewards carry weight, and the 95 % intervals of its value less that of the
+              log, of uniform choices and of the rule are above 0;
+              else the rule, if the rule is better than the log in the same way;
               else the log's own policy, which no checkpoint plays
 
 In a log of sessions every decision is weighed for itself.
@@ -67,24 +67,24 @@ class Compared:
 class _Part:
     """The decisions of a split, and the values of policies on them."""
 
-    def __init__(self, e: LoggedDecisions, q: Array, used: Flags) -> None:
-        self.used, self.rows = used, used[e.owner]
-        self.e, self.q = e.take(used), q[self.rows]
+    def __init__(self, logged: LoggedDecisions, q: Array, used: Flags) -> None:
+        self.used, self.rows = used, used[logged.owner]
+        self.logged, self.q = logged.take(used), q[self.rows]
 
     def value(self, target: Array) -> Value:
-        return doubly_robust(self.e, target[self.rows], self.q)
+        return doubly_robust(self.logged, target[self.rows], self.q)
 
     def support(self, target: Array) -> Support:
-        return support(self.e, target[self.rows])
+        return support(self.logged, target[self.rows])
 
     def rewards(self, target: Array) -> int:
         """Return the number of non-zero rewards that carry weight."""
-        return carrying(self.e, weights(self.e, target[self.rows]))
+        return carrying(self.logged, weights(self.logged, target[self.rows]))
 
     def compare(self, one: Value, other: Value, name: str) -> Compared:
         difference = one.value - other.value
-        se = standard_error(self.e, one.z - other.z)
-        found = t_interval(difference, se, self.e.units)
+        se = standard_error(self.logged, one.z - other.z)
+        found = t_interval(difference, se, self.logged.units)
         return Compared(name, difference, found.low, found.high)
 
 
@@ -95,27 +95,27 @@ class Judge:
     Attributes:
         log: The log.
         spec: Names of its features.
-        e: The log as arrays.
+        logged: The log as arrays.
         validation: The decisions on which agents are compared.
-        rule: The best named rule of the train split, "" if it answers for none.
+        rule: The rule of the highest value on the train split; "" if none has the support there.
         refusal: Reason why no weight can be trusted; "" if they can.
     """
 
     log: DecisionLog
     spec: Spec
-    e: LoggedDecisions
+    logged: LoggedDecisions
     validation: _Part
     rule: str
     refusal: str
 
     def judge(self, policy: LearnedPolicy) -> Verdict:
         """Return the verdict on an agent."""
-        units, rule = self.validation.e.units, self.rule or LOGGED
+        units, rule = self.validation.logged.units, self.rule or LOGGED
         if self.refusal:
             why = f"the agent cannot be compared with the log: {self.refusal}"
             return Verdict(LOG, rule, METRIC, units, why=f"{why}; the log's own policy stays")
         used = self.validation.used
-        of_agent = scored(policy, self.spec, self.log, self.e, used=used)
+        of_agent = scored(policy, self.spec, self.log, self.logged, used=used)
         hardest, reason = self._against(of_agent, self._others(self.rule))
         delivered: Delivered = AGENT
         why = f"the agent is better: {hardest}"
@@ -123,13 +123,13 @@ class Judge:
             delivered, why = LOG, f"the agent is not delivered: {reason}"
             rest = "the log's own policy stays"
             if self.rule:
-                of_rule = target_of(self.rule, self.log, self.e)
+                of_rule = target_of(self.rule, self.log, self.logged)
                 led, short = self._against(of_rule, self._others(""))
                 rest = f"{self.rule} is not delivered: {short}; {rest}"
                 if not short:
                     delivered, rest = RULE, f"{self.rule} is delivered: {led}"
             why = f"{why}; {rest}"
-        why += f" (dr on {len(self.validation.e):,} validation decisions of {units:,} units)"
+        why += f" (dr on {len(self.validation.logged):,} validation decisions of {units:,} units)"
         low, high = (None if np.isnan(end) else end for end in (hardest.low, hardest.high))
         return Verdict(delivered, rule, METRIC, units, hardest.difference, low, high, why)
 
@@ -137,8 +137,8 @@ class Judge:
         """Return the values of what a policy has to beat."""
         named = [UNIFORM, rule] if rule else []
         part = self.validation
-        found = {name: part.value(target_of(name, self.log, self.e)) for name in named}
-        return {LOGGED: logged_mean(part.e), **found}
+        found = {name: part.value(target_of(name, self.log, self.logged)) for name in named}
+        return {LOGGED: logged_mean(part.logged), **found}
 
     def _against(self, target: Array, others: Mapping[str, Value]) -> tuple[Compared, str]:
         """Return a policy against the hardest of others, and why it is not better, "" if it is."""
@@ -162,21 +162,27 @@ def judge_of(dataset: Dataset) -> Judge | None:
     train, validation = (log.weighted & (split == name) for name in ("train", "validation"))
     if not validation.any():
         return None
-    e, refusal = logged_decisions(log), refusal_of(log) or unfair_loss(log.cautions)
-    q = reference_q(log, e, log.weighted & (split != "test"))
-    rule = "" if refusal or not train.any() else best_rule(log, e, _Part(e, q, train))
-    return Judge(log, dataset.spec, e, _Part(e, q, validation), rule, refusal)
+    logged, refusal = logged_decisions(log), refusal_of(log) or unfair_loss(log.cautions)
+    q = reference_q(log, logged, log.weighted & (split != "test"))
+    rule = ""
+    if not refusal and train.any():
+        rule = _best_supported_rule(log, logged, _Part(logged, q, train))
+    return Judge(log, dataset.spec, logged, _Part(logged, q, validation), rule, refusal)
 
 
-def best_rule(log: DecisionLog, e: LoggedDecisions, part: _Part) -> str:
-    """Return the named rule of the highest value among those that the part answers for, or ""."""
-    names = ["first", *(f"{kind}:{n}" for n in numeric(log) for kind in ("lowest", "highest"))]
-    found = []
-    for name in names:
-        target = target_of(name, log, e)
+def _best_supported_rule(log: DecisionLog, logged: LoggedDecisions, part: _Part) -> str:
+    """Return the rule of the highest value on a split, of those whose support there is ANSWERS.
+
+    The rules are `first`, `lowest:F` and `highest:F` of every numeric feature F. "" if none has
+    that support.
+    """
+    kinds = ("lowest", "highest")
+    values: dict[str, float] = {}
+    for rule in ["first", *(f"{kind}:{feature}" for feature in numeric(log) for kind in kinds)]:
+        target = target_of(rule, log, logged)
         if part.support(target).verdict == ANSWERS:
-            found.append((part.value(target).value, name))
-    return max(found, key=lambda one: one[0])[1] if found else ""
+            values[rule] = part.value(target).value
+    return max(values, key=lambda rule: values[rule]) if values else ""
 
 
 def decide_on(dataset: Dataset) -> Decide:

@@ -185,28 +185,29 @@ def _or_wait(ints, row):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, FLOATS, types.int64, types.boolean))
 def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def]
-    """Return the choice of a rule with EASY backfilling, by run times or by requested times.
+    """Return the row that a rule with EASY backfilling chooses; the last row waits.
 
-    The reservation is that of the job of the highest priority; it is computed at every decision,
-    and every job starts in the open phase.
+    If the job of the highest priority fits, it starts. Else it gets the reservation: from `shadow`
+    (s) on it has enough processors, and `spare` ones are left then. The job of the highest priority
+    that fits and does not delay the reservation starts. `clairvoyant` takes run times in place of
+    requested times. The reservation is computed anew at every decision; the phase stays open.
     """
     if is_several(ints):
         return _or_wait(ints, choose_easy_in_pools(ints, rule, clairvoyant))
     now, rows = ints[m.NOW], shown(ints)
-    seconds = ints[m.RUN_AT] if clairvoyant else ints[m.REQUESTED_AT]
+    times_at = ints[m.RUN_AT] if clairvoyant else ints[m.REQUESTED_AT]
     shadow, spare = m.LATER, ints[m.FREE]
     for attempt in range(2):
         best, highest = -1, -np.inf
         for i in range(rows):
             job = ints[ints[m.WAITING_AT] + i]
-            n, r = ints[ints[m.CPU_AT] + job], ints[seconds + job]
-            if attempt == 1 and (n > ints[m.FREE] or (n > spare and now + r > shadow)):
+            cpu, time = ints[ints[m.CPU_AT] + job], ints[times_at + job]
+            if attempt == 1 and (cpu > ints[m.FREE] or (cpu > spare and now + time > shadow)):
                 continue
             submit = ints[ints[m.SUBMIT_AT] + job]
-            predicted = max(r, 10)
-            score = priority(
-                rule, now - submit, r, n, 1 + submit - ints[m.FIRST_SUBMIT], predicted, predicted
-            )
+            predicted = max(time, 10)
+            since = 1 + submit - ints[m.FIRST_SUBMIT]
+            score = priority(rule, now - submit, time, cpu, since, predicted, predicted)
             if score > highest:
                 best, highest = i, score
         if best < 0:
@@ -218,8 +219,9 @@ def choose_easy(ints, floats, rule, clairvoyant):  # type: ignore[no-untyped-def
         ends = np.empty(running, np.int64)
         for i in range(running):
             running_job = ints[ints[m.BY_REQUEST_AT] + i]
-            predicted = running_job >= ints[m.FIRST_COUNTED]
-            estimate = ints[(seconds if predicted else ints[m.REQUESTED_AT]) + running_job]
+            # Jobs that ran when the window began keep their requested times.
+            counted = running_job >= ints[m.FIRST_COUNTED]
+            estimate = ints[(times_at if counted else ints[m.REQUESTED_AT]) + running_job]
             ends[i] = max(ints[ints[m.START_AT] + running_job] + estimate, now)
         for i in np.argsort(ends):
             if spare >= head and ends[i] > shadow:

@@ -40,9 +40,13 @@ def _start(ints, row, job, placed):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, types.int64, types.boolean))
 def choose_easy_in_pools(ints, rule, clairvoyant):  # type: ignore[no-untyped-def]
-    """Return the choice of a rule with EASY backfilling, -1 if nobody starts."""
+    """Return the row that a rule with EASY backfilling chooses, -1 if nobody starts.
+
+    Each pool has a reservation as in `choose_easy` of hindcast.policies.heuristics.queue; the first
+    pool in which a job can start decides.
+    """
     now, rows, shape = ints[m.NOW], ints[m.ROWS], shape_in(ints)
-    seconds = ints[m.RUN_AT] if clairvoyant else ints[m.REQUESTED_AT]
+    times_at = ints[m.RUN_AT] if clairvoyant else ints[m.REQUESTED_AT]
     spare = np.empty(shape.resources, np.int64)
     for pool in range(ints[m.POOLS]):
         free, shadow = ints[m.FREE_AT] + shape.resources * pool, m.LATER
@@ -52,17 +56,17 @@ def choose_easy_in_pools(ints, rule, clairvoyant):  # type: ignore[no-untyped-de
                 job = ints[ints[m.ROWS_AT] + i]
                 if ints[ints[m.POOL_AT] + job] != pool:
                     continue
-                r, submit = ints[seconds + job], ints[ints[m.SUBMIT_AT] + job]
+                time, submit = ints[times_at + job], ints[ints[m.SUBMIT_AT] + job]
                 placed = fit_of(ints, job)
                 if attempt == 1:
                     placed = place_safely(
-                        ints, free, spare, 0, ints, asks_of(ints, job), shape, now + r <= shadow
+                        ints, free, spare, 0, ints, asks_of(ints, job), shape, now + time <= shadow
                     )
                     if placed == NOWHERE:
                         continue
-                predicted = float(max(r, 10))
+                predicted = float(max(time, 10))
                 score = priority_of_asks(
-                    rule, now - submit, r, ints[ints[m.CPU_AT] + job],
+                    rule, now - submit, time, ints[ints[m.CPU_AT] + job],
                     ints[ints[m.EQUIVALENT_AT] + job], 1 + submit - ints[m.FIRST_SUBMIT],
                     predicted, predicted,
                 )  # fmt: skip

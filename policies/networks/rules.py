@@ -160,12 +160,12 @@ def find_rules(
             )
     rules = [known[name] for name in names]
     return RuleColumns(
-        tuple(names),
-        tuple(digest_of(scenario, rule, candidates) for rule in rules),
-        tuple(rule.score for rule in rules),
-        limits_of(context) if context else None,
-        limits_of(candidates) if candidates else None,
-        None if not context or scenario in SIZED else len(context),
+        names=tuple(names),
+        digests=tuple(digest_of(scenario, rule, candidates) for rule in rules),
+        functions=tuple(rule.score for rule in rules),
+        context=limits_of(context) if context else None,
+        candidates=limits_of(candidates) if candidates else None,
+        moment=None if not context or scenario in SIZED else len(context),
     )
 
 

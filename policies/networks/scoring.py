@@ -44,17 +44,17 @@ def score_candidates(
     decider, episode, buffers, scores = uncounted((decider, episode, buffers, scores))
     context, candidates, feasible = episode.context, episode.candidates, episode.feasible
     shown, allowed = scores[:n], feasible[:n]
-    network, table, ruled = decider.network, decider.table, len(rules) > 0
+    network, table, has_rule_columns = decider.network, decider.table, len(rules) > 0
     if decider.guided:
         rule[0](context, candidates, feasible, decider.parameters, shown)
-    elif decider.apart and ruled:
+    elif decider.apart and has_rule_columns:
         count = fill_rule_columns(rules, context, candidates[:n], allowed, shown, buffers)
         score_ruled_rows(candidates, buffers.widened, buffers.rows[:count], network, table, shown)
     elif decider.apart:
         score_rows_apart(candidates, allowed, network, table, shown)
     else:
         rows = candidates
-        if ruled:
+        if has_rule_columns:
             widen(rules, context, candidates[:n], allowed, shown, buffers)
             rows = buffers.widened
         moment = context.reshape((1, len(context)))

@@ -145,6 +145,7 @@ def mini_batches(folder: Path | str, size: int, rng: np.random.Generator) -> Ite
 
 
 def _drawn(arrays: Arrays, size: int, rng: np.random.Generator) -> Iterator[Any]:
+    """Yield minibatches of `size` drawn decisions without end."""
     _load_d3rlpy()
     from d3rlpy.dataset import TransitionMiniBatch
 

@@ -136,16 +136,17 @@ class Problem(Windows):
         device: torch.device,
         every: int = 1,
     ) -> Iterator[PolicyBatch]:
-        """Yield every `every`-th decision of trajectories, in pieces; a thread prepares the next.
+        """Yield minibatches of every `every`-th decision of trajectories, with their advantages.
 
-        Images are computed again when they are needed and stored as bytes. Only the images of one
-        piece are expanded to float32 at a time.
+        A thread prepares the next trajectory. Images are computed again when they are needed and
+        stored as bytes; only those of one minibatch are expanded to float32 at a time.
         """
-        piece = min(PIECE, 4 * _PIXELS // max(network.pixels, 1))  # most decisions have 4 or more
+        # Candidates of a minibatch. A decision has one image and, mostly, 4 candidates or more.
+        piece = min(PIECE, 4 * _PIXELS // max(network.pixels, 1))
 
         def inputs_of(number: int) -> list[tuple[NetworkInputs, NDArray[np.float64]]]:
             item = drawn[number]
-            # Trajectories begin at different decisions, so that no number is always left out.
+            # Trajectories begin at different decisions, so that none is left out in all of them.
             parts = network_inputs(
                 self.scenario, self.spec, item.trajectory, network,
                 every=every, offset=number % every, piece=piece,

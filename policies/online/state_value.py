@@ -34,18 +34,18 @@ _SMALLEST = 1e-6  # deviation below which a number counts as constant
 class PopArtValue(nn.Module):
     """Value network from summaries x (T, X) to V (T,), initialised like a scorer."""
 
-    count: Tensor
-    mean: Tensor
-    square: Tensor
-    level: Tensor
-    scale: Tensor
+    count: Tensor  # () inputs so far
+    mean: Tensor  # (X,) their mean
+    square: Tensor  # (X,) sum of their squared distances to the mean
+    level: Tensor  # () mean of the latest targets
+    scale: Tensor  # () their deviation; 0 before the first targets, so that all values are 0
 
     def __init__(self, inputs: int, hidden: Sequence[int], rng: np.random.Generator) -> None:
         super().__init__()
         self.layers = nn.ModuleList()
         for before, after in pairwise((inputs, *hidden, 1)):
             layer = nn.Linear(before, after)
-            bound = 1.0 / np.sqrt(before)
+            bound = 1.0 / np.sqrt(before)  # as torch does, but drawn from `rng`
             for parameter in (layer.weight, layer.bias):
                 drawn = rng.uniform(-bound, bound, parameter.shape)
                 parameter.data = torch.from_numpy(drawn.astype(np.float32))
@@ -55,10 +55,10 @@ class PopArtValue(nn.Module):
         self.register_buffer("mean", torch.zeros(inputs, dtype=double))
         self.register_buffer("square", torch.zeros(inputs, dtype=double))
         self.register_buffer("level", torch.zeros(()))
-        self.register_buffer("scale", torch.zeros(()))  # before the first targets, all values are 0
+        self.register_buffer("scale", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return values (T,) in units of `scale`, less `level`."""
+        """Return (values - level) / scale, (T,)."""
         deviation = (self.square / self.count.clamp(min=1.0)).sqrt()
         constant = deviation <= _SMALLEST * (1.0 + self.mean.abs())
         inverse = torch.where(constant, 0.0, 1.0 / deviation.clamp(min=_SMALLEST))

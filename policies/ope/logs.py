@@ -90,11 +90,11 @@ def ask(
     log = with_cautions(read_record(folder, dataset.manifest.provenance))
     of_selection = [Caution(c.code, c.text) for c in selection_caveats(dataset.manifest.lineage)]
     log = replace(log, cautions=(*of_selection, *log.cautions))
-    e = logged_decisions(log)
+    logged = logged_decisions(log)
     targets: dict[str, Array] = {}
     splits: dict[str, str] = {}
     for policy in policies or DEFAULT:
-        name, target, seen = _target(policy, dataset, log, e)
+        name, target, seen = _target(policy, dataset, log, logged)
         if seen == MOVED:
             raise InputError(
                 f"{name}: this agent was trained on decisions of the same log, and the split of "
@@ -119,17 +119,17 @@ def ask(
 
 
 def _target(
-    policy: Policy, dataset: Dataset, log: DecisionLog, e: LoggedDecisions
+    policy: Policy, dataset: Dataset, log: DecisionLog, logged: LoggedDecisions
 ) -> tuple[str, Array, str]:
     """Return the name of a policy, its probabilities, and what it learned from, see `_seen`."""
     if callable(policy):
-        return _of_function(policy, dataset.spec, log, e)
+        return _of_function(policy, dataset.spec, log, logged)
     name = str(getattr(policy, "folder", policy))
     if is_named(name):
-        return name, target_of(name, log, e), ""
+        return name, target_of(name, log, logged), ""
     if is_reference(name):
         behaviour = resolve_own(name, dataset.spec)[0]
-        return behaviour.name, _scored(behaviour, dataset.spec, log, e), ""
+        return behaviour.name, _scored(behaviour, dataset.spec, log, logged), ""
     path, temperature = split_checkpoint_name(name)
     if not Path(path).exists():
         hint = "no such checkpoint folder" if is_path(name) else did_you_mean(name, SHOWN)
@@ -146,7 +146,7 @@ def _target(
     learned.check(dataset.spec)
     behaviour = Behaviour(learned.name, learned, temperature=temperature)
     text = (Path(path) / CHECKPOINT).read_text(encoding="utf-8")
-    return name, _scored(behaviour, dataset.spec, log, e), _seen(text, dataset.manifest)
+    return name, _scored(behaviour, dataset.spec, log, logged), _seen(text, dataset.manifest)
 
 
 def _seen(checkpoint: str, manifest: Manifest) -> str:
@@ -172,20 +172,20 @@ def _seen(checkpoint: str, manifest: Manifest) -> str:
 
 
 def _of_function(
-    function: Callable[..., Any], spec: Spec, log: DecisionLog, e: LoggedDecisions
+    function: Callable[..., Any], spec: Spec, log: DecisionLog, logged: LoggedDecisions
 ) -> tuple[str, Array, str]:
     """Return a function's name, its probabilities, and "", since it did not learn here."""
     name = getattr(function, "__name__", type(function).__name__)
     given = {"spec": spec} if "spec" in inspect.signature(function).parameters else {}
     batched = bool(getattr(function, "batched", False))
     own = OwnPolicy(name, function, given, batched, name)
-    return name, _scored(Behaviour(name, own), spec, log, e), ""
+    return name, _scored(Behaviour(name, own), spec, log, logged), ""
 
 
-def _scored(behaviour: Behaviour, spec: Spec, log: DecisionLog, e: LoggedDecisions) -> Array:
+def _scored(behaviour: Behaviour, spec: Spec, log: DecisionLog, logged: LoggedDecisions) -> Array:
     """Return the probabilities of a policy; functions of the user's own see NaN where unknown."""
     own = isinstance(behaviour.policy, OwnPolicy)
-    return scored(behaviour.policy, spec, log, e, behaviour.temperature, missing=own)
+    return scored(behaviour.policy, spec, log, logged, behaviour.temperature, missing=own)
 
 
 def write(found: Answers, out: Path, dataset: Dataset, command: str = "") -> None:

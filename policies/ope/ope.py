@@ -181,6 +181,7 @@ def _evaluate(
     command: str,
     progress: Progress,
 ) -> OPEResult:
+    """Return the estimates, verdicts and true values of policies on a split of a dataset."""
     work = len(targets) + 2
     progress(0, work)
     images = any("image" in readings(c.behaviour.policy) for c in targets)

@@ -99,6 +99,7 @@ def _estimators(estimates: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _row(about: Mapping[str, Any], estimates: pl.DataFrame, command: str) -> dict[str, Any]:
+    """Return the row of an estimator: how well it orders the policies of one dataset."""
     name, reference = str(estimates["estimator"][0]), reference_of(estimates)
     policies = estimates["policy"].to_list()
     metrics = assess(

@@ -126,35 +126,35 @@ def branch(
     branching: Branching,
     inputs: InputArrays,
 ) -> bool:
-    """Play the choices again; at some decisions, try every feasible candidate.
+    """Play `choices` (T,) again; at `branching.decisions`, try every feasible candidate.
 
-    value[u] is the sum of rewards after unique row u: of the candidate, then of greedy choices.
-    Two kinds of decisions are left out: those whose candidates are all equal, and those in which a
-    softmax over the network's scores is `certain` of the greedy choice, except for a share drawn
-    from `draws`. A rule's scores are no log-probabilities, so this does not apply to a rule. The
-    layout of `inputs` is that of `hindcast.policies.rollouts.trajectories.NetworkInputs`, with the
-    greedy choice as `chosen`. The rollouts are played in `copy`. Returns False for a forbidden
-    choice.
+    branching.value[u] is the sum of rewards after unique row u: of the candidate, then of greedy
+    choices, played in `copy`. A decision whose candidates are all equal is left out. So is one
+    whose greedy choice has a probability above `certain` by the softmax over the network's scores,
+    except for the share `of_certain`, drawn from `draws`. Scores of a rule are no
+    log-probabilities: where a rule decides, no decision is left out for its probability. `inputs`
+    is filled as `hindcast.policies.rollouts.trajectories.NetworkInputs`, with the greedy choice as
+    `chosen`. Returns False for a forbidden choice.
     """
     look, act = observe[0], step[0]
     columns, scores = decider.network.candidates.columns, arrays.scores
     ints, floats, context, image, candidates, feasible = episode
     rows, row_of, contexts, images, index, starts, chosen, decision, cursor = inputs
     buffers = rule_buffers(rules, candidates)
-    ruled = len(rules) > 0
-    seen = buffers.widened if ruled else candidates
+    has_rule_columns = len(rules) > 0
+    seen = buffers.widened if has_rule_columns else candidates
     value = branching.value
     tried = np.empty(len(feasible), np.int64)  # the candidate that is tried for a unique row
-    t = m = u = following = 0
+    t = m = u = following = 0  # decisions, candidates and unique rows so far, as in NetworkInputs
     for at in range(branching.decisions[-1] + 1 if len(branching.decisions) > 0 else 0):
         n = look(ints, floats, context, image, candidates, feasible)
         if at == branching.decisions[following]:
             following += 1
-            if ruled:
+            if has_rule_columns:
                 widen(rules, context, candidates[:n], feasible[:n], scores[:n], buffers)
             score_candidates(rule, decider, rules, n, episode, buffers, scores)
             best = best_feasible(scores[:n], feasible[:n])
-            stop, last = u, m
+            stop, last = u, m  # rows and candidates with those of this decision
             passed_over = False
             if branching.certain < 1.0 and not decider.guided:
                 likely = _chance(scores, feasible, n, best)

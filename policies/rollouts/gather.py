@@ -71,10 +71,11 @@ def gather(
     rows, row_of, contexts, images, index, starts, chosen, decision, cursor = uncounted(inputs)
     apart, columns, table = uncounted(unique)
     buffers = rule_buffers(rules, candidates)
-    ruled = len(rules) > 0
-    seen = buffers.widened if ruled else candidates
+    has_rule_columns = len(rules) > 0
+    seen = buffers.widened if has_rule_columns else candidates
     keys, tags, held, cells = table.keys, table.tags, table.held, seen.view(np.uint64)
     capacity = len(feasible)
+    # Decisions, candidates and unique rows so far, as in NetworkInputs.
     t, m, u = cursor[C_DECISIONS], cursor[C_CANDIDATES], cursor[C_ROWS]
     at, code = cursor[C_NEXT], 1
     while at < len(choices):
@@ -84,7 +85,7 @@ def gather(
         n = look(ints, floats, context, image, candidates, feasible)
         choice = choices[at]
         if at % every == offset:
-            if ruled:
+            if has_rule_columns:
                 widen(rules, context, candidates[:n], feasible[:n], scores[:n], buffers)
             starts[t] = m
             decision[t] = at

@@ -96,15 +96,15 @@ def make_input_arrays(spec: Spec, network: Network, decisions: int, most: int) -
     index, row_of = np.empty((2, most), np.int64)
     chosen, decision = np.empty((2, decisions), np.int64)
     return InputArrays(
-        np.empty((most, width)),
-        row_of,
-        np.empty((decisions, contexts)),
-        np.empty((decisions, network.pixels), np.uint8),
-        index,
-        np.empty(decisions + 1, np.int64),
-        chosen,
-        decision,
-        np.zeros(4, np.int64),
+        rows=np.empty((most, width)),
+        row_of=row_of,
+        context=np.empty((decisions, contexts)),
+        image=np.empty((decisions, network.pixels), np.uint8),
+        row_numbers=index,
+        starts=np.empty(decisions + 1, np.int64),
+        chosen=chosen,
+        decision=decision,
+        cursor=np.zeros(4, np.int64),
     )
 
 

@@ -2,7 +2,7 @@
 
     log = log_of_dataset(dataset, "train")            reads the parts again in every pass
     log = log_of_decisions(decisions)                 decisions in memory, of whole episodes
-    for chunk in log.stretches(None): ...
+    for chunk in log.chunks(None): ...
 
 An agent that only sums over decisions needs no sample of them: a pass holds one chunk at a time,
 however large the log is. Infeasible candidates are left out.
@@ -62,12 +62,12 @@ class EpisodeStream:
 
     Attributes:
         episodes: Table of the episodes, one row each.
-        stretches: Function of a mask (E,) bool of episodes, or None for all. It makes one pass over
-            those episodes, in order, and yields chunks.
+        chunks: Function of a mask (E,) bool of episodes, or None for all. It makes one pass over
+            those episodes, in order, and yields them in chunks.
     """
 
     episodes: pl.DataFrame
-    stretches: Callable[[NDArray[np.bool_] | None], Iterator[EpisodeChunk]]
+    chunks: Callable[[NDArray[np.bool_] | None], Iterator[EpisodeChunk]]
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,20 @@ def log_of_dataset(
     elsewhere = dataset.spec.scenario == DECISIONS
     row = {episode: i for i, episode in enumerate(episodes["episode"])}
 
-    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
+    def chunks(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
         held: list[dict[str, NDArray[Any]]] = []
         for trajectory in dataset.iter_episodes(split):
             index = row[trajectory.about["episode"]]
             if len(trajectory) and (kept is None or kept[index]):
                 known = _known(trajectory) if elsewhere else trajectory
-                held.append(_piece(known, index, further))
+                held.append(_columns_of(index, known, further))
             if sum(len(piece["chosen"]) for piece in held) >= _DECISIONS:
-                yield _stretch(held)
+                yield _chunk_of(held)
                 held = []
         if held:
-            yield _stretch(held)
+            yield _chunk_of(held)
 
-    return EpisodeStream(episodes, stretches)
+    return EpisodeStream(episodes, chunks)
 
 
 def log_of_decisions(decisions: Decisions) -> EpisodeStream:
@@ -119,7 +119,7 @@ def log_of_decisions(decisions: Decisions) -> EpisodeStream:
     if (np.bincount(d.episode, minlength=len(steps)) != steps).any():
         raise DatasetError("only some decisions of an episode are loaded, but all are needed")
 
-    def stretches(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
+    def chunks(kept: NDArray[np.bool_] | None) -> Iterator[EpisodeChunk]:
         rows = np.arange(len(d)) if kept is None else np.flatnonzero(kept[d.episode])
         if len(rows) == 0:
             return
@@ -138,39 +138,49 @@ def log_of_decisions(decisions: Decisions) -> EpisodeStream:
             elapsed_s=d.elapsed_s[rows],
         )
 
-    return EpisodeStream(d.episodes, stretches)
+    return EpisodeStream(d.episodes, chunks)
 
 
-def _known(t: Trajectory) -> Trajectory:
+def _known(trajectory: Trajectory) -> Trajectory:
     """Return an episode with 0 for missing numbers, beside which `x_missing` stands."""
-    context, candidates = np.nan_to_num(t.context), np.nan_to_num(t.candidates)
-    return replace(t, context=context, candidates=candidates)
+    context, candidates = (
+        np.nan_to_num(values) for values in (trajectory.context, trajectory.candidates)
+    )
+    return replace(trajectory, context=context, candidates=candidates)
 
 
-def _piece(t: Trajectory, episode: int, further: FurtherColumns | None) -> dict[str, NDArray[Any]]:
-    """Return the decisions of an episode with their feasible candidates, as columns."""
-    end = int(t.offsets[len(t)])
-    feasible, candidates = t.feasible[:end], t.candidates[:end]
+def _columns_of(
+    episode: int, trajectory: Trajectory, further: FurtherColumns | None
+) -> dict[str, NDArray[Any]]:
+    """Return the decisions of an episode with their feasible candidates, as columns of a chunk.
+
+    `episode` is its row of EpisodeStream.episodes. `sizes` are the numbers of feasible candidates
+    of each decision; `chosen` is the place of the choice among those of its decision.
+    """
+    decisions = len(trajectory)  # the observation after the last decision is left out
+    offsets, context = trajectory.offsets[: decisions + 1], trajectory.context[:decisions]
+    end = int(offsets[-1])
+    feasible, candidates = trajectory.feasible[:end], trajectory.candidates[:end]
     if further is not None:
-        offsets = t.offsets[: len(t) + 1]
-        wide = further.widen(t.context[: len(t)], candidates, offsets, feasible)
-        candidates = wide.astype(np.float32)
-    before = np.concatenate([[0], np.cumsum(feasible)])
+        widened = further.widen(context, candidates, offsets, feasible)
+        candidates = widened.astype(np.float32)
+    before = np.concatenate([[0], np.cumsum(feasible)])  # feasible candidates before each row
+    first = offsets[:-1]
     return {
-        "episode": np.full(len(t), episode),
-        "step": np.arange(len(t)),
-        "context": t.context[: len(t)],
-        "sizes": np.diff(before[t.offsets[: len(t) + 1]]),
+        "episode": np.full(decisions, episode),
+        "step": np.arange(decisions),
+        "context": context,
+        "sizes": np.diff(before[offsets]),
         "candidates": candidates[feasible],
-        "probabilities": t.probabilities[:end][feasible],
-        "chosen": before[t.offsets[: len(t)] + t.choice] - before[t.offsets[: len(t)]],
-        "reward": t.reward,
-        "elapsed_s": t.elapsed_s,
+        "probabilities": trajectory.probabilities[:end][feasible],
+        "chosen": before[first + trajectory.choice] - before[first],
+        "reward": trajectory.reward,
+        "elapsed_s": trajectory.elapsed_s,
     }
 
 
-def _stretch(pieces: Iterable[dict[str, NDArray[Any]]]) -> EpisodeChunk:
-    """Return the chunk of these episodes."""
+def _chunk_of(pieces: Iterable[dict[str, NDArray[Any]]]) -> EpisodeChunk:
+    """Return the chunk of episodes, of which each piece has the columns of `_columns_of`."""
     whole = {name: np.concatenate([p[name] for p in pieces]) for name in next(iter(pieces))}
     offsets = np.concatenate([[0], np.cumsum(whole.pop("sizes"))])
     whole["chosen"] = offsets[:-1] + whole["chosen"]

@@ -129,15 +129,19 @@ def _preference(
     window: NDArray[np.int64],
     z: NDArray[np.float64],
 ) -> float | None:
-    """Return the correlation over episodes of mean `rank` (D,) with z, both centred by window."""
-    seen = np.bincount(episode, minlength=len(z))
-    used = (seen > 0) & np.isfinite(z)
+    """Return the correlation over episodes of their mean `rank` with z, both centred by window.
+
+    `rank` and `episode` are (D,) by decision, `window` and the standardised return z (E,) by
+    episode; z is NaN where it is unknown. None if nothing varies.
+    """
+    decisions = np.bincount(episode, minlength=len(z))
+    used = (decisions > 0) & np.isfinite(z)
     if used.sum() < 2:
         return None
-    mean = np.bincount(episode, rank, len(z))[used] / seen[used]
-    inside, outcome = window[used], z[used]
-    count = np.maximum(np.bincount(inside), 1)
-    mean = mean - (np.bincount(inside, mean) / count)[inside]
-    outcome = outcome - (np.bincount(inside, outcome) / count)[inside]
-    size = float(np.sqrt((mean**2).sum() * (outcome**2).sum()))
-    return float((mean * outcome).sum()) / size if size > 0.0 else None
+    mean = np.bincount(episode, rank, len(z))[used] / decisions[used]
+    window, z = window[used], z[used]
+    count = np.maximum(np.bincount(window), 1)
+    mean = mean - (np.bincount(window, mean) / count)[window]
+    z = z - (np.bincount(window, z) / count)[window]
+    norm = float(np.sqrt((mean**2).sum() * (z**2).sum()))
+    return float((mean * z).sum()) / norm if norm > 0.0 else None

@@ -142,10 +142,10 @@ def show(result: Mapping[str, Any]) -> Shown:
 COMMANDS: Final = {"whatif": Command(
     "hindcast whatif KTH-SP2-1996-2.swf.gz --policy f2_easy --train --out kth",
     Request,
-    "Run again, it continues where it stopped. The last line of the output is the path of the\n"
-    "page. Rules that are always on it: fcfs_easy, sjf_easy, saf_easy, lxf_easy, wfp3_easy,\n"
-    "unicef_easy, aged_area_easy, aged_expected_easy, wsept_easy, steady_area_easy, conservative;\n"
-    "and, marked as knowing run times, saf_clairvoyant and lxf_clairvoyant. Beside the page are\n"
-    "whatif.json, whatif.csv, groups.csv, changes.csv, shake.csv, advice.csv and\n"
-    "jobs/POLICY.parquet.",
+    "The same command, given again, continues. The last line of the output is the path of the\n"
+    "page. The usual rules are fcfs_easy, sjf_easy, saf_easy, lxf_easy, wfp3_easy, unicef_easy,\n"
+    "aged_area_easy, aged_expected_easy, wsept_easy, steady_area_easy and conservative; and,\n"
+    "marked as knowing run times, saf_clairvoyant and lxf_clairvoyant. Beside the page are\n"
+    "whatif.json, whatif.csv, groups.csv, jobs/POLICY.parquet and, where there is something to\n"
+    "write, changes.csv, shake.csv and advice.csv.",
 )}  # fmt: skip

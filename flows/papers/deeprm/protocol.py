@@ -211,8 +211,12 @@ def _report_table(measured: Measured) -> Rows:
 
 
 def _released(measured: Measured) -> Rows:
-    """Return what the report's released model does on its own job set, beside ours."""
-    printed, rows = published("deeprm"), []
+    """Return slowdowns and finished jobs of the agent and the rules at the report's sizes.
+
+    Measured are agents trained here, on test windows. Published are the report's program and its
+    released model on the job set that comes with them.
+    """
+    published_cells, rows = published("deeprm"), []
     unfinished = measured.scored("report/scores", "unfinished")
     for policy in (*RULES, AGENT):
         row = name_of(policy)
@@ -221,14 +225,14 @@ def _released(measured: Measured) -> Rows:
             ("finished", "jobs",
              REPORT_JOBS - float(runs(unfinished, policy).values.mean())),
         ):  # fmt: skip
-            shown = number(printed, "released model", row, column)
-            rows.append(cell("released model", row, column, unit, value, shown))
+            theirs = number(published_cells, "released model", row, column)
+            rows.append(cell("released model", row, column, unit, value, theirs))
     return rows
 
 
 def _simulator(measured: Measured) -> Rows:
     """Return what heuristics do in the published simulator's mode, summed over its examples."""
-    printed, rows = published("deeprm"), []
+    published_cells, rows = published("deeprm"), []
     for rate in COMPAT_RATES:
         folder = f"compat/{folder_of(rate)}"
         for policy in COMPAT_RULES:
@@ -242,8 +246,8 @@ def _simulator(measured: Measured) -> Rows:
                 **{column: sums[metric] for column, metric in _COMPAT.items()},
             }
             for column, value in values.items():
-                shown = number(printed, "published simulator", row, column)
-                rows.append(cell("published simulator", row, column, "1", value, shown))
+                theirs = number(published_cells, "published simulator", row, column)
+                rows.append(cell("published simulator", row, column, "1", value, theirs))
     return rows
 
 

@@ -58,76 +58,78 @@ def imitator(
     task: Task,
     _config: Any,
     network: SlotScoresNetwork,
-    shown: NDArray[np.float32],
+    targets: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
     """Return the learner of an imitation before play, see hindcast.policies.online.imitation.
 
-    Decisions are whole observations. Raises DatasetError if no scores can imitate any of them.
+    The decisions of the task have all K candidates of their observations, feasible or not.
+    `targets` (D, K) and `held_out` are the logged distributions of task.decisions and
+    task.validation. Raises DatasetError if no scores can imitate any decision.
     """
     net = SlotNetwork(network, generator(task.seed, "imitation weights"))
     net.mute_auxiliary()
     net.to(task.device)
-    decisions, wanted = representable(task.decisions, shown)
+    decisions, targets = representable(task.decisions, targets)
     if len(decisions) == 0:
         raise DatasetError(
             "the best behaviours of the dataset only close slots into which all jobs would fit, "
             "which scores of a slot cannot imitate; choose another dataset"
         )
     left_out = torch.tensor(1.0 - len(decisions) / len(task.decisions))
-    validation, others = task.validation, held_out
+    validation = task.validation
     if validation is not None and held_out is not None:
-        validation, others = representable(validation, held_out)
+        validation, held_out = representable(validation, held_out)
 
     def loss_of(decisions: Decisions, targets: NDArray[np.float32]) -> LossAt:
         def loss(rows: NDArray[np.int64]) -> tuple[Tensor, Info]:
-            some = decisions.take(rows)
-            fits, refused, close = (torch.from_numpy(m).to(task.device) for m in kinds(some))
-            scores = _scores(net, network, some, task.device)
-            own = torch.from_numpy(targets[rows]).to(task.device)
-            trace_probabilities = log_probabilities_of(scores / TEMPERATURE, fits, refused, close)
-            loss, _ = tilted_loss(trace_probabilities, trace_probabilities > FILL, own)
+            batch = decisions.take(rows)
+            fits, refused, close = (torch.from_numpy(m).to(task.device) for m in kinds(batch))
+            scores = _scores(net, network, batch, task.device)
+            logged = torch.from_numpy(targets[rows]).to(task.device)
+            log_probabilities = log_probabilities_of(scores / TEMPERATURE, fits, refused, close)
+            loss, _ = tilted_loss(log_probabilities, log_probabilities > FILL, logged)
             best = torch.where(fits | refused, scores, FILL).argmax(dim=1, keepdim=True)
             chosen = torch.where(fits.gather(1, best), best, close.int().argmax(1, keepdim=True))
-            agreement = (chosen[:, 0] == own.argmax(dim=1)).float().mean()
+            agreement = (chosen[:, 0] == logged.argmax(dim=1)).float().mean()
             return loss, {"agreement": agreement, "left_out": left_out}
 
         return loss
 
     task = replace(task, decisions=decisions, validation=validation)
-    return cloning(task, network, net, net.weights, loss_of, wanted, others, _STEPS)
+    return cloning(task, network, net, net.weights, loss_of, targets, held_out, _STEPS)
 
 
 def kinds(decisions: Decisions) -> tuple[_Mask, _Mask, _Mask]:
-    """Return masks (D, K) of jobs that fit, of startable jobs that do not fit, and of the close."""
+    """Return masks (D, K) of jobs that fit, startable jobs that do not fit, and the close row."""
     waits = decisions.candidates[:, :, ROW.is_startable] == 1.0
     fits = waits & decisions.mask
     return fits, waits & ~fits, decisions.candidates[:, :, ROW.closes] == 1.0
 
 
 def representable(
-    decisions: Decisions, shown: NDArray[np.float32]
+    decisions: Decisions, targets: NDArray[np.float32]
 ) -> tuple[Decisions, NDArray[np.float32]]:
-    """Return the decisions that scores can imitate, and their distributions (D, K).
+    """Return the decisions that scores can imitate, and their rows of `targets` (D, K).
 
     The distributions are normalised over the choices that scores can make.
     """
     fits, refused, close = kinds(decisions)
-    kept = shown * (fits | (close & refused.any(axis=1, keepdims=True)))
+    kept = targets * (fits | (close & refused.any(axis=1, keepdims=True)))
     share = kept.sum(axis=1)
     rows = np.flatnonzero(share >= 0.5)
     return decisions.take(rows), kept[rows] / share[rows, None]
 
 
 def log_probabilities_of(scores: Tensor, fits: Tensor, refused: Tensor, close: Tensor) -> Tensor:
-    """Return log p (B, K), with FILL where p is 0.
+    """Return log p (B, K), with FILL where p is 0; p is that of the module's docstring.
 
     All arguments are (B, K), and every row has at least one waiting job.
     """
     every = torch.where(fits | refused, scores, FILL).logsumexp(dim=1, keepdim=True)
     ends = torch.where(refused, scores, FILL).logsumexp(dim=1, keepdim=True)
-    trace_probabilities = torch.where(fits, scores - every, FILL)
-    return torch.where(close & refused.any(dim=1, keepdim=True), ends - every, trace_probabilities)
+    log_probabilities = torch.where(fits, scores - every, FILL)
+    return torch.where(close & refused.any(dim=1, keepdim=True), ends - every, log_probabilities)
 
 
 def _scores(

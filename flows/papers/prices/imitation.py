@@ -53,16 +53,18 @@ def imitator(
     task: Task,
     _config: Any,
     network: PricesNetwork,
-    shown: NDArray[np.float32],
+    targets: NDArray[np.float32],
     held_out: NDArray[np.float32] | None,
 ) -> Learner:
     """Return the learner of an imitation before play, see hindcast.policies.online.imitation.
 
-    Decisions are whole observations; a step is a generation.
+    The decisions of the task have all K candidates of their observations. `targets` (D, K) and
+    `held_out` are the logged distributions of task.decisions and task.validation. A step is a
+    generation.
     """
     rng = generator(task.seed, "imitation")
     drawn_from = Distribution(np.zeros(WEIGHTS), _STEP, _INDIVIDUALS, diagonal=False)
-    agreement = agreement_of(task.decisions, shown, network)
+    agreement = agreement_of(task.decisions, targets, network)
     validated = None
     if task.validation is not None and held_out is not None and len(held_out):
         validated = agreement_of(task.validation, held_out, network)
@@ -99,11 +101,11 @@ def imitator(
 
 
 def agreement_of(
-    decisions: Decisions, shown: NDArray[np.float32], network: PricesNetwork
+    decisions: Decisions, targets: NDArray[np.float32], network: PricesNetwork
 ) -> Agreement:
-    """Return a function of rows (B,), which returns a function of weights (N,): their agreement.
+    """Return a function of rows (B,) that returns the agreement as a function of weights (N,).
 
-    The agreement is the mean probability that `shown` (D, K) gives to the knapsack's sets there.
+    The agreement is the mean probability that `targets` (D, K) give to the knapsack's sets there.
     Raises DatasetError for a value that is out of its range.
     """
     every = decisions.candidates.reshape(-1, decisions.candidates.shape[2])
@@ -115,7 +117,7 @@ def agreement_of(
         some = (
             decisions.context[rows].astype(np.float64),
             decisions.candidates[rows].astype(np.float64),
-            sizes[rows], decisions.mask[rows], shown[rows].astype(np.float64),
+            sizes[rows], decisions.mask[rows], targets[rows].astype(np.float64),
         )  # fmt: skip
         return lambda flat: float(shared(*some, network.parameters(as_weights(network, flat))))
 
@@ -123,13 +125,13 @@ def agreement_of(
 
 
 @compiled(types.float64(ROWS, _SETS, INTS, _MASKS, ROWS, FLOATS))
-def shared(context, candidates, sizes, feasible, shown, parameters):  # type: ignore[no-untyped-def]
-    """Return the mean over B decisions of the probability that `shown` gives to the knapsack's set.
+def shared(context, candidates, sizes, feasible, targets, parameters):  # type: ignore[no-untyped-def]
+    """Return the mean probability over B decisions that `targets` give to the knapsack's set.
 
     The set is the jobs that the knapsack would still start in the slot, in any order, or the close
     if it would start none. context is (B, C). candidates is (B, K, F), of which the first `sizes`
-    (B,) are rows of the observation and the last of these is the close row. feasible and shown are
-    (B, K).
+    (B,) are rows of the observation and the last of these is the close row. feasible and targets
+    are (B, K).
     """
     total = 0.0
     for b in range(len(context)):
@@ -140,7 +142,7 @@ def shared(context, candidates, sizes, feasible, shown, parameters):  # type: ig
         for i in range(n - 1):
             if scores[i] > 0.0:
                 some = True
-                total += shown[b, i]
+                total += targets[b, i]
         if not some:
-            total += shown[b, n - 1]
+            total += targets[b, n - 1]
     return total / len(context)

@@ -115,6 +115,7 @@ def _with_names(found: DecisionProposal, names: Mapping[str, str]) -> DecisionPr
 
 
 def _rows(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
+    """Return the mapping of a table with a row per candidate; None if it is none."""
     names = frame.columns
     if not frame.height:
         return _header(path, names)
@@ -242,6 +243,7 @@ def _stems(names: Sequence[str]) -> tuple[dict[str, set[str]], set[str], list[st
 
 
 def _wide(path: Path, frame: pl.DataFrame) -> DecisionProposal | None:
+    """Return the mapping of a table with columns per candidate; None if it is none."""
     stems, keys, others = _stems(frame.columns)
     if not stems or not frame.height:
         return None

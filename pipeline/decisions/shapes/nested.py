@@ -229,6 +229,7 @@ class _Reader:
         self, to: Collector, record: dict[str, Any], listed: list[Any],
         ids: list[str | None], start: int,
     ) -> None:  # fmt: skip
+        """Add the candidates of a record; raise Bad if they cannot be used."""
         if not listed:
             raise Bad("no candidates")
         if len(set(ids)) < len(ids):
@@ -263,6 +264,7 @@ class _Reader:
         self, to: Collector, meta: dict[str, Any], record: dict[str, Any], listed: list[Any],
         ids: list[str | None], owner: int,
     ) -> None:  # fmt: skip
+        """Add what a record says of its decision; raise Bad if it cannot be used."""
         get = self.get
         if "decision" in get and meta.get("id") is None:
             raise Bad("no id of the decision")

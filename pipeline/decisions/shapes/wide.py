@@ -80,6 +80,7 @@ def _decisions(
     rows: pl.DataFrame, file: int, line: int, keys: list[str], found: dict[str, dict[str, str]],
     mapping: DecisionMapping, reading: Reading,
 ) -> Batch:  # fmt: skip
+    """Return the decisions of rows from `line` on; `keys` are the candidates of the columns."""
     columns, count = mapping.columns, rows.height
     reasons = Reasons([None] * count)
     there = np.zeros((count, len(keys)), bool)

@@ -69,7 +69,7 @@ def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:
 
 
 def _normal(values: NDArray[np.float64]) -> Interval:
-    """Return the interval of a mean of so many values that the bootstrap gives the same."""
+    """Return the normal interval of a mean, used where the bootstrap gives the same."""
     half = _NORMAL * float(values.std(ddof=1)) / len(values) ** 0.5
     middle = float(values.mean())
     return Interval(middle, middle - half, middle + half)

@@ -83,11 +83,11 @@ def estimate_propensities(
     taken = p[e.taken][choice]
     most = highest(e, p)
     return EstimatedPropensities(
-        p, _likelihood(e, p), float(-np.log(e.size[choice]).mean()) if choice.any() else 0.0,
-        float((taken >= most[choice]).mean()) if choice.any() else 1.0,
-        float((most[choice] > CERTAIN).mean()) if choice.any() else 1.0,
-        float((taken < 0.01).mean()) if choice.any() else 0.0,
-        _reliability(e, p),
+        probability=p, log_likelihood=_likelihood(e, p),
+        uniform=float(-np.log(e.size[choice]).mean()) if choice.any() else 0.0,
+        most_likely=float((taken >= most[choice]).mean()) if choice.any() else 1.0,
+        certain=float((most[choice] > CERTAIN).mean()) if choice.any() else 1.0,
+        rare=float((taken < 0.01).mean()) if choice.any() else 0.0, reliability=_reliability(e, p),
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ ABOVE_ONE: Final = 1e-4  # by how much a probability may exceed 1
 
 @dataclass(frozen=True)
 class LoggedDecisions:
-    """Decisions of a log with the propensities of what was taken.
+    """Decisions of a log with the propensities of what was taken: `e` in the estimators.
 
     Attributes:
         offsets: (D + 1,) first candidate of each decision, and the number C of all candidates.

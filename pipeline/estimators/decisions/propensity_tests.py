@@ -208,11 +208,13 @@ class Tally:
         tests = [r.p_value for r in results if not math.isnan(r.p_value)]
         mean = float((s * w).sum() / s.sum())
         return PropensityTests(
-            mean, clustered_error(s, w - mean, consecutive(unit)),
-            _exp(_log_mean([r.log_e for r in results])),
-            min(1.0, min(tests) * len(tests)) if tests else nan,
-            _exp(_log_mean(self.exploration.tolist())) if self.epsilon > 0 else nan,
-            tuple(results),
+            mean_weight=mean, mean_weight_se=clustered_error(s, w - mean, consecutive(unit)),
+            e_value=_exp(_log_mean([r.log_e for r in results])),
+            p_value=min(1.0, min(tests) * len(tests)) if tests else nan,
+            exploration_e_value=(
+                _exp(_log_mean(self.exploration.tolist())) if self.epsilon > 0 else nan
+            ),
+            sets=tuple(results),
         )  # fmt: skip
 
 
@@ -264,7 +266,7 @@ def _surplus(inside: Flags, p: Array, s: Array, complete: Flags) -> Array:
 
 
 def _bernstein(t: float, variance: float, scale: float) -> float:
-    """Return the bound on the probability of so many choices of a set, by all probabilities."""
+    """Return the bound by Bernstein on the probability of a sum t as far from 0, or farther."""
     if t == 0.0:
         return 1.0
     return min(1.0, 2.0 * math.exp(-(t**2) / (2.0 * (variance + scale * t / 3.0))))

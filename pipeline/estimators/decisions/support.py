@@ -124,15 +124,15 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
     w = weights(e, target)
     s = e.weight * w
     mean = float(s.sum() / e.weight.sum())
-    logged = bool((e.complete | ~e.several).all())
+    complete = bool((e.complete | ~e.several).all())
     per_unit = np.asarray(np.bincount(e.unit, s), np.float64)
     at = int(np.argmax(w)) if len(w) else -1
     se = standard_error(e, w - mean)
     ess = effective(s)
-    covered = _covered(e, target, 0.0) if logged else float("nan")
+    covered = _covered(e, target, 0.0) if complete else float("nan")
     share = float(s.max(initial=0.0) / s.sum()) if s.any() else 0.0
     expected, skewness = (
-        _expected(e, target) if logged else (float("nan"), skewness_of(w, e.weight))
+        _expected(e, target) if complete else (float("nan"), skewness_of(w, e.weight))
     )
     verdict, why = _verdict(e, ess, mean, se, covered, contradicted)
     unseen = []
@@ -148,7 +148,7 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
             f"its weights are skewed ({skewness:.2f}, at most {SKEWED:g} for a plain answer): few "
             "decisions carry the error, so that intervals are too short"
         )
-    elif not logged and 2.0 * ess < len(e) and (hidden := _of_uniform(e)) > _HIDDEN:
+    elif not complete and 2.0 * ess < len(e) and (hidden := _of_uniform(e)) > _HIDDEN:
         unseen.append(
             "the log tells the propensities of the taken candidates alone, and some are rare (the "
             f"weights of uniform choices have a skewness of {hidden:.2f}, at most {_HIDDEN:g} for "
@@ -157,11 +157,13 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
     if verdict == ANSWERS and unseen:
         verdict, why = ROUGHLY, tuple(unseen)
     return Support(
-        len(e), e.units, ess, effective(per_unit), mean, se,
-        float(w.max(initial=0.0)), share, at,
-        covered, _covered(e, target, SMALL) if logged else float("nan"),
-        weighted_mean(e, 1.0 - _total(e, target * e.likely)) if logged else float("nan"),
-        weighted_mean(e, 1.0 - target[e.taken]), verdict, why, expected, skewness,
+        decisions=len(e), units=e.units, ess=ess, ess_units=effective(per_unit),
+        mean_weight=mean, mean_weight_se=se, largest_weight=float(w.max(initial=0.0)),
+        largest_share=share, largest_at=at, covered=covered,
+        well_covered=_covered(e, target, SMALL) if complete else float("nan"),
+        changed=weighted_mean(e, 1.0 - _total(e, target * e.likely)) if complete else float("nan"),
+        disagrees=weighted_mean(e, 1.0 - target[e.taken]),
+        verdict=verdict, why=why, expected_ess=expected, skewness=skewness,
     )  # fmt: skip
 
 

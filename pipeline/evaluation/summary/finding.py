@@ -148,6 +148,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
 
 
 def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str) -> str:
+    """Return the finding on a policy and a baseline, from their row of the summary."""
     value, low, high = gain(row)
     name, metric = row["policy"], row["metric"]
     size, interval, decimals = _measured(row, level)

@@ -91,6 +91,7 @@ def results(summary: Summary, *, metrics: Sequence[str] = ()) -> pl.DataFrame:
 
 
 def _rows(summary: Summary, setting: Setting, metric: str) -> list[dict[str, Any]]:
+    """Return the rows of results.csv for an outcome: every policy, against every baseline."""
     pairing = summary.pairings[setting.label, metric]
     better = pairing.metric.better
     if better == "neither":
@@ -217,6 +218,7 @@ def results_markdown(content: bytes, where: str) -> str:
 
 
 def _setting_page(part: pl.DataFrame) -> list[str]:
+    """Return the Markdown of the rows of one recipe and outcome."""
     first = part.row(0, named=True)
     side = "higher" if first["higher_is_better"] else "lower"
     about = (

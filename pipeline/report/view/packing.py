@@ -40,9 +40,11 @@ class Rectangles(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    first: Ints  # (J + 1,) rectangles of a job begin here, in order of starts
-    low: Ints
-    height: Ints
+    """Rectangles of J jobs in order of their starts; none of a job that found no room."""
+
+    first: Ints  # (J + 1,) first rectangle of each job
+    low: Ints  # (R,) lowest row
+    height: Ints  # (R,) number of rows
 
 
 def capacity(schedule: Schedule) -> int:
@@ -200,12 +202,16 @@ def _pack(starts: Ints, ends: Ints, leaving: Ints, amounts: Ints, rows: int) -> 
 
 
 def pack(start: _Floats, end: _Floats, amount: _Ints, rows: int) -> Rectangles:
-    """Return the rectangles of J jobs on one machine of that many rows."""
+    """Return the rectangles of J jobs on one machine of `rows` rows.
+
+    start and end (J,) are times on one clock, amount (J,) is in rows. `job` and `left_out` of the
+    result are numbers in these arrays.
+    """
     order = np.lexsort((-amount, start))
     # Ranks stand for times: a job that ends when another starts has left before.
     times = np.unique(np.concatenate([start, end]))
     starts, ends = (np.searchsorted(times, moments) for moments in (start[order], end[order]))
-    found = _pack(starts, ends, np.argsort(ends, kind="stable"), amount[order], rows)
-    parts = np.diff(found.first)
+    packed = _pack(starts, ends, np.argsort(ends, kind="stable"), amount[order], rows)
+    parts = np.diff(packed.first)  # rectangles of each job
     job = np.repeat(order, parts)
-    return Rectangles(job, found.low, found.height, np.sort(order[parts == 0]))
+    return Rectangles(job, packed.low, packed.height, left_out=np.sort(order[parts == 0]))

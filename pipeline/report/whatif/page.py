@@ -119,6 +119,7 @@ def _known(material: Material, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _write_tables(material: Material, grouped: pl.DataFrame, out: Path) -> None:
+    """Write whatif.csv, groups.csv and, where there is something to write, the other tables."""
     cast = material.cast
     parts = (cast.recorded, cast.plain, cast.candidate, cast.aside, cast.best_run)
     scopes = {"windows": material.windows, "run": material.run}
@@ -184,6 +185,7 @@ def _finite(value: Any) -> Any:
 def _as_json(
     material: Material, evidence: v.Evidence, told: v.Verdict, facts: dict[str, list[str]]
 ) -> dict[str, Any]:
+    """Return whatif.json."""
     plan, grade, cast = material.plan, material.grade, material.cast
     replay = material.replay
     nothing: dict[str, Any] = {
@@ -285,6 +287,7 @@ def _html(
     frames: dict[str, pl.DataFrame],
     unit: TimeUnit,
 ) -> str:
+    """Return whatif.html."""
     cast: Cast = material.cast
     left_out = dict(material.provenance.left_out)
     counted_tasks = material.provenance.counts.get("tasks")

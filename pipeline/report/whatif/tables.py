@@ -182,6 +182,7 @@ def windows_table(material: Material, unit: TimeUnit, colour: Colour) -> Table |
 def _policies(
     material: Material, scope: Scope, title: str, text: str, unit: TimeUnit, colour: Colour
 ) -> Table:
+    """Return the table of policies on the windows or in the run, best first."""
     cast, is_run = material.cast, scope is material.run
     best = cast.best_run if is_run else cast.best_windows
     references = [name for name in (cast.recorded, best) if name in scope.values]

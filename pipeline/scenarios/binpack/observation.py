@@ -11,9 +11,13 @@ from hindcast.pipeline.simulation.kernel import FLOATS, INTS, OBSERVE, ROWS, com
 
 @compiled(types.void(INTS, FLOATS, ROWS))
 def _write_rows(ints, floats, candidates):  # type: ignore[no-untyped-def]
-    """Write the row of every fitting pair."""
+    """Write a candidate for every pair of a machine and a waiting task that fits on it.
+
+    Also writes the pairs and the first row of every machine to `ints`.
+    """
     machines = ints[m.MACHINES]
     cores, memory, duration = U(ints[m.CORES_AT]), U(ints[m.MEMORY_AT]), U(ints[m.DURATION_AT])
+    # "Shown" are amounts in the unit of the features, the others in that of the layout.
     shown_cores, shown_memory = U(ints[m.SHOWN_CORES_AT]), U(ints[m.SHOWN_MEMORY_AT])
     unplaced, pairs, rows = U(ints[m.UNPLACED_AT]), U(ints[m.PAIRS_AT]), U(ints[m.ROWS_AT])
     first_waiting = U(ints[m.WAITING_AT])

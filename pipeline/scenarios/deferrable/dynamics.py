@@ -138,9 +138,10 @@ def close_slot(ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.int64(INTS, types.int64))
 def chosen_place(ints, choice):  # type: ignore[no-untyped-def]
-    """Return the place of a chosen job among the startable ones; the close is behind all jobs.
+    """Return the place of a choice among the startable jobs; -1 for a choice that is not feasible.
 
-    Return -1 for a choice that is not feasible.
+    Rows are those of running, startable and future jobs, then the close row, which ends the slot.
+    The place of the close row is the number of startable and future jobs.
     """
     place = choice - ints[m.RUNNING_JOBS]
     if ints[m.SLOT] >= ints[m.HORIZON] or place < 0:

@@ -53,7 +53,7 @@ def make_instance(
 
 
 def _most_rows(jobs: Jobs, horizon: int) -> int:
-    """Return the most rows of an observation: jobs from submission to latest end, and the close."""
+    """Return the most rows of an observation: jobs until their latest end, and the close row."""
     latest_end = jobs.latest + jobs.duration
     change = np.bincount(np.minimum(jobs.submitted, horizon), minlength=horizon + 1)
     change -= np.bincount(np.minimum(latest_end, horizon), minlength=horizon + 1)

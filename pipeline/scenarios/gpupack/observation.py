@@ -35,6 +35,7 @@ def _after(ints: Ints, one: int, milli: int, number: int, room: int) -> int:
 
 @compiled()
 def _write_row(ints: Ints, floats: Floats, row: int, candidates: Rows) -> None:
+    """Write the features of a row: the arriving pod on a class of equal nodes."""
     pod = U(ints[U(ints[m.POD_AT] + ints[m.NOW])])
     milli, number = ints[U(ints[m.MILLI_AT]) + pod], ints[U(ints[m.GPUS_AT]) + pod]
     one, gpu = ints[U(ints[m.ROW_CLASS_AT] + row)], ints[U(ints[m.ROW_GPU_AT] + row)]

@@ -276,7 +276,7 @@ def values(ints, floats, out):  # type: ignore[no-untyped-def]
             after -= own_misses
         optimal = ints[ints[m.EXECUTION_AT] + application] * ints[ints[m.RUNS_AT] + application]
         delay = ints[ints[m.ACTUAL_AT] + application] / optimal
-        out[i] = 0.0 - (
+        out[i] = 0.0 - (  # unlike -x, this keeps a zero +0.0
             floats[m.MISS_WEIGHT] * own_misses
             + floats[m.LATER_WEIGHT] * after
             + floats[m.DELAY_WEIGHT] * delay

@@ -31,14 +31,15 @@ Ints = NDArray[np.int64]
 
 @compiled(types.float64(INTS, FLOATS, FLOATS, INTS, INTS))
 def _least_busy_time(queued, area, weight, times, free):  # type: ignore[no-untyped-def]
-    """Return the least weighted sum of mean busy times.
+    """Return the least sum over jobs of weight * mean busy time, in s.
 
-    queued (J,) ascending, area and weight (J,). The machine has free[i] processors from times[i]
-    on; times begin at or before the first arrival.
+    queued (J,) ascending: seconds at which jobs join the queue. area (J,): processor-seconds.
+    weight (J,). The machine has free[i] processors from times[i] (s) on; times begin at or before
+    the first of `queued`.
     """
     jobs, step, i = len(area), 0, 0
     work_left = area.copy()
-    pool = [(0.0, 0)]
+    pool = [(0.0, 0)]  # of -weight / area and the job; an entry tells numba the type
     pool.pop()
     now, total = float(queued[0]), 0.0
     while i < jobs or len(pool) > 0:
@@ -61,7 +62,7 @@ def _least_busy_time(queued, area, weight, times, free):  # type: ignore[no-unty
         seconds = min(work_left[job] / free[step], until - now)
         work = seconds * free[step]
         if until - now > seconds:
-            work = work_left[job]
+            work = work_left[job]  # the job ends, without a rest from rounding
         total += weight[job] * work / area[job] * (now + seconds / 2.0)
         work_left[job] -= work
         now += seconds

@@ -215,7 +215,7 @@ def _release(several, ints, floats):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, FLOATS, types.int64))
 def _learn_run_times(ints, floats, running):  # type: ignore[no-untyped-def]
-    """Learn from the jobs that ended since so many were running.
+    """Learn from the jobs that ended since `running` jobs were running.
 
     They stand behind the running ones in `by_end`, where they are sorted by end and row.
     """

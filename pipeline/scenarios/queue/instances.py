@@ -194,6 +194,7 @@ def _has_run(workload: Workload, fits: pl.Series) -> pl.Series:
 
 
 def _log_of(workload: Workload, machine: Machine | None) -> Log:
+    """Return the jobs of a workload as arrays; raise InputError if no job can be played."""
     if workload.tasks.is_empty():
         raise InputError('scenario queue needs the jobs of a trace, such as [trace] format = "swf"')
     if workload.machines is None:

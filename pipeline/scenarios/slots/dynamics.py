@@ -158,6 +158,7 @@ def in_system(ints):  # type: ignore[no-untyped-def]
 @compiled(types.int64(INTS, FLOATS, FLOATS))
 def _move_on(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
     """Let one time step pass, fill its outputs and return the status."""
+    # Of the row that passes: free cpu and memory are its first two cells.
     used = (2.0 * ints[m.SLOTS] - floats[m.GRID] - floats[m.GRID + 1]) / floats[m.CAPACITY]
     floats[m.USED] += used
     floats[m.REPORT_LOAD] += used + ints[m.VISIBLE] / ints[m.QUEUE]
@@ -167,13 +168,14 @@ def _move_on(ints, floats, step_outputs):  # type: ignore[no-untyped-def]
     _shift(ints, floats)
     _leave(ints, floats)
     over = ints[m.NOW] >= ints[m.LAST_STEP] and in_system(ints) == 0
-    if ints[m.COMPAT] == 0 or not over:
+    if ints[m.COMPAT] == 0 or not over:  # in compat, the end is tested before jobs arrive
         arrive(ints, floats)
         over = over and in_system(ints) == 0
     jobs = in_system(ints)
     if jobs == 0:
         floats[m.OPEN_RATE] = 0.0  # removes the rounding error
     step_outputs[k.ELAPSED] = floats[m.STEP_S]
+    # Unlike -x, 0.0 - x keeps a zero +0.0.
     step_outputs[k.TERMS + TERM.slowdown] = 0.0 - (floats[m.CARRIED_RATE] + floats[m.OPEN_RATE])
     step_outputs[k.TERMS + TERM.completion] = 0.0 - (floats[m.CARRIED_JOBS] + jobs)
     step_outputs[k.TERMS + TERM.utilisation] = used

@@ -219,6 +219,7 @@ def _hosts() -> pl.Expr:
 
 
 def _fields() -> dict[str, Field]:
+    """Return what is read of an ad of HTCondor, by the names of the columns of job logs."""
     start = pl.coalesce("jobcurrentstartdate", "jobstartdate")
     removed = (pl.col("jobstatus") == "3") & (pl.col("lastjobstatus") == "2")
     ran_to_its_end = (pl.col("jobstatus") == "4") | removed

@@ -358,6 +358,7 @@ def _amount(text: pl.Expr) -> pl.Expr:
 
 
 def _fields(settings: GridEngineSettings) -> dict[str, Field]:
+    """Return what is read of a line of Grid Engine, by the names of the columns of job logs."""
     times = {"submit": "submission_time", "start": "start_time", "end": "end_time"}
     fields = {
         name: Field(

@@ -367,6 +367,7 @@ def _with_outcome(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _fields(settings: LsfSettings) -> dict[str, Field]:
+    """Return what is read of an event of LSF, by the names of the columns of job logs."""
     times = {"submit": "submittime", "start": "starttime", "end": "eventtime"}
     moments = {
         key: moment(pl.col(key), settings.time_zone)

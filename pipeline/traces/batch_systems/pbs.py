@@ -177,6 +177,7 @@ def _value(key: str) -> pl.Expr:
 
 
 def _fields() -> dict[str, Field]:
+    """Return what is read of a record of PBS, by the names of the columns of job logs."""
     allocated = pl.coalesce("used_ncpus", "slots")
     allocated_cores = pl.coalesce(
         _whole(allocated), _slots(pl.col("exec_host")), _vnodes("ncpus", else_=1)

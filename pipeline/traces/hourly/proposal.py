@@ -229,20 +229,24 @@ def _time_zone(found: SeriesProposal, texts: pl.DataFrame) -> None:
 
 
 def _missed(local: NDArray[np.int64], zone: str) -> int:
-    """Return how many times are too many or too few for the clock of a zone, of (N,) in order."""
-    apart = np.diff(local)
-    steps, often = np.unique(apart[apart > 0], return_counts=True)
-    step = int(steps[often.argmax()]) if len(steps) else HOUR_S
+    """Return the number of times that are missing or too many for the clock of a zone.
+
+    `local` (N,) ascending are times of a clock, as seconds since 1970 of a clock without zone.
+    """
+    gaps = np.diff(local)
+    steps, counts = np.unique(gaps[gaps > 0], return_counts=True)
+    step = int(steps[counts.argmax()]) if len(steps) else HOUR_S
     slots = (local - local[0]) // step
     first, count = int(local[0]), min(int(slots[-1]) + 1, _MOST_SLOTS)
-    seen = np.bincount(slots[slots < count], minlength=count)
-    day = HOUR_S * 24
+    found = np.bincount(slots[slots < count], minlength=count)
+    day = HOUR_S * 24  # no zone is farther from UTC
     utc = pl.Series(np.arange(first - day, first + count * step + day, step))
-    there = (utc * 1000).cast(pl.Datetime("ms", UTC)).dt.convert_time_zone(zone)
-    shown = there.dt.replace_time_zone(None).dt.epoch("s").to_numpy()
-    kept = (shown - first) // step
-    expected = np.bincount(kept[(kept >= 0) & (kept < count)], minlength=count)
-    return int(np.abs(seen - expected).sum())
+    zoned = (utc * 1000).cast(pl.Datetime("ms", UTC)).dt.convert_time_zone(zone)
+    clock = zoned.dt.replace_time_zone(None).dt.epoch("s").to_numpy()
+    expected_slots = (clock - first) // step
+    inside = (expected_slots >= 0) & (expected_slots < count)
+    expected = np.bincount(expected_slots[inside], minlength=count)
+    return int(np.abs(found - expected).sum())
 
 
 # Values and units

@@ -123,6 +123,7 @@ def candidates(labels: Iterable[str]) -> list[Candidate]:
 
 
 def _of_label(label: str) -> Iterator[Candidate]:
+    """Yield what a column can be by its name."""
     stem, unit = without_unit(label)
     whole, bare = _squeezed(label), _squeezed(stem)
     words = snake_case(stem).split("_")

@@ -58,6 +58,7 @@ def propose(path: Path) -> Proposal:
 
 
 def _propose(table: Path, given: Path) -> Proposal:
+    """Return a proposal for the columns of a table; raise TraceError if it is no table."""
     proposal = Proposal()
     if table.is_file() and is_parquet(table):
         source = source_of(table)

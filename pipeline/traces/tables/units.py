@@ -198,24 +198,26 @@ def units_of_amounts(proposal: Proposal, sample: pl.DataFrame, hints: Mapping[st
             f'{what} as the machine, write cores = "{columns[count]}" into [columns]'
         )
     if MEMORY in columns:
-        _memory(proposal, sample, hints.get(MEMORY))
+        _unit_of_memory(proposal, sample, hints.get(MEMORY))
 
 
-def _memory(proposal: Proposal, sample: pl.DataFrame, hint: str | None) -> None:
+def _unit_of_memory(proposal: Proposal, sample: pl.DataFrame, hint: str | None) -> None:
+    """Set the unit of memory and `memory_of`; `hint` is the unit that the column's name has."""
     columns, label = proposal.columns, proposal.columns[MEMORY]
     values = values_of(sample, label)
-    of = memory_of(label)
-    if of != "job" and {"node": "nodes", "gpu": "gpus"}.get(of, of) in {*columns, "core"}:
-        proposal.memory_of = of
-    if MEMORY in proposal.parts:
+    owner = memory_of(label)
+    counted = {"node": "nodes", "gpu": "gpus"}.get(owner)  # the column that the owner needs
+    if owner == "core" or counted in columns:
+        proposal.memory_of = owner
+    if MEMORY in proposal.parts:  # of a list of resources, as Slurm's mem=4000
         proposal.units[MEMORY] = "MB"
         return
-    if not values.str.contains(r"[A-Za-z]").all():
+    if not values.str.contains(r"[A-Za-z]").all():  # else each text has its own unit, as 128Mi
         unit = hint
         if unit is None:
             cores = next((columns[n] for n in CORES if n in columns), None)
             unit = unit_of_memory(cores, label, sample, proposal.memory_of) or "MB"
             proposal.unsure.append(f"memory: {label!r} has no unit, taken as {unit}")
         proposal.units[MEMORY] = unit
-    if of == "job":
+    if owner == "job":
         proposal.unsure.append(f"memory: is {label!r} that of the job, or of one core (memory_of)?")

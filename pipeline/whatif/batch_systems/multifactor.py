@@ -63,7 +63,7 @@ def multifactor(fixed: float, age: float, fair: float) -> float:
 
 @compiled()
 def age_factor(waited: int, max_age: float) -> float:
-    """Return the factor of age of a job that has waited so many seconds."""
+    """Return the factor of age of a job that has waited `waited` s; max_age in s."""
     return 1.0 if waited >= max_age else waited / max_age
 
 

@@ -121,9 +121,10 @@ def lay_many(
     of_jobs = np.zeros((2, len(asks)), np.int64)
     amounts = np.zeros((2, len(capacity)), np.int64)
     return Many(
-        shape, asks.reshape(-1).copy(), equivalents(asks_of(asks), np.maximum(capacity, 1), shape),
-        of_jobs[0], estimated, of_jobs[1], capacity.copy(), amounts[0], amounts[1],
-        np.zeros(segments * len(capacity), np.int64),
+        shape=shape, asks=asks.reshape(-1).copy(),
+        milli=equivalents(asks_of(asks), np.maximum(capacity, 1), shape), kind=of_jobs[0],
+        estimated=estimated, chosen=of_jobs[1], free=capacity.copy(), left=amounts[0],
+        spare=amounts[1], profile=np.zeros(segments * len(capacity), np.int64),
     )  # fmt: skip
 
 

@@ -72,17 +72,17 @@ class Maps:
     context: FeatureMap
     longest: int
 
-    def contrasts(self, stretch: EpisodeChunk) -> NDArray[np.float32]:
+    def contrasts(self, chunk: EpisodeChunk) -> NDArray[np.float32]:
         """Return the z_t, (D, E)."""
-        phi = self.candidates.expand(stretch.candidates)
-        expected = np.add.reduceat(stretch.probabilities[:, None] * phi, stretch.offsets[:-1])
-        contrasts: NDArray[np.float32] = phi[stretch.chosen] - expected
+        phi = self.candidates.expand(chunk.candidates)
+        expected = np.add.reduceat(chunk.probabilities[:, None] * phi, chunk.offsets[:-1])
+        contrasts: NDArray[np.float32] = phi[chunk.chosen] - expected
         return contrasts
 
-    def baseline(self, stretch: EpisodeChunk) -> NDArray[np.float32]:
+    def baseline(self, chunk: EpisodeChunk) -> NDArray[np.float32]:
         """Return the x_t, (D, C + 3)."""
-        elapsed = (stretch.step / max(self.longest, 1)).astype(np.float32)
-        moment = self.context.expand(stretch.context)
+        elapsed = (chunk.step / max(self.longest, 1)).astype(np.float32)
+        moment = self.context.expand(chunk.context)
         return np.column_stack([moment, elapsed, np.sqrt(elapsed), np.ones_like(elapsed)])
 
 
@@ -103,20 +103,20 @@ class Solution:
     r2: float
 
 
-def to_go(stretch: EpisodeChunk, settings: AdvantageSettings, gains: Array | None = None) -> Array:
+def to_go(chunk: EpisodeChunk, settings: AdvantageSettings, gains: Array | None = None) -> Array:
     """Return the discounted return of each decision, (D,), plus the `gains` (D,) of later ones."""
     per_second = settings.discount_per == "second"
-    share = step_discounts(stretch.elapsed_s, settings.discount, per_second=per_second)
+    share = step_discounts(chunk.elapsed_s, settings.discount, per_second=per_second)
     if gains is None:
-        return discounted_sums(stretch.episode, stretch.reward, share)
-    return discounted_sums(stretch.episode, stretch.reward + gains, share) - gains
+        return discounted_sums(chunk.episode, chunk.reward, share)
+    return discounted_sums(chunk.episode, chunk.reward + gains, share) - gains
 
 
-def shortfalls(stretch: EpisodeChunk, maps: Maps, theta: Array) -> Array:
+def shortfalls(chunk: EpisodeChunk, maps: Maps, theta: Array) -> Array:
     """Return f of the best candidate minus f of the logged choice, (D,)."""
-    f = maps.candidates.expand(stretch.candidates) @ theta.astype(np.float32)
-    best = np.maximum.reduceat(f, stretch.offsets[:-1])
-    return np.asarray(best - f[stretch.chosen], np.float64)
+    f = maps.candidates.expand(chunk.candidates) @ theta.astype(np.float32)
+    best = np.maximum.reduceat(f, chunk.offsets[:-1])
+    return np.asarray(best - f[chunk.chosen], np.float64)
 
 
 def fit_advantages(
@@ -130,10 +130,10 @@ def fit_advantages(
     e = maps.candidates.size
     size = e + maps.context.size + 3
     products, right, square, count = np.zeros((size, size)), np.zeros(size), 0.0, 0
-    for stretch in log.stretches(kept):
-        gains = None if previous is None else shortfalls(stretch, maps, previous)
-        y = to_go(stretch, settings, gains)
-        x = np.column_stack([maps.contrasts(stretch), maps.baseline(stretch)]).astype(np.float64)
+    for chunk in log.chunks(kept):
+        gains = None if previous is None else shortfalls(chunk, maps, previous)
+        y = to_go(chunk, settings, gains)
+        x = np.column_stack([maps.contrasts(chunk), maps.baseline(chunk)]).astype(np.float64)
         products += x.T @ x
         right += x.T @ y
         square += float(y @ y)
@@ -162,11 +162,11 @@ def explained(
 ) -> float:
     """Return Solution.r2 on another log; NaN if none of its episodes is kept."""
     error = without = 0.0
-    for stretch in log.stretches(kept):
-        gains = None if previous is None else shortfalls(stretch, maps, previous)
-        residual = to_go(stretch, settings, gains) - maps.baseline(stretch) @ solution.v
+    for chunk in log.chunks(kept):
+        gains = None if previous is None else shortfalls(chunk, maps, previous)
+        residual = to_go(chunk, settings, gains) - maps.baseline(chunk) @ solution.v
         without += float(residual @ residual)
-        error += float(np.sum((residual - maps.contrasts(stretch) @ solution.theta) ** 2))
+        error += float(np.sum((residual - maps.contrasts(chunk) @ solution.theta) ** 2))
     return _explained(error, without)
 
 

@@ -118,7 +118,7 @@ def test_a_policy_whose_weights_saw_no_failure_is_not_better_for_that(tmp_path):
     log = made(tmp_path, table.with_columns(r=-fails.cast(pl.Float64)))
     judge = judge_of(ds.open(log))
     others = {"logged": judge._others("")["logged"]}
-    target = target_of("lowest:y", judge.log, judge.e)
+    target = target_of("lowest:y", judge.log, judge.logged)
     part = judge.validation
     assert part.compare(part.value(target), others["logged"], "logged").low > 0.0
     hardest, why = judge._against(target, others)
@@ -170,8 +170,8 @@ def test_a_rule_as_a_network_takes_no_missing_number(folder):
     opened = ds.open(folder)
     judge = judge_of(opened)
     for rule in ("lowest:x", "highest:x", "first", "lowest:y"):
-        played = scored(rule_policy(opened.spec, rule), opened.spec, judge.log, judge.e)
-        assert np.array_equal(played, target_of(rule, judge.log, judge.e)), rule
+        played = scored(rule_policy(opened.spec, rule), opened.spec, judge.log, judge.logged)
+        assert np.array_equal(played, target_of(rule, judge.log, judge.logged)), rule
 
 
 @pytest.mark.slow

@@ -72,14 +72,18 @@ class PublishedRule(Heuristic):
     """A rule of the published program; a Planner that plays its episodes as the program does."""
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
-        """Play one episode on an instance."""
+        """Play one episode on an instance as the published program does.
+
+        Where observations have the 128 published rows, the episode is played like any other: the
+        rule can choose only jobs that a row shows.
+        """
         ints, floats = begin_episode(spec, instance)[:2]
-        if ints[m.PUBLISHED] == 1:  # jobs that are not shown cannot be chosen
+        if ints[m.PUBLISHED] == 1:
             rule = Behaviour(self.name, Heuristic(self.name, self.score))
             return run_episode(scenario, spec, instance, rule, np.random.default_rng(0))
         steps = play(ints, floats, NAMES.index(self.name), np.zeros(ints[m.JOBS]))
         terms = (-floats[m.SLOWDOWN], -ints[m.WAITED] / 3600.0)
-        totals = np.array([0.0, 0.0, *terms]) / ints[m.JOBS]
+        totals = np.array([0.0, 0.0, *terms]) / ints[m.JOBS]  # reward and time are set below
         totals[k.REWARD] = totals[k.TERMS + ints[m.OBJECTIVE]]
         totals[k.ELAPSED] = floats[k.TIME]
         return finished_episode(

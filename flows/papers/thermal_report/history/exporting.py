@@ -46,6 +46,7 @@ class _Rows:
 
     def __init__(self, block: Block) -> None:
         n = len(block)
+        # `thermal` has a candidate for every server at every decision, with at least these columns.
         if block.candidates.shape[1] <= ROW.delay or not np.array_equal(
             block.offsets, np.arange(n + 1) * h.SERVERS
         ):
@@ -56,10 +57,11 @@ class _Rows:
         candidates = _widened(block.candidates).reshape(n, h.SERVERS, -1)
         context = _widened(block.context)
         valid = block.feasible.reshape(n, h.SERVERS, 1)
+        finish_time = np.full(n, np.nan)  # unknown before the decision
         self.states = States(
-            np.concatenate([candidates[:, :, _SERVER], valid], axis=2),
-            np.column_stack([context[:, _JOB], np.full(n, np.nan)]),
-            context[:, MOMENT.total_heat],
+            servers=np.concatenate([candidates[:, :, _SERVER], valid], axis=2),
+            job=np.column_stack([context[:, _JOB], finish_time]),
+            total_heat=context[:, MOMENT.total_heat],
         )
         self.time, self.choice, self.reward = block.time_s, block.choice, block.reward
 

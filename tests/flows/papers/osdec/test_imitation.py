@@ -169,8 +169,8 @@ def test_chances_by_hand():
         torch.tensor([row], dtype=torch.bool)
         for row in ([1, 1, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1])
     )
-    trace_probabilities = log_probabilities_of(scores, fits, refused, close)
-    np.testing.assert_allclose(trace_probabilities.exp()[0], [1 / 7, 2 / 7, 0, 0, 4 / 7], rtol=1e-6)
+    log_probabilities = log_probabilities_of(scores, fits, refused, close)
+    np.testing.assert_allclose(log_probabilities.exp()[0], [1 / 7, 2 / 7, 0, 0, 4 / 7], rtol=1e-6)
     alone = log_probabilities_of(scores, fits | refused, refused & ~refused, close)
     np.testing.assert_allclose(alone.exp()[0], [1 / 7, 2 / 7, 0, 4 / 7, 0], rtol=1e-6)
     assert alone[0, 4] == FILL

@@ -101,13 +101,13 @@ def test_later_shortfalls_are_added_back_by_hand(two_stages):
     decisions = two_stages.build()
     settings = AdvantageSettings(discount=0.5)
     log, maps, kept, found = _fit(decisions, settings)
-    (stretch,) = log.stretches(kept)
-    gains = shortfalls(stretch, maps, found.theta)
+    (chunk,) = log.chunks(kept)
+    gains = shortfalls(chunk, maps, found.theta)
     assert gains.min() >= 0.0
-    r = stretch.reward.reshape(-1, 2)
-    plain = to_go(stretch, settings).reshape(-1, 2)
+    r = chunk.reward.reshape(-1, 2)
+    plain = to_go(chunk, settings).reshape(-1, 2)
     np.testing.assert_allclose(plain[:, 0], r[:, 0] + 0.5 * r[:, 1])
-    added = to_go(stretch, settings, gains).reshape(-1, 2)
+    added = to_go(chunk, settings, gains).reshape(-1, 2)
     np.testing.assert_allclose(added[:, 0], r[:, 0] + 0.5 * (r[:, 1] + gains.reshape(-1, 2)[:, 1]))
     np.testing.assert_allclose(added[:, 1], r[:, 1], atol=1e-12)
 
@@ -159,7 +159,7 @@ def test_a_log_in_parts_gives_what_the_log_in_memory_gives(tiny_dataset):
     r2 = explained(stored, kept, maps, settings, found[0])
     assert r2 == pytest.approx(found[0].r2, abs=1e-6)
     some = np.arange(len(kept)) % 2 == 0
-    assert sum(len(s) for s in stored.stretches(some)) == int(
+    assert sum(len(s) for s in stored.chunks(some)) == int(
         dataset.episodes("train").filter(pl.Series(some))["steps"].sum()
     )
 
