@@ -35,7 +35,7 @@ from hindcast.pipeline.evaluation.anchors import anchor_of, anchors, windows_of
 from hindcast.pipeline.evaluation.summary.results import read_results, results_markdown
 from hindcast.pipeline.recipes.loading import load_recipe
 
-RESULTS = ("fresh.csv", "offline.csv", "online.csv")
+RESULTS = ("fresh.csv", "looking_ahead.csv", "offline.csv", "online.csv")
 CLAIMED = ("`slots`, rate 1.0", "play")
 OTHERS = ("data_quality.csv", "ope.csv")
 # Recipes of `queue` that play the windows of a log in queue_rules.csv; the other two see 128 jobs.

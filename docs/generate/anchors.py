@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from docs.generate.results import BOUNDS, COMMANDS, FOLDER
+from docs.generate.results import BOUNDS, COMMANDS, FOLDER, LOOKING_AHEAD
 from docs.generate.text import code, table
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.evaluation.anchors import COLUMNS, FILE, anchors, windows_of
@@ -34,7 +34,7 @@ from hindcast.pipeline.recipes.shipped import known_recipes, recipe_folder
 from hindcast.pipeline.storage.files import write_text
 from hindcast.policies.entrants import entrants
 
-_TABLES: Final = ("offline.csv", "online.csv")
+_TABLES: Final = ("offline.csv", "online.csv", LOOKING_AHEAD)
 _DRAWS: Final = 5
 _NEAR: Final = 1e-4  # relative: numbers of the tables have six digits
 _SLOW: Final = "rollout"  # looking ahead on all windows of a problem can take hours

@@ -7,6 +7,7 @@ from typing import Final
 from docs.generate.delivered import delivered_table, selected_table
 from docs.generate.families import kind, marked, mde
 from docs.generate.fresh import equal_time_table, fresh_table
+from docs.generate.looking_ahead import looking_ahead_table
 from docs.generate.results import FOLDER
 from docs.generate.text import code, prose, table
 from docs.generate.unlearned import COLUMN, NOTE, best_cell
@@ -82,6 +83,7 @@ def headline_pages() -> Mapping[str, str]:
         "parts/fresh.md": fresh_table(),
         "parts/fresh-equal.md": equal_time_table(),
         "parts/deliveries.md": delivered_table(),
+        "parts/looking-ahead.md": looking_ahead_table(),
         "parts/selected.md": selected_table(),
         "parts/headlines-offline.md": _headlines("offline.csv", OFFLINE),
         "parts/headlines-online.md": _headlines("online.csv", ONLINE),

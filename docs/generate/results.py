@@ -35,6 +35,7 @@ GRID_SETTINGS: Final = "grid_settings.csv"
 PACK: Final = "pack_agents.csv"
 FRESH_TIMES: Final = "fresh_times.csv"
 RULE_TIMES: Final = "rule_times.csv"
+LOOKING_AHEAD: Final = "looking_ahead.csv"
 INTERVALS: Final = "intervals.csv"
 _IN_PAGES: Final = {
     INTERVALS,
