@@ -119,7 +119,7 @@ def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages
             assert f"| {prose(best.policy)} " in line
             ahead = any("rollout" in name for name in others)
             able = row["scenario"] not in {"thermal", "deferrable"}
-            assert ("†" in line) == (able and not ahead)
+            assert ("†" in line.split(" | ")[3]) == (able and not ahead)
             assert ("cannot look ahead" in line) == (not able)
             if shown > 0 and is_below_best(row):
                 said = page.partition(f"worse mean than the {COLUMN}: ")[2].partition("\n")[0]
@@ -138,12 +138,17 @@ def unlearned_means(row) -> dict[str, float]:
     """Return all policies without learning on the windows and the metric of a row."""
     commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
     windows, _ = played_windows(commands[row["command"]])
-    found = {
-        one.policy: one.mean
-        for played, one in scored_policies()
-        if (played, one.metric) == (windows, row["metric"])
+    alike = [windows]
+    for log in ("kth", "ctc", "sdsc-sp2"):  # their other recipe numbers the windows differently
+        both = [windows_of(load_recipe(f"queue-{log}-{kind}")) for kind in ("v1", "online")]
+        alike += both if windows in both else []
+    found: dict[str, float] = {}
+    for played, one in scored_policies():
+        if played in alike and one.metric == row["metric"] and one.policy != "random":
+            found.setdefault(one.policy, one.mean)
+    return found | {
+        name: mean for one in alike for name, mean in rules_of_queue().get(one, {}).items()
     }
-    return found | rules_of_queue().get(windows, {})
 
 
 def rules_of_queue() -> dict[str, dict[str, float]]:
@@ -171,7 +176,7 @@ def test_a_rule_of_two_tables_has_one_mean():
 @pytest.mark.parametrize(
     ("recipe", "policy", "mean"),
     [("queue-sdsc-blue-online", "wsept_conservative", 59.4331),
-     ("queue-kth-online", "aged_expected_conservative", 23.9896)],
+     ("queue-kth-online", "aged_expected_easy@rollout", 20.532)],
 )  # fmt: skip
 def test_the_best_without_learning_may_be_of_the_table_of_rules(recipe, policy, mean):
     table = pl.read_csv(FOLDER / "online.csv", infer_schema_length=0)
