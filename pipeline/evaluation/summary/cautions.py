@@ -89,7 +89,8 @@ def _cut_off(scores: pl.DataFrame) -> tuple[Caveat, ...]:
         f"a step limit cut off {_some(told)}. The scores of such an episode are of the moment of "
         "the cut: what was left undone then can be missing in them."
     )
-    return (Caveat(CUT_OFF, text, {"cut": cut["cut"].sum(), "episodes": cut["episodes"].sum()}),)
+    numbers = {"cut": float(cut["cut"].sum()), "episodes": float(cut["episodes"].sum())}
+    return (Caveat(CUT_OFF, text, numbers),)
 
 
 def _some(texts: list[str]) -> str:
