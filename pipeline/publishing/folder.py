@@ -2,7 +2,7 @@
 
     OUT/
       README.md  croissant.json  manifest.json  episodes.parquet  data/  workload/  ...
-      .zenodo.json  DATASHEET.md  SHA256SUMS     (hindcast.pipeline.documents.publication)
+      .zenodo.json  DATASHEET.md  SHA256SUMS     (hindcast.pipeline.dataset.documents.publication)
 
 The folder is a dataset itself: `hindcast verify OUT` accepts it.
 """
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hindcast.pipeline.building.build import append_in_progress
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building.build import append_in_progress
+from hindcast.pipeline.dataset.documents import croissant
+from hindcast.pipeline.dataset.documents import publication as pub
 from hindcast.pipeline.dataset.estimated import ESTIMATES, MODEL
 from hindcast.pipeline.dataset.estimated import FOLDER as ESTIMATED
-from hindcast.pipeline.documents import croissant
-from hindcast.pipeline.documents import publication as pub
 from hindcast.pipeline.errors import InputError, VerificationFailed
 from hindcast.pipeline.exports._target import new_folder
 from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.documents.publication import OF_THE_HUB
+from hindcast.pipeline.dataset.documents.publication import OF_THE_HUB
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError, printable
 from hindcast.pipeline.publishing.folder import Item
 from hindcast.pipeline.storage.extras import require

@@ -1,4 +1,4 @@
-"""Gates of offline trainings: what is delivered, by `--gate`, see `hindcast.policies.delivery`."""
+"""Gates of offline trainings: what is delivered, see `hindcast.policies.training.delivery`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -8,12 +8,12 @@ from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.errors import DatasetError, InputError, TraceError
 from hindcast.pipeline.recipes.workload_source import RECORDED, load_source
 from hindcast.pipeline.scenarios import decisions, load_scenario
-from hindcast.policies.delivery import agreement, folds, played, weighed
-from hindcast.policies.delivery.checkpoints import Decide
-from hindcast.policies.delivery.folds import Without
-from hindcast.policies.delivery.verdict import Verdict, judge_each
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.training.delivery import agreement, folds, played, weighed
+from hindcast.policies.training.delivery.checkpoints import Decide
+from hindcast.policies.training.delivery.folds import Without
+from hindcast.policies.training.delivery.verdict import Verdict, judge_each
 
 
 def gate_for(opened: ds.Dataset, asked: str | None) -> str:

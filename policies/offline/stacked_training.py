@@ -24,13 +24,13 @@ from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.storage.locks import writing
-from hindcast.policies.delivery.checkpoints import write_training
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline.fit import check_decisions, prepared
 from hindcast.policies.offline.gates import decide_once
 from hindcast.policies.offline.training import about, identity_of, task_of
+from hindcast.policies.training.delivery.checkpoints import write_training
 from hindcast.policies.training.devices import repeatable
 from hindcast.policies.training.fingerprint import Identity, finished
 from hindcast.policies.training.job import DEFAULTS, Options, open_folder

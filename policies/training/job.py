@@ -36,8 +36,8 @@ class Options:
         steps: Number of gradient steps, or of iterations of an online agent; None for the default.
         seed: Seed of every random draw.
         device: "cpu", "cuda", or "auto", which is a GPU if there is one.
-        gate: How the agent is compared with the best rule, see hindcast.policies.delivery. None is
-            "log" for a log of decisions, which has no simulator, and "simulator" for others.
+        gate: How the agent is compared with the best rule, see hindcast.policies.training.delivery.
+            None is "log" for a log of decisions, which has no simulator, else "simulator".
     """
 
     steps: int | None = None

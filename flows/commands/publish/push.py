@@ -57,7 +57,7 @@ def check(request: Request) -> None:
 def run(request: Request) -> dict[str, Any]:
     """Verify a dataset, and write its upload folder or send it to the Hub."""
     from hindcast.pipeline.dataset import manifest as mf
-    from hindcast.pipeline.documents.card.header import licence_of
+    from hindcast.pipeline.dataset.documents.card.header import licence_of
     from hindcast.pipeline.publishing import folder as publication
     from hindcast.pipeline.publishing import hub
     from hindcast.pipeline.storage.files import scratch
