@@ -194,8 +194,8 @@ def build(
     from hindcast.pipeline.storage.location import location
     from hindcast.policies.registry import behaviours
 
-    loaded = as_recipe(recipe, overrides)
-    return open_dataset(make(loaded, behaviours(loaded), location(out), workers=workers).folder)
+    folder, loaded = location(out), as_recipe(recipe, overrides)
+    return open_dataset(make(loaded, behaviours(loaded), folder, workers=workers).folder)
 
 
 def append(
@@ -317,8 +317,8 @@ def train(
     from hindcast.policies.own_agents import agent_name
     from hindcast.policies.training.job import Options
 
-    options = Options(steps, seed, device, gate)
-    return fit(_folder(dataset), agent_name(agent), location(out), options, settings=settings)
+    options, folders = Options(steps, seed, device, gate), (_folder(dataset), location(out))
+    return fit(folders[0], agent_name(agent), folders[1], options, settings=settings)
 
 
 def evaluate(

@@ -20,7 +20,7 @@ from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import open as open_dataset
 from hindcast.pipeline.storage.run_files import BEST, DESCRIPTION
 from hindcast.policies.networks.checkpoint import load_policy, read_description
-from hindcast.policies.offline.gates import gate_of
+from hindcast.policies.training.delivery.gates import gate_of
 from hindcast.policies.training.delivery.verdict import Gate, Verdict
 
 COLUMNS: Final = (

@@ -21,8 +21,9 @@ from hindcast.pipeline.storage.run_files import step_folder
 from hindcast.policies.networks.checkpoint import Trained, save
 from hindcast.policies.training.devices import find_device, repeatable, torch_setting
 from hindcast.policies.training.fingerprint import Identity
-from hindcast.policies.training.learner import Learner
-from hindcast.policies.training.loop import Callbacks, Point, Progress, fit
+from hindcast.policies.training.learner import Learner, Task
+from hindcast.policies.training.loop import Callbacks, Point, Progress, fit, untrained
+from hindcast.policies.training.monitoring import measure_of
 from hindcast.policies.training.resume import INTERVAL_S, ResumeFile
 from hindcast.policies.training.run_folder import clear
 from hindcast.policies.training.tensorboard import open_tensorboard
@@ -104,16 +105,23 @@ class TrainingJob:
     without: Callable[[Sequence[int]], "TrainingJob"]
 
 
+def prepared(agent: str, learner: Learner, config: Any, task: Task) -> Prepared:
+    """Return the training of a learner, which is measured on the decisions of its task."""
+    begun = untrained(learner, agent, config, task.spec, steps=task.steps, seed=task.seed)
+    return Prepared(learner, begun, Callbacks(measure=measure_of(task)))
+
+
 def open_folder(out: Path, device: torch.device, *, continued: bool = False) -> None:
     """Make the folder of a training and record that one begins, or is continued, here.
 
     Files of another training are removed.
     """
-    make_folder(out)
-    remove_partials(out)
+    setting = torch_setting(device)
     if not continued:
         clear(out)
-    begin_training(out, provenance(torch=torch_setting(device)))
+    make_folder(out)
+    remove_partials(out)
+    begin_training(out, provenance(torch=setting))
 
 
 def fit_in(

@@ -112,15 +112,15 @@ def _append(
     if is_remote(out):
         files.make_folder(out)
     plan = _make_plan(recipe, behaviours, out, manifest)
-    claim = _claim(plan, manifest)
+    append = _place_of(plan, manifest)
     record = out / BUILDING / recording.PLAN
-    if record.exists() and files.read_json(record) != claim:
+    if record.exists() and files.read_json(record) != recording.claim_of(plan, append):
         raise DatasetError(
             f"{out}: this folder holds an interrupted append of another recipe or by other package "
             f"versions; finish that one, or give it up by deleting {BUILDING} and the parts of "
             f"data/ from {plan.part_path(0).name} on"
         )
-    recording.begin(plan, claim)
+    recording.begin(plan, append)
     recording.record_parts(plan, workers, progress, elsewhere)
     return _finish(plan, manifest)
 
@@ -191,16 +191,13 @@ def _make_plan(
     return plan
 
 
-def _claim(plan: Plan, manifest: mf.Manifest) -> dict[str, Any]:
+def _place_of(plan: Plan, manifest: mf.Manifest) -> dict[str, Any]:
+    """Return where an append goes on in a dataset."""
     return {
-        "digest": plan.recipe.digest,
-        "versions": mf.versions(),
-        "append": {
-            "to": manifest.digest,
-            "first_part": plan.first_part,
-            "parts": len(plan.parts),
-            "first_episode": plan.first_episode,
-        },
+        "to": manifest.digest,
+        "first_part": plan.first_part,
+        "parts": len(plan.parts),
+        "first_episode": plan.first_episode,
     }
 
 

@@ -76,7 +76,7 @@ def build(
     if is_remote(out):
         files.make_folder(out)  # before the workload takes its time
     plan = recording.make_plan(recipe, behaviours, load_source(recipe), out)
-    recording.begin(plan, {"digest": recipe.digest, "versions": mf.versions()})
+    recording.begin(plan)
     if not (out / mf.WORKLOAD / mf.NAME).exists():
         save_workload(plan.workload, out / mf.WORKLOAD)
     elif not is_saved(plan.workload, out / mf.WORKLOAD):
@@ -147,6 +147,7 @@ def _finish(plan: Plan) -> BuildResult:
     )
     manifest, coverage = with_caveats(plan, manifest, episodes)
     describe(plan.out, manifest, episodes, coverage)
+    result = result_of(plan.out, manifest)
     files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
     files.remove_folder(plan.out / BUILDING)
-    return result_of(plan.out, manifest)
+    return result

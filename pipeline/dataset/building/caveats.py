@@ -40,12 +40,13 @@ def dataset_caveats(
     policies: list[tuple[str, Mapping[str, Any]]] = [
         (row["behaviour"], row) for row in means.to_dicts()
     ]
+    scores, of_trace = _scores(plan), trace_caveats(plan.recipe, plan.workload, windows)
     tied = [caveat for caveat in before if caveat.code == caveats.TIES]
-    for caveat in caveats.ties(_scores(plan), higher=plan.spec.outcomes[0].better == "higher"):
+    for caveat in caveats.ties(scores, higher=plan.spec.outcomes[0].better == "higher"):
         if caveat not in tied:
             tied.append(caveat)
     return (
-        *trace_caveats(plan.recipe, plan.workload, windows),
+        *of_trace,
         *tied,
         *caveats.forced(coverage.decisions, coverage.forced),
         *caveats.unfinished(policies),
@@ -61,9 +62,12 @@ def _scores(plan: Plan) -> Any:
     own = [
         Behaviour(b.policy.name, b.policy)
         for b in plan.behaviours.values()
-        if isinstance(b.policy, Heuristic) and b.epsilon < 1 and b.temperature == 0
+        if isinstance(b.policy, Heuristic)
+        and b.policy.draw is None
+        and b.epsilon < 1
+        and b.temperature == 0
     ]
-    rules = list({rule.name: rule for rule in own if not rule.stochastic}.values())
+    rules = list({rule.name: rule for rule in own}.values())
     if len(rules) < caveats.FEWEST_RULES:
         return np.zeros((0, 0))
     windows = sample((w for part in plan.parts for _, w in part), _PROBED)

@@ -105,10 +105,17 @@ def make_plan(
     return Plan(recipe, scenario, spec, workload, behaviours, parts, out)
 
 
-def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
+def claim_of(plan: Plan, append: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what must be equal for a build, or an append, to continue an interrupted one."""
+    claim = {"digest": plan.recipe.digest, "versions": mf.versions()}
+    return claim if append is None else {**claim, "append": append}
+
+
+def begin(plan: Plan, append: Mapping[str, Any] | None = None) -> None:
     """Make the folders, or check that the interrupted build there has the same claim.
 
-    Raises DatasetError if a symbolic link leads out of the dataset.
+    `append` says where an append goes on. Raises DatasetError if a symbolic link leads out of the
+    dataset.
     """
     for name in (BUILDING, DATA, mf.WORKLOAD, POLICIES):
         if (plan.out / name).is_symlink():
@@ -116,6 +123,7 @@ def begin(plan: Plan, claim: Mapping[str, Any]) -> None:
                 f"{plan.out / name}: this is a symbolic link, but a dataset is written into its "
                 "own folder; remove the link"
             )
+    claim = claim_of(plan, append)
     files.make_folder(plan.out)
     building = files.make_folder(plan.out / BUILDING)
     files.make_folder(plan.out / DATA)

@@ -188,12 +188,12 @@ def read_evaluation(folder: Path) -> Evaluation:
         notes=_texts(path, raw, "notes"),
         sessions=_texts(path, computed, "sessions"),
         records=records,
-        caveats=_caveats(path, raw),
         looks=_looks(path, raw),
         plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
         stretches=_stretches(path, raw["stretches"]) if raw.get("stretches") is not None else None,
         loads=_loads(path, raw.get("loads", {})),
         until=_until(path, raw["until"]) if raw.get("until") is not None else None,
+        caveats=_caveats(path, raw),
     )
 
 

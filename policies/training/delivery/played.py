@@ -142,21 +142,23 @@ def stretches_of(recipe: Recipe) -> Callable[[int], tuple[int, int]] | None:
 def windows_of(recipe: Recipe, workload: Workload, seed: int, workers: int = 1) -> Windows:
     """Return the train and validation windows of a recipe."""
     scenario = load_scenario(recipe.scenario)
+    config = with_added(scenario, recipe.config)
+    spec = scenario.spec(recipe.config, recipe.objective)
+    available = scenario.windows(recipe.config, workload)
     train, validation = (
         recipe.windows(split) if split in recipe.split else [] for split in ("train", "validation")
     )
     windows = Windows(
         scenario,
-        scenario.spec(recipe.config, recipe.objective),
+        spec,
         partial(make_instance, recipe, scenario, workload),
         train,
         validation,
-        further_windows(recipe, scenario.windows(recipe.config, workload), FURTHER),
+        further_windows(recipe, available, FURTHER),
         seed,
         workers,
         stretches_of(recipe),
     )
-    config = with_added(scenario, recipe.config)
     if config == recipe.config:
         return windows
     wider = replace(recipe, config=config)

@@ -26,7 +26,6 @@ from hindcast.pipeline.recipes.toml import recipe_toml
 from hindcast.pipeline.recipes.workload_source import ELSEWHERE
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.workloads.caveats import Caveat
 
 _TEMPLATE: Final = Path(__file__).with_name("card.md.jinja")
 _POSITIONS: Final = 8  # with their shares of the decisions, the most frequent first
@@ -39,12 +38,15 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
     """
     origin, headline = manifest.provenance, manifest.spec.outcomes[0]
     licence, terms = licence_of(origin)
+    caveats = [printable(caveat.text) for caveat in manifest.caveats]
     behaviours = behaviour_returns(episodes, headline)
+    spec, counts = manifest.spec, episodes["behaviour"].value_counts()["count"].to_numpy()
     most = coverage.chosen.argsort(kind="stable")[::-1][:_POSITIONS]
     text = render(
         _TEMPLATE,
         manifest=manifest,
-        spec=manifest.spec,
+        name=manifest.name,
+        spec=spec,
         counts=manifest.counts,
         origin=origin,
         recorded=origin.get("recorded") == ELSEWHERE,
@@ -64,22 +66,26 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
         splits=split_sizes(episodes).to_dicts(),
         warnings=[
             *warnings(coverage, episodes, manifest.recipe.level),
-            *map(_sentence, manifest.caveats),
+            *map(_sentence, caveats),
         ],
         names=episodes["behaviour"].unique(),
         headline=headline,
         behaviours=behaviours,
+        effective_behaviours=effective(counts),
+        coverage=coverage,
+        entropy=coverage.entropy,
+        total=max(1, coverage.decisions),
+        effective_positions=effective(coverage.chosen),
+        most_chosen=[(n, count) for n in most if (count := coverage.chosen[n])],
+        columns={
+            "context": list(grouped(spec.context)),
+            "candidates": list(grouped(spec.candidates)),
+        },
+        histogram="\n".join(histogram(episodes["return"])),
         decimals={
             name: decimals_for([getattr(row, name).value for row in behaviours])
             for name in ("returns", "headline")
         },
-        effective_behaviours=effective(episodes["behaviour"].value_counts()["count"].to_numpy()),
-        coverage=coverage,
-        total=max(1, coverage.decisions),
-        effective_positions=effective(coverage.chosen),
-        most_chosen=[(n, count) for n in most if (count := coverage.chosen[n])],
-        histogram="\n".join(histogram(episodes["return"])),
-        grouped=grouped,
         recipe_toml=recipe_toml,
     )
     # after an append the table of episodes has another name
@@ -122,8 +128,8 @@ def split_sizes(episodes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sentence(caveat: Caveat) -> str:
-    text = printable(caveat.text).rstrip(".")
+def _sentence(caveat: str) -> str:
+    text = caveat.rstrip(".")
     return f"**Caveat:** {text[:1].upper()}{text[1:]}."
 
 

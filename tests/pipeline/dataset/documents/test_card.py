@@ -280,7 +280,8 @@ def test_every_column_is_named_or_inside_a_range_of_names(name):
     if name == "slots":
         config = dataclasses.replace(config, observation="image")
     spec = scenario.spec(config, scenario.objectives[0])
-    text = render(COLUMNS, spec=spec, grouped=grouped)
+    columns = {"context": [*grouped(spec.context)], "candidates": [*grouped(spec.candidates)]}
+    text = render(COLUMNS, spec=spec, columns=columns)
     assert ("`image`" in text) == bool(spec.image_shape)
     assert ("`monte_carlo_value`" in text) == spec.valued
     assert all(f"`{o.name}`" in text for o in spec.outcomes)

@@ -15,8 +15,8 @@ from hindcast.pipeline.storage.provenance import PROVENANCE
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import read_description
 from hindcast.policies.offline import training
-from hindcast.policies.offline.gates import gate_of
 from hindcast.policies.training.delivery import played
+from hindcast.policies.training.delivery.gates import gate_of
 from hindcast.policies.training.delivery.verdict import Verdict, judge_each, rule_policy
 from tests.folders import content
 from tests.policies.trainings import train

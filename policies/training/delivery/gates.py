@@ -1,4 +1,4 @@
-"""Gates of offline trainings: what is delivered, see `hindcast.policies.training.delivery`."""
+"""Gates of trainings on a log: what is delivered, see `hindcast.policies.training.delivery`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
