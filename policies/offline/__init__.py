@@ -164,7 +164,9 @@ def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
     from hindcast.pipeline.settings.reading import read_settings
 
     config = _find(agent).implementation().Config
-    return read_settings(config, _nested(config(), settings or {}), f"settings of {agent}")
+    if not settings:
+        return config()
+    return read_settings(config, _nested(config(), settings), f"settings of {agent}")
 
 
 def _nested(defaults: Any, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -130,7 +130,6 @@ def fit_in(
     """Train in the folder `out`, and return the result with a description of the training."""
     identity, device = job.identity, find_device(job.identity.device)
     resume = ResumeFile(out, identity.key, interval_s=reporting.resume_s)
-    open_folder(out, device, continued=resume.waits())
     run = f"{identity.agent}-seed{identity.seed}"
     draw, close = open_tensorboard(reporting.tensorboard, run)
 
@@ -140,10 +139,11 @@ def fit_in(
 
     try:
         with repeatable(device):
-            prepared = job.prepare(out, reporting.resume_s)
-            about = {**(prepared.about or {}), "key": identity.key, "of_steps": identity.steps}
+            open_folder(out, device, continued=resume.waits())
+            training = job.prepare(out, reporting.resume_s)
+            about = {**(training.about or {}), "key": identity.key, "of_steps": identity.steps}
             callbacks = replace(
-                prepared.callbacks,
+                training.callbacks,
                 point=point,
                 every=reporting.checkpoint_every,
                 keep=partial(_keep, out, about),
@@ -151,7 +151,7 @@ def fit_in(
             )
             if reporting.progress is not None:
                 callbacks = replace(callbacks, progress=reporting.progress)
-            return fit(prepared.learner, prepared.begun, callbacks), about
+            return fit(training.learner, training.begun, callbacks), about
     finally:
         close()
 

@@ -26,9 +26,9 @@ from typing import Final
 import numpy as np
 
 from hindcast.pipeline.recipes.splits import evenly_spaced
+from hindcast.policies.heuristics import rankable
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.rules import rankable
 from hindcast.policies.training.delivery.played import (
     Windows,
     best_rule,

@@ -45,9 +45,9 @@ from hindcast.pipeline.simulation.scenario import Instance, Scenario, with_added
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.workloads.schema import Workload
+from hindcast.policies.heuristics import rankable
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.rules import rankable
 from hindcast.policies.training.delivery.verdict import RULE, Verdict, compare
 
 MOST_WINDOWS: Final = 400  # train windows on which rules are compared

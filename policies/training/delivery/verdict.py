@@ -24,9 +24,9 @@ from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.statistics.percentile import percentile_intervals
 from hindcast.pipeline.storage.run_files import DELIVERED
+from hindcast.policies.heuristics import rankable
 from hindcast.policies.networks.checkpoint import Trained, save
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.networks.rules import rankable
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
 Gate: TypeAlias = Literal["simulator", "folds", "log"]
