@@ -249,7 +249,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path, value = folder / NAME, read_manifest_json(folder, KIND, _VERSIONS, "build")
     try:
-        claims = {
+        claims: dict[str, Any] = {
             "digest": a_sha256(value["digest"]),
             "workload_sha256": a_sha256(value["workload_sha256"]),
             "counts": {k: a_count(v) for k, v in a_table(value["counts"]).items()},
