@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 
+from hindcast.pipeline.evaluation.studies.study import COLUMNS
 from hindcast.pipeline.evaluation.summary.results import commands, read_csv
 from hindcast.pipeline.pages.markdown import plain_text, text_table
 from hindcast.pipeline.pages.numbers import decimals_for, write_estimate
-from hindcast.pipeline.studies.study import COLUMNS
 
 INTRODUCTION = {
     "level": "The level of the logged behaviours varies.",

@@ -23,7 +23,7 @@ from typing import Any, Final
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.documents.publication import OF_THE_HUB
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError, printable
-from hindcast.pipeline.publishing.folder import Item
+from hindcast.pipeline.exports.publishing.folder import Item
 from hindcast.pipeline.storage.extras import require
 from hindcast.pipeline.storage.files import scratch
 from hindcast.pipeline.storage.guards import LARGEST_JSON
