@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from hindcast.pipeline import errors, testing
     from hindcast.pipeline.dataset import Dataset
     from hindcast.pipeline.dataset.decisions import Decisions
+    from hindcast.pipeline.dataset.verification.verify import VerifyResult
     from hindcast.pipeline.evaluation.evaluate import EvaluateResult
     from hindcast.pipeline.exports import Export, ExportResult
     from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
@@ -58,7 +59,6 @@ if TYPE_CHECKING:  # for editors and mypy; at run time __getattr__ imports these
     from hindcast.pipeline.simulation.scenario import Instance, Scenario
     from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
     from hindcast.pipeline.traces import TraceFormat
-    from hindcast.pipeline.verification.verify import VerifyResult
     from hindcast.policies.deciding import Decider
     from hindcast.policies.deciding_logs import LogDecider
     from hindcast.policies.networks.policy import LearnedPolicy
@@ -189,13 +189,13 @@ def build(
         InputError: The recipe is not valid, its trace cannot be read, or `out` holds something
             else or cannot be written.
     """
-    from hindcast.pipeline.building.build import build as make
+    from hindcast.pipeline.dataset.building.build import build as make
     from hindcast.pipeline.recipes.loading import as_recipe
     from hindcast.pipeline.storage.location import location
     from hindcast.policies.registry import behaviours
 
-    loaded = as_recipe(recipe, overrides)
-    return open_dataset(make(loaded, behaviours(loaded), location(out), workers=workers).folder)
+    folder, loaded = location(out), as_recipe(recipe, overrides)
+    return open_dataset(make(loaded, behaviours(loaded), folder, workers=workers).folder)
 
 
 def append(
@@ -225,7 +225,7 @@ def append(
         DatasetError: `out` holds no finished dataset, a dataset of another problem, or one with
             another digest than `to`.
     """
-    from hindcast.pipeline.building.append import append as add
+    from hindcast.pipeline.dataset.building.append import append as add
     from hindcast.pipeline.recipes.loading import as_recipe
     from hindcast.pipeline.storage.location import location
     from hindcast.policies.registry import behaviours
@@ -262,9 +262,9 @@ def verify(
         VerificationFailed: A claim does not hold. The error names the first such claim.
         DatasetError: The folder holds no dataset, or `trace` is not its trace.
     """
+    from hindcast.pipeline.dataset.verification.verify import verify as check
     from hindcast.pipeline.selection.selecting import check_parents
     from hindcast.pipeline.storage.location import location
-    from hindcast.pipeline.verification.verify import verify as check
     from hindcast.policies.registry import recorded_behaviours
 
     folder, raw = _folder(dataset), None if trace is None else location(trace)
@@ -317,8 +317,8 @@ def train(
     from hindcast.policies.own_agents import agent_name
     from hindcast.policies.training.job import Options
 
-    options = Options(steps, seed, device, gate)
-    return fit(_folder(dataset), agent_name(agent), location(out), options, settings=settings)
+    options, folders = Options(steps, seed, device, gate), (_folder(dataset), location(out))
+    return fit(folders[0], agent_name(agent), folders[1], options, settings=settings)
 
 
 def evaluate(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 from hindcast.pipeline.errors import InputError
 
 if TYPE_CHECKING:  # for editors and mypy
-    from hindcast.pipeline.building.results import BuildResult
     from hindcast.pipeline.dataset import Dataset
+    from hindcast.pipeline.dataset.building.results import BuildResult
     from hindcast.pipeline.decisions.answers import Answers
     from hindcast.pipeline.recipes.recipe import Recipe
     from hindcast.pipeline.traces.ingest import IngestResult

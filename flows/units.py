@@ -29,7 +29,7 @@ def _for_a_while(items: Sequence[Any]) -> Iterator[Any]:
 
 def record_parts(items: list[int], out: str, plan: str, code: str = "{}") -> dict[str, int]:
     """Record parts of a dataset that is being built."""
-    from hindcast.pipeline.building.shared_plan import record
+    from hindcast.pipeline.dataset.building.shared_plan import record
     from hindcast.policies.registry import behaviours
 
     made = [record(out, plan, part, behaviours, code) for part in _for_a_while(items)]
@@ -42,8 +42,8 @@ def record_parts(items: list[int], out: str, plan: str, code: str = "{}") -> dic
 
 def replay_parts(items: list[int], folder: str, manifest: str, quick: bool) -> dict[str, Any]:
     """Replay parts of a dataset, up to the first one that differs from the simulator."""
-    from hindcast.pipeline.verification.replayed import Replayed
-    from hindcast.pipeline.verification.shared_parts import replay
+    from hindcast.pipeline.dataset.verification.replayed import Replayed
+    from hindcast.pipeline.dataset.verification.shared_parts import replay
     from hindcast.policies.registry import recorded_behaviours
 
     found, done, fault = Replayed(), 0, ""

@@ -31,8 +31,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.recorder import L_CHOICE, L_OFFSET, N_REWARD, Recording, make_log
+from hindcast.pipeline.dataset.building.recorder import (
+    L_CHOICE,
+    L_OFFSET,
+    N_REWARD,
+    Recording,
+    make_log,
+)
 from hindcast.pipeline.dataset.columns import NO_CHOICE, episodes_schema
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import InfeasibleChoice, InputError, StorageError
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.recipes.problem import make_instance
@@ -55,7 +62,6 @@ from hindcast.pipeline.simulation.rollout import Episode, run_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.traces import TraceFormat
-from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload, save_workload
 from hindcast.pipeline.workloads.schema import (
     QUARANTINE_COLUMNS,

@@ -124,7 +124,7 @@ def resolve(name: str, scenario: str, spec: Spec) -> Behaviour:
     if rule is not None:
         if isinstance(rule, Heuristic):
             require_columns(name, rule.needs, spec)
-        return Behaviour(name, rule, *_exploration(rule))
+        return Behaviour(name, rule, *rule.exploration)
     if looks_ahead(name):
         if load_scenario(scenario).imagines:
             raise InputError(
@@ -203,11 +203,6 @@ def _still(known: Mapping[str, Heuristic]) -> list[str]:
     ]
 
 
-def _exploration(rule: Heuristic | MemoryRule) -> tuple[float, float]:
-    """Return the epsilon and the temperature of a rule that is given by its name alone."""
-    return rule.exploration if isinstance(rule, Heuristic) else (0.0, 0.0)
-
-
 def _looking_ahead_with(known: Mapping[str, Heuristic], spec: Spec) -> list[Heuristic]:
     """Return the deterministic rules whose columns the candidates have."""
     columns = {feature.name for feature in spec.candidates}
@@ -270,11 +265,11 @@ def behaviours(recipe: Recipe) -> dict[str, Behaviour]:
     """Return the behaviours of a recipe by name."""
 
     def one(behaviour: BehaviourRecipe) -> Behaviour:
+        if not behaviour.sha256:
+            return _of_rule(behaviour, recipe)
         if behaviour.is_checkpoint:
             return _checkpoint(behaviour, recipe)
-        if behaviour.sha256:
-            return _own(behaviour, recipe)
-        return _behaviour(behaviour, recipe)
+        return _own(behaviour, recipe)
 
     return {b.name: one(b) for b in recipe.behaviours}
 
@@ -324,7 +319,7 @@ def _checkpoint(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     return Behaviour(behaviour.name, policy, behaviour.epsilon, behaviour.temperature)
 
 
-def _behaviour(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
+def _of_rule(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
     rule = find_rule(recipe.scenario, behaviour.policy)
     if rule is None:
         raise UnknownName(
@@ -339,7 +334,7 @@ def _behaviour(behaviour: BehaviourRecipe, recipe: Recipe) -> Behaviour:
             f"{recipe.id}: policy {behaviour.policy!r} in [[behaviours]] cannot explore; leave out "
             "epsilon and temperature"
         )
-    epsilon, temperature = _exploration(rule)
+    epsilon, temperature = rule.exploration
     return Behaviour(
         behaviour.name,
         rule,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.storage.location import traces_folder

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.padding import Padded
 from hindcast.pipeline.exports import EXPORTS, export
 from hindcast.pipeline.recipes.loading import load_recipe

@@ -36,20 +36,22 @@ FLOORS = (
     ("pipeline.scenarios",),
     ("pipeline.recipes",),
     ("pipeline.dataset",),
-    ("pipeline.documents",),
-    ("pipeline.building",),
+    ("pipeline.dataset.documents",),
+    ("pipeline.dataset.building",),
+    ("pipeline.dataset.verification",),
     ("pipeline.evaluation",),
+    ("pipeline.evaluation.studies",),
     (
-        "pipeline.exports", "pipeline.verification", "pipeline.inspection", "pipeline.studies",
-        "pipeline.estimators", "pipeline.gymnasium_env", "pipeline.whatif",
+        "pipeline.exports", "pipeline.inspection", "pipeline.estimators",
+        "pipeline.gymnasium_env", "pipeline.whatif",
     ),
-    ("pipeline.schedules", "pipeline.publishing"),
+    ("pipeline.schedules", "pipeline.exports.publishing"),
     ("pipeline.forecast", "pipeline.decisions"),
     ("pipeline.report", "pipeline.testing", "pipeline.selection"),
     ("policies.heuristics",),
     ("policies.networks",),
     ("policies.rollouts", "policies.training"),
-    ("policies.delivery",),
+    ("policies.training.delivery",),
     ("policies.offline",),
     ("policies.online",),
     ("policies.own_policy", "policies.own_agents"),
@@ -180,12 +182,15 @@ def learns(name: str) -> bool:
         return name.rsplit(".", maxsplit=1)[-1] in {
             "agent", "imitation", "replay", "rollouts", "sliding", "surface", "torch_network",
         }  # fmt: skip
-    return name.startswith(("policies.training.", "policies.offline.", "policies.online.")) or (
+    gates = "policies.training.delivery"
+    return (
+        name.startswith(("policies.training.", "policies.offline.", "policies.online."))
+        and (not name.startswith(gates) or name == f"{gates}.training")
+    ) or (
         name
         in {
             "pipeline.dataset.torch_batches",
             "policies.networks.candidate_scorer",
-            "policies.delivery.training",
             "policies.ope.fqe",
             "policies.ope.behaviour.network",
         }

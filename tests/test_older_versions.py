@@ -17,7 +17,7 @@ import pytest
 
 import hindcast.pipeline.dataset
 from hindcast.flows.cli import main
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.manifest import versions
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes import loading

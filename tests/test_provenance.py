@@ -12,13 +12,13 @@ import torch
 from docs.generate.results import FOLDER
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.evaluation.studies.study import COLUMNS, read_study
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
 from hindcast.pipeline.evaluation.summary.results import read_results
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.evaluation.summary.writing import write_summary
 from hindcast.pipeline.storage import provenance as pv
 from hindcast.pipeline.storage import versions
-from hindcast.pipeline.studies.study import COLUMNS, read_study
 from hindcast.policies.entrants import entrants
 from tests.policies.trainings import train
 

@@ -9,9 +9,10 @@ from gymnasium.utils.env_checker import check_env
 
 from hindcast.flows.commands import run
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.documents.card import card_text
 from hindcast.pipeline.dataset.manifest import read_manifest
-from hindcast.pipeline.documents.card import card_text
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
@@ -20,7 +21,6 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.scenarios import SCENARIOS
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 from tests.conftest import require_traces

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hindcast.pipeline.documents import terms
+from hindcast.pipeline.dataset.documents import terms
 from tests import release
 
 FILES = [

@@ -3,9 +3,10 @@
     python -m docs.generate.gate RUN...
 
 prints the table. Each argument is a folder that `hindcast run` has written, with one seed. A row is
-one trained agent and one gate: the verdict on its selected checkpoint (hindcast.policies.delivery),
-and its difference from the same rule on the test windows, in the direction in which more is better.
-The column `provenance` is a key of docs/results/provenance.json.
+one trained agent and one gate: the verdict on its selected checkpoint
+(hindcast.policies.training.delivery), and its difference from the same rule on the test windows, in
+the direction in which more is better. The column `provenance` is a key of
+docs/results/provenance.json.
 """
 
 import csv
@@ -18,9 +19,9 @@ from typing import Any, Final, get_args
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import open as open_dataset
 from hindcast.pipeline.storage.run_files import BEST, DESCRIPTION
-from hindcast.policies.delivery.verdict import Gate, Verdict
 from hindcast.policies.networks.checkpoint import load_policy, read_description
-from hindcast.policies.offline.gates import gate_of
+from hindcast.policies.training.delivery.gates import gate_of
+from hindcast.policies.training.delivery.verdict import Gate, Verdict
 
 COLUMNS: Final = (
     "scenario", "recipe", "agent", "rules_read", "gate", "rule", "metric", "windows", "difference",

@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from docs.generate.text import code, prose, table
-from hindcast.pipeline.documents.attributes import attributes
+from hindcast.pipeline.dataset.documents.attributes import attributes
 from hindcast.pipeline.recipes import recipe as r
 from hindcast.pipeline.settings.ranges import range_of
 from hindcast.pipeline.traces.batch_systems.grid_engine import GridEngineSettings

@@ -16,9 +16,9 @@ from docs.generate.decision_coverage import coverage_markdown
 from docs.generate.gate import TABLE as GATE
 from docs.generate.gate import gate_markdown
 from docs.generate.text import contents
+from hindcast.pipeline.evaluation.studies.page import study_markdown
+from hindcast.pipeline.evaluation.studies.study import COLUMNS as STUDY_COLUMNS
 from hindcast.pipeline.evaluation.summary.results import COLUMNS, DEGREES, results_markdown
-from hindcast.pipeline.studies.page import study_markdown
-from hindcast.pipeline.studies.study import COLUMNS as STUDY_COLUMNS
 from hindcast.policies.ope.selection_table import selection_markdown
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "results"

@@ -54,8 +54,8 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Build the dataset of a recipe, or append to it; an interrupted build is completed."""
-    from hindcast.pipeline.building.append import append
-    from hindcast.pipeline.building.build import build
+    from hindcast.pipeline.dataset.building.append import append
+    from hindcast.pipeline.dataset.building.build import build
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.policies.registry import behaviours
 
@@ -80,7 +80,7 @@ def _elsewhere() -> Any:
     if runner is None:
         return None
     from hindcast.flows.units import record_parts
-    from hindcast.pipeline.building.shared_plan import share
+    from hindcast.pipeline.dataset.building.shared_plan import share
 
     def elsewhere(plan: Any, parts: Sequence[int], tell: Callable[[int], None]) -> None:
         for done, _ in runner.map_units(record_parts, parts, **share(plan)):

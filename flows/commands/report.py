@@ -121,7 +121,7 @@ def _estimates(folders: list[Path]) -> tuple[tuple[Path, ...], list[Path]]:
 def _sources(folder: Path) -> tuple[Path, list[Path], list[Path]]:
     """Return the evaluation, checkpoints and datasets of a folder, such as a whole run."""
     if (folder / "study.json").exists():
-        from hindcast.pipeline.studies.study import study_points
+        from hindcast.pipeline.evaluation.studies.study import study_points
 
         return _sources(study_points(folder)[-1])  # the study's table covers the other points
     if (folder / "evaluation.json").exists() or not (folder / LEDGER).exists():
@@ -198,9 +198,9 @@ def _table(request: Table) -> dict[str, Any]:
 
 def _page_of(content: bytes) -> Callable[[bytes, str], str]:
     """Return the function that makes the page of a table with these columns."""
+    from hindcast.pipeline.evaluation.studies.page import study_markdown
+    from hindcast.pipeline.evaluation.studies.study import COLUMNS
     from hindcast.pipeline.evaluation.summary.results import PROVENANCE_COLUMN, results_markdown
-    from hindcast.pipeline.studies.page import study_markdown
-    from hindcast.pipeline.studies.study import COLUMNS
     from hindcast.policies.ope import selection_table
 
     head = content.split(b"\n", 1)[0].decode(errors="replace").strip().split(",")

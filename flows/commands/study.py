@@ -12,7 +12,7 @@ from hindcast.flows.progress import note
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.studies.study import Point
+    from hindcast.pipeline.evaluation.studies.study import Point
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Request:
 
     def points(self) -> "list[Point]":
         """Return the points of the study. Raises RecipeError if it is not valid."""
-        from hindcast.pipeline.studies.study import plan
+        from hindcast.pipeline.evaluation.studies.study import plan
 
         return plan(
             self.recipe, self.overrides, self.agents, self.seeds, self.steps, self.vary, self.values
@@ -67,6 +67,8 @@ def run(request: Request, call: Call = directly) -> dict[str, Any]:
 
 def _run(request: Request, call: Call) -> dict[str, Any]:
     from hindcast.flows.runs.stages import run_stages
+    from hindcast.pipeline.evaluation.studies.page import study_csv, study_markdown
+    from hindcast.pipeline.evaluation.studies.study import NAME, TABLE, collect
     from hindcast.pipeline.recipes.loading import load_recipe
     from hindcast.pipeline.storage.files import (
         make_folder,
@@ -75,8 +77,6 @@ def _run(request: Request, call: Call) -> dict[str, Any]:
         write_json,
         write_text,
     )
-    from hindcast.pipeline.studies.page import study_csv, study_markdown
-    from hindcast.pipeline.studies.study import NAME, TABLE, collect
 
     place, loaded = location(request.out), load_recipe(request.recipe, request.overrides)
     points = request.points()

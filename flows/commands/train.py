@@ -104,7 +104,7 @@ def _read(arguments: argparse.Namespace) -> Any:
     options = vars(arguments)
     if options.get("gate", "log") != "log":  # a default is no wish, and is "log" for such logs
         from hindcast.pipeline import dataset as ds
-        from hindcast.policies.offline.gates import gate_for
+        from hindcast.policies.training.delivery.gates import gate_for
 
         with contextlib.suppress(DatasetError, StorageError):  # the training says what it lacks
             gate_for(ds.open(location(arguments.dataset)), arguments.gate)

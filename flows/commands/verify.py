@@ -42,8 +42,8 @@ def check(request: Request) -> None:
 
 def run(request: Request) -> dict[str, Any]:
     """Recompute every claim of a dataset. Raises VerificationFailed for the first that fails."""
+    from hindcast.pipeline.dataset.verification import verify as verification
     from hindcast.pipeline.selection.selecting import check_parents
-    from hindcast.pipeline.verification import verify as verification
     from hindcast.policies.registry import recorded_behaviours
 
     dataset = location(request.dataset)
@@ -79,8 +79,8 @@ def _elsewhere(dataset: Path, manifest: str | None, request: Request) -> Any:
     if runner is None or manifest is None:
         return None
     from hindcast.flows.units import replay_parts
+    from hindcast.pipeline.dataset.verification.replayed import Replayed
     from hindcast.pipeline.storage.location import is_remote
-    from hindcast.pipeline.verification.replayed import Replayed
 
     folder = str(dataset if is_remote(dataset) else dataset.absolute())
 

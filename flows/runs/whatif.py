@@ -31,7 +31,6 @@ from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.recipes.loading import apply_override, load_recipe
 from hindcast.pipeline.recipes.recipe import Recipe, TraceSource
 from hindcast.pipeline.recipes.recognition import recognise
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.workload_source import INGESTED, load_source
 from hindcast.pipeline.report.whatif import plan as planning
 from hindcast.pipeline.report.whatif.held import whole_nodes
@@ -43,6 +42,7 @@ from hindcast.pipeline.report.whatif.numbers import Scope as Values
 from hindcast.pipeline.report.whatif.page import write_page
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.schedules.schedule import read_schedule
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.storage.files import (
     make_folder,
     read_parquet,

@@ -15,7 +15,7 @@ from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.checkpoints import checkpoint_places
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.recipe import Origin, Recipe, digest_of_dataset
-from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
 from hindcast.pipeline.storage.files import json_text, sha256_text
 from hindcast.pipeline.storage.files import read_manifest as read_manifest_json
@@ -249,18 +249,23 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path, value = folder / NAME, read_manifest_json(folder, KIND, _VERSIONS, "build")
     try:
+        claims: dict[str, Any] = {
+            "digest": a_sha256(value["digest"]),
+            "workload_sha256": a_sha256(value["workload_sha256"]),
+            "counts": {k: a_count(v) for k, v in a_table(value["counts"]).items()},
+            "versions": {k: a_text(v) for k, v in a_table(value["versions"]).items()},
+        }
+        recipe = _recipe(value["recipe"], value.get("id"), path, "recipe", value)
+        read_provenance(a_table(value["provenance"]))  # raises for damage
         manifest = Manifest(
-            recipe=_recipe(value["recipe"], value.get("id"), path, "recipe", value),
-            digest=a_sha256(value["digest"]),
+            **claims,
+            recipe=recipe,
+            provenance=a_table(value["provenance"]),  # as written, with keys that are not known
+            caveats=cv.from_json(value.get("caveats", [])),
             spec=spec_from_json(a_table(value["spec"])),
             parts=tuple(map(file_entry, a_list(value["parts"]))),
             episodes=file_entry(value["episodes"]),
-            workload_sha256=a_sha256(value["workload_sha256"]),
-            provenance=_provenance(value["provenance"]),
-            counts={k: a_count(v) for k, v in a_table(value["counts"]).items()},
-            versions={k: a_text(v) for k, v in a_table(value["versions"]).items()},
             appended=tuple(_segment(s, path, value) for s in a_list(value.get("appended", []))),
-            caveats=cv.from_json(value.get("caveats", [])),
             lineage=lineage_from_json(value["lineage"]) if "lineage" in value else None,
             merged=tuple(
                 _recipe(a_table(one)["recipe"], one.get("id"), path, "merged: recipe", value)
@@ -354,9 +359,3 @@ def file_entry(value: Any) -> FileEntry:
     a_count(entry.bytes)
     a_sha256(entry.sha256)
     return entry
-
-
-def _provenance(value: Any) -> dict[str, Any]:
-    """Return the checked lineage as it is written, with keys that are not known."""
-    read_provenance(a_table(value))  # raises for damage
-    return a_table(value)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hindcast.pipeline.building.results import BuildResult
     from hindcast.pipeline.dataset import Dataset
+    from hindcast.pipeline.dataset.building.results import BuildResult
 
 
 def ingest(path: Path, out: Path) -> "BuildResult":

@@ -22,10 +22,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hindcast.pipeline.building.part_file import part_file
-from hindcast.pipeline.building.results import BuildResult, counts_of, describe, result_of
-from hindcast.pipeline.building.results import write_episodes as write_table_of_episodes
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building.part_file import part_file
+from hindcast.pipeline.dataset.building.results import BuildResult, counts_of, describe, result_of
+from hindcast.pipeline.dataset.building.results import write_episodes as write_table_of_episodes
 from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_count
 from hindcast.pipeline.dataset.lineage import Lineage, selection_caveats
 from hindcast.pipeline.dataset.part import ends_alone

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from hindcast.pipeline.building.results import counts_of
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building.results import counts_of
 from hindcast.pipeline.dataset.lineage import selection_caveats
 from hindcast.pipeline.decisions.assembly import split_of, torn_unit, unit_ids, vocabulary
 from hindcast.pipeline.decisions.batch import sums

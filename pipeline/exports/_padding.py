@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
+from hindcast.pipeline.dataset.documents.card.coverage import row_groups
+from hindcast.pipeline.dataset.documents.terms import terms
 from hindcast.pipeline.dataset.padding import pick
 from hindcast.pipeline.dataset.part import Block
-from hindcast.pipeline.documents.card.coverage import row_groups
-from hindcast.pipeline.documents.terms import terms
 from hindcast.pipeline.exports import Progress
 from hindcast.pipeline.exports._labels import Labels
 from hindcast.pipeline.simulation.seeds import generator

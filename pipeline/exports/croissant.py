@@ -30,7 +30,7 @@ from pathlib import Path
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.documents.croissant import write_croissant
+from hindcast.pipeline.dataset.documents.croissant import write_croissant
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._copying import card_of, copy_checked
 from hindcast.pipeline.exports._target import new_folder, result

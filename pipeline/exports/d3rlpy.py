@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.columns import NO_CHOICE
-from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.dataset.documents.terms import terms
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._labels import Labels, labels_of

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.dataset.documents.terms import terms
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._hdf5 import append, load_h5py, new_hdf5
 from hindcast.pipeline.exports._labels import Labels, labels_of

@@ -27,10 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hindcast.pipeline.building.part_file import part_file
 from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.documents.card.coverage import row_groups
-from hindcast.pipeline.documents.card.header import config_lines, licence_lines, size_category
+from hindcast.pipeline.dataset.building.part_file import part_file
+from hindcast.pipeline.dataset.documents.card.coverage import row_groups
+from hindcast.pipeline.dataset.documents.card.header import (
+    config_lines,
+    licence_lines,
+    size_category,
+)
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._copying import card_of, check_digest
 from hindcast.pipeline.exports._labels import Labels, labels_of

@@ -10,7 +10,7 @@ import polars as pl
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.documents.card.coverage import row_groups
+from hindcast.pipeline.dataset.documents.card.coverage import row_groups
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.files import is_partial
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from hindcast.pipeline.documents.attributes import attributes
+from hindcast.pipeline.dataset.documents.attributes import attributes
 from hindcast.pipeline.recipes.recipe import OF_THIS_MACHINE, Recipe, TrainRecipe
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.workload_source import SYNTHETIC
 from hindcast.pipeline.settings.ranges import range_of
+from hindcast.pipeline.settings.reading import read_settings
 
 _TYPES: Final[Mapping[Any, str]] = {
     int: "integer", float: "number", str: "string", bool: "boolean", range: "string", Any: "any",

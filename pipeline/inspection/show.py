@@ -9,10 +9,10 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.documents.card.coverage import Coverage, effective, measure
+from hindcast.pipeline.dataset.documents.card.page import split_sizes, warnings
+from hindcast.pipeline.dataset.documents.card.returns import behaviour_returns
 from hindcast.pipeline.dataset.lineage import lineage_lines, lineage_to_json
-from hindcast.pipeline.documents.card.coverage import Coverage, effective, measure
-from hindcast.pipeline.documents.card.page import split_sizes, warnings
-from hindcast.pipeline.documents.card.returns import behaviour_returns
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
 from hindcast.pipeline.inspection import list as catalogue

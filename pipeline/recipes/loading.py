@@ -31,13 +31,13 @@ from hindcast.pipeline.recipes.recipe import (
     digest_of_dataset,
     refuse_file,
 )
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.shipped import known_recipes, recipe_file
 from hindcast.pipeline.recipes.splits import read_split
 from hindcast.pipeline.recipes.toml_text import check_table, parse_toml, read_toml
 from hindcast.pipeline.recipes.workload_source import DECISIONS
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.settings.ranges import shown
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.storage.location import location
 
 _MOST_EPISODES: Final = 1_000_000  # of a dataset, or of a policy in an evaluation

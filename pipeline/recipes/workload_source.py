@@ -15,7 +15,7 @@ from hindcast.pipeline.errors import (
     nearest,
 )
 from hindcast.pipeline.recipes.recipe import NO_FILE, Origin, Recipe, TraceSource, refuse_file
-from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.storage.files import local_folder, sha256_file
 from hindcast.pipeline.storage.location import is_remote, location, traces_folder

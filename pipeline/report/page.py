@@ -20,7 +20,7 @@ from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.rules import described
 from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
-from hindcast.pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.evaluation.summary.writing import summary_texts, write_summary
 from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.curves import by_agent, training_part, training_runs
@@ -78,13 +78,13 @@ def write_report(
         StorageError: `out` cannot be written.
     """
     summary = summarise(folders)
-    runs = training_runs([*beside.training, *folders])
-    page = _page(summary, runs, beside)
+    texts = summary_texts(summary, metrics)
     for setting in summary.settings:
         for caution in cautions(setting.entries.values(), setting.scores):
             tell(f"caution: {caution.text}")
         tell(state_finding(summary, setting).sentence)
-    return write_summary(summary, out, metrics, {"report.html": page}) / "report.html"
+    page = _page(summary, training_runs([*beside.training, *folders]), beside)
+    return write_summary(summary, out, {**texts, "report.html": page}) / "report.html"
 
 
 def _page(summary: Summary, runs: Sequence[Path], beside: Beside) -> str:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from hindcast.pipeline.evaluation.studies.page import INTRODUCTION, by_point
+from hindcast.pipeline.evaluation.studies.study import read_study
 from hindcast.pipeline.pages.numbers import decimals_for, name_with_unit, write_estimate
 from hindcast.pipeline.pages.tables import Cell, Row, Table
 from hindcast.pipeline.report import svg
-from hindcast.pipeline.studies.page import INTRODUCTION, by_point
-from hindcast.pipeline.studies.study import read_study
 
 _BASELINES: Final = 3  # best rules that are drawn, by mean; random is always drawn
 _DECADES: Final = 30  # ratio of the largest to the smallest mean above which the scale is log

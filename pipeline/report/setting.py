@@ -6,10 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from hindcast.pipeline.evaluation.anchors import anchor_of_evaluation
 from hindcast.pipeline.evaluation.summary.cautions import cautions
 from hindcast.pipeline.evaluation.summary.evaluations import Evaluation
 from hindcast.pipeline.evaluation.summary.finding import Finding, gain, state_finding
 from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
+from hindcast.pipeline.evaluation.summary.planned import cells, planned
 from hindcast.pipeline.evaluation.summary.rows import best_first
 from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.pages.numbers import (
@@ -44,7 +46,8 @@ _PROFILES: Final = 8  # curves of a performance profile; more are hard to read
 
 def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
     """Return the values of the section about a setting, see report.html.jinja."""
-    finding = state_finding(summary, setting)
+    finding, comparisons = state_finding(summary, setting), cells(planned(setting))
+    anchor = anchor_of_evaluation(setting.first.folder)
     headline, strongest = summary.headline(setting), summary.strongest[setting.label]
     rows = rows_of(summary, setting, headline.metric.name)
     drawn = setting.first.bound if rows[0]["bound"] is not None else None
@@ -54,7 +57,7 @@ def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
     ]
     windows, by_policy = windows_table(summary, setting), small_multiples(summary, setting)
     tables = (
-        planned_table(setting),
+        planned_table(setting, comparisons),
         references_table(summary, setting) if summary.references[setting.label] else None,
         windows,
         metrics_table(summary, setting),
@@ -64,7 +67,7 @@ def setting_part(summary: Summary, setting: Setting) -> dict[str, Any]:
         "finding": finding,
         "caveats": list(dict.fromkeys(caveat.text for caveat in caveats)),
         "tiles": list(_tiles(summary, setting, finding)),
-        "main": main_table(summary, setting),
+        "main": main_table(summary, setting, anchor),
         "strongest": strongest,
         "means": means_plot(rows, strongest, drawn),
         "differences": None if strongest is None else differences_plot(rows, strongest),

@@ -6,10 +6,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
-from hindcast.pipeline.evaluation.anchors import anchor_of_evaluation
+from hindcast.pipeline.evaluation.anchors import Anchor
 from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
-from hindcast.pipeline.evaluation.summary.planned import cells, planned
 from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
 from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.pages.numbers import (
@@ -56,8 +55,11 @@ def shortfalls(summary: Summary, setting: Setting) -> dict[str, dict[str, float]
     return found
 
 
-def main_table(summary: Summary, setting: Setting) -> Table:
-    """Return all policies by the headline metric, best first, with the bound as a row."""
+def main_table(summary: Summary, setting: Setting, anchor: Anchor | None) -> Table:
+    """Return all policies by the headline metric, best first, with the bound as a row.
+
+    There are scores if `anchor` is one of this metric and of as many windows.
+    """
     headline = summary.headline(setting)
     metric, bound = headline.metric, setting.first.bound
     rows = rows_of(summary, setting, metric.name)
@@ -68,7 +70,6 @@ def main_table(summary: Summary, setting: Setting) -> Table:
     level = f"{summary.level * 100:g} %"
     head = ["policy", f"{name_with_unit('mean', metric.unit)}, {level} interval", "IQM"]
     head += ["ratio to bound"] if bounded else []
-    anchor = anchor_of_evaluation(setting.first.folder)
     if anchor and (anchor.metric, anchor.count) != (metric.name, len(headline.windows)):
         anchor = None
     head += ["score"] if anchor else []
@@ -135,10 +136,12 @@ def references_table(summary: Summary, setting: Setting) -> Table:
     return Table(title, text, ["policy", *(f"against {name}" for name in references)], body)
 
 
-def planned_table(setting: Setting) -> Table | None:
-    """Return the comparisons of the setting's plans as one family; None without a plan."""
-    rows = cells(planned(setting))
-    if not rows:
+def planned_table(setting: Setting, comparisons: Sequence[Sequence[str]]) -> Table | None:
+    """Return the comparisons of the setting's plans as one family; None without a plan.
+
+    `comparisons` are rows of `hindcast.pipeline.evaluation.summary.planned.cells`.
+    """
+    if not comparisons:
         return None
     plans = []
     for plan in (e.plan for e in setting.evaluations if e.plan):
@@ -150,7 +153,9 @@ def planned_table(setting: Setting) -> Table | None:
     text = f" by {'; '.join(plans)}. p is after Holm's adjustment; MDE is the minimum detectable "
     text += "effect at a power of 80 %."
     head = ["agent", "baseline", "difference", "p", "MDE", "verdict"]
-    return Table("Planned comparisons", text, head, [Row([Cell(c) for c in row]) for row in rows])
+    return Table(
+        "Planned comparisons", text, head, [Row([Cell(c) for c in row]) for row in comparisons]
+    )
 
 
 def windows_table(summary: Summary, setting: Setting) -> Table | None:

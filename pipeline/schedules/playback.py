@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.building.recorder import L_CHOICE, Recording, make_log
+from hindcast.pipeline.dataset.building.recorder import L_CHOICE, Recording, make_log
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.errors import HindcastError, InputError
 from hindcast.pipeline.evaluation.evaluate import Job

@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from hindcast.pipeline.building.part_file import part_file
-from hindcast.pipeline.building.parts import DATA, GROUP_ROWS, LOG_CANDIDATES
-from hindcast.pipeline.building.results import counts_of, describe, write_episodes
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building.part_file import part_file
+from hindcast.pipeline.dataset.building.parts import DATA, GROUP_ROWS, LOG_CANDIDATES
+from hindcast.pipeline.dataset.building.results import counts_of, describe, write_episodes
 from hindcast.pipeline.dataset.columns import episodes_schema, row_count
+from hindcast.pipeline.dataset.documents.card.coverage import measure
 from hindcast.pipeline.dataset.lineage import SELECTED, Lineage, selection_caveats
 from hindcast.pipeline.dataset.part import open_part, part_errors
-from hindcast.pipeline.documents.card.coverage import measure
 from hindcast.pipeline.errors import VerificationFailed
 from hindcast.pipeline.recipes.checkpoints import copy_policies
 from hindcast.pipeline.recipes.recipe import Recipe

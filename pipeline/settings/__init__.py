@@ -1,1 +1,1 @@
-"""Settings: ranges of their numbers."""
+"""Settings: typed reading of dataclasses, and ranges of their numbers."""

@@ -11,7 +11,7 @@ given the memory.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class MemoryRule:
             "recorded" for a schedule that was recorded elsewhere.
         needs: Columns of the candidates without which the rule cannot be recorded.
         check: Function of an instance that raises InputError where the rule has no meaning.
+        exploration: Its epsilon and temperature, which are 0.
     """
 
     name: str
@@ -55,6 +56,7 @@ class MemoryRule:
     kind: Literal["heuristic", "knows run times", "recorded"] = "heuristic"
     needs: tuple[str, ...] = ()
     check: Callable[[Instance], None] | None = None
+    exploration: ClassVar[tuple[float, float]] = (0.0, 0.0)
 
     def episode(self, scenario: Scenario, spec: Spec, instance: Instance) -> Episode:
         """Play one episode on an instance."""

@@ -2,8 +2,8 @@
 
 A recording needs the probability of every candidate at every decision. A compiled rule computes
 them inside the loop that writes the log. A network plays the episode first, in this module; the
-loop then writes down the result (hindcast.pipeline.building.recorder). An EpisodeRunner holds one
-episode. It plays the episode, or follows given choices, as `verify` does.
+loop then writes down the result (hindcast.pipeline.dataset.building.recorder). An EpisodeRunner
+holds one episode. It plays the episode, or follows given choices, as `verify` does.
 
 A policy that can play in compiled code has a method `episode_runner(scenario, spec, instance,
 temperature, epsilon)`. Every other policy is called once per decision.

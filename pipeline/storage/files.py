@@ -334,7 +334,7 @@ def text_writer(text: str) -> Callable[[Path], int]:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text atomically."""
-    write_bytes(path, text.encode())
+    write_atomically(path, text_writer(text))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from hindcast.pipeline.errors import FolderBusy, InputError
-from hindcast.pipeline.notes import Tell, teller
+from hindcast.pipeline.notes import tell, teller
 from hindcast.pipeline.storage import files, heartbeat
 from hindcast.pipeline.storage.extras import UNSUPPORTED, installed
 from hindcast.pipeline.storage.heartbeat import Holder
@@ -111,9 +111,7 @@ def _missing(folder: Path) -> list[Path]:
 
 def _acquire(path: Path, out: Path) -> Release:
     """Wait for the lock, take it, and return the function that releases it."""
-    # A thread that renews a lock has no context, so it gets the function.
-    limit, tell = _limit(), teller() or (lambda _text: None)
-    attempt, told = _attempt_of(path, out, tell), False
+    limit, attempt, told = _limit(), _attempt_of(path, out), False
     started, pause = time.monotonic(), _PAUSE_S
     while True:
         found = attempt()
@@ -144,10 +142,10 @@ def _limit() -> float:
     return limit
 
 
-def _attempt_of(path: Path, out: Path, tell: Tell) -> Callable[[], Release | Holder]:
+def _attempt_of(path: Path, out: Path) -> Callable[[], Release | Holder]:
     """Return a function that tries once to take the lock: a release if it did, else the holder."""
     if is_remote(path):
-        return heartbeat.attempt_of(path, out, tell)
+        return _renewed(path, out)
     renewed = None  # set where the file system has no locks
 
     def attempt() -> Release | Holder:
@@ -158,10 +156,16 @@ def _attempt_of(path: Path, out: Path, tell: Tell) -> Callable[[], Release | Hol
             except OSError as error:
                 if error.errno not in _WITHOUT_FLOCK:
                     raise
-                renewed = heartbeat.attempt_of(path, out, tell)
+                renewed = _renewed(path, out)
         return renewed()
 
     return attempt
+
+
+def _renewed(path: Path, out: Path) -> Callable[[], Release | Holder]:
+    """Return the same for a lock that its holder renews."""
+    # The thread that renews it has no context, so it gets the function.
+    return heartbeat.attempt_of(path, out, teller() or (lambda _text: None))
 
 
 def _lock(path: Path, out: Path) -> Release | Holder:

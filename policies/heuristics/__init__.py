@@ -25,6 +25,15 @@ def heuristics(scenario: str) -> dict[str, Heuristic]:
     return {"random": INDIFFERENT, "random_linear": RANDOM_LINEAR, **of_scenario}
 
 
+def rankable(scenario: str) -> dict[str, Heuristic]:
+    """Return the deterministic rules of a scenario that score rows, by name."""
+    return {
+        name: rule
+        for name, rule in heuristics(scenario).items()
+        if rule.draw is None and not any(rule.exploration)
+    }
+
+
 def rules(scenario: str) -> dict[str, Heuristic | MemoryRule]:
     """Return every rule of a scenario by name, with its rules over the memory at the end."""
     memory_rules: Mapping[str, MemoryRule] = getattr(_module(scenario), "MEMORY_RULES", {})

@@ -30,7 +30,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import DatasetError, RecipeError
-from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.pipeline.storage.files import (

@@ -38,10 +38,9 @@ from hindcast.pipeline.simulation.kernel import (
     compiled,
 )
 from hindcast.pipeline.simulation.masks import feasible_rows
-from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.spec import Feature
 from hindcast.pipeline.simulation.uncounted import uncounted
-from hindcast.policies.heuristics import heuristics
+from hindcast.policies.heuristics import rankable
 from hindcast.policies.networks.limits import Limits, limits_of
 from hindcast.policies.networks.rule_digests import current, digest_of
 
@@ -170,15 +169,6 @@ def find_rules(
 
 
 NO_RULES: Final = RuleColumns()
-
-
-def rankable(scenario: str) -> dict[str, Heuristic]:
-    """Return the deterministic rules of a scenario that score rows, by name."""
-    return {
-        name: rule
-        for name, rule in heuristics(scenario).items()
-        if rule.draw is None and not any(rule.exploration)
-    }
 
 
 class RuleBuffers(NamedTuple):

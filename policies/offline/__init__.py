@@ -161,10 +161,12 @@ def read_config(agent: str, settings: Mapping[str, Any] | None = None) -> Any:
     A dotted name reaches into a table: "network.hidden" is the key `hidden` of `network`. Raises
     UnknownName for the agent, and RecipeError for settings that the agent does not have.
     """
-    from hindcast.pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.settings.reading import read_settings
 
     config = _find(agent).implementation().Config
-    return read_settings(config, _nested(config(), settings or {}), f"settings of {agent}")
+    if not settings:
+        return config()
+    return read_settings(config, _nested(config(), settings), f"settings of {agent}")
 
 
 def _nested(defaults: Any, settings: Mapping[str, Any]) -> dict[str, Any]:

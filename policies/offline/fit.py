@@ -1,6 +1,5 @@
-"""Training on decisions in memory: the checks, the learner, and the metrics of its checkpoints."""
+"""Training on decisions in memory: the checks and the learner."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +9,9 @@ from hindcast.policies.networks.rules import COLUMNS_PER_RULE
 from hindcast.policies.offline import Agent
 from hindcast.policies.offline.sample_cache import rules_of
 from hindcast.policies.training.devices import repeatable
-from hindcast.policies.training.job import Prepared
-from hindcast.policies.training.learner import Learner, Task
-from hindcast.policies.training.loop import NO_CALLBACKS, Callbacks, fit, untrained
-from hindcast.policies.training.monitoring import SEEN, make_probe_set, measure
+from hindcast.policies.training.job import Prepared, prepared
+from hindcast.policies.training.learner import Task
+from hindcast.policies.training.loop import NO_CALLBACKS, Callbacks, fit
 
 
 def train_decisions(
@@ -22,7 +20,7 @@ def train_decisions(
     """Train an agent with its Config on the decisions of a task.
 
     The same decisions, settings and seed give the same weights, bit for bit, whatever the callbacks
-    are. Their `measure` is replaced by `measure_of`.
+    are. Their `measure` is replaced by that of `prepared`.
 
     Raises:
         DatasetError: The agent cannot learn from these decisions.
@@ -40,28 +38,7 @@ def prepare(agent: Agent, config: Any, task: Task) -> Prepared:
     Raises DatasetError or InputError as `check_decisions` does.
     """
     check_decisions(agent, config, task)
-    return prepared(agent, agent.implementation().learner(task, config), config, task)
-
-
-def prepared(agent: Agent, learner: Learner, config: Any, task: Task) -> Prepared:
-    """Return the training of a learner, which is measured on the decisions of its task."""
-    begun = untrained(learner, agent.name, config, task.spec, steps=task.steps, seed=task.seed)
-    return Prepared(learner, begun, Callbacks(measure=measure_of(task)))
-
-
-def measure_of(task: Task) -> Callable[[Trained], Mapping[str, float]]:
-    """Return the function that measures a checkpoint on the decisions of a training."""
-    validation = task.validation
-    held_out = None if validation is None or len(validation) == 0 else make_probe_set(validation)
-    seen = make_probe_set(task.decisions, SEEN)
-
-    def look(reached: Trained) -> Mapping[str, float]:
-        metrics = dict(measure(reached, seen))
-        if held_out is not None:
-            metrics |= measure(reached, held_out, "validation_")
-        return metrics
-
-    return look
+    return prepared(agent.name, agent.implementation().learner(task, config), config, task)
 
 
 def check_decisions(agent: Agent, config: Any, task: Task) -> None:

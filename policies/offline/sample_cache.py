@@ -39,10 +39,11 @@ def sample(
     further = columns_of_rules(opened, config)
     more = ("probabilities",) if agent.probabilities else ()
     columns = Columns(agent.candidates, agent.transitions, images, more, further)
+    discount = _discount(opened, config)
     wanted: dict[str, Any] = {
         "per_episode": getattr(config, "per_episode", agent.per_episode),
         "limit": max(1, memory // columns.bytes(opened.spec)),
-        "discount": _discount(opened, config),
+        "discount": discount,
     }
     # The digest separates an extended log from the old one, the folder separates copies.
     log = str(opened.folder), opened.manifest.episodes.sha256, opened.left_out

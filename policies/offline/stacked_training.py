@@ -24,16 +24,16 @@ from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.storage.locks import writing
-from hindcast.policies.delivery.checkpoints import write_training
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
-from hindcast.policies.offline.fit import check_decisions, prepared
-from hindcast.policies.offline.gates import decide_once
+from hindcast.policies.offline.fit import check_decisions
 from hindcast.policies.offline.training import about, identity_of, task_of
+from hindcast.policies.training.delivery.checkpoints import write_training
+from hindcast.policies.training.delivery.gates import decide_once
 from hindcast.policies.training.devices import repeatable
 from hindcast.policies.training.fingerprint import Identity, finished
-from hindcast.policies.training.job import DEFAULTS, Options, open_folder
+from hindcast.policies.training.job import DEFAULTS, Options, open_folder, prepared
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.loop import Progress, fit_together, quiet
 from hindcast.policies.training.resident import memory, padded_bytes
@@ -189,7 +189,9 @@ def _train(
                 learners = [agent.implementation().learner(tasks[0], configs[0])]
             else:
                 learners = agent.implementation().stack(tasks, configs)
-            parts = [prepared(agent, *each) for each in zip(learners, configs, tasks, strict=True)]
+            parts = [
+                prepared(agent.name, *each) for each in zip(learners, configs, tasks, strict=True)
+            ]
             callbacks = [one.callbacks for one in parts]
             callbacks[0] = replace(callbacks[0], progress=progress)
             trained = fit_together(learners, [one.begun for one in parts], callbacks)

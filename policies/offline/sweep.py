@@ -30,9 +30,9 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from hindcast.pipeline.errors import RecipeError, did_you_mean
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.toml_text import read_toml
 from hindcast.pipeline.settings.ranges import SEED, number
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.storage.files import sha256_text
 from hindcast.policies.offline import AGENTS, agent, read_config

@@ -13,13 +13,13 @@ from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.notes import tell
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
-from hindcast.policies.delivery.training import train_and_deliver
-from hindcast.policies.delivery.verdict import Gate
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline.fit import prepare
-from hindcast.policies.offline.gates import decide_by, gate_for
 from hindcast.policies.offline.sample_cache import columns_of_rules, sample
+from hindcast.policies.training.delivery.gates import decide_by, gate_for
+from hindcast.policies.training.delivery.training import train_and_deliver
+from hindcast.policies.training.delivery.verdict import Gate
 from hindcast.policies.training.devices import find_device
 from hindcast.policies.training.episode_stream import Logs, log_of_dataset
 from hindcast.policies.training.fingerprint import Identity
@@ -61,9 +61,9 @@ def train(
     validation split, if there is one, adds points to the curves and selects the best checkpoint, by
     the agent's own criterion. The gate compares the checkpoints with the best rule of the log, in
     the simulator, with trainings on parts of the log (which lie in out/folds until they have
-    played), or on the log alone (hindcast.policies.delivery), as it is for a log of decisions. A
-    training that is finished with another gate is judged, not repeated. Raises UnknownName,
-    RecipeError, DatasetError, StorageError and InputError.
+    played), or on the log alone (hindcast.policies.training.delivery), as it is for a log of
+    decisions. A training that is finished with another gate is judged, not repeated. Raises
+    UnknownName, RecipeError, DatasetError, StorageError and InputError.
     """
     if options.gate is not None and options.gate not in get_args(Gate):
         raise unknown_name("gate", options.gate, get_args(Gate))
@@ -73,10 +73,9 @@ def train(
     _refuse(opened, wanted)
     for caveat in selection_caveats(opened.manifest.lineage):
         tell(f"warning: {caveat.text}")
-    chosen = gate_for(opened, options.gate)
-    job = _job(opened, wanted, identity_of(opened, wanted, config, options))
-    gate = partial(decide_by, opened, options.seed, chosen)
-    return train_and_deliver(job, out, gate, reporting)
+    identity = identity_of(opened, wanted, config, options)
+    gate = partial(decide_by, opened, options.seed, identity.gate)
+    return train_and_deliver(_job(opened, wanted, identity), out, gate, reporting)
 
 
 def _refuse(opened: ds.Dataset, agent: Agent) -> None:
@@ -115,7 +114,8 @@ def _job(opened: ds.Dataset, agent: Agent, identity: Identity) -> TrainingJob:
 
     def begin(_out: Path, _resume_s: float) -> Prepared:
         task = task_of(opened, agent, identity)
-        return replace(prepare(agent, identity.config, task), about=about(opened, identity, task))
+        described = about(opened, identity, task)
+        return replace(prepare(agent, identity.config, task), about=described)
 
     return TrainingJob(identity, opened.spec, begin, without)
 

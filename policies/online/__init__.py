@@ -86,7 +86,7 @@ def read_online_config(agent: str, settings: Mapping[str, Any], where: str) -> A
 
 def _replaced(config: Any, settings: Mapping[str, Any], where: str) -> Any:
     """Return the dataclass `config` with these settings replaced."""
-    from hindcast.pipeline.recipes.settings import read_settings
+    from hindcast.pipeline.settings.reading import read_settings
 
     merged = {f.name: getattr(config, f.name) for f in fields(config)}
     for key, value in settings.items():

@@ -31,12 +31,12 @@ from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.estimators.selection import ranks
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.policies.delivery.played import best_rule
 from hindcast.policies.networks import AnyNetwork
 from hindcast.policies.networks.rules import COLUMNS_PER_RULE, RANK
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights
 from hindcast.policies.online.problem import Problem, Sampling, make_scorer
 from hindcast.policies.rollouts.trajectories import Trajectory, sample_trajectories
+from hindcast.policies.training.delivery.played import best_rule
 from hindcast.policies.training.learner import Info, Learner
 
 Vector = NDArray[np.float64]

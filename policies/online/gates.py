@@ -1,15 +1,15 @@
-"""Gates of online trainings: what is delivered, by `--gate`, see `hindcast.policies.delivery`."""
+"""Gates of online trainings: what is delivered, see `hindcast.policies.training.delivery`."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
-from hindcast.policies.delivery import folds, played
-from hindcast.policies.delivery.checkpoints import LAST, SELECTED, Decide
-from hindcast.policies.delivery.folds import Without
-from hindcast.policies.delivery.verdict import Verdict, eligible_rules, judge_each
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.online.problem import Problem
+from hindcast.policies.training.delivery import folds, played
+from hindcast.policies.training.delivery.checkpoints import LAST, SELECTED, Decide
+from hindcast.policies.training.delivery.folds import Without
+from hindcast.policies.training.delivery.verdict import Verdict, eligible_rules, judge_each
 
 OnlineGate: TypeAlias = Literal["simulator", "folds"]
 

@@ -24,8 +24,8 @@ import numpy as np
 from hindcast.pipeline.errors import RecipeError, unknown_name
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.memory_rules import MemoryRule
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import Episode, run_episode

@@ -20,7 +20,6 @@ from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.settings.ranges import check_ranges, number
 from hindcast.pipeline.simulation.rollout import Episode
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.policies.delivery.played import Windows
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
@@ -34,6 +33,7 @@ from hindcast.policies.rollouts.trajectories import (
     sample_trajectories,
     sample_trajectory,
 )
+from hindcast.policies.training.delivery.played import Windows
 from hindcast.policies.training.learner import Criterion, Info, Learner
 
 PIECE = 1 << 17  # largest number of candidates per call of the network in training

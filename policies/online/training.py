@@ -15,8 +15,6 @@ from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.files import sha256_file
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.pipeline.workloads.schema import Workload
-from hindcast.policies.delivery import played
-from hindcast.policies.delivery.training import train_and_deliver
 from hindcast.policies.networks import AnyNetwork
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.networks.ensemble import mean_of_scores
@@ -28,6 +26,8 @@ from hindcast.policies.online.guard import guard_of, passes
 from hindcast.policies.online.imitation import FOLDER as IMITATION
 from hindcast.policies.online.imitation import Imitation, Imitator, imitate
 from hindcast.policies.online.problem import Problem, fit_network
+from hindcast.policies.training.delivery import played
+from hindcast.policies.training.delivery.training import train_and_deliver
 from hindcast.policies.training.devices import find_device
 from hindcast.policies.training.fingerprint import Identity
 from hindcast.policies.training.job import (
@@ -74,8 +74,8 @@ def train_online(
     delivered as it is. `imitation` trains the agent's network on a dataset before it plays. The
     gate compares the checkpoints with the best rule of the scenario on the validation windows, or
     with trainings without parts of the train windows, which lie in out/folds until they have played
-    (hindcast.policies.delivery). A training that is finished with another gate is judged, not
-    repeated. The same recipe, seed, start and dataset give the same bytes for any number of
+    (hindcast.policies.training.delivery). A training that is finished with another gate is judged,
+    not repeated. The same recipe, seed, start and dataset give the same bytes for any number of
     `workers` and any number of interruptions. Raises UnknownName, RecipeError, DatasetError,
     StorageError, InputError.
     """

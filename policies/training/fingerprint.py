@@ -40,7 +40,7 @@ class Identity:
         seed: Seed of every random draw.
         data: Digests that identify what the agent learns from, as JSON.
         device: Kind of device, "cpu" or "cuda".
-        gate: Comparison that decides what is delivered (hindcast.policies.delivery).
+        gate: Comparison that decides what is delivered (hindcast.policies.training.delivery).
         stacked: True for a training in one program with others, which rounds differently.
     """
 

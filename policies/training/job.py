@@ -21,8 +21,9 @@ from hindcast.pipeline.storage.run_files import step_folder
 from hindcast.policies.networks.checkpoint import Trained, save
 from hindcast.policies.training.devices import find_device, repeatable, torch_setting
 from hindcast.policies.training.fingerprint import Identity
-from hindcast.policies.training.learner import Learner
-from hindcast.policies.training.loop import Callbacks, Point, Progress, fit
+from hindcast.policies.training.learner import Learner, Task
+from hindcast.policies.training.loop import Callbacks, Point, Progress, fit, untrained
+from hindcast.policies.training.monitoring import measure_of
 from hindcast.policies.training.resume import INTERVAL_S, ResumeFile
 from hindcast.policies.training.run_folder import clear
 from hindcast.policies.training.tensorboard import open_tensorboard
@@ -36,8 +37,8 @@ class Options:
         steps: Number of gradient steps, or of iterations of an online agent; None for the default.
         seed: Seed of every random draw.
         device: "cpu", "cuda", or "auto", which is a GPU if there is one.
-        gate: How the agent is compared with the best rule, see hindcast.policies.delivery. None is
-            "log" for a log of decisions, which has no simulator, and "simulator" for others.
+        gate: How the agent is compared with the best rule, see hindcast.policies.training.delivery.
+            None is "log" for a log of decisions, which has no simulator, else "simulator".
     """
 
     steps: int | None = None
@@ -104,16 +105,23 @@ class TrainingJob:
     without: Callable[[Sequence[int]], "TrainingJob"]
 
 
+def prepared(agent: str, learner: Learner, config: Any, task: Task) -> Prepared:
+    """Return the training of a learner, which is measured on the decisions of its task."""
+    begun = untrained(learner, agent, config, task.spec, steps=task.steps, seed=task.seed)
+    return Prepared(learner, begun, Callbacks(measure=measure_of(task)))
+
+
 def open_folder(out: Path, device: torch.device, *, continued: bool = False) -> None:
     """Make the folder of a training and record that one begins, or is continued, here.
 
     Files of another training are removed.
     """
-    make_folder(out)
-    remove_partials(out)
+    setting = torch_setting(device)
     if not continued:
         clear(out)
-    begin_training(out, provenance(torch=torch_setting(device)))
+    make_folder(out)
+    remove_partials(out)
+    begin_training(out, provenance(torch=setting))
 
 
 def fit_in(
@@ -122,7 +130,6 @@ def fit_in(
     """Train in the folder `out`, and return the result with a description of the training."""
     identity, device = job.identity, find_device(job.identity.device)
     resume = ResumeFile(out, identity.key, interval_s=reporting.resume_s)
-    open_folder(out, device, continued=resume.waits())
     run = f"{identity.agent}-seed{identity.seed}"
     draw, close = open_tensorboard(reporting.tensorboard, run)
 
@@ -132,10 +139,11 @@ def fit_in(
 
     try:
         with repeatable(device):
-            prepared = job.prepare(out, reporting.resume_s)
-            about = {**(prepared.about or {}), "key": identity.key, "of_steps": identity.steps}
+            open_folder(out, device, continued=resume.waits())
+            training = job.prepare(out, reporting.resume_s)
+            about = {**(training.about or {}), "key": identity.key, "of_steps": identity.steps}
             callbacks = replace(
-                prepared.callbacks,
+                training.callbacks,
                 point=point,
                 every=reporting.checkpoint_every,
                 keep=partial(_keep, out, about),
@@ -143,7 +151,7 @@ def fit_in(
             )
             if reporting.progress is not None:
                 callbacks = replace(callbacks, progress=reporting.progress)
-            return fit(prepared.learner, prepared.begun, callbacks), about
+            return fit(training.learner, training.begun, callbacks), about
     finally:
         close()
 

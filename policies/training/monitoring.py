@@ -15,7 +15,7 @@ makespan, and .63 with relative ranks. Both metrics are measured on training dec
 validation decisions with the prefix `validation_`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.policies.networks.checkpoint import Trained
+from hindcast.policies.training.learner import Task
 from hindcast.policies.training.minibatches import spaced_rows
 from hindcast.policies.training.returns import windows_of
 
@@ -83,6 +84,21 @@ def make_probe_set(decisions: Decisions, most: int = HELD_OUT) -> ProbeSet:
         window=window,
         z=z,
     )
+
+
+def measure_of(task: Task) -> Callable[[Trained], Mapping[str, float]]:
+    """Return the function that measures a checkpoint on the decisions of a training."""
+    validation = task.validation
+    held_out = None if validation is None or len(validation) == 0 else make_probe_set(validation)
+    seen = make_probe_set(task.decisions, SEEN)
+
+    def look(reached: Trained) -> Mapping[str, float]:
+        metrics = dict(measure(reached, seen))
+        if held_out is not None:
+            metrics |= measure(reached, held_out, "validation_")
+        return metrics
+
+    return look
 
 
 def _offsets(shown: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -33,22 +33,22 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hindcast.pipeline.building.append import append
-from hindcast.pipeline.building.build import build
-from hindcast.pipeline.building.results import counts_of, describe
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building.append import append
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.building.results import counts_of, describe
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.networks.checkpoint import Trained, load_policy, save
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.registry import behaviours, recorded_behaviours
 from tests import sample_datasets
-from tests.pipeline.verification.test_damage import DAMAGES, SMALL
+from tests.pipeline.dataset.verification.test_damage import DAMAGES, SMALL
 
 Rng = np.random.Generator
 Damage = tuple[str, str]  # kind, and the place in words

@@ -26,14 +26,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMED_OUT = -100  # exit code of a command that was stopped after its time
 MODULES = (
-    "hindcast.flows.cli", "hindcast.flows.progress", "hindcast.pipeline.building.append",
-    "hindcast.pipeline.building.build", "hindcast.pipeline.evaluation.evaluate",
+    "hindcast.flows.cli", "hindcast.flows.progress", "hindcast.pipeline.dataset.building.append",
+    "hindcast.pipeline.dataset.building.build", "hindcast.pipeline.evaluation.evaluate",
     "hindcast.pipeline.exports.croissant", "hindcast.pipeline.exports.csv",
     "hindcast.pipeline.exports.d3rlpy", "hindcast.pipeline.exports.d4rl",
     "hindcast.flows.papers.thermal_report.history.export", "hindcast.pipeline.exports.huggingface",
     "hindcast.pipeline.exports.minari", "hindcast.flows.papers.thermal_report.history.importing",
     "hindcast.pipeline.inspection", "hindcast.pipeline.report.page", "hindcast.pipeline.report.svg",
-    "hindcast.pipeline.traces.ingest", "hindcast.pipeline.verification.verify",
+    "hindcast.pipeline.traces.ingest", "hindcast.pipeline.dataset.verification.verify",
     "hindcast.policies.entrants", "hindcast.policies.heuristics.binpack",
     "hindcast.policies.offline.training", "hindcast.policies.online.training",
     "hindcast.policies.ope.ope", "hindcast.policies.registry", "h5py", "pandas", "torch",

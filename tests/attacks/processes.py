@@ -26,8 +26,8 @@ SMALL: Final = (
 RECIPE: Final = "binpack-synthetic-v1"
 _MODULES: Final = (
     "hindcast.flows.cli", "hindcast.flows.progress", "hindcast.flows.runs.stages",
-    "hindcast.pipeline.building.append", "hindcast.pipeline.evaluation.evaluate",
-    "hindcast.pipeline.report.page", "hindcast.pipeline.verification.verify",
+    "hindcast.pipeline.dataset.building.append", "hindcast.pipeline.evaluation.evaluate",
+    "hindcast.pipeline.report.page", "hindcast.pipeline.dataset.verification.verify",
     "hindcast.pipeline.scenarios.binpack", "hindcast.pipeline.scenarios.slots",
     "hindcast.policies.entrants", "hindcast.policies.registry",
     "hindcast.policies.offline.training", "hindcast.policies.online.training", "torch",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.gymnasium_env.single import SchedulingEnv
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -17,7 +18,6 @@ from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
-from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.schema import Workload
 from hindcast.policies.heuristics.binpack import HEURISTICS
 from hindcast.policies.registry import behaviours

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hindcast.pipeline.building.recorder import Recording, make_log
+from hindcast.pipeline.dataset.building.recorder import Recording, make_log
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.gpupack import layout as m
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig

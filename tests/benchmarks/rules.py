@@ -17,10 +17,10 @@ from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.scenario import Instance, Scenario
 from hindcast.pipeline.simulation.spec import Spec
-from hindcast.policies.delivery.verdict import eligible_rules
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import NetworkSettings, make_network
 from hindcast.policies.rollouts.trajectories import sample_trajectory
+from hindcast.policies.training.delivery.verdict import eligible_rules
 
 RECIPES = (
     "binpack-synthetic-v1", "slots-deeprm-v1", "slots-stream-v1", "deferrable-base-v1",

@@ -26,7 +26,7 @@ from hindcast.pipeline.storage.files import sha256_file
 from tests.attacks.processes import content
 from tests.conftest import TINY
 from tests.engines.clusters import ENGINES, ROOT
-from tests.pipeline.building.test_build import digest
+from tests.pipeline.dataset.building.test_build import digest
 from tests.pipeline.storage.test_remote import BUCKET, Server, free_port, surroundings
 from tests.representatives import nightly_but
 

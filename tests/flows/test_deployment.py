@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from hindcast.flows.engine import server_settings
-from hindcast.pipeline.verification.verify import verify
+from hindcast.pipeline.dataset.verification.verify import verify
 from tests.flows.test_flows import DEPLOYED
 
 pytestmark = pytest.mark.nightly

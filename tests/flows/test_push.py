@@ -14,10 +14,10 @@ from huggingface_hub.errors import HFValidationError
 
 from hindcast.flows.cli import main
 from hindcast.flows.commands.publish.push import _notes
-from hindcast.pipeline.building.append import append
-from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.documents import publication
+from hindcast.pipeline.dataset.building.append import append
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.documents import publication
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.storage.files import json_text, write_text
 from hindcast.policies.registry import behaviours

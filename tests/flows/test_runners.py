@@ -17,7 +17,7 @@ from hindcast.flows.runners.runner import Runner
 from hindcast.flows.runs import sweep
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError
 from tests.conftest import TINY
-from tests.pipeline.building.test_build import digest
+from tests.pipeline.dataset.building.test_build import digest
 
 SET = [word for override in TINY for word in ("--set", override)]
 BUILD = ["build", "binpack-synthetic-v1", *SET]

@@ -10,10 +10,10 @@ import pytest
 
 from hindcast.flows import cli
 from hindcast.pipeline.errors import RecipeError
+from hindcast.pipeline.evaluation.studies.page import study_markdown
+from hindcast.pipeline.evaluation.studies.study import plan
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.report.quality import quality_plot
-from hindcast.pipeline.studies.page import study_markdown
-from hindcast.pipeline.studies.study import plan
 from tests.conftest import TINY
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,10 @@ import pytest
 
 from hindcast.flows.commands import build, directly, verify
 from hindcast.flows.progress import Lines, showing
-from hindcast.pipeline.building import parts
+from hindcast.pipeline.dataset.building import parts
+from hindcast.pipeline.dataset.verification import verify as verification
 from hindcast.pipeline.errors import VerificationFailed
 from hindcast.pipeline.storage.files import LOCK
-from hindcast.pipeline.verification import verify as verification
 from tests.conftest import TINY
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from hindcast.pipeline.errors import RecipeError
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
 from hindcast.pipeline.settings.ranges import check_ranges, number, range_of, ranged
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.scenario import LEFT_OUT_WHEN_DEFAULT
 from hindcast.pipeline.traces.synthetic import SyntheticConfig
 from hindcast.policies.networks import ARCHITECTURES

@@ -8,13 +8,13 @@ import torch
 
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
-from hindcast.policies.delivery.played import windows_of
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.features import unscaled_map
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings
 from hindcast.policies.online.problem import Problem
 from hindcast.policies.rollouts.trajectories import NetworkInputs
+from hindcast.policies.training.delivery.played import windows_of
 
 
 class ToyProblem(SimpleNamespace):

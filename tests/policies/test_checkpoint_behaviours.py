@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.building.append import append
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.append import append
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError, RecipeError, VerificationFailed
 from hindcast.pipeline.recipes.checkpoints import DESCRIPTION, WEIGHTS
 from hindcast.pipeline.recipes.loading import load_recipe, parse_recipe
@@ -21,7 +22,6 @@ from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.players import PolicyRunner, episode_runner
 from hindcast.pipeline.simulation.policy import Behaviour
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.settings import NetworkSettings
 from hindcast.policies.registry import behaviours

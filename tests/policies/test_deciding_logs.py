@@ -24,8 +24,8 @@ from hindcast.policies.deciding_logs import load_log_decider
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.networks.linear import linear_of, write_weights
 from hindcast.policies.training.job import Options
-from tests.policies.delivery.test_logs_of_decisions import made, simulated, train
 from tests.policies.test_deciding import CTC, KTH
+from tests.policies.training.delivery.test_logs_of_decisions import made, simulated, train
 
 
 def records_of(table) -> list[dict]:

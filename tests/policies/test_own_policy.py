@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from hindcast.flows.cli import main
-from hindcast.pipeline.building import shared_plan
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building import shared_plan
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError, InputError, PolicyFault, RecipeError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.results import results
@@ -22,7 +23,6 @@ from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.batched import BatchedEpisodes, observation_of
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies import own_agents
 from hindcast.policies.entrants import entrants, own_policies, with_whole_paths
 from hindcast.policies.heuristics import heuristics

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import InputError, RecipeError, UnknownName
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -22,8 +22,6 @@ from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.policies.delivery.played import with_columns
-from hindcast.policies.delivery.verdict import Verdict, deliver, rule_weights
 from hindcast.policies.entrants import entrants, evaluated_policies, own_policies
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
@@ -34,6 +32,8 @@ from hindcast.policies.online.guard import guard_of, passes
 from hindcast.policies.online.training import problem_of
 from hindcast.policies.registry import behaviours
 from hindcast.policies.rollouts.lookahead import rollouts_of_rules
+from hindcast.policies.training.delivery.played import with_columns
+from hindcast.policies.training.delivery.verdict import Verdict, deliver, rule_weights
 from tests.policies.trainings import train, train_online
 
 LOGS = ["log_waited", "log_requested", "log_predicted", "log_similar", "log_processors"]

@@ -38,7 +38,7 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise InputError if place or dataset cannot be used, or the Hub's token is missing."""
-    from hindcast.pipeline.publishing import hub
+    from hindcast.pipeline.exports.publishing import hub
 
     if is_remote(location(request.dataset)):
         raise InputError(f"{request.dataset}: copy the dataset to this machine to push it")
@@ -57,10 +57,10 @@ def check(request: Request) -> None:
 def run(request: Request) -> dict[str, Any]:
     """Verify a dataset, and write its upload folder or send it to the Hub."""
     from hindcast.pipeline.dataset import manifest as mf
-    from hindcast.pipeline.documents.card.header import licence_of
-    from hindcast.pipeline.documents.publication import creators_of
-    from hindcast.pipeline.publishing import folder as publication
-    from hindcast.pipeline.publishing import hub
+    from hindcast.pipeline.dataset.documents.card.header import licence_of
+    from hindcast.pipeline.dataset.documents.publication import creators_of
+    from hindcast.pipeline.exports.publishing import folder as publication
+    from hindcast.pipeline.exports.publishing import hub
     from hindcast.pipeline.storage.files import scratch
 
     dataset = location(request.dataset)

@@ -57,7 +57,7 @@ class Split:
 def run(request: Filter | Merge | Split) -> dict[str, Any]:
     """Write the dataset, or the datasets of a split."""
     from hindcast.flows.commands.build import result_of as described
-    from hindcast.pipeline.building.results import result_of
+    from hindcast.pipeline.dataset.building.results import result_of
     from hindcast.pipeline.errors import InputError
     from hindcast.pipeline.selection import selecting
 

@@ -24,9 +24,9 @@ from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import plays_episodes, run_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario

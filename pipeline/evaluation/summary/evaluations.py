@@ -157,6 +157,11 @@ def read_evaluation(folder: Path) -> Evaluation:
     raw = read_json(path)
     if not isinstance(raw, dict):
         raise DatasetError(f"{path}: expected a JSON object, found {type(raw).__name__}")
+    computed = raw.get("provenance") or {}
+    records = computed.get("records", {}) if isinstance(computed, dict) else None
+    if not isinstance(records, dict):
+        raise DatasetError(f"{path}: key 'provenance' should have an object 'records'")
+    as_records(list(records.values()), f"{path}: provenance")
     metrics = tuple(_metric(path, entry) for entry in _list(path, raw, "metrics"))
     headline = _text(path, raw, "headline")
     if headline not in {metric.name for metric in metrics}:
@@ -164,11 +169,6 @@ def read_evaluation(folder: Path) -> Evaluation:
     bound, versions = raw.get("bound"), raw.get("versions") or {}
     if not isinstance(versions, dict):
         raise DatasetError(f"{path}: key 'versions' should be an object, found {versions!r}")
-    computed = raw.get("provenance") or {}
-    records = computed.get("records", {}) if isinstance(computed, dict) else None
-    if not isinstance(records, dict):
-        raise DatasetError(f"{path}: key 'provenance' should have an object 'records'")
-    as_records(list(records.values()), f"{path}: provenance")
     bound_kind = _one_of(path, raw, "bound_kind", ("lower", "upper", None), None)
     return Evaluation(
         folder=folder,
@@ -188,12 +188,12 @@ def read_evaluation(folder: Path) -> Evaluation:
         notes=_texts(path, raw, "notes"),
         sessions=_texts(path, computed, "sessions"),
         records=records,
-        caveats=_caveats(path, raw),
         looks=_looks(path, raw),
         plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
         stretches=_stretches(path, raw["stretches"]) if raw.get("stretches") is not None else None,
         loads=_loads(path, raw.get("loads", {})),
         until=_until(path, raw["until"]) if raw.get("until") is not None else None,
+        caveats=_caveats(path, raw),
     )
 
 

@@ -26,7 +26,7 @@ def render_markdown(summary: Summary) -> str:
 
 
 def _setting(summary: Summary, setting: Setting) -> dict[str, Any]:
-    seeds = summary.seed_rows(setting)
+    seeds, rules = summary.seed_rows(setting), described(setting.entries.values())
     notes = [note for evaluation in setting.evaluations for note in evaluation.notes]
     return {
         "label": setting.label,
@@ -39,7 +39,7 @@ def _setting(summary: Summary, setting: Setting) -> dict[str, Any]:
         "seeds": seeds,
         "decimals": decimals_for(row["mean"] for row in seeds),
         "remarks": [*summary.left_out[setting.label], *dict.fromkeys(notes)],
-        "rules": described(setting.entries.values()),
+        "rules": rules,
     }
 
 

@@ -242,19 +242,23 @@ def _setting_page(part: pl.DataFrame) -> list[str]:
         ]
         for row in once.iter_rows(named=True)
     ]  # fmt: skip
-    lines += text_table(head, body, left=1)
     shown = _shown(once["policy"].to_list(), baselines)
+    compared = {
+        baseline: [
+            _against(row, decimals)
+            for policy in once["policy"]
+            if (row := pairs.get((policy, baseline))) and row["paired_difference"] is not None
+        ]
+        for baseline in shown
+    }
+    lines += text_table(head, body, left=1)
     if len(shown) < len(baselines):
         left = len(baselines) - len(shown)
         lines += [f"The CSV file has {count_of(left, 'more baseline')} than these tables.", ""]
-    for baseline in shown:
-        rows = [pairs[p, baseline] for p in once["policy"] if (p, baseline) in pairs]
-        told = [row for row in rows if row["paired_difference"] is not None]
+    for baseline, rows in compared.items():
         lines += [f"Against {plain_text(baseline)}:", ""]
         lines += text_table(
-            ["policy", "difference", "95 % interval", "wins / ties / losses"],
-            [_against(row, decimals) for row in told],
-            left=1,
+            ["policy", "difference", "95 % interval", "wins / ties / losses"], rows, left=1
         )
     return lines
 

@@ -90,6 +90,7 @@ class Rows:
     def _estimates(self, policy: PolicyRuns) -> dict[str, Any]:
         metric, pairing = self.pairing.metric, self.pairing
         interval = mean_interval(policy.values, trained=policy.trained, stretches=pairing.stretches)
+        middle = {"iqm": float(iqm(policy.values)), "median": float(median(policy.values))}
         return {
             "scenario": self.scenario,
             "recipe": self.recipe,
@@ -102,8 +103,7 @@ class Rows:
             "windows_left_out": len(self.pairing.left_out),
             "seeds": len(policy.runs),
             **_named(("mean", "low", "high"), interval),
-            "iqm": float(iqm(policy.values)),
-            "median": float(median(policy.values)),
+            **middle,
         }
 
     def _against(self, row: dict[str, Any], policy: PolicyRuns, other: PolicyRuns) -> None:
@@ -112,15 +112,14 @@ class Rows:
             return
         pair = (policy.values, other.values)
         both, stretches = (policy.trained, other.trained), self.pairing.stretches
+        differences, tolerance = policy.window_means - other.window_means, tie_tolerance(*pair)
         found = paired_difference(*pair, trained=both, stretches=stretches)
         row |= _named(("paired_difference", "paired_low", "paired_high"), found)
-        differences = policy.window_means - other.window_means
         row["windows_of_half"] = windows_of_half(differences)
         row["autocorrelation"] = _known(autocorrelation(differences, stretches))
         better = self.pairing.metric.better
         if better == "neither":
             return
-        tolerance = tie_tolerance(*pair)
         row["wins"], row["ties"], row["losses"] = win_tie_loss(*pair, better, tolerance)
         cells = improvement_cells(*pair, better, tolerance)
         row["probability_of_improvement"] = float(cells.mean())

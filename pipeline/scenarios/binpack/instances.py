@@ -164,6 +164,11 @@ def instance(
         (m.FREE_MEMORY_AT, machines, free_memory),
         (m.END_AT, nodes, 0.0),
     )
+    work = np.stack([total * cores, total * memory])
+    capacity = np.array([free_cores.sum(), free_memory.sum()])
+    seen_s = np.array(seen, np.float64)
+    least_work = work_bound(work, capacity, submit - submit[0], duration)
+    lower = lower_bound(work, capacity, seen_s, ticks.astype(np.float64))
     ints, floats = make_memory(m.INT_HEADER, int_blocks, m.FLOAT_HEADER, float_blocks)
     ints[m.MACHINES], ints[m.TASKS] = machines, n
     ints[m.EXTENDED] = config.features == "extended"
@@ -171,12 +176,8 @@ def instance(
     ints[m.OBJECTIVE] = OBJECTIVES.index(objective)
     floats[m.CORE_UNIT], floats[m.MEMORY_UNIT] = core_unit, memory_unit
     floats[m.LARGEST_CORES], floats[m.LARGEST_MEMORY] = machine_cores.max(), machine_memory.max()
-    work = np.stack([total * cores, total * memory])
-    capacity = np.array([free_cores.sum(), free_memory.sum()])
     floats[m.CORE_USE], floats[m.MEMORY_USE] = (work @ duration) / capacity
-    seen_s = np.array(seen, np.float64)
-    floats[m.WORK_BOUND] = work_bound(work, capacity, submit - submit[0], duration)
-    floats[m.LOWER_BOUND] = lower_bound(work, capacity, seen_s, ticks.astype(np.float64))
+    floats[m.WORK_BOUND], floats[m.LOWER_BOUND] = least_work, lower
 
     kernel.arrive(ints, floats)  # tasks seen at 0 wait there; compat sees none before 1
     if not kernel.anything_fits(ints, floats):

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import polars as pl
 
-from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset import open as open_dataset
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.registry import behaviours

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.registry import behaviours

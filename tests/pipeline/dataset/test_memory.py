@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building import parts as recording
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building import parts as recording
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.registry import behaviours
 

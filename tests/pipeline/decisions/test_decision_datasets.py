@@ -10,13 +10,13 @@ import pytest
 import hindcast
 from hindcast.flows.cli import main
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.decisions.cautions import checked_propensities_of
 from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.record import read_record, same_log
 from hindcast.pipeline.decisions.verification import check
 from hindcast.pipeline.errors import InputError, StorageError, VerificationFailed
-from hindcast.pipeline.verification.verify import verify
 from tests.pipeline.decisions.decision_cases import ROWS, case, cases, long_table
 
 SESSIONS = {**ROWS, "columns": {**ROWS["columns"], "session": "s"}}

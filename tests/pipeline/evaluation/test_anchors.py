@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.evaluation import anchors as module
-from hindcast.pipeline.evaluation.anchors import Anchor, anchor_of, windows_of
+from hindcast.pipeline.evaluation.anchors import Anchor, anchor_of, anchor_of_evaluation, windows_of
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.exports.minari import _reference_scores
@@ -40,7 +40,7 @@ def test_the_score_of_a_report_is_that_of_the_anchor(anchor, tiny_recipe, tmp_pa
     )
     summary = summarise([tmp_path / "e"])
     (setting,) = summary.settings
-    table = main_table(summary, setting)
+    table = main_table(summary, setting, anchor_of_evaluation(setting.first.folder))
     at = table.head.index("score")
     shown = {row.cells[0].text: row.cells[at].text for row in table.rows}
     for policy in summary.headline(setting).policies:
@@ -51,7 +51,9 @@ def test_the_score_of_a_report_is_that_of_the_anchor(anchor, tiny_recipe, tmp_pa
 def test_other_windows_have_no_score(anchor, tiny_recipe, tmp_path):
     evaluate(tiny_recipe, entrants(tiny_recipe, ["tetris"]), split="validation", out=tmp_path / "e")
     summary = summarise([tmp_path / "e"])
-    assert "score" not in main_table(summary, summary.settings[0]).head
+    (setting,) = summary.settings
+    table = main_table(summary, setting, anchor_of_evaluation(setting.first.folder))
+    assert "score" not in table.head
 
 
 def test_reference_scores_of_minari_are_the_anchors_returns(anchor, tiny_recipe):

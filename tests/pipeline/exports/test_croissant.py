@@ -9,16 +9,16 @@ import polars as pl
 import pytest
 import yaml
 
-from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset import open as open_dataset
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.documents.card.header import licence_lines
+from hindcast.pipeline.dataset.documents.croissant import NAME, croissant
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log
-from hindcast.pipeline.documents.card.header import licence_lines
-from hindcast.pipeline.documents.croissant import NAME, croissant
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.storage.files import sha256_file
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
 from tests.pipeline.decisions.decision_cases import ROWS, long_table
 from tests.sample_datasets import KINDS, LONG_STEPS

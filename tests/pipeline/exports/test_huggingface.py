@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.exports import huggingface as hf
 from hindcast.policies.registry import behaviours

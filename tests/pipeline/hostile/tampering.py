@@ -20,11 +20,11 @@ from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
 from hindcast.pipeline.exports import export
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.storage.files import sha256_file
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.registry import behaviours
 
 PART = "data/part-00000.parquet"

@@ -115,7 +115,7 @@ from hindcast.pipeline.storage import guards
 from hindcast.pipeline.errors import InputError, VerificationFailed
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.dataset.part import read_blocks
-from hindcast.pipeline.verification.verify import verify
+from hindcast.pipeline.dataset.verification.verify import verify
 guards.LARGEST_GROUP = guards.LARGEST_TABLE = 32 << 20
 spec = read_manifest(Path({sound!r})).spec
 list(read_blocks(Path({sound!r}) / "data/part-00000.parquet", spec))

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.storage.files import json_text, read_json
 from hindcast.pipeline.storage.guards import require_file
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (
@@ -131,7 +131,7 @@ def test_a_hostile_interrupted_build_is_refused(tiny_recipe, tmp_path, monkeypat
     def fail(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hindcast.pipeline.building.build.describe", fail)
+    monkeypatch.setattr("hindcast.pipeline.dataset.building.build.describe", fail)
     with pytest.raises(KeyboardInterrupt):
         build(tiny_recipe, behaviours(tiny_recipe), out)
     monkeypatch.undo()

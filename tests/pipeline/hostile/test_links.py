@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.manifest import read_manifest
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import InputError, VerificationFailed
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (

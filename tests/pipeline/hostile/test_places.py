@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hindcast.pipeline.building.build import build
 from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source

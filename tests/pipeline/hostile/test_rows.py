@@ -10,8 +10,8 @@ import pytest
 
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.dataset.padding import pad
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.storage.files import read_json, sha256_file, write_json
-from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (

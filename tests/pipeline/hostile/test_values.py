@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline import dataset as ds
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, read_scores
-from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.networks.checkpoint import load_policy
 from tests.pipeline.hostile.tampering import (

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.inspection.diff import compare, first_difference, report
 from hindcast.pipeline.inspection.list import find

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.documents.croissant import croissant
-from hindcast.pipeline.documents.terms import terms
+from hindcast.pipeline.dataset.documents.croissant import croissant
+from hindcast.pipeline.dataset.documents.terms import terms
 from hindcast.pipeline.exports.minari import dataset_id
 from hindcast.pipeline.inspection.list import entry_of
 from hindcast.pipeline.recipes.loading import load_recipe

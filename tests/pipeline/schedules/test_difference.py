@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.evaluation.evaluate import make_job
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe

@@ -14,7 +14,7 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.errors import DatasetError, InputError, VerificationFailed
 from hindcast.pipeline.selection.selecting import check_parents
 from hindcast.pipeline.storage.files import sha256_file, write_json
-from hindcast.policies.offline.gates import _windows_of
+from hindcast.policies.training.delivery.gates import _windows_of
 from tests.conftest import TINY
 
 SETTINGS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.storage.files import (
     Stored,

@@ -11,7 +11,7 @@ import pytest
 
 from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
-from hindcast.pipeline.evaluation.summary.writing import write_summary
+from hindcast.pipeline.evaluation.summary.writing import summary_texts, write_summary
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads.folder import load_workload, save_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
@@ -73,7 +73,7 @@ def test_other_errors_stay_what_they_are(tmp_path):
 
 
 def report(summary: Summary, out: Path) -> None:
-    write_summary(summary, out, documents={"report.html": "<html>"})
+    write_summary(summary, out, {**summary_texts(summary), "report.html": "<html>"})
 
 
 @pytest.mark.slow

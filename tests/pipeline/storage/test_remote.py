@@ -24,15 +24,15 @@ import pytest
 
 from hindcast.flows import cli
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.append import append
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.append import append
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError, StorageError, TraceError, VerificationFailed
 from hindcast.pipeline.storage import files as storage
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.locks import writing
 from hindcast.pipeline.storage.remote import RemotePath, create, refusals
 from hindcast.pipeline.traces.ingest import ingest
-from hindcast.pipeline.verification.verify import verify
 from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.policies.registry import behaviours
 from tests.conftest import TINY

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import InputError, UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics import find_rule, heuristics
 from hindcast.policies.heuristics.around import STRENGTH, around

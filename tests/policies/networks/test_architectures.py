@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import DatasetError, RecipeError
-from hindcast.pipeline.recipes.settings import read_settings
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.checkpoint import Trained, load_policy, save

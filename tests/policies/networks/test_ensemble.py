@@ -12,12 +12,12 @@ from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.policies.delivery.played import headline_value, values_of, windows_of
 from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description, save
 from hindcast.policies.networks.ensemble import mean_of_scores
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import NetworkSettings, make_network
+from hindcast.policies.training.delivery.played import headline_value, values_of, windows_of
 from tests.policies.trainings import train_online
 
 SMALL = ("config.steps=10", 'split.train="650..653"', 'split.validation="450..456"')

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError, HindcastError, RecipeError

@@ -5,13 +5,11 @@ import dataclasses
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.notes import telling
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.storage.run_files import FOLDS
-from hindcast.policies.delivery.checkpoints import LAST
-from hindcast.policies.delivery.verdict import rule_policy
 from hindcast.policies.networks.checkpoint import Trained, read_description
 from hindcast.policies.online import training
 from hindcast.policies.online.gates import decide_by
@@ -20,6 +18,8 @@ from hindcast.policies.online.imitation import Imitation
 from hindcast.policies.online.problem import fit_network
 from hindcast.policies.online.training import problem_of
 from hindcast.policies.registry import behaviours
+from hindcast.policies.training.delivery.checkpoints import LAST
+from hindcast.policies.training.delivery.verdict import rule_policy
 from tests.folders import content
 from tests.policies.trainings import train_online
 

@@ -10,9 +10,9 @@ import pytest
 from hindcast.flows import cli
 from hindcast.pipeline import dataset as datasets
 from hindcast.pipeline.dataset.estimated import ESTIMATES, FOLDER, MODEL, read_estimates
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.scenarios.queue.instances import Log, read_log
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets, choices_of_log
 from hindcast.policies.ope.behaviour.logit import fit_logit, log_probabilities
 from hindcast.policies.ope.behaviour.model import in_words, model_of_choices, model_of_log

@@ -8,7 +8,7 @@ import pytest
 
 from hindcast.flows.cli import main
 from hindcast.pipeline import dataset as datasets
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.estimators import LoggedEpisodes, estimate
 from hindcast.pipeline.estimators.verdicts import CANNOT, Held
 from hindcast.pipeline.recipes.loading import load_recipe

@@ -15,7 +15,7 @@ import pytest
 from hindcast.flows.cli import main
 from hindcast.flows.commands import report
 from hindcast.pipeline import dataset as datasets
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError, UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
@@ -29,7 +29,7 @@ from hindcast.policies.ope.probabilities import (
     policy_probabilities,
 )
 from hindcast.policies.registry import behaviours
-from tests.pipeline.building.test_build import write_log
+from tests.pipeline.dataset.building.test_build import write_log
 from tests.policies.networks.test_rules import damaged
 
 SMALL = (

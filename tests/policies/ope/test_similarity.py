@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline import dataset as datasets
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe

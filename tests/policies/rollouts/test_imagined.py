@@ -14,7 +14,6 @@ from hindcast.pipeline.recipes.workload_source import load_source
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.policy import Behaviour
 from hindcast.pipeline.simulation.rollout import run_episode
-from hindcast.policies.delivery.verdict import rule_policy, rule_weights
 from hindcast.policies.entrants import entrants
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.networks.checkpoint import Trained, save
@@ -22,6 +21,7 @@ from hindcast.policies.networks.player import Decider
 from hindcast.policies.rollouts import lookahead
 from hindcast.policies.rollouts.lookahead import ImaginedRollouts, imagined_rollouts_of
 from hindcast.policies.rollouts.trajectories import sample_trajectory
+from hindcast.policies.training.delivery.verdict import rule_policy, rule_weights
 
 SMALL = ("config.applications=40", "config.clusters=[300,500]", 'split.test="30..33"')
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from hindcast.flows.papers.thermal_report.history import records as h
 from hindcast.flows.papers.thermal_report.history.records import History, States
-from hindcast.pipeline.building import recorder
-from hindcast.pipeline.building.recorder import Log, make_log
+from hindcast.pipeline.dataset.building import recorder
+from hindcast.pipeline.dataset.building.recorder import Log, make_log
 from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig
 from hindcast.pipeline.scenarios.thermal.features import MOMENT, ROW

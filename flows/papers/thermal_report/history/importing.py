@@ -27,18 +27,18 @@ from hindcast.flows.papers.thermal_report.history import records as h
 from hindcast.flows.papers.thermal_report.history.conversion import episodes, to_log
 from hindcast.flows.papers.thermal_report.history.records import History, read_history
 from hindcast.flows.papers.thermal_report.history.records_table import read_table, to_table
-from hindcast.pipeline.building.part_writer import PartWriter
-from hindcast.pipeline.building.parts import DATA, PLAN
-from hindcast.pipeline.building.recorder import N_ELAPSED, Log
-from hindcast.pipeline.building.results import (
+from hindcast.pipeline.dataset import Dataset
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building.part_writer import PartWriter
+from hindcast.pipeline.dataset.building.parts import DATA, PLAN
+from hindcast.pipeline.dataset.building.recorder import N_ELAPSED, Log
+from hindcast.pipeline.dataset.building.results import (
     BuildResult,
     counts_of,
     describe,
     result_of,
     write_episodes,
 )
-from hindcast.pipeline.dataset import Dataset
-from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import episodes_schema
 from hindcast.pipeline.dataset.part import Block, read_blocks
 from hindcast.pipeline.errors import DatasetError, StorageError, VerificationFailed

@@ -10,7 +10,7 @@ from hindcast.flows.papers.osdec.imitation import imitator, log_probabilities_of
 from hindcast.flows.papers.osdec.policy import SlotScoresPolicy
 from hindcast.flows.papers.osdec.torch_network import SlotNetwork
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.decisions import Columns, Decisions
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError

@@ -10,7 +10,7 @@ from hindcast.flows.papers.prices import imitation as module
 from hindcast.flows.papers.prices.imitation import agreement_of, imitator, shared
 from hindcast.flows.papers.prices.network import PricesPolicy
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
 from hindcast.pipeline.errors import DatasetError

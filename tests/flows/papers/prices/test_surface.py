@@ -8,10 +8,10 @@ import pytest
 
 from hindcast.flows.papers.prices import surface as ps
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.loading import load_recipe
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.heuristics.prices import STEP, WEIGHTS
 from hindcast.policies.networks.checkpoint import load_policy
 from hindcast.policies.offline import agents_for

@@ -13,7 +13,7 @@ from hindcast.flows.papers.thermal_report.network import (
     ServersSettings,
     servers_network,
 )
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.pipeline.errors import DatasetError, HindcastError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe

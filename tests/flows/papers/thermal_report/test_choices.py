@@ -9,7 +9,7 @@ import pytest
 from hindcast.flows.papers.thermal_report import choices as module
 from hindcast.flows.papers.thermal_report.choices import COLUMNS, QUANTITIES, choices, greedy
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.loading import load_recipe

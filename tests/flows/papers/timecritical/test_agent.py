@@ -20,7 +20,7 @@ from hindcast.flows.papers.timecritical.rollouts import (
     Exploring,
     play_valued,
 )
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import RecipeError, UnknownName
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.problem import make_instance

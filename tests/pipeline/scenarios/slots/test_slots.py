@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError, RecipeError
-from hindcast.pipeline.recipes.settings import read_settings
 from hindcast.pipeline.scenarios import load_scenario, slots
 from hindcast.pipeline.scenarios.slots.config import SlotsConfig, sizes_of
 from hindcast.pipeline.scenarios.slots.instances import Jobs, draw_jobs
+from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.policy import Behaviour

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.build import build
+from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.scenarios import load_scenario

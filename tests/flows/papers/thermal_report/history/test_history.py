@@ -21,11 +21,12 @@ from hindcast.flows.papers.thermal_report.history.records import (
 )
 from hindcast.flows.papers.thermal_report.history.records_table import read_table
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.building.part_writer import PartWriter
-from hindcast.pipeline.building.recorder import Recording, make_log
+from hindcast.pipeline.dataset.building.part_writer import PartWriter
+from hindcast.pipeline.dataset.building.recorder import Recording, make_log
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.part import read_blocks
 from hindcast.pipeline.dataset.sampling import sample_decisions
+from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError, InputError, StorageError, VerificationFailed
 from hindcast.pipeline.inspection.show import details
 from hindcast.pipeline.recipes.workload_source import RECORD
@@ -33,7 +34,6 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.thermal.config import ThermalConfig, settled
 from hindcast.pipeline.scenarios.thermal.instances import Jobs, draw_jobs, make_instance
 from hindcast.pipeline.simulation.policy import Behaviour
-from hindcast.pipeline.verification.verify import verify
 from hindcast.policies.heuristics import heuristics
 from tests.flows.papers.thermal_report.history.leaky import leaky_history
 

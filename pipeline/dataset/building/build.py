@@ -1,0 +1,153 @@
+"""Building a dataset: every behaviour is recorded on every window, in parts.
+
+    OUT/
+      data/part-00000.parquet ...   decisions; a part holds whole windows of one split
+      episodes.parquet              one row per episode
+      workload/                     the canonical workload, so that `verify` needs nothing else
+      README.md                     the card
+      manifest.json                 written last: a folder with a manifest is a finished dataset
+      .building/                    until then: the plan, and the episodes of every finished part
+
+The content of a part follows from the recipe alone, so any number of workers and any interruption
+give the same bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from hindcast.pipeline.dataset import manifest as mf
+from hindcast.pipeline.dataset.building import parts as recording
+from hindcast.pipeline.dataset.building.caveats import dataset_caveats
+from hindcast.pipeline.dataset.building.parts import Plan
+from hindcast.pipeline.dataset.building.results import (
+    BuildResult,
+    counts_of,
+    describe,
+    result_of,
+    write_episodes,
+)
+from hindcast.pipeline.dataset.documents.card.coverage import Coverage, measure
+from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.workload_source import load_source
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.storage import files
+from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.storage.locks import one_writer
+from hindcast.pipeline.storage.run_files import BUILDING
+from hindcast.pipeline.workloads.folder import is_saved, save_workload
+
+
+@one_writer
+def build(
+    recipe: Recipe,
+    behaviours: Mapping[str, Behaviour],
+    out: Path,
+    *,
+    workers: int = 1,
+    progress: recording.Progress | None = None,
+    elsewhere: recording.Elsewhere | None = None,
+) -> BuildResult:
+    """Build the recipe's dataset in `out`, or finish what an earlier call began there.
+
+    `behaviours` maps the names of recipe.behaviours to policies. Raises InputError if the folder
+    holds something else, the trace cannot be read or the disk is full. With `elsewhere`, other
+    processes record the parts, and `workers` is not used. Finished parts are kept, and
+    the next call continues after them. A call at the same time waits for the first to end.
+    """
+    if not recipe.behaviours:
+        raise RecipeError(
+            f"{recipe.id}: this recipe has no [[behaviours]], so there is nothing to record"
+        )
+    if recipe.origin is not None and mf.read_manifest(recipe.origin.folder).lineage is not None:
+        raise RecipeError(
+            f"{recipe.origin.folder}: this dataset was made of others, so its recipe does not "
+            "build it; `hindcast show` prints what does"
+        )
+    if workers < 1:
+        raise RecipeError(f"workers is {workers}, expected at least 1")
+    if (out / mf.NAME).exists():
+        return _already_built(recipe, out)
+    _refuse_foreign(out)
+    if is_remote(out):
+        files.make_folder(out)  # before the workload takes its time
+    plan = recording.make_plan(recipe, behaviours, load_source(recipe), out)
+    recording.begin(plan)
+    if not (out / mf.WORKLOAD / mf.NAME).exists():
+        save_workload(plan.workload, out / mf.WORKLOAD)
+    elif not is_saved(plan.workload, out / mf.WORKLOAD):
+        raise DatasetError(
+            f"{out}: this folder holds an interrupted build, but the trace was changed since: it "
+            "gives another workload; restore the trace, or delete the folder and build again"
+        )
+    recording.record_parts(plan, workers, progress, elsewhere)
+    return _finish(plan)
+
+
+def _already_built(recipe: Recipe, out: Path) -> BuildResult:
+    manifest = mf.read_manifest(out)
+    if manifest.recipe.digest != recipe.digest:
+        raise DatasetError(
+            f"{out}: this folder holds the dataset {manifest.recipe.id} with digest "
+            f"{manifest.recipe.digest[:12]}, but the recipe {recipe.id} has {recipe.digest[:12]}; "
+            "choose another --out, or append to the dataset with --append"
+        )
+    if append_in_progress(out) is None:
+        files.remove_folder(out / BUILDING)
+    return result_of(out, manifest)
+
+
+def append_in_progress(out: Path) -> dict[str, Any] | None:
+    """Return the plan of an unfinished append to this dataset, or None."""
+    record = out / BUILDING / recording.PLAN
+    if not record.is_file():
+        return None
+    value = files.read_json(record)
+    plan = value.get("append") if isinstance(value, dict) else None
+    return plan if isinstance(plan, dict) else None
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Raise StorageError if `out` holds anything but an interrupted build."""
+    if out.exists() and not out.is_dir():
+        raise StorageError(f"{out}: this is a file, expected a folder; choose another --out")
+    there = [e.name for e in out.iterdir() if not files.is_partial(e.name)] if out.is_dir() else []
+    if there and BUILDING not in there:
+        raise StorageError(
+            f"{out}: this folder is not empty and holds no interrupted build; choose another --out"
+        )
+
+
+def with_caveats(
+    plan: Plan, manifest: mf.Manifest, episodes: pl.DataFrame
+) -> tuple[mf.Manifest, Coverage]:
+    """Return the manifest with the caveats of all its data, and the coverage of the data."""
+    coverage = measure(plan.out, manifest, episodes)
+    found = dataset_caveats(plan, manifest.recipes, episodes, coverage, manifest.caveats)
+    return replace(manifest, caveats=found), coverage
+
+
+def _finish(plan: Plan) -> BuildResult:
+    """Join the episodes, write card and manifest, and remove the plan."""
+    parts, episodes = recording.recorded(plan)
+    manifest = mf.Manifest(
+        recipe=plan.recipe,
+        digest=plan.recipe.digest,
+        spec=plan.spec,
+        parts=parts,
+        episodes=write_episodes(plan.out, mf.EPISODES, episodes),
+        workload_sha256=files.sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
+        provenance=asdict(plan.workload.provenance),
+        counts=counts_of(parts, episodes, plan.spec),
+        versions=mf.versions(),
+    )
+    manifest, coverage = with_caveats(plan, manifest, episodes)
+    describe(plan.out, manifest, episodes, coverage)
+    result = result_of(plan.out, manifest)
+    files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
+    files.remove_folder(plan.out / BUILDING)
+    return result
