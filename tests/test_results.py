@@ -44,6 +44,7 @@ def pages() -> dict[str, str]:
     return {**result_pages(), **headline_pages(), **protocol_pages()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_recipe_of_a_table_has_a_page_with_all_its_policies(pages, name):
     table = read_results((FOLDER / name).read_bytes(), name)
@@ -95,6 +96,7 @@ def test_biased_estimators_have_an_interval_only_where_coverage_was_shown():
             assert shown or row["answers"] + row["roughly"] == 0
 
 
+@pytest.mark.slow
 def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages):
     """A rule that looks ahead, or that another table has on the same windows, may be better."""
     for part, deliveries in (("deliveries", DELIVERIES), ("selected", SELECTED)):
@@ -261,6 +263,7 @@ def test_bounds_are_of_recipes_that_exist():
     assert table["mean"].is_finite().all()
 
 
+@pytest.mark.slow
 def test_every_recipe_with_behaviours_has_its_size(pages):
     """Sizes are of the recipes as they are: a changed recipe has another digest."""
     from hindcast.pipeline.recipes.loading import known_recipes, load_recipe

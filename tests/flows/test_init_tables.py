@@ -322,6 +322,7 @@ def test_a_list_of_json_objects_is_a_table(tmp_path):
         same_jobs(read(tmp_path / name), made())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count", [3, pytest.param(2000, marks=pytest.mark.nightly)], ids=["few", "many"]
 )

@@ -83,6 +83,7 @@ def test_a_contradiction_gives_numbers_only_if_it_is_accepted(name, code, policy
     assert taken["accepted"] == code
 
 
+@pytest.mark.slow
 def test_estimated_propensities_are_marked_with_a_range():
     log = case("41-no-propensity.toml")
     refused = asked(log, "lowest:x")

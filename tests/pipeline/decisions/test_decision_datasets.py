@@ -71,6 +71,7 @@ def test_the_record_is_the_log(made):
     assert same_log(read_log(long_table(), ROWS), again) == ""
 
 
+@pytest.mark.slow
 def test_the_same_log_gives_the_same_bytes(made, tmp_path):
     convert(read_log(long_table(), ROWS), tmp_path / "e", "log")
     for name in ("manifest.json", "recorded.parquet", "data/part-00000.parquet", "README.md"):
@@ -94,6 +95,7 @@ def test_a_session_is_an_episode_until_a_decision_without_reward(tmp_path):
     assert not ds.open(whole.folder).episodes()["truncated"].any()
 
 
+@pytest.mark.slow
 def test_missing_numbers_have_a_column_of_their_own(tmp_path):
     table = long_table().with_columns(x=pl.when(pl.col("arm") != "elm").then("x"))
     convert(read_log(table, ROWS), tmp_path / "d", "log")
@@ -135,6 +137,7 @@ def test_cases_become_datasets_that_verify_against_their_logs(name, tmp_path):
     assert "read again" in found["decisions"]
 
 
+@pytest.mark.slow
 def test_another_log_is_not_that_of_the_dataset(tmp_path):
     convert(case("01-long.toml"), tmp_path / "d", "log")
     with pytest.raises(InputError, match="not the log of the dataset"):

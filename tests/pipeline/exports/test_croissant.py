@@ -163,6 +163,7 @@ def test_responsible_fields_follow_from_the_manifest(thermal, tmp_path):
     assert not load(path).metadata.ctx.issues.errors
 
 
+@pytest.mark.slow
 def test_the_card_of_other_terms_has_their_link(thermal, tmp_path):
     """A trace has the address of its page, a log of one's own the section of the card."""
     log = read_log(long_table(), ROWS)

@@ -135,6 +135,7 @@ def test_rows_are_nested_as_the_standard_says(images, tmp_path, datasets):
     assert row["image"] == list(expected["image"])
 
 
+@pytest.mark.slow
 def test_an_episode_of_more_rows_than_a_group_holds_stays_in_order(long, tmp_path, datasets):
     export(long.folder, "huggingface", tmp_path / "x")
     loaded = frame(datasets.load_dataset(str(tmp_path / "x"), split="train"))

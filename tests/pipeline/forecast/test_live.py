@@ -85,6 +85,7 @@ def test_intervals_are_nested_and_the_same_each_time(easy, state):
         assert chain == sorted(chain)
 
 
+@pytest.mark.slow
 def test_a_clock_since_1970_moves_the_answer_with_it(easy, state):
     moved = json.loads(json.dumps(state))
     moved["now"] += UNIX

@@ -132,6 +132,7 @@ def test_other_columns_of_the_page_are_those_of_the_file(played):
             assert [texts[i] for i in of[name][row]] == jobs[name].to_list()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_packing_never_takes_more_rows_than_there_are(data):

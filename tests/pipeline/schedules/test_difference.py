@@ -86,6 +86,7 @@ def _behaviours(recipe, *names):
     return [entrant.behaviour for entrant in entrants(recipe, names)]
 
 
+@pytest.mark.slow
 def test_equal_policies_do_not_differ():
     job, recipe = _job()
     (policy,) = _behaviours(recipe, "saf_easy")

@@ -292,6 +292,7 @@ def test_rules_are_given_the_context_that_they_read():
     assert len(policy.batch_scores(np.zeros((1, 0)), known, offsets)) == 4
 
 
+@pytest.mark.slow
 def test_contexts_have_one_size_but_where_settings_decide_it():
     sizes: dict[tuple[str, bool], set[int]] = {}
     for name in READABLE:
