@@ -141,6 +141,7 @@ def rules_of_queue() -> dict[str, dict[str, float]]:
     }
 
 
+@pytest.mark.slow
 def test_a_rule_of_two_tables_has_one_mean():
     rules, compared = rules_of_queue(), set()
     for windows, one in scored_policies():

@@ -320,6 +320,7 @@ def test_a_commit_in_between_is_not_overwritten(dataset, server, monkeypatch, ca
     assert set(server.files(REPOSITORY)) == {".gitattributes", "other.txt"}
 
 
+@pytest.mark.slow
 def test_a_token_is_read_from_the_environment_alone(dataset, server, monkeypatch, capsys):
     Path("home").mkdir()
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", "home/token")

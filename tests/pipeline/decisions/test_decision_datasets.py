@@ -32,6 +32,7 @@ def checks(folder, **more):
     return dict(verify(folder, **more).checks)
 
 
+@pytest.mark.slow
 def test_every_decision_is_an_episode_of_its_own(made):
     dataset = ds.open(made)
     rows = dataset.transitions().sort("time_s").collect()
@@ -60,12 +61,14 @@ def test_windows_are_units_and_splits_are_ranges(made):
     assert order == [s for s in ("train", "validation", "test") if s in order]
 
 
+@pytest.mark.slow
 def test_verify_recomputes_what_can_be_and_says_what_cannot(made):
     found = checks(made)
     assert "not re-simulated" in found["decisions"]
     assert "how the decisions were drawn" in found["not compared"]
 
 
+@pytest.mark.slow
 def test_the_record_is_the_log(made):
     again = read_record(made, ds.open(made).manifest.provenance)
     assert same_log(read_log(long_table(), ROWS), again) == ""

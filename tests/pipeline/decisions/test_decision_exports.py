@@ -166,6 +166,7 @@ def test_arms_whose_features_never_change_are_described_once(tmp_path):
     assert arrays["action_context"].tolist() == [[0, 1], [1, 0], [0, 1]]
 
 
+@pytest.mark.slow
 def test_the_order_of_candidates_survives_obp(tmp_path):
     """The second decision lists its arms from behind, so that its first one is another arm."""
     table = long_table()

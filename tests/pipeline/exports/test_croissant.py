@@ -185,6 +185,7 @@ def test_a_file_that_was_changed_does_not_load(thermal, tmp_path):
     assert "is not identical with the reference" in str(failed.value.__cause__)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_not_exported(thermal, tmp_path):
     shutil.copytree(thermal.folder, tmp_path / "d")
     part = tmp_path / "d" / thermal.dataset.manifest.parts[0].path

@@ -245,6 +245,7 @@ def test_duckdb_reads_it(files):
     same(found.select(shown), expected.select(shown))
 
 
+@pytest.mark.slow
 def test_a_part_of_one_split_keeps_its_row_groups(long, tmp_path):
     export(long.folder, "huggingface", tmp_path / "x")
     [train] = (tmp_path / "x" / "data").glob("train-*")

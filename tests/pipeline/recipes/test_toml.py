@@ -10,6 +10,7 @@ from hindcast.pipeline.recipes.toml import recipe_toml
 from tests.readable_recipes import LOADED
 
 
+@pytest.mark.slow
 def test_a_recipe_written_and_read_has_the_same_digest():
     for name, recipe in LOADED.items():
         again = parse_recipe(tomllib.loads(recipe_toml(recipe)), "again")

@@ -71,6 +71,7 @@ def test_numbers_of_episodes_are_those_of_the_parent(whole, tmp_path):
     assert sorted(found[0] + found[1]) == sorted(numbers)
 
 
+@pytest.mark.slow
 def test_a_condition_is_on_the_table_of_episodes(whole, tmp_path):
     table = whole.episodes()
     bound = float(table["return"].median())
@@ -140,6 +141,7 @@ def test_builds_by_different_behaviours_are_merged(whole, tmp_path):
         hindcast.load_recipe(tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_datasets_of_other_problems_are_refused_with_the_difference(whole, tmp_path):
     other = build(tmp_path / "o", "config.machines=3")
     with pytest.raises(DatasetError, match=r"config.machines is \d+ in the dataset and 3"):
@@ -242,6 +244,7 @@ def test_a_gate_plays_the_windows_of_a_divided_dataset(whole, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_lineage_is_shown_and_names_no_place(whole, tmp_path, capsys):
     one = hindcast.filter(whole, tmp_path / "e", where="return < 0")
     two = hindcast.filter(one, tmp_path / "f", window="0..1")

@@ -216,6 +216,7 @@ def test_a_spoilt_machine_has_no_a(name):
     assert grade([found]).letter in ("B", "C", "D")
 
 
+@pytest.mark.slow
 def test_unknown_starts_change_no_number():
     jobs = slice_of(record("KTH-SP2-1996-2"), 0, 1000)
     jobs = served(jobs, Scheduler().starts(jobs, jobs.processors))

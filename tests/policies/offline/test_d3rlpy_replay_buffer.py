@@ -204,6 +204,7 @@ def test_a_dataset_is_no_export(exported):
         replay_buffer(dataset.folder)
 
 
+@pytest.mark.slow
 def test_the_readme_s_lines_run(exported, monkeypatch):
     folder, dataset = exported("images")
     monkeypatch.chdir(folder)

@@ -27,6 +27,7 @@ def test_it_is_the_history_of_all_blocks(thermal, tmp_path):
     assert not result.notes
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_dataset(thermal, tmp_path):
     export(thermal.folder, "history", tmp_path / "x.json")
     history = read_history(tmp_path / "x.json")
