@@ -319,16 +319,15 @@ def test_rooms_are_of_a_size_that_one_reads():
     assert max(len(p.read_text(encoding="utf-8").splitlines()) for p in SOURCES) <= 600
 
 
-# Why each has more: calls of the face have the options of a command, all but one or two by keyword;
-# batches have those of a loader; a plain array each; `find_shadow` is called in a loop over jobs.
+# Functions with more parameters than 8, compiled ones than 12, and why.
 MANY_PARAMETERS = {
-    "flows/calls.py": {"ope", "train_online", "whatif"},
-    "hindcast.py": {"load_decider"},
-    "pipeline/dataset/__init__.py": {"Dataset.batches", "Dataset.torch"},
-    "pipeline/estimators/decisions/logged.py": {"LoggedDecisions.of"},
-    "pipeline/evaluation/evaluate.py": {"evaluate"},
-    "pipeline/scenarios/queue/fitting.py": {"find_shadow"},
-    "flows/papers/timecritical/rollouts.py": {"play_valued"},
+    "flows/calls.py": {"ope", "train_online", "whatif"},  # options of a command, by keyword
+    "hindcast.py": {"load_decider"},  # options of a command, by keyword
+    "pipeline/dataset/__init__.py": {"Dataset.batches", "Dataset.torch"},  # options, by keyword
+    "pipeline/estimators/decisions/logged.py": {"LoggedDecisions.of"},  # an array per column
+    "pipeline/evaluation/evaluate.py": {"evaluate"},  # options of a command, by keyword
+    "pipeline/scenarios/queue/fitting.py": {"find_shadow"},  # compiled: arrays and places in them
+    "flows/papers/timecritical/rollouts.py": {"play_valued"},  # problem, policy and exploration
 }
 
 
