@@ -1,5 +1,7 @@
 """Fixtures shared by all tests: the folder of real traces, and a small dataset."""
 
+import atexit
+import gc
 import hashlib
 import os
 from collections import Counter
@@ -25,6 +27,21 @@ TINY = (
     "train.steps=20",
     "evaluate.seeds=2",
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep modules and collected tests out of every later garbage collection.
+
+    They are millions of objects that stay until the end, and each full collection visits them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        atexit.register(gc.unfreeze)  # libraries complain about what is left at the end
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

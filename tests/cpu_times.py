@@ -1,6 +1,7 @@
 """A pytest plug-in that measures the CPU seconds of every test, its child processes included.
 
-`pytest -p tests.cpu_times --cpu-times FILE` writes one line per test, the most expensive first.
+`pytest -p tests.cpu_times --cpu-times FILE` writes one line per test, and one per fixture that
+tests share, the most expensive first.
 With `--cpu-limit SECONDS`, a run fails whose tests take more than that without the mark `slow` or
 `nightly`. CPU seconds hardly depend on what else a machine does; seconds on the clock would.
 """
@@ -15,7 +16,7 @@ import pytest
 # Imported before the first test, which would otherwise pay for them.
 HEAVY = ("torch", "d3rlpy", "prefect.flows", "polars", "pyarrow.dataset", "matplotlib.pyplot")
 LEVELS = ("nightly", "slow", "ray")
-NAME = "cpu_seconds"
+NAME, SHARED = "cpu_seconds", "cpu_seconds_of_fixture"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +39,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self.spent = self.shared = 0.0
         self.is_in_shared = False
+        self.fixtures: list[tuple[float, str, str]] = []  # seconds, "fixture", name
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef) -> Iterator[None]:
@@ -49,11 +51,14 @@ class Stopwatch:
             return (yield)
         finally:
             self.is_in_shared = False
-            self.shared += cpu_seconds() - start
+            spent = cpu_seconds() - start
+            self.shared += spent
+            self.fixtures.append((spent, "fixture", f"{fixturedef.baseid}::{fixturedef.argname}"))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self) -> Iterator[None]:
         self.spent = self.shared = 0.0
+        self.fixtures.clear()
         return (yield from self._measure())
 
     @pytest.hookimpl(wrapper=True)
@@ -71,6 +76,7 @@ class Stopwatch:
             yield
         level = next((each for each in LEVELS if item.get_closest_marker(each)), "")
         item.user_properties.append((NAME, (self.spent - self.shared, level)))
+        item.user_properties += [(SHARED, each) for each in self.fixtures]
 
     def _measure(self) -> Iterator[None]:
         start = cpu_seconds()
@@ -92,6 +98,8 @@ class Table:
         for name, value in report.user_properties if report.when == "teardown" else ():
             if name == NAME:
                 self.rows.append((*value, report.nodeid))
+            elif name == SHARED:
+                self.rows.append(tuple(value))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.rows.sort(reverse=True)

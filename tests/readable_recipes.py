@@ -2,6 +2,7 @@
 
 import tomllib
 
+from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.shipped import known_recipes, recipe_folder
 from hindcast.pipeline.scenarios import SCENARIOS
 
@@ -11,3 +12,4 @@ def _scenario(name: str) -> str:
 
 
 READABLE = [name for name in known_recipes() if _scenario(name) in SCENARIOS]
+LOADED = {name: load_recipe(name) for name in READABLE}

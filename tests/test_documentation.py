@@ -396,6 +396,7 @@ def rows_of(page: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("| ").split(" | ")]
 
 
+@pytest.mark.slow
 def test_the_tutorial_names_the_recipes_of_every_online_agent():
     recipes = {r.id: r.online.agent for r in map(load_recipe, known_recipes()) if r.online.agent}
     named = {row[0]: row[-1] for row in rows_of("tutorials/agents-that-play.md") if len(row) == 3}

@@ -195,6 +195,7 @@ def test_a_system_without_file_locks_is_told_so(tmp_path):
     assert command.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_used_without_prefect_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     monkeypatch.setattr("hindcast.flows.cli.installed", lambda module: module != "prefect")

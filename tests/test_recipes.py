@@ -24,10 +24,9 @@ from hindcast.pipeline.scenarios import SCENARIOS
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 from tests.conftest import require_traces
-from tests.readable_recipes import READABLE
+from tests.readable_recipes import LOADED, READABLE
 from tests.representatives import nightly_but
 
-LOADED = {name: load_recipe(name) for name in READABLE}
 RECORDING = [name for name, recipe in LOADED.items() if recipe.behaviours]  # others evaluate
 # Recipes that record datasets for others, not only for their own agent to imitate before play.
 LOGS = [name for name in RECORDING if not LOADED[name].online.agent]
@@ -75,11 +74,19 @@ def recipe(request) -> Recipe:
     return load(request.param)
 
 
-def test_the_id_is_the_folder_and_the_description_a_sentence(recipe):
-    name, mark, _digits = recipe.id.partition("+")  # recipes are small here, so they are marked
-    assert bool(mark) == (recipe.digest != load_recipe(name).digest)
-    assert (recipe_folder() / name / "recipe.toml").is_file()
-    assert len(recipe.description) > 20
+def test_the_id_is_the_folder_and_the_description_a_sentence():
+    for name, recipe in LOADED.items():
+        assert recipe.id == name
+        assert (recipe_folder() / name / "recipe.toml").is_file()
+        assert len(recipe.description) > 20, name
+
+
+def test_the_id_of_a_changed_recipe_is_marked():
+    for name in {recipe.scenario: name for name, recipe in LOADED.items()}.values():
+        small = load(name)
+        found, mark, _digits = small.id.partition("+")
+        assert found == name
+        assert bool(mark) == (small.digest != LOADED[name].digest)
 
 
 def test_recipes_are_found_beside_a_library_that_is_called_datasets(tmp_path, monkeypatch):
@@ -95,7 +102,7 @@ def test_recipes_are_found_beside_a_library_that_is_called_datasets(tmp_path, mo
 @pytest.mark.parametrize(("name", "main"), DERIVED.items())
 def test_a_level_is_recorded_in_the_setting_of_its_main_recipe(name, main):
     """Only behaviours differ, so agents trained on either are evaluated on the same windows."""
-    own, other = load_recipe(name), load_recipe(main)
+    own, other = LOADED[name], LOADED[main]
     same = ("scenario", "config", "objective", "trace", "split", "seed", "evaluate", "train")
     assert all(getattr(own, key) == getattr(other, key) for key in same)
     assert other.level == "mixed"
@@ -121,13 +128,13 @@ def test_a_recipe_of_recorded_decisions_has_the_split_of_the_main_recipe(name):
     assert recipe.config.starts == main.config.starts
 
 
-@pytest.mark.parametrize("name", [n for n in LOGS if n not in {*DERIVED, *OF_SCHEDULERS}])
-def test_a_main_recipe_mixes_random_linear_rules_and_rules(name):
-    recipe = LOADED[name]
-    policies = {b.policy for b in recipe.behaviours}
-    assert recipe.level == "mixed"
-    assert {"random", "random_linear"} <= policies
-    assert len(policies) >= 5
+def test_a_main_recipe_mixes_random_linear_rules_and_rules():
+    for name in set(LOGS) - {*DERIVED, *OF_SCHEDULERS}:
+        recipe = LOADED[name]
+        policies = {b.policy for b in recipe.behaviours}
+        assert recipe.level == "mixed", name
+        assert {"random", "random_linear"} <= policies, name
+        assert len(policies) >= 5, name
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

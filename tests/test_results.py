@@ -52,6 +52,7 @@ def pages() -> dict[str, str]:
     return {**result_pages(), **headline_pages(), **protocol_pages()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_recipe_of_a_table_has_a_page_with_all_its_policies(pages, name):
     table = read_results((FOLDER / name).read_bytes(), name)
@@ -103,6 +104,7 @@ def test_biased_estimators_have_an_interval_only_where_coverage_was_shown():
             assert shown or row["answers"] + row["roughly"] == 0
 
 
+@pytest.mark.slow
 def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages):
     """A rule that looks ahead, or that another table has on the same windows, may be better."""
     for part, deliveries in (("deliveries", DELIVERIES), ("selected", SELECTED)):
@@ -163,6 +165,7 @@ def rules_of_queue() -> dict[str, dict[str, float]]:
     }
 
 
+@pytest.mark.slow
 def test_a_rule_of_two_tables_has_one_mean():
     rules, compared = rules_of_queue(), set()
     for windows, one in scored_policies():
@@ -285,6 +288,7 @@ def test_bounds_are_of_recipes_that_exist():
     assert table["mean"].is_finite().all()
 
 
+@pytest.mark.slow
 def test_every_recipe_with_behaviours_has_its_size(pages):
     """Sizes are of the recipes as they are: a changed recipe has another digest."""
     from hindcast.pipeline.recipes.loading import known_recipes, load_recipe

@@ -210,6 +210,7 @@ def test_list_shows_what_is_there_and_what_is_damaged(tiny_dataset, tmp_path, ca
     assert "DAMAGED" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_list_of_recipes(capsys):
     assert cli.main(["list", "--recipes", "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -14,30 +14,31 @@ ASKED = ("ingest", "build", "train", "train-online", "evaluate", "report")  # si
 ALWAYS = ("study", "run", "nightly", "reproduce")
 
 
-def module(name):
-    """Return the module of a file, found through one of its commands."""
-    found = {m.__name__.rpartition(".")[2]: m for m in map(commands.find, commands.SUMMARIES)}
-    return found[name]
+# The module of each file, found through its commands.
+MODULES = {m.__name__.rpartition(".")[2]: m for m in map(commands.find, commands.SUMMARIES)}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_command_is_requests_check_run_and_show(name):
+def test_a_command_is_requests_check_run_and_show():
     """Each function has one required parameter: a request, or the result of `run`."""
-    found = module(name)
-    for function in (found.check, found.run, found.show):
-        first, *others = inspect.signature(function).parameters.values()
-        assert first.default is inspect.Parameter.empty
-        assert all(other.default is not inspect.Parameter.empty for other in others)
-        assert function.__doc__
-    assert set(found.COMMANDS) == {n for n in commands.SUMMARIES if commands.find(n) is found}
-    for command in found.COMMANDS.values():
-        assert command.request.__module__ == found.__name__
-        assert command.example.startswith("hindcast ")
+    assert MODULES.keys() >= set(FILES)
+    for found in MODULES.values():
+        for function in (found.check, found.run, found.show):
+            first, *others = inspect.signature(function).parameters.values()
+            assert first.default is inspect.Parameter.empty
+            assert all(other.default is not inspect.Parameter.empty for other in others)
+            assert function.__doc__
+        assert set(found.COMMANDS) == {n for n in commands.SUMMARIES if commands.find(n) is found}
+        for command in found.COMMANDS.values():
+            assert command.request.__module__ == found.__name__
+            assert command.example.startswith("hindcast ")
 
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)
-def test_an_option_is_written_once_with_its_type_and_texts(name):
-    """Requests are frozen, and each field has one text, for the help and the server's form."""
+def test_options_of_a_command_are_written_once_and_have_the_defaults_of_its_request(name):
+    """Requests are frozen, and each field has one text, for the help and the server's form.
+
+    Every command takes --direct, so that a script may give it to all.
+    """
     command = commands.find(name).COMMANDS[name]
     for request in filter(None, (command.request, command.more)):
         assert request.__dataclass_params__.frozen
@@ -45,13 +46,8 @@ def test_an_option_is_written_once_with_its_type_and_texts(name):
             assert field.metadata["text"]
     recorded = "always" if name in ALWAYS else "asked" if name in ASKED else ""
     assert command.recorded == recorded
-
-
-@pytest.mark.parametrize("name", commands.SUMMARIES)
-def test_what_is_left_out_has_the_defaults_of_the_request(name):
-    """Options that an example leaves out take the defaults of the request."""
-    example = shlex.split(commands.find(name).COMMANDS[name].example)[1:]
-    arguments = parser.parse(example)
+    arguments = parser.parse([*shlex.split(command.example)[1:], "--direct"])
+    assert arguments.direct
     request = arguments.read(arguments)
     given = vars(arguments)
     for field in dataclasses.fields(request):
@@ -59,13 +55,6 @@ def test_what_is_left_out_has_the_defaults_of_the_request(name):
             default = arguments.line if field.name == "command" else field.default
             assert getattr(request, field.name) == default, field.name
     assert commands.module_of(request) is commands.find(name)
-
-
-@pytest.mark.parametrize("name", commands.SUMMARIES)
-def test_every_command_takes_direct(name):
-    """A script may give it to all; `verify` uses Prefect for a runner alone."""
-    example = shlex.split(commands.find(name).COMMANDS[name].example)[1:]
-    assert parser.parse([*example, "--direct"]).direct
 
 
 @pytest.mark.parametrize("name", commands.SUMMARIES)

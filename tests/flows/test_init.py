@@ -52,6 +52,7 @@ def test_the_proposal_can_be_ingested_as_it_is(tmp_path, capsys):
         ("7", 3600, 4, 600), ("8", 1800, 2, 600)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_file_is_never_overwritten(tmp_path, capsys):
     (tmp_path / "jobs.csv").write_text(CSV)
     (tmp_path / "jobs.toml").write_text("mine")

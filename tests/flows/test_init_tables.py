@@ -75,6 +75,7 @@ def test_states_by_number(states, status, tmp_path):
     assert tasks["status"].to_list() == [expected[state] for state in frame["state"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "status"),
     [
@@ -191,6 +192,7 @@ def test_names_of_real_tables_are_found(names, tmp_path):
     same_jobs(read(tmp_path / "t.csv"), made())
 
 
+@pytest.mark.slow
 def test_the_next_column_is_tried_where_the_first_cannot_be_read(tmp_path):
     frame = made().with_columns(cpus=pl.lit("many"), queue_time=pl.col("start") - pl.col("submit"))
     frame = frame.rename({"submit": "timestamp"}).select("queue_time", "cpus", pl.all().exclude(
@@ -322,6 +324,7 @@ def test_a_list_of_json_objects_is_a_table(tmp_path):
         same_jobs(read(tmp_path / name), made())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count", [3, pytest.param(2000, marks=pytest.mark.nightly)], ids=["few", "many"]
 )

@@ -96,6 +96,7 @@ def test_other_policies_than_planned_are_named(policies, said, capsys):
     assert "This evaluation deviates from its plan of" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_left_out_counts_in_the_family():
     """Whoever scores one of two agents does not get the p-value of a single comparison."""
     p = []
@@ -153,6 +154,7 @@ def test_agents_that_were_tried_before_are_counted(capsys):
     assert "3 other agents had been scored on these windows" in Path("r/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_look_at_some_of_the_windows_counts(capsys):
     some = (RECIPE[0], "--set", 'split.test="905..905"')
     evaluate([*RULES, *agents("t", seeds=1)], some, of_plan="")
@@ -198,6 +200,7 @@ def test_a_ledger_that_cannot_be_read_counts_nothing():
     assert read_evaluation(Path("ev")).looks is None
 
 
+@pytest.mark.slow
 def test_a_damaged_ledger_is_no_error():
     Path("cache").mkdir()
     LEDGER.write_bytes(b'{"time": 1\n\xff\n{}\n[]\n"x"\n')
@@ -205,6 +208,7 @@ def test_a_damaged_ledger_is_no_error():
     assert read_evaluation(Path("ev")).looks == 0
 
 
+@pytest.mark.slow
 def test_a_plan_is_not_replaced_and_needs_two_sides(capsys):
     plan([*RULES, *agents("a")])
     plan([*RULES, *agents("a")], code=2)

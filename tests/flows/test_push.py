@@ -87,6 +87,7 @@ def pushed(capsys, *words: str) -> dict:
     return json.loads(said.out)
 
 
+@pytest.mark.slow
 def test_a_folder_is_the_dataset_with_checksums_and_metadata(dataset, capsys):
     assert main(["push", dataset, "--to", "up", "--creator", "A. Person"]) == 0
     there, own = contents(Path("up")), contents(Path(dataset))
@@ -111,6 +112,7 @@ def test_a_folder_is_the_dataset_with_checksums_and_metadata(dataset, capsys):
     assert "exists already" in refused(capsys, dataset, "--to", "up")
 
 
+@pytest.mark.slow
 def test_a_dry_run_names_what_would_go_and_leaves_nothing(dataset, capsys):
     assert main(["push", dataset, "--to", "up", "--dry-run"]) == 0
     said = capsys.readouterr().out
@@ -124,6 +126,7 @@ def test_a_dry_run_names_what_would_go_and_leaves_nothing(dataset, capsys):
     assert "creators: A. Person; B. Person" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["part", "seal", "card"])
 def test_a_dataset_that_does_not_verify_is_refused(dataset, server, damage, capsys):
     folder = Path(dataset)
@@ -142,6 +145,7 @@ def test_a_dataset_that_does_not_verify_is_refused(dataset, server, damage, caps
     assert not server.commits
 
 
+@pytest.mark.slow
 def test_terms_that_are_no_licence_need_a_statement_which_is_published(
     dataset, monkeypatch, capsys
 ):
@@ -240,6 +244,7 @@ def test_a_selection_does_not_replace_its_parent_nor_the_reverse(dataset, server
         assert "was made of others" in refused(capsys, second, "--to", place)
 
 
+@pytest.mark.slow
 def test_a_damaged_manifest_of_a_repository_is_named_with_it(dataset, server, capsys):
     server.add(REPOSITORY, {mf.NAME: b"{"})
     message = refused(capsys, dataset, "--to", PLACE)
@@ -247,6 +252,7 @@ def test_a_damaged_manifest_of_a_repository_is_named_with_it(dataset, server, ca
     assert "/hindcast-" not in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Exception, KeyError, HFValidationError])
 def test_an_error_of_any_kind_hides_the_token(dataset, server, kind, monkeypatch, capsys):
     def fail(*_words, **_settings):
@@ -283,6 +289,7 @@ def test_other_data_and_other_repositories_are_left_alone(dataset, server, capsy
     assert server.files("someone/model") == {"weights.bin": b"1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "refuses", ["PUT /lfs/", f"POST /api/datasets/{REPOSITORY}/commit", "POST /api/repos/create"]
 )
@@ -298,11 +305,13 @@ def test_a_push_that_fails_leaves_the_repository_and_can_be_repeated(
     assert mf.NAME in server.files(REPOSITORY)
 
 
+@pytest.mark.slow
 def test_a_repository_with_other_bytes_afterwards_is_no_success(dataset, server, capsys):
     server.spoils = True
     assert "another README.md than was sent" in refused(capsys, dataset, "--to", PLACE)
 
 
+@pytest.mark.slow
 def test_a_commit_in_between_is_not_overwritten(dataset, server, monkeypatch, capsys):
     create = huggingface_hub.HfApi.create_commit
 
@@ -315,6 +324,7 @@ def test_a_commit_in_between_is_not_overwritten(dataset, server, monkeypatch, ca
     assert set(server.files(REPOSITORY)) == {".gitattributes", "other.txt"}
 
 
+@pytest.mark.slow
 def test_a_token_is_read_from_the_environment_alone(dataset, server, monkeypatch, capsys):
     Path("home").mkdir()
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", "home/token")

@@ -86,6 +86,7 @@ def test_the_run_of_a_log_is_that_of_whatif(log, tmp_path):
         assert not found.jobs["counted"].all()  # some ran when the run began
 
 
+@pytest.mark.slow
 def test_a_comparison_tells_the_first_difference_and_the_costly_ones(capsys):
     command = ["compare", RECIPE, "fcfs_easy", "saf_easy", *SMALL, "--window", "30", "--most", "2"]
     assert main(command) == 0

@@ -118,6 +118,7 @@ def test_what_cannot_be_answered_is_refused(capsys, words, error):
     assert error in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_faulty_state_is_named_with_its_line(capsys, tmp_path):
     path = tmp_path / "states.jsonl"
     path.write_text(json.dumps(STATE) + "\n" + json.dumps({**STATE, "now": 5}) + "\n")

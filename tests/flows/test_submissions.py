@@ -107,6 +107,7 @@ def with_json(name: str, change) -> None:
     written(members | {name: json_text(value).encode()})
 
 
+@pytest.mark.slow
 def test_a_submission_comes_again_and_code_is_run_only_when_asked(capsys):
     words = [*RULES, *agent()]
     assert main(["plan", *RECIPE, *words, "--out", "plan.json"]) == 0

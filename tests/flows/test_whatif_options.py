@@ -278,6 +278,7 @@ def test_rules_can_be_left_out_and_alone(log, tmp_path):
     assert "Nothing was shaken" in " ".join(page.json["reasons"]) or page.json["badge"] != "Gain"
 
 
+@pytest.mark.slow
 def test_the_tables_beside_the_page_have_the_columns_that_are_stable(whole):
     """As the documentation of the page names them."""
     assert whole.jobs("recorded").columns == [

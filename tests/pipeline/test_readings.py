@@ -82,6 +82,7 @@ def test_images_are_sampled_where_they_are_asked_for(images):
     assert rows.episodes is found.episodes
 
 
+@pytest.mark.slow
 def test_to_go_is_the_sum_of_the_rewards_that_are_left(tiny_dataset):
     """The return to go sums the remaining rewards, also if a sample leaves decisions out."""
     dataset = ds.open(tiny_dataset)

@@ -72,6 +72,7 @@ def name_of(agent) -> str:
     return load_log_decider(agent).name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [150, pytest.param(2000, marks=pytest.mark.slow)])
 def test_what_is_logged_is_ingested_verified_and_its_propensities_are_accepted(
     count, agent, lines, tmp_path, capsys
@@ -132,6 +133,7 @@ def test_choices_are_those_that_the_log_is_asked_about(folder, agent, table):
             assert answer["propensity"] == 1.0
 
 
+@pytest.mark.slow
 def test_reasons_add_to_the_difference_from_the_other_candidates(agent, table):
     decider = load_log_decider(agent, epsilon=0.5, reasons=1000)
     for record in records_of(table.head(60)):
@@ -146,6 +148,7 @@ def test_reasons_add_to_the_difference_from_the_other_candidates(agent, table):
     assert decider.decide(alone)["propensity"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_draw_depends_on_seed_and_id_alone(agent, table):
     records = records_of(table.head(300))
     one, again, other = (hindcast.load_decider(agent, epsilon=0.5, seed=s) for s in (1, 1, 2))
@@ -154,6 +157,7 @@ def test_a_draw_depends_on_seed_and_id_alone(agent, table):
     assert [other.decide(record)["index"] for record in records] != first
 
 
+@pytest.mark.slow
 def test_uniform_draws_all_feasible_candidates_alike(folder, table):
     decider = load_log_decider("uniform", folder)
     records = records_of(table.head(1800))
@@ -162,6 +166,7 @@ def test_uniform_draws_all_feasible_candidates_alike(folder, table):
     assert set(decider.decide(records[0])["probabilities"]) == {1 / 3}
 
 
+@pytest.mark.slow
 def test_a_checkpoint_at_a_temperature_draws_by_a_softmax(agent, table):
     decider = load_log_decider(f"{agent}@0.5")
     answer = decider.decide(records_of(table.head(3))[0])
@@ -170,6 +175,7 @@ def test_a_checkpoint_at_a_temperature_draws_by_a_softmax(agent, table):
     assert not decider.certain
 
 
+@pytest.mark.slow
 def test_a_faulty_line_is_answered_by_its_error_and_the_rest_goes_on(
     agent, lines, capsys, monkeypatch
 ):
@@ -187,6 +193,7 @@ def test_a_faulty_line_is_answered_by_its_error_and_the_rest_goes_on(
     assert found[-1]["summary"]["errors"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -211,6 +218,7 @@ def test_a_checkpoint_of_another_problem_needs_no_log():
         load_log_decider(KTH)
 
 
+@pytest.mark.slow
 def test_a_log_is_continued_after_a_kill_and_never_mixed(agent, folder, table, tmp_path):
     log, records = tmp_path / "served.jsonl", records_of(table.head(12))
     unnamed = [{k: v for k, v in record.items() if k != "id"} for record in records]
@@ -228,6 +236,7 @@ def test_a_log_is_continued_after_a_kill_and_never_mixed(agent, folder, table, t
         load_log_decider(agent, log=log)
 
 
+@pytest.mark.slow
 def test_a_log_without_outcomes_yet_is_read_as_censored(agent, table, tmp_path):
     decider = load_log_decider(agent, epsilon=0.5, log=tmp_path / "served.jsonl")
     for record in records_of(table.head(30)):
@@ -257,6 +266,7 @@ def by_hand(how: dict, context: dict, candidate: dict) -> float:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["toml", "json"])
 def test_exported_weights_give_the_scores_of_the_agent(ending, agent, table, tmp_path, capsys):
     out = tmp_path / f"weights.{ending}"
@@ -272,6 +282,7 @@ def test_exported_weights_give_the_scores_of_the_agent(ending, agent, table, tmp
             assert by_hand(how, {"load": record["load"]}, own) == pytest.approx(score, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [KTH, CTC])
 def test_weights_of_other_linear_agents_are_those_of_their_raw_features(folder):
     policy = load_policy(Path(folder))
@@ -284,6 +295,7 @@ def test_weights_of_other_linear_agents_are_those_of_their_raw_features(folder):
     assert len(linear.candidates.names) == network.candidates.size
 
 
+@pytest.mark.slow
 def test_a_network_with_hidden_layers_has_no_weights_to_paste(folder, tmp_path):
     deep = train(folder, "behaviour_cloning", tmp_path / "deep", Options(1, device="cpu"))
     with pytest.raises(InputError, match=r"not linear in its features.*network\.hidden=\[\]"):

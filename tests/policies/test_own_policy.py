@@ -204,6 +204,7 @@ def test_batched_scores_are_those_of_single_decisions(file, tiny_recipe, tmp_pat
     assert "code" not in described[2]
 
 
+@pytest.mark.slow
 def test_decisions_of_different_sizes_are_padded(file, tiny_recipe):
     spec = spec_of(tiny_recipe)
     single, batched = (own_policy(f"{file}:{n}", spec)[0] for n in ("longest", "many"))
@@ -486,6 +487,7 @@ def agent_file(tmp_path):
     return tmp_path / "own_trained.py"
 
 
+@pytest.mark.slow
 def test_trainings_of_an_outside_agent_are_its_seeds(agent_file, tiny_recipe, tmp_path):
     """They are one learned group in a summary, whose baselines are rules alone."""
     names = [f"{agent_file}:first", f"{agent_file}:second", "tetris"]
@@ -507,6 +509,7 @@ def test_the_digest_of_an_outside_agent_covers_its_weights(agent_file, tiny_reci
     assert one[1].digest == other[1].digest
 
 
+@pytest.mark.slow
 def test_seeds_of_an_agent_are_named_in_one_word(file, agent_file, tiny_recipe, tmp_path):
     """The agent's name on the command line comes before that in the file, which needs none."""
     other = tmp_path / "a,b" / "other_rules.py"

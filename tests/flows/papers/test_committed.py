@@ -9,6 +9,7 @@ from hindcast.flows.papers.published import number, published
 from hindcast.pipeline.report import svg
 
 
+@pytest.mark.slow
 def test_pages_are_generated_for_what_is_committed():
     pages = paper_pages()
     assert "papers/evidence.md" in pages

@@ -229,6 +229,7 @@ def test_parts_that_hold_other_episodes_are_told(cut_dataset, tmp_path, what):
         list(ds.open(tmp_path / "copy").batches(64, np.random.default_rng(0), k=2))
 
 
+@pytest.mark.slow
 def test_a_pass_can_be_left(cut_dataset):
     """The readers end when the iterator is closed."""
     batches = ds.open(cut_dataset).batches(8, np.random.default_rng(0), k=2, buffer=1)

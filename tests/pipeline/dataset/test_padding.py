@@ -50,6 +50,7 @@ def test_what_is_kept_is_a_subsequence_with_the_choice(sets, k):
         assert not out.mask[d, padding].any()
 
 
+@pytest.mark.slow
 def test_every_other_feasible_candidate_stays_equally_often():
     """Of ten candidates, two are infeasible and one is chosen: 3 of the 7 others stay."""
     feasible = np.ones(10, np.bool_)

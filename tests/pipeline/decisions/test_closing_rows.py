@@ -98,6 +98,7 @@ def test_row_groups_without_closing_rows_are_mixed_in_a_small_buffer(both, monke
         assert not batch.next_mask.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["csv", pytest.param("d3rlpy", marks=pytest.mark.slow)])
 def test_exports_of_both_forms_have_the_same_bytes(both, name, tmp_path):
     """Descriptions name the digest, which differs."""
@@ -123,6 +124,7 @@ def test_both_forms_give_the_same_estimates_and_weights(both):
     assert found[0][1] == found[1][1]
 
 
+@pytest.mark.slow
 def test_a_missing_row_is_found(both):
     """A closing row is missing where the manifest promises one."""
     folder = both[0].folder

@@ -26,6 +26,7 @@ def row(found, policy, estimator):
     return found.estimates.filter(policy=policy, estimator=estimator).row(0, named=True)
 
 
+@pytest.mark.slow
 def test_the_verdict_stands_in_every_row():
     found = asked(case("01-long.toml"), "uniform", "lowest:x")
     assert found.estimates["verdict"].null_count() == 0
@@ -83,6 +84,7 @@ def test_a_contradiction_gives_numbers_only_if_it_is_accepted(name, code, policy
     assert taken["accepted"] == code
 
 
+@pytest.mark.slow
 def test_estimated_propensities_are_marked_with_a_range():
     log = case("41-no-propensity.toml")
     refused = asked(log, "lowest:x")
@@ -264,6 +266,7 @@ def test_what_a_log_cannot_be_asked(dataset):
         hindcast.ope(dataset, ["uniform"], accept=["everything"])
 
 
+@pytest.mark.slow
 def test_units_make_intervals_wider_than_decisions():
     table = long_table(240, np.random.default_rng(1)).with_columns(
         user=pl.col("id").str.slice(1).cast(pl.Int64) // 12

@@ -200,6 +200,7 @@ def test_the_table_and_its_page():
     assert page.count("| drift of the reward | 1000 |") == len(dc.ESTIMATORS)
 
 
+@pytest.mark.slow
 def test_blocks_are_added_and_a_stopped_run_goes_on(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dc, "KNOWN", {"tiny": (World(), 60)})
     monkeypatch.setattr(dc, "ESTIMATED", {})

@@ -32,6 +32,7 @@ def checks(folder, **more):
     return dict(verify(folder, **more).checks)
 
 
+@pytest.mark.slow
 def test_every_decision_is_an_episode_of_its_own(made):
     dataset = ds.open(made)
     rows = dataset.transitions().sort("time_s").collect()
@@ -60,17 +61,20 @@ def test_windows_are_units_and_splits_are_ranges(made):
     assert order == [s for s in ("train", "validation", "test") if s in order]
 
 
+@pytest.mark.slow
 def test_verify_recomputes_what_can_be_and_says_what_cannot(made):
     found = checks(made)
     assert "not re-simulated" in found["decisions"]
     assert "how the decisions were drawn" in found["not compared"]
 
 
+@pytest.mark.slow
 def test_the_record_is_the_log(made):
     again = read_record(made, ds.open(made).manifest.provenance)
     assert same_log(read_log(long_table(), ROWS), again) == ""
 
 
+@pytest.mark.slow
 def test_the_same_log_gives_the_same_bytes(made, tmp_path):
     convert(read_log(long_table(), ROWS), tmp_path / "e", "log")
     for name in ("manifest.json", "recorded.parquet", "data/part-00000.parquet", "README.md"):
@@ -94,6 +98,7 @@ def test_a_session_is_an_episode_until_a_decision_without_reward(tmp_path):
     assert not ds.open(whole.folder).episodes()["truncated"].any()
 
 
+@pytest.mark.slow
 def test_missing_numbers_have_a_column_of_their_own(tmp_path):
     table = long_table().with_columns(x=pl.when(pl.col("arm") != "elm").then("x"))
     convert(read_log(table, ROWS), tmp_path / "d", "log")
@@ -135,6 +140,7 @@ def test_cases_become_datasets_that_verify_against_their_logs(name, tmp_path):
     assert "read again" in found["decisions"]
 
 
+@pytest.mark.slow
 def test_another_log_is_not_that_of_the_dataset(tmp_path):
     convert(case("01-long.toml"), tmp_path / "d", "log")
     with pytest.raises(InputError, match="not the log of the dataset"):

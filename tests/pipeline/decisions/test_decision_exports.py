@@ -63,6 +63,7 @@ def test_names_that_dsjson_has_for_itself_are_refused(tmp_path, side, name):
         written(log, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dsjson", "obp"])
 def test_a_split_is_exported_of_a_log_without_features(tmp_path, form):
     columns = {name: column for name, column in ROWS.items() if name != "context"}
@@ -73,6 +74,7 @@ def test_a_split_is_exported_of_a_log_without_features(tmp_path, form):
     assert len(read_log(export(folder, form, out, split="test").path)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dsjson", "obp"])
 @pytest.mark.parametrize(
     "name",
@@ -164,6 +166,7 @@ def test_arms_whose_features_never_change_are_described_once(tmp_path):
     assert arrays["action_context"].tolist() == [[0, 1], [1, 0], [0, 1]]
 
 
+@pytest.mark.slow
 def test_the_order_of_candidates_survives_obp(tmp_path):
     """The second decision lists its arms from behind, so that its first one is another arm."""
     table = long_table()
@@ -188,6 +191,7 @@ def test_obp_refuses_more_than_1000_arms(tmp_path):
     assert not (tmp_path / "a.npz").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dsjson", "obp"])
 def test_an_export_is_whole_or_not_there_and_the_same_twice(form, tmp_path):
     check_export(form, convert(read_log(long_table(), ROWS), tmp_path / "d", "log").folder)

@@ -124,6 +124,7 @@ def test_a_wide_table_whose_names_say_nothing_is_found_by_its_values(tmp_path):
     assert found["candidates"] == {"numbers": {"preis": "preis_*"}}
 
 
+@pytest.mark.slow
 def test_records_whose_names_say_nothing_are_found_by_their_values(tmp_path):
     """Outcomes are found beside them by the ids that they share."""
     rng = np.random.default_rng(9)

@@ -452,6 +452,7 @@ def test_shapes_of_one_log_hold_the_same_decisions():
     assert one.decisions.select("id", *MEANT).equals(chosen.decisions.select("id", *MEANT))
 
 
+@pytest.mark.slow
 def test_real_logs_have_their_counts():
     folder = real()
     cb = read_log(folder / "vw/dsjson_cb.json")

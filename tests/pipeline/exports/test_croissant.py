@@ -163,6 +163,7 @@ def test_responsible_fields_follow_from_the_manifest(thermal, tmp_path):
     assert not load(path).metadata.ctx.issues.errors
 
 
+@pytest.mark.slow
 def test_the_card_of_other_terms_has_their_link(thermal, tmp_path):
     """A trace has the address of its page, a log of one's own the section of the card."""
     log = read_log(long_table(), ROWS)
@@ -184,6 +185,7 @@ def test_a_file_that_was_changed_does_not_load(thermal, tmp_path):
     assert "is not identical with the reference" in str(failed.value.__cause__)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_not_exported(thermal, tmp_path):
     shutil.copytree(thermal.folder, tmp_path / "d")
     part = tmp_path / "d" / thermal.dataset.manifest.parts[0].path

@@ -95,6 +95,7 @@ def test_duckdb_joins_the_tables(long, tmp_path):
     assert found.filter(episode=0).height == LONG_STEPS
 
 
+@pytest.mark.slow
 def test_images_are_said_to_be_missing(images, thermal, tmp_path):
     assert export(images.folder, "csv", tmp_path / "a").notes == ("the tables hold no images",)
     assert export(thermal.folder, "csv", tmp_path / "b").notes == ()

@@ -91,6 +91,7 @@ def test_a_long_episode_is_whole(long, tmp_path):
     np.testing.assert_array_equal(observations[1:LONG_STEPS], after[: LONG_STEPS - 1])
 
 
+@pytest.mark.slow
 def test_the_file_says_what_it_is(images, tmp_path):
     export(images.folder, "d4rl", tmp_path / "x.hdf5", split="all")
     with h5py.File(tmp_path / "x.hdf5") as file:

@@ -231,6 +231,7 @@ def test_what_killed_exports_left_is_removed(name, thermal, tmp_path):
     assert list(tmp_path.glob(".*")) == [other]
 
 
+@pytest.mark.slow
 def test_objects_of_a_store_get_the_same_files(thermal, tmp_path):
     """An export from a store (here memory://) has the same files as a local export."""
     from hindcast.pipeline.storage.location import location

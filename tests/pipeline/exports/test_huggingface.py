@@ -135,6 +135,7 @@ def test_rows_are_nested_as_the_standard_says(images, tmp_path, datasets):
     assert row["image"] == list(expected["image"])
 
 
+@pytest.mark.slow
 def test_an_episode_of_more_rows_than_a_group_holds_stays_in_order(long, tmp_path, datasets):
     export(long.folder, "huggingface", tmp_path / "x")
     loaded = frame(datasets.load_dataset(str(tmp_path / "x"), split="train"))
@@ -244,6 +245,7 @@ def test_duckdb_reads_it(files):
     same(found.select(shown), expected.select(shown))
 
 
+@pytest.mark.slow
 def test_a_part_of_one_split_keeps_its_row_groups(long, tmp_path):
     export(long.folder, "huggingface", tmp_path / "x")
     [train] = (tmp_path / "x" / "data").glob("train-*")

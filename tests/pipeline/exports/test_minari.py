@@ -165,6 +165,7 @@ def test_filter_episodes_sees_the_split(images, tmp_path, load):
     assert splits[:3] == ["train", "validation", "test"]
 
 
+@pytest.mark.slow
 def test_arrays_are_compressed(images, tmp_path):
     h5py = pytest.importorskip("h5py")
     export(images.folder, "minari", tmp_path / "x", split="all")

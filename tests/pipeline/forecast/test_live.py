@@ -85,6 +85,7 @@ def test_intervals_are_nested_and_the_same_each_time(easy, state):
         assert chain == sorted(chain)
 
 
+@pytest.mark.slow
 def test_a_clock_since_1970_moves_the_answer_with_it(easy, state):
     moved = json.loads(json.dumps(state))
     moved["now"] += UNIX
@@ -113,6 +114,7 @@ def test_a_job_that_starts_at_once_starts_now(easy, state):
     assert job["95"][1] > state["now"]
 
 
+@pytest.mark.slow
 def test_a_job_that_could_be_submitted_comes_last(easy, state):
     """It changes nothing for the others, and it must fit on the machine."""
     new = [live.parse_job(text) for text in (

@@ -231,6 +231,7 @@ def test_every_change_of_a_byte_is_a_difference_or_a_clear_error(seed, tiny_data
         (copy / name).write_bytes((tiny_dataset / name).read_bytes())
 
 
+@pytest.mark.slow
 def test_datasets_in_a_store_are_listed_shown_and_compared(tiny_dataset, tmp_path):
     pytest.importorskip("upath")
     store = location("memory://compared")

@@ -10,7 +10,7 @@ import pytest
 from hindcast.pipeline.inspection.keys import recipe_keys, type_name
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.settings.ranges import number
-from tests.readable_recipes import READABLE
+from tests.readable_recipes import LOADED
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,12 @@ class Outer:
     rate: float = 0.5
 
 
-@pytest.mark.parametrize("name", READABLE)
-def test_each_key_can_be_given_with_set(name):
+@pytest.mark.parametrize(("name", "recipe"), LOADED.items(), ids=LOADED)
+def test_each_key_can_be_given_with_set(name, recipe):
     """The values of a recipe, given as overrides, make the same recipe.
 
     [train.settings] is left out: files may write "network.kind" as one key, which --set nests.
     """
-    recipe = load_recipe(name)
     keys = [k for k in recipe_keys(recipe) if "[]" not in k.key and k.value is not None]
     keys = [k for k in keys if not k.key.startswith("train.settings.")]
     assert len({k.key for k in keys}) == len(keys)

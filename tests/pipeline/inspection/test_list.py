@@ -154,6 +154,7 @@ def test_a_dataset_in_detail(tiny_dataset):
     json.dumps(facts, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_a_run_an_evaluation_and_a_checkpoint_in_detail(run):
     told = details(run).facts
     assert {e["kind"] for e in told["holds"]} == {"dataset", "checkpoint", "evaluation"}
@@ -169,6 +170,7 @@ def test_a_run_an_evaluation_and_a_checkpoint_in_detail(run):
     assert facts["name"] == "trajectory_preference"
 
 
+@pytest.mark.slow
 def test_recipes_are_listed_with_their_levels():
     found = {r["name"]: r for r in recipes()}
     assert list(found) == known_recipes()

@@ -125,6 +125,7 @@ def test_statistics_are_shown_as_they_were_computed(made, tiny):
         assert page.faults() == []
 
 
+@pytest.mark.slow
 def test_a_dataset_without_policies_is_shown_by_its_episodes(tiny, tmp_path, capsys):
     out = str(tmp_path / "view.html")
     assert main(["view", str(tiny.folder), "--out", out]) == 0

@@ -42,6 +42,7 @@ def texts(table):
     return [[cell.text for cell in row.cells] for row in table.rows]
 
 
+@pytest.mark.slow
 def test_estimates_stand_beside_the_truth(tmp_path):
     part = estimates_part(write(tmp_path / "a"))
     agent, rule = texts(part["estimates"])  # the better truth comes first

@@ -199,6 +199,7 @@ def test_without_simple_policies_nothing_is_compared(tmp_path):
     assert "no simple policy was run beside it" in text
 
 
+@pytest.mark.slow
 def test_a_metric_without_direction_is_not_ranked(tmp_path):
     text = report(tmp_path, 5.0, better="neither")
     assert "makespan_s has no better direction, so policies are not ranked." in text

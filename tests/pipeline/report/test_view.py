@@ -77,6 +77,7 @@ def test_rectangles_of_the_page_are_the_jobs_of_the_file(played, tmp_path):
         assert whole.select(wanted.columns).sort("job", "part").equals(wanted)
 
 
+@pytest.mark.slow
 def test_rectangles_of_further_resources_are_the_jobs_of_the_file(played):
     data, schedules = held(page_of(model_of(played))), played
     names = [name for name, _ in data.facts["resources"]]
@@ -132,6 +133,7 @@ def test_other_columns_of_the_page_are_those_of_the_file(played):
             assert [texts[i] for i in of[name][row]] == jobs[name].to_list()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_packing_never_takes_more_rows_than_there_are(data):

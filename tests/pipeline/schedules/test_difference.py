@@ -86,6 +86,7 @@ def _behaviours(recipe, *names):
     return [entrant.behaviour for entrant in entrants(recipe, names)]
 
 
+@pytest.mark.slow
 def test_equal_policies_do_not_differ():
     job, recipe = _job()
     (policy,) = _behaviours(recipe, "saf_easy")
@@ -93,6 +94,7 @@ def test_equal_policies_do_not_differ():
     assert (found.first, found.differing, found.costliest) == (None, 0, ())
 
 
+@pytest.mark.slow
 def test_the_costliest_decisions_are_told_once_a_job_with_waits_of_both_schedules():
     job, recipe = _job()
     a, b = _behaviours(recipe, "fcfs_easy", "saf_easy")

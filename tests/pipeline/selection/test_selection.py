@@ -48,6 +48,7 @@ def checks(dataset, *parents):
     return dict(hindcast.verify(dataset, parents=parents).checks)
 
 
+@pytest.mark.slow
 def test_rows_of_a_selection_are_those_of_its_parent(whole, tmp_path):
     one = hindcast.filter(whole, tmp_path / "e", behaviour=["random"], window="1..2,4")
     expected = kept(whole, pl.col("window").is_in([1, 2, 4]) & (pl.col("behaviour") == "random"))
@@ -70,6 +71,7 @@ def test_numbers_of_episodes_are_those_of_the_parent(whole, tmp_path):
     assert sorted(found[0] + found[1]) == sorted(numbers)
 
 
+@pytest.mark.slow
 def test_a_condition_is_on_the_table_of_episodes(whole, tmp_path):
     table = whole.episodes()
     bound = float(table["return"].median())
@@ -80,6 +82,7 @@ def test_a_condition_is_on_the_table_of_episodes(whole, tmp_path):
     checks(one, whole)
 
 
+@pytest.mark.slow
 def test_split_and_merge_give_the_same_rows(whole, tmp_path):
     parts = hindcast.split(whole, tmp_path / "s")
     assert list(parts) == ["train", "validation"]
@@ -102,6 +105,7 @@ def test_the_same_selection_has_the_same_bytes(whole, tmp_path):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["time", "hash"])
 def test_only_train_windows_are_divided(whole, tmp_path, by):
     parts = hindcast.split(whole, tmp_path / "s", by=by, validation=0.25, test=0.25)
@@ -116,6 +120,7 @@ def test_only_train_windows_are_divided(whole, tmp_path, by):
     assert rows(hindcast.merge([*parts.values()], tmp_path / "m")).height == rows(whole).height
 
 
+@pytest.mark.slow
 def test_builds_by_different_behaviours_are_merged(whole, tmp_path):
     other = build(
         tmp_path / "o", 'behaviours=[{policy="first_fit"}, {policy="random", episodes=3}]'
@@ -136,6 +141,7 @@ def test_builds_by_different_behaviours_are_merged(whole, tmp_path):
         hindcast.load_recipe(tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_datasets_of_other_problems_are_refused_with_the_difference(whole, tmp_path):
     other = build(tmp_path / "o", "config.machines=3")
     with pytest.raises(DatasetError, match=r"config.machines is \d+ in the dataset and 3"):
@@ -228,6 +234,7 @@ def test_a_result_inside_of_a_parent_is_refused(whole, tmp_path):
     checks(hindcast.open_dataset(tmp_path / "d"))
 
 
+@pytest.mark.slow
 def test_a_gate_plays_the_windows_of_a_divided_dataset(whole, tmp_path):
     parts = hindcast.split(whole, tmp_path / "s", by="time", validation=0.25, test=0.25)
     both = hindcast.merge([*parts.values()], tmp_path / "m")
@@ -237,6 +244,7 @@ def test_a_gate_plays_the_windows_of_a_divided_dataset(whole, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_lineage_is_shown_and_names_no_place(whole, tmp_path, capsys):
     one = hindcast.filter(whole, tmp_path / "e", where="return < 0")
     two = hindcast.filter(one, tmp_path / "f", window="0..1")
@@ -251,6 +259,7 @@ def test_lineage_is_shown_and_names_no_place(whole, tmp_path, capsys):
     assert "no sample of what the behaviours do" in " ".join(card.replace("> ", "").split())
 
 
+@pytest.mark.slow
 def test_a_selection_by_outcome_is_a_caution_and_one_by_window_is_none(whole, tmp_path, capsys):
     by_window = hindcast.filter(whole, tmp_path / "w", window="0..3", split=["train"])
     assert "selected" not in {c.code for c in by_window.manifest.caveats}
@@ -291,6 +300,7 @@ def test_bad_conditions_are_one_line_and_write_nothing(whole, tmp_path, capsys, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_folders_and_shares_that_cannot_be_used_are_refused(whole, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()

@@ -42,6 +42,7 @@ def checks(dataset, *parents):
     return dict(hindcast.verify(dataset, parents=parents).checks)
 
 
+@pytest.mark.slow
 def test_split_and_merge_give_the_same_bytes(whole, tmp_path):
     parts = hindcast.split(whole, tmp_path / "s")
     assert [*parts] == whole.episodes()["split"].unique(maintain_order=True).to_list()
@@ -57,6 +58,7 @@ def test_split_and_merge_give_the_same_bytes(whole, tmp_path):
     assert "selected" not in {c.code for c in both.manifest.caveats}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timed", [True, False])
 def test_parts_of_a_log_of_several_files_are_merged_in_its_order(tmp_path, timed):
     table = long_table(24)
@@ -74,6 +76,7 @@ def test_parts_of_a_log_of_several_files_are_merged_in_its_order(tmp_path, timed
     assert same_log(log_of(both), log_of(whole)) == ""
 
 
+@pytest.mark.slow
 def test_a_unit_in_two_splits_is_refused(tmp_path, monkeypatch):
     """A part has one session of a user for validation, and the log another one for training."""
     mapping = {**SESSIONS, "columns": {**SESSIONS["columns"], "unit": "user"}}
@@ -111,6 +114,7 @@ def units_of(folder, episode):
     return log_of(hindcast.open_dataset(folder / f"e{episode}")).decisions["unit_id"]
 
 
+@pytest.mark.slow
 def test_decisions_of_a_selection_are_those_of_the_log(whole, tmp_path):
     """Probabilities, masks, choices and rewards stay; a session keeps its end without reward."""
     one = hindcast.filter(whole, tmp_path / "e", episodes="1..2")
@@ -129,6 +133,7 @@ def test_decisions_of_a_selection_are_those_of_the_log(whole, tmp_path):
     assert "not re-simulated" in checks(one, whole)["decisions"]
 
 
+@pytest.mark.slow
 def test_decisions_without_reward_stay_where_the_condition_is_known_before(whole, tmp_path):
     [split, *_] = whole.episodes()["split"]
     log = log_of(hindcast.filter(whole, tmp_path / "e", split=[split]))
@@ -148,6 +153,7 @@ def test_decisions_without_reward_stay_where_the_condition_is_known_before(whole
         checks(dataset, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["time", "hash"])
 def test_units_of_the_train_split_are_divided(whole, tmp_path, by):
     parts = hindcast.split(whole, tmp_path / "s", by=by, validation=0.4, test=0.2)
@@ -161,12 +167,14 @@ def test_units_of_the_train_split_are_divided(whole, tmp_path, by):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_selection_by_reward_is_a_caution_of_every_answer(whole, tmp_path):
     one = hindcast.filter(whole, tmp_path / "e", where="return >= 0")
     assert "biased by the selection" in hindcast.ope(one, ["uniform"]).cautions[0].text
     assert "selected" not in {c.code for c in hindcast.ope(whole, ["uniform"]).cautions}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["record", "vocabulary", "caveat"])
 def test_a_changed_selection_is_found(whole, tmp_path, damage):
     one = hindcast.filter(whole, tmp_path / "e", where="return > -100").folder
@@ -187,6 +195,7 @@ def test_a_changed_selection_is_found(whole, tmp_path, damage):
         hindcast.verify(one)
 
 
+@pytest.mark.slow
 def test_another_log_is_refused(whole, tmp_path):
     convert(read_log(long_table().with_columns(x=pl.col("x") * 2), ROWS), tmp_path / "o", "log")
     with pytest.raises(DatasetError, match=r"scale is 1\.0, but 0\.5|are not"):

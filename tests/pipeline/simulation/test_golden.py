@@ -94,6 +94,7 @@ def test_baselines_have_the_means_of_the_spec(makespans, policy, mean):
     assert makespans[policy].mean() == pytest.approx(mean, abs=tolerance + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "first_fit", "raw_tetris", "tetris"),
     [

@@ -8,6 +8,7 @@ from hindcast.pipeline.statistics.sequential import LEVELS, PARTS, Look, Sequent
 from tests.benchmarks.intervals import sequential
 
 
+@pytest.mark.slow
 def test_the_levels_spend_the_error_that_they_may():
     """The density of the sum of normal steps that no look has stopped, on a grid."""
     grid = np.linspace(-6.0, 6.0, 2401)

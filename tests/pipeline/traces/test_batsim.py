@@ -46,6 +46,7 @@ RESULT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 4])
 def test_jobs_of_a_workload_whose_run_time_is_known_are_read(tmp_path, indent):
     path = tmp_path / "workload.json"

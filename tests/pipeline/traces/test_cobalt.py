@@ -37,6 +37,7 @@ def test_the_reader_passes_the_checks(tmp_path):
     check_trace_format(FORMATS["cobalt"], log(tmp_path, row(), row(COBALT_JOBID=2)))
 
 
+@pytest.mark.slow
 def test_every_outcome_becomes_a_status_or_is_counted(tmp_path):
     path = log(
         tmp_path,

@@ -74,6 +74,7 @@ def json_lines(jobs: list[dict[str, object]]) -> str:
 WRITERS = [history, long, array, one_line, json_lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITERS)
 def test_every_form_gives_the_same_jobs(tmp_path, write):
     path = tmp_path / "history"

@@ -136,6 +136,7 @@ def test_what_is_no_job_that_ran_is_left_out_and_counted(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_job_that_was_deleted_is_cancelled_where_the_version_says_so(tmp_path):
     killed = {"failed": 100, "exit_status": 137}
     for write in (univa, block):

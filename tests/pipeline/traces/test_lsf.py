@@ -133,6 +133,7 @@ def test_processors_are_slots_and_not_hosts(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_memory_and_gpus_are_those_of_the_requirement(tmp_path):
     """Both are for a host unless they say otherwise, or the site does."""
     two = {"hosts": ["4*n1", "4*n2"], "asked": 8}

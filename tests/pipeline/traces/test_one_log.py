@@ -157,6 +157,7 @@ def test_parquet_files_of_a_folder_are_joined_by_column(tmp_path):
         FORMATS["table"].reading(tmp_path / "parts.toml")
 
 
+@pytest.mark.slow
 def test_all_compressions_may_stand_in_one_folder(tmp_path):
     text = write_days("slurm", tmp_path / "days")
     (tmp_path / "whole.txt").write_text(text)
@@ -206,6 +207,7 @@ def test_bad_rows_name_the_file_and_its_line(tmp_path):
         FORMATS["slurm"].reading(tmp_path / "days")
 
 
+@pytest.mark.slow
 def test_a_folder_is_recognised_by_its_first_file(tmp_path, capsys):
     write_days("pbs", tmp_path / "days")
     assert recognise(tmp_path / "days") == "pbs"

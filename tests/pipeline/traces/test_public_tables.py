@@ -202,6 +202,7 @@ def test_azure_invocations_begin_before_their_end(tmp_path):
         (8.0, 2.5, 1.0), (10.75, 0.25, 1.0)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_pm100_limits_are_in_minutes(tmp_path):
     pl.DataFrame({
         "job_id": [1, 2], "submit_time": ["2020-05-01 10:00:00+00:00", "2020-05-01 10:01:00+00:00"],

@@ -40,6 +40,7 @@ def test_an_hour_counts_from_1970_and_the_zone_is_the_name_of_the_file(tmp_path:
     assert series.values(CARBON).tolist() == [300, 310]
 
 
+@pytest.mark.slow
 def test_a_time_without_a_zone_is_refused_and_the_message_names_the_setting(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"line 2: the time '2024-01-02 00:00'.*time_zone=UTC"):
         read(tmp_path, "time,carbon\n2024-01-02 00:00,300\n")

@@ -121,6 +121,7 @@ def test_an_american_clock_leaves_the_zone_to_the_reader(tmp_path: Path) -> None
     assert np.array_equal(table[PRICE].to_numpy(), PRICES)
 
 
+@pytest.mark.slow
 def test_a_column_whose_values_tell_the_rows_of_an_hour_apart_is_the_zone(tmp_path: Path) -> None:
     pairs = zip(HOURS[:50], PRICES, strict=False)
     rows = [f"{t:%Y-%m-%dT%H:%MZ},SE{n + 1},{p + n:.2f}" for t, p in pairs for n in (0, 1)]
@@ -131,6 +132,7 @@ def test_a_column_whose_values_tell_the_rows_of_an_hour_apart_is_the_zone(tmp_pa
     assert np.allclose(table.filter(zone="SE2")[PRICE].to_numpy(), PRICES[:50] + 1)
 
 
+@pytest.mark.slow
 def test_life_cycle_emissions_are_taken_and_rows_of_jobs_are_no_series(tmp_path: Path) -> None:
     found = proposed(
         tmp_path, "Datetime (UTC),Carbon gCO₂eq/kWh (direct),Carbon gCO₂eq/kWh (LCA)",
@@ -144,6 +146,7 @@ def test_life_cycle_emissions_are_taken_and_rows_of_jobs_are_no_series(tmp_path:
     assert propose(tmp_path / "none.csv") is None
 
 
+@pytest.mark.slow
 def test_a_row_or_two_are_a_series_by_their_names(tmp_path: Path) -> None:
     for rows in (["2024-01-01 00:00,5"], ["2024-01-01 00:00,5", "2024-01-01 00:00,6"]):
         found = proposed(tmp_path, "time,price EUR/MWh", rows)

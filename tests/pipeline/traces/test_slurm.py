@@ -141,6 +141,7 @@ def test_rows_that_are_no_job_that_ran_are_left_out_and_counted(tmp_path):
     assert quarantine.is_empty()
 
 
+@pytest.mark.slow
 def test_of_a_job_that_was_requeued_the_last_run_counts(tmp_path):
     """Times of submission tell a requeue from a number that is used again."""
     load, quarantine = read(
@@ -301,6 +302,7 @@ BAD = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_bad_row_is_quarantined_with_its_line_and_reason(tmp_path):
     rows = [row(**{"job": str(place), **values}) for place, (values, _) in enumerate(BAD)]
     load, quarantine = read(log(tmp_path, row("a"), *rows, row("b")))

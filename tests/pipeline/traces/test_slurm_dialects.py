@@ -249,6 +249,7 @@ def test_states_may_be_numbers_of_the_database(state, status, tmp_path):
     assert only(tmp_path, State=state)["status"] == status
 
 
+@pytest.mark.slow
 def test_states_of_jobs_that_did_not_end_may_be_numbers(tmp_path):
     rows = (row("1"), row("2", State=0), row("3", State=1), row("4", State=12))
     load, quarantine = read(log(tmp_path, *rows))
@@ -378,6 +379,7 @@ def test_free_text_at_the_end_of_a_row_may_go_on(tmp_path):
     assert (load.tasks.height, quarantine.height, load.provenance.counts["rows_read"]) == (2, 0, 2)
 
 
+@pytest.mark.slow
 def test_a_damaged_row_is_not_joined_with_the_next(tmp_path):
     """A row that ends before its state does not take the next row with it."""
     rows = (named("1", "a|b"), named("2", "name")[:12], named("3", "a|b"), "sacct: error: x")
@@ -388,6 +390,7 @@ def test_a_damaged_row_is_not_joined_with_the_next(tmp_path):
     assert quarantine["line"].to_list() == [3]
 
 
+@pytest.mark.slow
 def test_surplus_separators_belong_to_free_text_alone(tmp_path):
     """A separator behind the state cannot come from the job name before it."""
     names = (*NAMED[:2], *COLUMNS[1:])

@@ -119,6 +119,7 @@ def test_json_that_ends_within_a_job_gives_the_jobs_before(tmp_path):
         assert text.splitlines()[quarantine["line"][0] - 1].strip() == '"no job",'
 
 
+@pytest.mark.slow
 def test_files_of_a_folder_are_one_log_also_in_one_line_each(tmp_path):
     """A file of one line may be longer than a line of a table."""
     folder = tmp_path / "log"

@@ -46,6 +46,7 @@ def mapped(tmp_path, csv: str = CSV, mapping: str = MAPPING, name: str = "jobs.c
     return path
 
 
+@pytest.mark.slow
 def test_the_reader_passes_the_checks(tmp_path):
     check_trace_format(FORMATS["table"], mapped(tmp_path))
 

@@ -77,6 +77,7 @@ def test_lines_say_how_many_jobs_get_a_reservation(found):
     assert both.filter(rule="handicap k r n")["len"].to_list() == [2]
 
 
+@pytest.mark.slow
 def test_multifactor_lines_have_the_value_of_a_file_with_them(tmp_path, record, run):
     found = advise(record, run, "saf_easy", minutes=False)
     rows = found.frame.filter(exact="another order").to_dicts()

@@ -29,6 +29,7 @@ LOGS = ("KTH-SP2-1996-2", "SDSC-SP2-1998-4", "CTC-SP2-1996-3")
 HOUR_S, DAY_S = 3600, 86_400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [c if c in ("kth-a", "kth-larger") else pytest.param(c, marks=pytest.mark.slow)
              for c in CASES]
@@ -112,6 +113,7 @@ def test_the_reader_s_own_order_is_one_of_the_family():
         assert (len(found), found[0].name, found[0].share) == (count, "mine easy", 1.0)
 
 
+@pytest.mark.slow
 def test_a_reader_s_slurm_conf_is_known_where_no_usual_order_is(tmp_path):
     """sdsc-a is served by multifactor priority with classic fair share."""
     conf = tmp_path / "slurm.conf"
@@ -140,6 +142,7 @@ def random_record(rng, size, logs):
     return served(jobs, scheduler.starts(jobs, jobs.processors)), told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "size", "logs"),
     [
@@ -213,6 +216,7 @@ def test_a_spoilt_machine_has_no_a(name):
     assert grade([found]).letter in ("B", "C", "D")
 
 
+@pytest.mark.slow
 def test_unknown_starts_change_no_number():
     jobs = slice_of(record("KTH-SP2-1996-2"), 0, 1000)
     jobs = served(jobs, Scheduler().starts(jobs, jobs.processors))

@@ -161,6 +161,7 @@ def test_a_second_log_with_the_key_has_the_same_pseudonyms_and_shift(tmp_path):
     assert not set(other.tasks["job_id"]) & set(first.tasks["job_id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "zone"),
     [
@@ -285,6 +286,7 @@ def test_notes_that_decide_are_kept_and_other_rows_are_only_counted():
     assert after.counts == {"rows_read": 9}
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_lost_and_what_still_identifies(tmp_path, capsys):
     path, key = named_log(tmp_path / "log.txt"), tmp_path / "site.key"
     words = ["ingest", "slurm", str(path), "--out", str(tmp_path / "o"), "--anonymise", str(key)]

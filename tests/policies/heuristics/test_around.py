@@ -114,6 +114,7 @@ def test_a_log_around_a_rule_is_verified(tmp_path):
     assert drawn["behaviour_parameters"].n_unique() == len(drawn) == 9
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_like_random_linear():
     recipe = load_recipe("slots-deeprm-v1", SPLITS)
     (found,) = entrants(recipe, ["around_hold_5"])

@@ -65,12 +65,12 @@ def assert_same(policy, table, rows, allowed=None):
     assert np.array_equal(asked(policy, table, rows, allowed), expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 9, 17, 64, 65, 200])
-def test_new_rows_are_scored_as_alone(policy, count):
-    rng, table = np.random.default_rng(count), make_table(policy.network, used=True)
-    rows = rng.normal(size=(count, 6))
-    assert_same(policy, table, with_ranks(policy, rows, rng))
-    assert_same(policy, table, with_ranks(policy, rows, rng))  # all are in the table now
+def test_new_rows_are_scored_as_alone(policy):
+    for count in (1, 3, 4, 7, 8, 9, 17, 64, 65, 200):
+        rng, table = np.random.default_rng(count), make_table(policy.network, used=True)
+        rows = rng.normal(size=(count, 6))
+        assert_same(policy, table, with_ranks(policy, rows, rng))
+        assert_same(policy, table, with_ranks(policy, rows, rng))  # all are in the table now
 
 
 def test_rows_that_repeat_within_a_decision_and_between_decisions(policy):

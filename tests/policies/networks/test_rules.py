@@ -292,6 +292,7 @@ def test_rules_are_given_the_context_that_they_read():
     assert len(policy.batch_scores(np.zeros((1, 0)), known, offsets)) == 4
 
 
+@pytest.mark.slow
 def test_contexts_have_one_size_but_where_settings_decide_it():
     sizes: dict[tuple[str, bool], set[int]] = {}
     for name in READABLE:
@@ -314,7 +315,13 @@ def test_honest_observations_are_within_the_limits(name):
         limits_of(spec.candidates).require(rows.astype(np.float32), "candidates")
 
 
-@pytest.mark.parametrize("agent", ["trajectory_preference", "behaviour_cloning", "dqn", "iql"])
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param("trajectory_preference", marks=pytest.mark.slow),
+        "behaviour_cloning", "dqn", "iql",
+    ],
+)  # fmt: skip
 def test_agents_learn_from_columns_of_rules(small_log, tmp_path, agent):
     """A checkpoint acts on raw observations as it does on the columns that it learned from."""
     opened = ds.open(small_log)

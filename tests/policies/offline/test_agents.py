@@ -54,6 +54,7 @@ def test_trajectory_preference_finds_what_made_episodes_better(noisy_episodes, s
     assert share_of_best(_train("trajectory_preference", noisy_episodes, spec).policy()) > 0.9
 
 
+@pytest.mark.slow
 def test_trajectory_preference_reads_an_outcome_by_its_direction(
     noisy_episodes, spec, share_of_best
 ):

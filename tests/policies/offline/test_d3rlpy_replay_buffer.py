@@ -98,6 +98,7 @@ def test_d3rlpy_trains_a_hundred_steps_on_the_buffer(exported):
     assert algorithm.predict(buffer.episodes[1].observations).max() < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_mini_batches_are_transitions_of_the_dataset(kind, exported):
     """The last decision of a cut-off episode is included, which d3rlpy's buffer drops."""
@@ -203,6 +204,7 @@ def test_a_dataset_is_no_export(exported):
         replay_buffer(dataset.folder)
 
 
+@pytest.mark.slow
 def test_the_readme_s_lines_run(exported, monkeypatch):
     folder, dataset = exported("images")
     monkeypatch.chdir(folder)

@@ -153,6 +153,7 @@ def test_a_sweep_is_tabulated_and_goes_on_where_it_was_interrupted(tiny_dataset,
     assert means == sorted(means, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_has_its_reason_in_the_table(tiny_dataset, tmp_path):
     """Other runs continue. If all runs fail, the sweep fails."""
 

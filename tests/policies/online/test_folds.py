@@ -147,6 +147,7 @@ def test_a_fold_imitates_no_episode_of_its_windows(recipe, tmp_path, monkeypatch
     assert imitated == [[], *LEFT_OUT]
 
 
+@pytest.mark.slow
 def test_what_a_guard_refuses_in_a_fold_is_not_delivered(recipe):
     """Without a guard, the last checkpoint is compared; with one, only a selected one."""
     problem = problem_of(recipe, 0, 1)

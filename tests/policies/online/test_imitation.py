@@ -68,6 +68,7 @@ def test_the_first_episodes_are_better_than_those_of_random_weights(imitated, ru
     assert first(imitated, "return") > first(beginner, "return")
 
 
+@pytest.mark.slow
 def test_the_lineage_names_the_dataset(imitated, logged):
     told = read_description(imitated)["training"]["online"]["imitated"]
     manifest = json.loads((logged / "manifest.json").read_text())

@@ -19,7 +19,7 @@ from hindcast.policies.online.training import problem_of, settings_of
 from tests.folders import content
 from tests.policies.test_queue import write_log
 from tests.policies.trainings import train, train_online
-from tests.readable_recipes import READABLE
+from tests.readable_recipes import LOADED
 from tests.representatives import nightly_but
 
 SMALL = {"trajectories": 4, "windows": 2, "stay": 2}
@@ -70,6 +70,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes(trained, tmp_path):
     assert content(tmp_path / "c") == content(folder)
 
 
+@pytest.mark.slow
 def test_a_finished_training_is_left_as_it_is(trained):
     recipe, folder = trained
     seen = []
@@ -129,6 +130,7 @@ def test_another_seed_gives_other_weights(trained, tmp_path):
     assert content(other)["weights.safetensors"] != content(folder)["weights.safetensors"]
 
 
+@pytest.mark.slow
 def test_curves_and_the_best_checkpoint_on_validation(trained):
     """The best checkpoint has the highest greedy return on the validation windows."""
     recipe, folder = trained
@@ -251,16 +253,15 @@ def test_a_recipe_without_an_agent_asks_for_one(tiny_recipe, tmp_path):
         train_online(tiny_recipe, out=tmp_path, agent="reinforce", iterations=0)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in READABLE if load_recipe(n).online.agent in ONLINE_AGENTS]
-)
-def test_the_settings_of_a_recipe_make_an_agent(name):
+def test_the_settings_of_a_recipe_make_an_agent():
     """Every [online] section in datasets/ is read as strictly as in a training."""
-    recipe = load_recipe(name)
-    agent, config = settings_of(recipe)
-    assert agent in ONLINE_AGENTS
-    drawn = getattr(config, "sampling", config)  # monte_carlo_value has no trajectories to compare
-    assert drawn.windows <= len(recipe.windows("train"))
+    recipes = [each for each in LOADED.values() if each.online.agent in ONLINE_AGENTS]
+    assert len(recipes) > 20
+    for recipe in recipes:
+        agent, config = settings_of(recipe)
+        assert agent in ONLINE_AGENTS
+        drawn = getattr(config, "sampling", config)  # monte_carlo_value compares no trajectories
+        assert drawn.windows <= len(recipe.windows("train")), recipe.id
 
 
 def test_settings_within_a_table_keep_the_others_of_the_agent():

@@ -108,6 +108,7 @@ def test_discount_per_second():
     assert np.abs(q - true_values(log, 0.9, 0.8, discount=0.25)).max() < 0.15
 
 
+@pytest.mark.slow
 def test_infeasible_candidates_change_nothing():
     """An infeasible third row with absurd features leaves the values equal bit for bit."""
     found = []

@@ -50,6 +50,7 @@ def certain(tmp_path_factory):
     return built(CERTAIN, tmp_path_factory.mktemp("certain") / "dataset")
 
 
+@pytest.mark.slow
 def test_the_mixture_without_a_behaviour_is_that_of_a_log_without_it(folder):
     """A log from which the episodes were removed has the same propensities in the others."""
     opened = datasets.open(folder)

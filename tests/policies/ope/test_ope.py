@@ -81,6 +81,7 @@ def result(folder, tmp_path_factory):
     return ope.evaluate_offline(folder, POLICIES, FAST, out=out), out
 
 
+@pytest.mark.slow
 def test_propensities_that_are_not_the_stored_probabilities_are_refused(folder, tmp_path):
     """Both are stored: `ope` compares them before it weighs anything."""
     copy = tmp_path / "log"
@@ -244,6 +245,7 @@ def test_result_has_a_row_per_policy_and_estimator(result):
         assert tried["regret"][-1] == 0.0
 
 
+@pytest.mark.slow
 def test_few_windows_are_said_with_what_to_do(folder, result):
     """Bootstrap intervals of fewer than 20 windows are too narrow, here of six, one or two."""
     assert "6 of 6 of this split were read" in result[0].description["notes"][0]
@@ -253,6 +255,7 @@ def test_few_windows_are_said_with_what_to_do(folder, result):
     assert "give a higher --limit" in read["notes"][0]
 
 
+@pytest.mark.slow
 def test_policies_are_ranked_by_a_consensus(result):
     """The regression over policies has weight 1, and no other estimator has more."""
     found = result[0].description["consensus"]
@@ -263,6 +266,7 @@ def test_policies_are_ranked_by_a_consensus(result):
     assert -1.0 <= found["rank_correlation"] <= 1.0
 
 
+@pytest.mark.slow
 def test_truth_is_the_simulators_for_the_same_exploring_policy(result):
     found, out = result
     scores = pl.read_parquet(out / "truth" / "scores.parquet")
@@ -300,6 +304,7 @@ def test_a_log_of_a_rule_over_the_memory_has_no_mixture(tmp_path):
     assert "gp: left out, since conservative is not a known behaviour" in notes
 
 
+@pytest.mark.slow
 def test_a_logged_rule_is_estimated_well(result):
     """The mixture includes the rule, so the estimate is within a fifth of the truth."""
     found, _out = result
@@ -388,6 +393,7 @@ def test_the_command_prints_estimates_beside_truths(folder, tmp_path, capsys):
     assert (out / "ope.json").exists()
 
 
+@pytest.mark.slow
 def test_an_estimate_that_may_be_biased_has_no_interval(folder, capsys):
     line = ["ope", str(folder), "--policy", "sjf_now", "--estimators", "snis", "tempered",
             "--no-truth"]  # fmt: skip
@@ -400,6 +406,7 @@ def test_an_estimate_that_may_be_biased_has_no_interval(folder, capsys):
     assert "[" in snis
 
 
+@pytest.mark.slow
 def test_the_command_without_truth_and_as_json(folder, capsys):
     line = ["ope", str(folder), "--policy", "sjf_now", "--estimators", "snis", "--no-truth",
             "--json"]  # fmt: skip

@@ -66,6 +66,7 @@ def test_ranks_see_an_increasing_function_as_the_same():
     assert found.pearson < 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "sign"), [(3.0, 1.0), (-3.0, -1.0)], ids=["same", "opposite"])
 def test_a_scorer_and_its_multiple(agents, tiny_recipe, factor, sign):
     policy = load_policy(agents[0])
@@ -76,6 +77,7 @@ def test_a_scorer_and_its_multiple(agents, tiny_recipe, factor, sign):
     assert 20 <= found.decisions <= 80
 
 
+@pytest.mark.slow
 def test_the_command_compares_agents_and_refuses_what_is_none(agents, tmp_path, capsys):
     """It also works on a recipe with other machines, and the windows are evenly spaced."""
     first, second = map(str, agents)
@@ -95,6 +97,7 @@ def test_the_command_compares_agents_and_refuses_what_is_none(agents, tmp_path, 
     assert "at least 1" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_scores_that_need_an_image_or_others_are_refused(agents, tiny_recipe):
     policy = load_policy(agents[0])
 

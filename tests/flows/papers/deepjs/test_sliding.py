@@ -33,12 +33,14 @@ def run(tiny_recipe, tmp_path_factory):
     return train_online(sliding(tiny_recipe), out=folder, checkpoint_every=2)
 
 
+@pytest.mark.slow
 def test_every_window_after_the_first_with_the_checkpoint_before_it(run, tiny_recipe):
     found = [(s.window, s.step, s.checkpoint.name) for s in stretches(run, tiny_recipe)]
     assert found == [(1, 2, "step-000002"), (2, 4, "step-000004"), (3, 6, "step-000006")]
     assert [s.window for s in stretches(run, tiny_recipe, last=2)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_the_agent_plays_greedily_and_drawing_and_the_rule_plays_the_same_window(run, tiny_recipe):
     rules = [Behaviour("first_fit", heuristics("binpack")["first_fit"])]
     table = slide(run, tiny_recipe, rules, draws=3)
@@ -68,6 +70,7 @@ def test_a_run_without_its_checkpoints_or_of_several_windows_at_once(run, tiny_r
         slide(run, tiny_recipe, last=0)
 
 
+@pytest.mark.slow
 def test_the_command_prints_csv(run, capsys):
     changed = ("trace.settings.n_jobs=60", "trace.settings.instances_scale=0.05",
                "config.jobs_per_window=5", "config.machines=2", 'split.train="0..5"',

@@ -36,12 +36,14 @@ def test_every_number_of_the_prototype_is_met_within_five_percent_or_its_errors(
     assert checked >= 17
 
 
+@pytest.mark.slow
 def test_totals_are_within_one_percent_of_the_prototype(table):
     for policy in ("fifo", "sjf", "tetris", "fifo_skip", "knapsack"):
         expected = SPEC[BASE, policy, "total_reward"]
         assert number(table, BASE, policy, "total_reward") == pytest.approx(expected, rel=0.012)
 
 
+@pytest.mark.slow
 def test_rules_have_the_order_that_the_headroom_says(table):
     def total(policy: str) -> float:
         return number(table, BASE, policy, "total_reward")
@@ -55,6 +57,7 @@ def test_rules_have_the_order_that_the_headroom_says(table):
     assert total("knapsack") > 0.98 * total("upper_bound")
 
 
+@pytest.mark.slow
 def test_fifo_scales_over_the_cases_as_printed(table):
     for case in ("core case 2", "core case 3", "duration case 1", "duration case 2"):
         ours = number(table, case, "fifo", "scaling")

@@ -100,6 +100,7 @@ def test_it_agrees_with_the_rule_that_it_imitates(imitated, fifo):
     assert last > 0.75
 
 
+@pytest.mark.slow
 def test_play_begins_at_its_weights(imitated):
     """All weights are taken over, also the untrained head of the deviation."""
     begun, taught = (load_policy(p).weights for p in (imitated, imitated / "imitation"))

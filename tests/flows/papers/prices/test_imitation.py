@@ -90,6 +90,7 @@ def test_it_agrees_with_the_rule_that_it_imitates(imitated, knapsack):
     assert chosen(policy, decisions, spec) > chosen(plain, decisions, spec) + 0.03
 
 
+@pytest.mark.slow
 def test_play_begins_at_its_weights(imitated, knapsack):
     begun, taught = load_policy(imitated), load_policy(imitated / "imitation")
     np.testing.assert_allclose(begun.parameters, taught.parameters, atol=1e-6)
@@ -119,6 +120,7 @@ def test_the_choices_of_other_weights_are_found(knapsack, imitated):
     assert after > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -182,6 +184,7 @@ def row(kind, cores):
     return [cores, 2.0, 0.0, 0.0, 0.0, 2.0, *flags, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("free", "expected"), [(5.0, 0.5 + 0.2), (3.0, 0.5), (1.0, 0.3)], ids=["both", "one", "none"]
 )

@@ -161,6 +161,7 @@ def test_what_the_mask_forbids_never_enters_a_target():
     assert all(np.array_equal(v, runs[1].weights[k]) for k, v in runs[0].weights.items())
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_in_the_same_weights(tmp_path):
     from hindcast.policies.offline import agent, read_config
 

@@ -191,6 +191,7 @@ def test_published_ratios_and_scores_agree_with_each_other(item):
         assert told == (pytest.approx(own / base, abs=0.01) if base else None)
 
 
+@pytest.mark.slow
 def test_every_table_and_figure_has_rows_and_a_text(results):
     assert results.tables.schema == TABLE
     assert results.figures.schema == FIGURE
@@ -201,6 +202,7 @@ def test_every_table_and_figure_has_rows_and_a_text(results):
     assert "beside" in results.table_texts
 
 
+@pytest.mark.slow
 def test_tables_have_means_beside_published_numbers(results):
     """Seeds have 80 and 160 misses in window 0, and 1.25 times as many in the mean window."""
     found = cell(results, "table 2, Beta", "monte_carlo_value", "TMDL")
@@ -211,6 +213,7 @@ def test_tables_have_means_beside_published_numbers(results):
     assert (ratio["measured"], ratio["published"]) == (pytest.approx(200 / 120), 4.40)
 
 
+@pytest.mark.slow
 def test_published_numbers_of_tables_are_those_of_the_file(results):
     """A table has the name of its item, so that the page and published.csv can be compared."""
     printed = published(tables.PAPER)
@@ -220,6 +223,7 @@ def test_published_numbers_of_tables_are_those_of_the_file(results):
     assert results.tables["published"].count() == 5 * (8 + 6)  # of the agent and of sf_e
 
 
+@pytest.mark.slow
 def test_scores_of_agent_and_baseline_sum_to_100(results):
     """Both seeds are better than sf_e on both measures in all windows, the rule random in none."""
     scores = [cell(results, "table 2, Beta", name, "Score-A")["measured"]
@@ -247,6 +251,7 @@ def test_a_reduction_is_the_ratio_of_the_means(place):
     assert found.high > -20
 
 
+@pytest.mark.slow
 def test_agents_stand_beside_the_paper_s(results):
     rows = results.tables.filter(table="beside", column="cost")["row"].to_list()
     assert {"random", "urgent_first", "urgent_shortest", "response_surface-delivered",
@@ -259,6 +264,7 @@ def test_agents_stand_beside_the_paper_s(results):
     assert gap["measured"] < 0 < gap["high"]  # by two seeds
 
 
+@pytest.mark.slow
 def test_every_seed_has_a_row(results):
     rows = results.tables.filter(table="seeds")
     assert rows["row"].unique(maintain_order=True).to_list() == [
@@ -267,6 +273,7 @@ def test_every_seed_has_a_row(results):
     assert cell(results, "seeds", "monte_carlo_value-seed1", "Beta, TMDL")["measured"] == 200
 
 
+@pytest.mark.slow
 def test_claims_have_verdicts(results):
     """The agent has 40 % fewer misses than sf_e, the paper 77 %; plain exploration is worse."""
     found = claim(results, "beta TMDL")
@@ -279,6 +286,7 @@ def test_claims_have_verdicts(results):
     assert set(results.claims["differs"]) - {""} == set(results.claims["differs"])
 
 
+@pytest.mark.slow
 def test_curves_have_a_band_of_seeds_and_rules_are_level(results):
     rows = results.figures.filter(figure="figure 4", panel="a Bernoulli")
     last = rows.filter(series="monte_carlo_value", x="4").row(0, named=True)
@@ -291,6 +299,7 @@ def test_curves_have_a_band_of_seeds_and_rules_are_level(results):
     )
 
 
+@pytest.mark.slow
 def test_episodes_are_sorted_by_the_agent(results):
     for pattern, letter in (("Bernoulli", "b"), ("uniform", "e"), ("Beta", "h")):
         rows = results.figures.filter(figure="figure 5 tmdl", panel=f"{letter} {pattern}")
@@ -315,6 +324,7 @@ def test_the_probability_of_beta_intervals_is_that_of_the_paper():
     assert figures.probability(config, 20) == pytest.approx(whole[0] - whole[1])
 
 
+@pytest.mark.slow
 def test_drawn_intervals_have_the_published_probabilities(results):
     """Over the test windows, the mean interval is within 5 % of the expected one."""
     rows = results.figures.filter(figure="figure 3 intervals", panel="c uniform")

@@ -83,6 +83,7 @@ def test_coverage_is_what_counting_row_by_row_gives(tiny_dataset):
     assert found.smallest == min(r["propensity"] for r in decisions)
 
 
+@pytest.mark.slow
 def test_behaviours_are_compared_at_the_first_choice_of_an_episode(tiny_dataset):
     dataset = ds.open(tiny_dataset)
     episodes = dataset.episodes()

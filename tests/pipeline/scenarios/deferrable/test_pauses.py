@@ -280,6 +280,7 @@ def test_the_bound_on_limited_cores_is_the_optimum_or_below(tmp_path: Path, seed
     assert least >= unlimited.floats[f.BOUND] * 1e5 * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resume_h", [0.0, 0.4])
 @pytest.mark.parametrize("capacity", [None, 6])
 def test_no_rule_is_above_the_bound_where_prices_are_negative(

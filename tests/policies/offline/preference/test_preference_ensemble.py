@@ -33,6 +33,7 @@ def test_the_average_is_over_the_last_share_of_the_steps(noisy_episodes, spec):
     assert np.array_equal(averaging[4], way[4])
 
 
+@pytest.mark.slow
 def test_members_see_other_windows_and_are_averaged(noisy_episodes, spec):
     ranking = rank(noisy_episodes.build(), spec, Config())
     drawn = resampled(ranking, np.random.default_rng(0))

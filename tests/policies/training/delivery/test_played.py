@@ -69,6 +69,7 @@ def test_a_rule_is_not_better_than_itself(clusters):
     assert (verdict.metric, verdict.windows) == ("eval_cost", 10)
 
 
+@pytest.mark.slow
 def test_a_worse_agent_is_not_delivered(clusters):
     verdict = judge_of(clusters)(rule_policy(clusters.spec, "sf_p"))
     assert verdict.delivered == "rule"

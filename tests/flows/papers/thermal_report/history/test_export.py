@@ -18,6 +18,7 @@ def all_blocks(dataset):
     return [b for part in range(len(dataset.manifest.parts)) for b in dataset.blocks(part)]
 
 
+@pytest.mark.slow
 def test_it_is_the_history_of_all_blocks(thermal, tmp_path):
     """Writing episode by episode gives the same bytes as writing all blocks at once."""
     result = export(thermal.folder, "history", tmp_path / "history")
@@ -26,6 +27,7 @@ def test_it_is_the_history_of_all_blocks(thermal, tmp_path):
     assert not result.notes
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_dataset(thermal, tmp_path):
     export(thermal.folder, "history", tmp_path / "x.json")
     history = read_history(tmp_path / "x.json")
@@ -41,6 +43,7 @@ def test_values_are_those_of_the_dataset(thermal, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_other_scenarios_are_no_history(images, tmp_path):
     with pytest.raises(InputError, match=r"slots cannot be written as a history file.*--to csv"):
         export(images.folder, "history", tmp_path / "x")
