@@ -5,8 +5,10 @@ import json
 import polars as pl
 import pytest
 
+from docs.generate.leaderboard import FOLDER
 from hindcast.flows.cli import main
 from hindcast.pipeline.evaluation.evaluate import evaluate
+from hindcast.pipeline.evaluation.submissions import unpack
 from hindcast.pipeline.evaluation.summary.cautions import CUT_OFF, EQUAL_SEEDS, cautions_of
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.policies.entrants import entrants, evaluated_policies
@@ -101,6 +103,11 @@ def test_a_caution_stands_first_in_the_answer_and_above_the_verdict(tmp_path, ca
     summary = (tmp_path / "r" / "summary.md").read_text()
     assert f"**Caution:** {told}" in summary
     assert summary.index(told) < summary.index(lines[1][:60])
+
+
+def test_rows_of_the_leaderboard_have_no_caution(tmp_path):
+    for file in FOLDER.glob("*.zip"):
+        assert cautions_of(unpack(file, tmp_path / file.stem).folder) == (), file.name
 
 
 @pytest.mark.slow
