@@ -1,29 +1,21 @@
-"""Forecast, features of the hour, and the books of a started job on a grid."""
+"""What is known in a slot on a grid, and the books of what ran.
+
+Lengths are known as they are requested or predicted, and as running jobs show them: the block of
+durations of `deferrable` holds what is expected, see `reveal`.
+
+Reserved cores are paid for all slots of the episode, used or not. A job that starts takes reserved
+cores if all of its cores are free there, and cores on demand else; it never moves. Work that may
+pause is allotted slot by slot. A reserved core is free in the slot in which a job ends.
+
+Source: Hanafy et al., ASPLOS 2024, whose simulator frees a reserved core a tick of 5 s later.
+"""
 
 import numpy as np
 
 from hindcast.pipeline.grids.forecasts import forecast
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
-from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT
-from hindcast.pipeline.scenarios.deferrable.grid.reserved import pay
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
-
-_LOW = 0.2  # quantile of the last day
-_LOW_AHEAD = 0.3  # quantile of the next one; with the forecast `perfect` that of Ecovisor in GAIA
-
-
-@compiled(forceinline=True)
-def at_block(ints: Ints, floats: Floats, which: int) -> int:
-    """Return where a block of floats begins, from RUN to SEEN."""
-    jobs, hours = ints[m.JOBS], int(floats[f.HOURS])
-    return int(f.FLOAT_HEADER + min(which, f.COST) * jobs + max(which - f.COST, 0) * hours)
-
-
-@compiled(forceinline=True)
-def crowded_at(ints: Ints, floats: Floats) -> int:
-    """Return where the sums of promised load begin."""
-    return int(at_block(ints, floats, f.SEEN) + 2 * floats[f.LOOKED_AHEAD] + 1)
 
 
 @compiled()
@@ -41,10 +33,10 @@ def in_slots(floats: Floats, hours: float) -> int:
     return max(int(np.ceil(hours / floats[f.SLOT_H] - 1e-9)), 1)
 
 
-@compiled()
-def slots_known(ints: Ints, floats: Floats, job: int) -> int:
-    """Return the slots of a job's run as far as its length is known."""
-    return int(in_slots(floats, floats[at_block(ints, floats, f.KNOWN) + job]))
+@compiled(forceinline=True)
+def hour_of(ints: Ints, floats: Floats) -> int:
+    """Return the hour of this slot."""
+    return int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
 
 
 @compiled()
@@ -53,125 +45,124 @@ def foresee(ints: Ints, floats: Floats) -> None:
     if floats[f.FORECAST_AT_SLOT] == ints[m.SLOT]:
         return
     floats[f.FORECAST_AT_SLOT] = ints[m.SLOT]
-    y, hours = at_block(ints, floats, f.COST), int(floats[f.HOURS])
-    seen, ahead = at_block(ints, floats, f.SEEN), int(floats[f.LOOKED_AHEAD])
-    now = int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
+    y, hours = int(floats[f.COST_AT]), int(floats[f.HOURS])
+    seen, ahead, now = int(floats[f.SEEN_AT]), int(floats[f.LOOKED_AHEAD]), hour_of(ints, floats)
+    end = min(ahead, hours - now)
     forecast(
         floats[y : y + hours], now, int(floats[f.FORESIGHT]), 0, floats[f.SIGMA],
-        int(floats[f.SEED]), min(ahead, hours - now), floats[seen : seen + ahead],
+        int(floats[f.SEED]), end, floats[seen : seen + ahead],
     )  # fmt: skip
     if floats[f.ISSUED] == 1.0:
-        at = crowded_at(ints, floats) + ints[m.HORIZON] + 1 + (now - f.HISTORY) * ahead
-        for h in range(1, min(ahead, hours - now)):
+        at = int(floats[f.ISSUED_AT]) + (now - f.HISTORY) * ahead
+        for h in range(1, end):
             if not np.isnan(floats[at + h]):
                 floats[seen + h] = floats[at + h]
     floats[seen + ahead] = 0.0
-    for h in range(min(ahead, hours - now)):
+    for h in range(end):
         floats[seen + ahead + h + 1] = floats[seen + ahead + h] + floats[seen + h]
+
+
+@compiled()
+def reveal(ints: Ints, floats: Floats) -> None:
+    """Move the expected ends of running jobs by what the end of this slot shows.
+
+    A job that runs for longer than expected is then expected to end in the next slot.
+    """
+    then = ints[m.SLOT] + 1
+    over, freed = then == ints[m.HORIZON], ints[m.FREED_AT]
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
+        start, duration = ints[ints[m.START_AT] + job], ints[m.DURATION_AT] + job
+        expected = start + ints[duration]
+        end = start + in_slots(floats, floats[int(floats[f.LENGTH_AT]) + job])
+        if end > then and not over:
+            end = max(expected, then + 1)
+        ints[duration] = end - start
+        if not over:
+            ints[freed + expected] -= ints[ints[m.CORES_AT] + job]
+            ints[freed + end] += ints[ints[m.CORES_AT] + job]
 
 
 @compiled()
 def promised(ints: Ints, floats: Floats) -> Floats:
     """Return the cores of running jobs and of chosen starts in each slot from this one on, (T,).
 
-    They are promised as far as the lengths are known. A job that runs for longer is expected to end
-    in the next slot, one whose chosen start could not be kept to start in this one.
+    A chosen start that could not be kept is expected in this slot.
     """
     slot = ints[m.SLOT]
     load = np.zeros(ints[m.HORIZON] - slot)
     for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
-        start = ints[ints[m.START_AT] + job]
-        if start > slot:
-            start = max(ints[ints[m.FUTURE_AT] + job], slot)
-        begin = max(start - slot, 0)
-        end = slots_known(ints, floats, job) + start - slot
-        end = begin + 1 if floats[f.PAUSABLE] == 1.0 else max(end, begin + 1)
-        load[begin:end] += ints[ints[m.CORES_AT] + job]
+        end = ints[ints[m.START_AT] + job] + ints[ints[m.DURATION_AT] + job]
+        load[: end - slot] += ints[ints[m.CORES_AT] + job]
+    for job in ints[ints[m.STARTABLE_AT] : ints[m.STARTABLE_AT] + ints[m.STARTABLE_JOBS]]:
+        if job < floats[f.DECIDED]:
+            begin = max(ints[ints[m.LATEST_AT] + job] - slot, 0)
+            end = begin + ints[ints[m.DURATION_AT] + job]
+            load[begin:end] += ints[ints[m.CORES_AT] + job]
     return load
 
 
 @compiled()
-def capacity_ahead(ints: Ints, floats: Floats) -> Ints:
-    """Return the capacity of each slot from this one on as it is expected, (T,).
-
-    It is that of this slot or, where jobs choose their starts, of the same time of the last known
-    day.
-    """
-    slot, day = ints[m.SLOT], int(floats[f.DAY_SLOTS])
-    first, found = ints[m.CAPACITY_AT], np.empty(ints[m.HORIZON] - slot, np.int64)
-    before = int(floats[f.BEFORE_AT])
-    at = slot
+def capacity_ahead(ints: Ints, floats: Floats) -> Floats:
+    """Return the capacity of this slot, and of later ones that of the last known day, (T,)."""
+    slot, day, before = ints[m.SLOT], int(floats[f.DAY_SLOTS]), int(floats[f.BEFORE_AT])
+    found = np.empty(ints[m.HORIZON] - slot)
     for later in range(len(found)):
-        found[later] = ints[first + at] if at >= 0 else int(floats[before + day + at])
-        at += 1 if day > 0 else 0
-        at -= day if at > slot else 0
+        at = slot + later - day * ((later + day - 1) // day)
+        found[later] = ints[ints[m.CAPACITY_AT] + at] if at >= 0 else floats[before + day + at]
     return found
 
 
 @compiled()
 def crowd(ints: Ints, floats: Floats) -> None:
     """Sum the prices of promised cores from this slot to each later one."""
-    slot, at, here = ints[m.SLOT], crowded_at(ints, floats), at_block(ints, floats, f.COST)
-    here += int(f.HISTORY + slot * floats[f.SLOT_H])
+    at, here = int(floats[f.CROWDED_AT]), int(floats[f.COST_AT]) + hour_of(ints, floats)
     price = floats[f.LOAD_PRICE] * np.abs(floats[here - 167 : here + 1].mean()) * floats[f.SLOT_H]
     load, capacity = promised(ints, floats), capacity_ahead(ints, floats)
     floats[at] = 0.0
     for later in range(len(load)):
-        share = load[later] / max(capacity[later], 1)
+        share = load[later] / max(capacity[later], 1.0)
         floats[at + later + 1] = floats[at + later] + price * share**4
 
 
 @compiled()
-def priced(ints: Ints, floats: Floats, later: int, slots: int) -> float:
-    """Return the price of promised cores of a run of some slots that begins `later` slots on."""
-    at, last = crowded_at(ints, floats), ints[m.HORIZON] - ints[m.SLOT]
-    return float(floats[at + min(later + slots, last)] - floats[at + min(later, last)])
+def charge(ints: Ints, floats: Floats, job: int, slot: int, hours: float, sign: float) -> None:
+    """Book hours of a job from the beginning of a slot on, and the wait before them.
 
-
-@compiled()
-def write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
-    """Write the features of the hour."""
-    hour = int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
-    y = at_block(ints, floats, f.COST)
-    here = y + hour
-    context[MOMENT.carbon] = floats[at_block(ints, floats, f.CARBON) + hour]
-    context[MOMENT.price] = floats[at_block(ints, floats, f.PRICE) + hour]
-    context[MOMENT.cost] = floats[here]
-    context[MOMENT.cost_1_ago] = floats[here - 1]
-    context[MOMENT.cost_24_ago] = floats[here - 24]
-    context[MOMENT.cost_mean_24] = floats[here - 23 : here + 1].mean()
-    context[MOMENT.cost_low_24] = np.quantile(floats[here - 23 : here + 1], _LOW)
-    context[MOMENT.cost_mean_168] = floats[here - 167 : here + 1].mean()
-    angle = 2.0 * np.pi * floats[at_block(ints, floats, f.LOCAL_HOUR) + hour] / 24.0
-    context[MOMENT.hour_sin] = np.sin(angle)
-    context[MOMENT.hour_cos] = np.cos(angle)
-    if len(context) > MOMENT.cost_low_next_24:
-        seen, left = at_block(ints, floats, f.SEEN), int(floats[f.HOURS]) - hour
-        ahead = floats[seen : seen + min(24, left)]
-        context[MOMENT.cost_low_next_24] = np.quantile(ahead, _LOW_AHEAD)
-
-
-@compiled()
-def charge(ints: Ints, floats: Floats, job: int, slot: int, hours: float, wait: float) -> None:
-    """Book hours of a job from the beginning of a slot on: carbon, money and waiting."""
-    cores = float(ints[ints[m.CORES_AT] + job])
+    With a `sign` of -1, take them out of the books again.
+    """
+    cores, last = ints[ints[m.CORES_AT] + job], ints[ints[m.START_AT] + job]
+    submitted = floats[int(floats[f.SUBMITTED_AT]) + job]
+    since = (last + 1) * floats[f.SLOT_H] if last >= 0 else submitted
     begin = f.HISTORY + slot * floats[f.SLOT_H]
     end = min(begin + hours, floats[f.HOURS])
     begin = min(begin, end)
-    power = cores * floats[f.POWER_KW]
-    floats[f.CARBON_G] += power * _integral(floats, at_block(ints, floats, f.CARBON), begin, end)
+    power = sign * cores * floats[f.POWER_KW]
+    floats[f.CARBON_G] += power * _integral(floats, int(floats[f.CARBON_AT]), begin, end)
     if floats[f.RESERVED] == 0.0:
-        price = _integral(floats, at_block(ints, floats, f.PRICE), begin, end)
+        price = _integral(floats, int(floats[f.PRICE_AT]), begin, end)
         floats[f.MONEY] += power / 1e3 * price
-    elif floats[f.COMMITS] == 0.0:  # else when its start has come
-        pay(ints, floats, job, slot, hours)
+    wait = sign * (slot * floats[f.SLOT_H] - since)
     floats[f.WAIT_H] += wait
     floats[f.CORE_WAIT_H] += wait * cores
 
 
 @compiled()
-def book(ints: Ints, floats: Floats, job: int, slot: int) -> None:
-    """Book a job that starts in a slot and runs to its end."""
-    wait = slot * floats[f.SLOT_H] - floats[at_block(ints, floats, f.SUBMITTED) + job]
-    charge(ints, floats, job, slot, floats[at_block(ints, floats, f.RUN) + job], wait)
-    floats[f.LATE] += slot > ints[ints[m.LATEST_AT] + job]
+def free_reserved(ints: Ints, floats: Floats) -> float:
+    """Return the reserved cores that are free in this slot."""
+    free, flags = floats[f.RESERVED], int(floats[f.ON_RESERVED_AT])
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
+        free -= floats[flags + job] * ints[ints[m.CORES_AT] + job]
+    return float(free)
+
+
+@compiled()
+def pay(ints: Ints, floats: Floats, job: int, hours: float) -> None:
+    """Allot cores to a job that starts in this slot, and book the bill of its hours."""
+    cores = ints[ints[m.CORES_AT] + job]
+    fits = cores <= free_reserved(ints, floats)
+    floats[int(floats[f.ON_RESERVED_AT]) + job] = fits
+    if fits:
+        left = (ints[m.HORIZON] - ints[m.SLOT]) * floats[f.SLOT_H]
+        floats[f.RESERVED_HOURS] += cores * min(hours, left)
+    else:
+        floats[f.MONEY] += floats[f.ON_DEMAND_PRICE] * cores * hours
