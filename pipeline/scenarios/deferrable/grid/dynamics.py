@@ -10,6 +10,12 @@ in another slot; the bill of reserved cores and lateness when it starts.
 
 At the close of a slot, jobs start by force whose latest start it is, as far as they fit: those that
 do not start as soon as they do, and are late. In the last slot of all, every job runs to its end.
+
+Reserved cores are paid for all slots of the episode, used or not. A job that starts takes reserved
+cores if all of its cores are free there, and cores on demand else; it never moves. Work that may
+pause is allotted slot by slot. A reserved core is free in the slot in which a job ends.
+
+Source of the bill: Hanafy et al., ASPLOS 2024, whose simulator frees a core a tick of 5 s later.
 """
 
 import numpy as np
@@ -18,22 +24,86 @@ from hindcast.pipeline.grids.starts import fits
 from hindcast.pipeline.scenarios.deferrable import dynamics as base
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
-from hindcast.pipeline.scenarios.deferrable.grid.books import (
-    capacity_ahead,
-    charge,
-    in_slots,
-    pay,
-    promised,
-    reveal,
-)
 from hindcast.pipeline.scenarios.deferrable.grid.features import OUT, TERM
-from hindcast.pipeline.scenarios.deferrable.grid.observation import decides, first_start, ran_last
+from hindcast.pipeline.scenarios.deferrable.grid.observation import (
+    capacity_ahead,
+    decides,
+    first_start,
+    free_reserved,
+    in_slots,
+    promised,
+    ran_last,
+)
 from hindcast.pipeline.scenarios.deferrable.layout import U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import OUTCOME, STEP, Floats, Ints, compiled
 
 _CARBON, _PRICE, _BOTH = range(m.GRID, m.GRID + 3)
 _NOTHING_H = 1e-9  # hours of work that are none
+
+
+@compiled()
+def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
+    """Return the integral of the hours at `at` from `begin` to `end`."""
+    total = 0.0
+    for hour in range(int(begin), int(np.ceil(end))):
+        total += floats[at + hour] * (min(hour + 1.0, end) - max(float(hour), begin))
+    return total
+
+
+@compiled()
+def _charge(ints: Ints, floats: Floats, job: int, slot: int, hours: float, sign: float) -> None:
+    """Book hours of a job from the beginning of a slot on, and the wait before them.
+
+    With a `sign` of -1, take them out of the books again.
+    """
+    cores, last = ints[ints[m.CORES_AT] + job], ints[ints[m.START_AT] + job]
+    submitted = floats[int(floats[f.SUBMITTED_AT]) + job]
+    since = (last + 1) * floats[f.SLOT_H] if last >= 0 else submitted
+    begin = f.HISTORY + slot * floats[f.SLOT_H]
+    end = min(begin + hours, floats[f.HOURS])
+    begin = min(begin, end)
+    power = sign * cores * floats[f.POWER_KW]
+    floats[f.CARBON_G] += power * _integral(floats, int(floats[f.CARBON_AT]), begin, end)
+    if floats[f.RESERVED] == 0.0:
+        price = _integral(floats, int(floats[f.PRICE_AT]), begin, end)
+        floats[f.MONEY] += power / 1e3 * price
+    wait = sign * (slot * floats[f.SLOT_H] - since)
+    floats[f.WAIT_H] += wait
+    floats[f.CORE_WAIT_H] += wait * cores
+
+
+@compiled()
+def _pay(ints: Ints, floats: Floats, job: int, hours: float) -> None:
+    """Allot cores to a job that starts in this slot, and book the bill of its hours."""
+    cores = ints[ints[m.CORES_AT] + job]
+    fits = cores <= free_reserved(ints, floats)
+    floats[int(floats[f.ON_RESERVED_AT]) + job] = fits
+    if fits:
+        left = (ints[m.HORIZON] - ints[m.SLOT]) * floats[f.SLOT_H]
+        floats[f.RESERVED_HOURS] += cores * min(hours, left)
+    else:
+        floats[f.MONEY] += floats[f.ON_DEMAND_PRICE] * cores * hours
+
+
+@compiled()
+def _reveal(ints: Ints, floats: Floats) -> None:
+    """Move the expected ends of running jobs by what the end of this slot shows.
+
+    A job that runs for longer than expected is then expected to end in the next slot.
+    """
+    then = ints[m.SLOT] + 1
+    over, freed = then == ints[m.HORIZON], ints[m.FREED_AT]
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
+        start, duration = ints[ints[m.START_AT] + job], ints[m.DURATION_AT] + job
+        expected = start + ints[duration]
+        end = start + in_slots(floats, floats[int(floats[f.LENGTH_AT]) + job])
+        if end > then and not over:
+            end = max(expected, then + 1)
+        ints[duration] = end - start
+        if not over:
+            ints[freed + expected] -= ints[ints[m.CORES_AT] + job]
+            ints[freed + end] += ints[ints[m.CORES_AT] + job]
 
 
 @compiled()
@@ -69,11 +139,11 @@ def _run(ints: Ints, floats: Floats, place: int) -> None:
         hours = left if slot == ints[m.HORIZON] - 1 else min(left, floats[f.SLOT_H])
         _expect(ints, job, 1)
     if floats[f.COMMITS] == 0.0 or slot != latest:
-        charge(ints, floats, job, slot, hours, 1.0)
+        _charge(ints, floats, job, slot, hours, 1.0)
     if floats[f.COMMITS] == 1.0 and slot != latest:
-        charge(ints, floats, job, latest, hours, -1.0)
+        _charge(ints, floats, job, latest, hours, -1.0)
     if floats[f.RESERVED] > 0.0:
-        pay(ints, floats, job, hours)
+        _pay(ints, floats, job, hours)
     if left - hours > _NOTHING_H:
         _work(ints, floats, job, hours)
     else:
@@ -121,7 +191,7 @@ def _close(ints: Ints, floats: Floats) -> int:
     _force(ints, floats)
     floats[f.PEAK] = max(floats[f.PEAK], float(ints[m.RUNNING_CORES]))
     if floats[f.PAUSABLE] == 0.0:
-        reveal(ints, floats)
+        _reveal(ints, floats)
         return int(base.close_slot(ints, floats))
     _pause(ints, floats)
     ran = ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]].copy()
@@ -152,7 +222,7 @@ def _commit(ints: Ints, floats: Floats, choice: int) -> int:
     if not known or not fits(free, start - slot, end - slot, cores):
         return k.INFEASIBLE
     ints[latest] = start
-    charge(ints, floats, job, start, floats[int(floats[f.RUN_AT]) + job], 1.0)
+    _charge(ints, floats, job, start, floats[int(floats[f.RUN_AT]) + job], 1.0)
     floats[f.DECIDED] += 1.0
     status = k.RUNNING
     while status == k.RUNNING and decides(ints, floats) < 0:

@@ -1,4 +1,7 @@
-"""Observations on a grid: those of `deferrable` with further columns, or the starts of a job.
+"""What is known in a slot on a grid, and the observations that show it.
+
+Lengths are known as they are requested or predicted, and as running jobs show them: the block of
+durations of `deferrable` holds what is expected, which moves at the close of each slot.
 
 Slot by slot, each startable row has what a start now costs beside the other starts within its wait.
 Where jobs choose their starts, the rows are the starts of the job that decides, in time order from
@@ -8,19 +11,11 @@ was promised. If none is, the only row is the first start after the latest one t
 
 import numpy as np
 
+from hindcast.pipeline.grids.forecasts import forecast
 from hindcast.pipeline.grids.starts import between, fits
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
-from hindcast.pipeline.scenarios.deferrable.grid.books import (
-    capacity_ahead,
-    crowd,
-    foresee,
-    free_reserved,
-    hour_of,
-    in_slots,
-    promised,
-)
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, ROW
 from hindcast.pipeline.scenarios.deferrable.observation import observe as observe_base
 from hindcast.pipeline.scenarios.deferrable.observation import write_context
@@ -30,10 +25,96 @@ _LOW = 0.2  # quantile of the last day
 _LOW_AHEAD = 0.3  # quantile of the next one; with the forecast `perfect` that of Ecovisor in GAIA
 
 
+@compiled(forceinline=True)
+def in_slots(floats: Floats, hours: float) -> int:
+    """Return the slots that a run touches, at least one."""
+    return max(int(np.ceil(hours / floats[f.SLOT_H] - 1e-9)), 1)
+
+
+@compiled(forceinline=True)
+def _hour(ints: Ints, floats: Floats) -> int:
+    """Return the hour of this slot."""
+    return int(f.HISTORY + ints[m.SLOT] * floats[f.SLOT_H])
+
+
+@compiled()
+def _foresee(ints: Ints, floats: Floats) -> None:
+    """Make the forecast of this slot, once."""
+    if floats[f.FORECAST_AT_SLOT] == ints[m.SLOT]:
+        return
+    floats[f.FORECAST_AT_SLOT] = ints[m.SLOT]
+    y, hours = int(floats[f.COST_AT]), int(floats[f.HOURS])
+    seen, ahead, now = int(floats[f.SEEN_AT]), int(floats[f.LOOKED_AHEAD]), _hour(ints, floats)
+    end = min(ahead, hours - now)
+    forecast(
+        floats[y : y + hours], now, int(floats[f.FORESIGHT]), 0, floats[f.SIGMA],
+        int(floats[f.SEED]), end, floats[seen : seen + ahead],
+    )  # fmt: skip
+    if floats[f.ISSUED] == 1.0:
+        at = int(floats[f.ISSUED_AT]) + (now - f.HISTORY) * ahead
+        for h in range(1, end):
+            if not np.isnan(floats[at + h]):
+                floats[seen + h] = floats[at + h]
+    floats[seen + ahead] = 0.0
+    for h in range(end):
+        floats[seen + ahead + h + 1] = floats[seen + ahead + h] + floats[seen + h]
+
+
+@compiled()
+def promised(ints: Ints, floats: Floats) -> Floats:
+    """Return the cores of running jobs and of chosen starts in each slot from this one on, (T,).
+
+    A chosen start that could not be kept is expected in this slot.
+    """
+    slot = ints[m.SLOT]
+    load = np.zeros(ints[m.HORIZON] - slot)
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
+        end = ints[ints[m.START_AT] + job] + ints[ints[m.DURATION_AT] + job]
+        load[: end - slot] += ints[ints[m.CORES_AT] + job]
+    for job in ints[ints[m.STARTABLE_AT] : ints[m.STARTABLE_AT] + ints[m.STARTABLE_JOBS]]:
+        if job < floats[f.DECIDED]:
+            begin = max(ints[ints[m.LATEST_AT] + job] - slot, 0)
+            end = begin + ints[ints[m.DURATION_AT] + job]
+            load[begin:end] += ints[ints[m.CORES_AT] + job]
+    return load
+
+
+@compiled()
+def capacity_ahead(ints: Ints, floats: Floats) -> Floats:
+    """Return the capacity of this slot, and of later ones that of the last known day, (T,)."""
+    slot, day, before = ints[m.SLOT], int(floats[f.DAY_SLOTS]), int(floats[f.BEFORE_AT])
+    found = np.empty(ints[m.HORIZON] - slot)
+    for later in range(len(found)):
+        at = slot + later - day * ((later + day - 1) // day)
+        found[later] = ints[ints[m.CAPACITY_AT] + at] if at >= 0 else floats[before + day + at]
+    return found
+
+
+@compiled()
+def _crowd(ints: Ints, floats: Floats) -> None:
+    """Sum the prices of promised cores from this slot to each later one."""
+    at, here = int(floats[f.CROWDED_AT]), int(floats[f.COST_AT]) + _hour(ints, floats)
+    price = floats[f.LOAD_PRICE] * np.abs(floats[here - 167 : here + 1].mean()) * floats[f.SLOT_H]
+    load, capacity = promised(ints, floats), capacity_ahead(ints, floats)
+    floats[at] = 0.0
+    for later in range(len(load)):
+        share = load[later] / max(capacity[later], 1.0)
+        floats[at + later + 1] = floats[at + later] + price * share**4
+
+
+@compiled()
+def free_reserved(ints: Ints, floats: Floats) -> float:
+    """Return the reserved cores that are free in this slot."""
+    free, flags = floats[f.RESERVED], int(floats[f.ON_RESERVED_AT])
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
+        free -= floats[flags + job] * ints[ints[m.CORES_AT] + job]
+    return float(free)
+
+
 @compiled()
 def _write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
     """Write the features of the hour."""
-    hour = hour_of(ints, floats)
+    hour = _hour(ints, floats)
     here = int(floats[f.COST_AT]) + hour
     context[MOMENT.carbon] = floats[int(floats[f.CARBON_AT]) + hour]
     context[MOMENT.price] = floats[int(floats[f.PRICE_AT]) + hour]
@@ -145,10 +226,10 @@ def _observe_job(
     if job < 0:
         context[MOMENT.carbon :] = 0.0
         return 0
-    foresee(ints, floats)
+    _foresee(ints, floats)
     _write_moment(ints, floats, context)
     if candidates.shape[1] > ROW.priced_now:
-        crowd(ints, floats)
+        _crowd(ints, floats)
     load, slot = promised(ints, floats), ints[m.SLOT]
     free = capacity_ahead(ints, floats) - load
     first, latest = first_start(ints, job, free), ints[ints[m.LATEST_AT] + job]
@@ -181,10 +262,10 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     if rows == 0:
         context[MOMENT.carbon :] = 0.0
         return rows
-    foresee(ints, floats)
+    _foresee(ints, floats)
     _write_moment(ints, floats, context)
     if candidates.shape[1] > ROW.priced_now:
-        crowd(ints, floats)
+        _crowd(ints, floats)
     candidates[:rows, len(BASE_ROW) :] = 0.0
     reserved = free_reserved(ints, floats)
     first = ints[m.RUNNING_JOBS]
