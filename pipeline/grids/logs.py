@@ -81,9 +81,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     wait = tasks["wait_s"].fill_null(0.0).clip(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
     begin = (tasks["submit_s"].to_numpy() + wait) / HOUR_S
     run = tasks["duration_s"].to_numpy() / HOUR_S
-    cores = np.maximum(np.rint((tasks["cores"] * tasks["instances"]).to_numpy()), 1).astype(
-        np.int64
-    )
+    cores = np.rint((tasks["cores"] * tasks["instances"]).to_numpy()).clip(1).astype(np.int64)
     known, known_by = run, "lengths as they were, since the log has no requests"
     if "requested_s" in tasks.columns and tasks["requested_s"].count():
         asked = tasks["requested_s"].to_numpy() / HOUR_S

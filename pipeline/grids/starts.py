@@ -365,16 +365,13 @@ def bound(work: Work, x: NDArray[np.float64]) -> NDArray[np.float64]:
 
     It is reached where a run begins or ends at an hour, or at an end of the wait.
     """
-    latest = work.submit + work.wait
-    first, last = np.floor(work.submit) + 1, np.floor(work.submit + work.run) + 1
-    least = np.minimum(
-        integral(x, work.submit, work.submit + work.run), integral(x, latest, latest + work.run)
-    )
-    for step in range(int(work.wait.max(initial=0)) + 2):
+    first, last = np.floor(work.submit), np.floor(work.submit + work.run)
+    least = np.full(len(first), np.inf)
+    for step in range(int(work.wait.max(initial=0)) + 3):
         for start in (first + step, last + step - work.run):
-            inside = np.asarray(np.clip(start, work.submit, latest), np.float64)
+            inside = np.asarray(np.clip(start, work.submit, work.submit + work.wait), np.float64)
             least = np.minimum(least, integral(x, inside, inside + work.run))
-    return np.asarray(least, np.float64)
+    return least
 
 
 def peak(start: NDArray[np.float64], run: NDArray[np.float64], cores: NDArray[np.int64]) -> int:

@@ -109,7 +109,7 @@ _ALL: Final = DeferrableConfig(pausable=True, reserved=1)
 _OUTCOMES: Final = (
     Outcome("total_reward", "1", "total of the objective", "higher"),
     Outcome("carbon_kg", "kg", "carbon of the jobs"),
-    Outcome("money", "money", "price of their electricity"),
+    Outcome("money", "money", "price of their electricity; with reserved cores the bill for cores"),
     Outcome("saved", "fraction", "carbon saved against starting every job at once", "higher"),
     Outcome("saved_g_per_kwh", "g/kWh", "the same per energy", "higher"),
     Outcome("money_saved_per_mwh", "money/MWh", "money saved against starting at once", "higher"),
@@ -142,10 +142,6 @@ OUT: Final = columns((*_OUTCOMES, *_OF_PAUSABLE))
 
 def spec(config: DeferrableConfig, objective: str) -> Spec:
     """Return the names of the observation, the reward terms and the outcomes."""
-    outcomes: tuple[Outcome, ...] = _OUTCOMES
-    if config.reserved:
-        bill = "bill for their cores"
-        outcomes = tuple(replace(x, description=bill) if x.name == "money" else x for x in outcomes)
     return Spec(
         scenario="deferrable",
         objective=objective,
@@ -153,7 +149,7 @@ def spec(config: DeferrableConfig, objective: str) -> Spec:
         candidates=candidate_features(config),
         reward_terms=TERMS,
         outcomes=(
-            *outcomes, *(_OF_PAUSABLE if config.pausable else ()),
+            *_OUTCOMES, *(_OF_PAUSABLE if config.pausable else ()),
             *((_OF_RESERVED,) if config.reserved else ()),
         ),
         discount=1.0,

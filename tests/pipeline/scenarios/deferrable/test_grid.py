@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError, RecipeError, TraceError
-from hindcast.pipeline.grids.starts import Rule, Work, starts
+from hindcast.pipeline.grids.starts import Rule, Work, integral, starts
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
@@ -147,6 +147,26 @@ def test_a_chosen_start_is_that_of_the_rule_without_a_simulator(
     kind = rule.removesuffix("_priced")
     expected = starts(work, y, Rule(kind, capacity=capacity, crowding=crowding)) - f.HISTORY
     assert starts_of(environment, n).tolist() == expected.tolist()
+
+
+def test_a_chosen_start_is_paid_at_the_decision() -> None:
+    """Each reward is the carbon of the run from the chosen slot, which may be hours ahead."""
+    config = dataclasses.replace(LOG, decide="start")
+    instance, rng = instance_of(config), np.random.default_rng(5)
+    environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
+    observation, over, ahead = environment.begin(instance), False, 0
+    run, _, _, _, carbon, _ = blocks_of(instance)
+    while not over:
+        choice = uniform(observation, rng)
+        row = observation.candidates[choice]
+        later, job = int(row[f.ROW.until_earliest]), int(row[f.ROW.job])
+        begin = f.HISTORY + environment._ints[m.SLOT] + np.array([float(later)])
+        grams = integral(carbon, begin, begin + run[job])[0] * row[f.ROW.cores] / 100
+        step = environment.step(choice)
+        observation, over = step.observation, step.terminated
+        assert step.reward == pytest.approx(-grams / 1e3)
+        ahead += later > 0
+    assert ahead > 10
 
 
 @pytest.mark.slow
