@@ -218,8 +218,8 @@ def _commit(ints: Ints, floats: Floats, choice: int) -> int:
     first, latest = first_start(ints, job, free), ints[m.LATEST_AT] + job
     start, cores = first + choice, ints[ints[m.CORES_AT] + job]
     end = start + ints[ints[m.DURATION_AT] + job]
-    known = 0 <= choice < max(ints[latest] - first + 1, 1)
-    if not known or not fits(free, start - slot, end - slot, cores):
+    is_row = 0 <= choice < max(ints[latest] - first + 1, 1)
+    if not is_row or not fits(free, start - slot, end - slot, cores):
         return k.INFEASIBLE
     ints[latest] = start
     _charge(ints, floats, job, start, floats[int(floats[f.RUN_AT]) + job], 1.0)

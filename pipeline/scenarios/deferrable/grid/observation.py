@@ -170,13 +170,13 @@ def _write_starts(
     for later in range(len(hours)):
         hours[later] = seen[min(int(begin + later * slot_h), ahead - 1)]
     for later in range(count):
-        after = min(begin + later * slot_h, ahead - known - 1.0)
-        costs[later] = between(paid, seen, after, after + known) / known
+        from_h = min(begin + later * slot_h, ahead - known - 1.0)
+        costs[later] = between(paid, seen, from_h, from_h + known) / known
     if with_load:
         at, end = int(floats[f.CROWDED_AT]), ints[m.HORIZON] - slot
         for later in range(count):
-            one = min(first - slot + later, end)
-            load = floats[at + min(one + slots, end)] - floats[at + one]
+            after = min(first - slot + later, end)
+            load = floats[at + min(after + slots, end)] - floats[at + after]
             priced[later] = costs[later] + load / known
     least, load_least = costs.min(), priced.min() if with_load else 0.0
     for place in range(rows):
