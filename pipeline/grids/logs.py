@@ -44,28 +44,25 @@ BEST: Final = "lowest_window, again"  # of the rules that see no hour to come
 
 @dataclass(frozen=True)
 class Laid:
-    """Jobs of a log on hours of a series.
+    """Jobs of a log on hours of a series, which is repeated if the log is longer.
 
     Attributes:
-        parts: Jobs in hours of the series, each part played by itself.
-        weeks: Week of the log of each job of all parts, (J,).
+        work: Jobs in hours of the repeated series; none reaches from one repetition to the next.
+        turns: How often the series is there.
+        weeks: Week of the log of each job, (J,).
         begins: Starts on the clock of the log in hours, (J,).
         known: What is known of the lengths.
         note: How the log was laid on the series.
         outside: Jobs that are not counted.
     """
 
-    parts: tuple[Work, ...]
+    work: Work
+    turns: int
     weeks: NDArray[np.int64]
     begins: NDArray[np.float64]
     known: str
     note: str
     outside: int
-
-    @property
-    def work(self) -> Work:
-        """Jobs of all parts."""
-        return Work(*map(np.concatenate, zip(*self.parts, strict=True)))
 
 
 def aim(series: Series) -> str:
@@ -84,9 +81,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     wait = tasks["wait_s"].fill_null(0.0).clip(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
     begin = (tasks["submit_s"].to_numpy() + wait) / HOUR_S
     run = tasks["duration_s"].to_numpy() / HOUR_S
-    cores = np.maximum(np.rint((tasks["cores"] * tasks["instances"]).to_numpy()), 1).astype(
-        np.int64
-    )
+    cores = np.rint((tasks["cores"] * tasks["instances"]).to_numpy()).clip(1).astype(np.int64)
     known, known_by = run, "lengths as they were, since the log has no requests"
     if "requested_s" in tasks.columns and tasks["requested_s"].count():
         asked = tasks["requested_s"].to_numpy() / HOUR_S
@@ -115,27 +110,28 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
         dates = "the log has no dates" if zero is None else "log and series have no date in common"
         note = f"{dates}; the log is laid on the series from its second week on"
     inside = placed.within(x)
-    each = [np.flatnonzero(inside & (turn == k)) for k in range(int(turn.max()) + 1)]
-    parts, chosen = [placed.of(which) for which in each if len(which)], np.concatenate(each)
-    note += f", {len(parts)} times over" if len(parts) > 1 else ""
-    if not len(chosen):
+    if not inside.any():
         raise InputError("no job of the log lies within hours of the series that are known")
-    weeks = ((work.submit[chosen] - first) // _WEEK).astype(np.int64)
-    outside = len(begin) - len(chosen)
-    return Laid(tuple(parts), weeks, work.submit[chosen], known_by, note, outside)
+    turns = int(turn[inside].max()) + 1
+    note += f", {turns} times over" if turns > 1 else ""
+    placed = placed._replace(submit=placed.submit + turn * len(x)).of(inside)
+    begins = work.submit[inside]
+    weeks = ((begins - first) // _WEEK).astype(np.int64)
+    return Laid(placed, turns, weeks, begins, known_by, note, int((~inside).sum()))
 
 
 def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
     goal, work = aim(series), laid.work
-    x = series.values(goal)
-    price = series.values(PRICE) if PRICE in series.table.columns else np.full(len(x), np.nan)
+    x = np.tile(series.values(goal), laid.turns)
+    price = np.full(len(x), np.nan)
+    if PRICE in series.table.columns:
+        price = np.tile(series.values(PRICE), laid.turns)
     now, paid_now = work.cost(x, work.submit), work.cost(price, work.submit)
     core_h, run_ms = work.run * work.cores, np.rint(work.run * _HOUR_MS)
 
-    def parts(rule: Rule) -> list[Work]:
-        exact = rule.forecast == "perfect"
-        return [part._replace(known=part.run) if exact else part for part in laid.parts]
+    def as_known(rule: Rule) -> Work:
+        return work._replace(known=work.run) if rule.forecast == "perfect" else work
 
     def most_cores(delay: NDArray[np.float64] | float) -> int:
         # Whole numbers, since sums of hours may miss that one job ends where another starts.
@@ -165,8 +161,8 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     limited = replace(RULES[BEST], capacity=used)
     rows = []
     for name, rule in {**RULES, f"{BEST}, on {used:,} cores": limited}.items():
-        delay = np.concatenate([starts(part, x, rule) - part.submit for part in parts(rule)])
-        start = work.submit + delay
+        start = starts(as_known(rule), x, rule)
+        delay = start - work.submit
         rows.append(row(
             name, rule, work.cost(x, start),
             saved_per_mwh=per_energy(paid_now - work.cost(price, start)),
@@ -175,11 +171,10 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
             peak_cores=most_cores(delay), late=int((delay > work.wait + 1e-9).sum()),
         ))  # fmt: skip
     for name, rule in PIECES.items():
-        pieces = [paused(part, x, rule) for part in parts(rule)]
-        paid, end = np.concatenate(pieces, axis=1)
+        paid, end = paused(as_known(rule), x, rule)
         waited = float((end - work.run - work.submit).mean())
         rows.append(row(name, rule, paid * work.cores, wait_h=waited))
-    best = np.concatenate([bound(part, x) * part.cores for part in laid.parts])
+    best = bound(work, x) * work.cores
     return [*rows, row("best start", Rule("now", "perfect"), best)]
 
 

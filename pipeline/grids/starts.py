@@ -106,11 +106,21 @@ class _Settings(NamedTuple):
 
 
 class _Hour(NamedTuple):
-    """Knowledge in hour t: forecast, its integral to every hour, and cores not promised in each."""
+    """What is known in hour t.
+
+    Attributes:
+        seen: Forecast of each hour from t on.
+        paid: Its integral to each of them.
+        free: Cores of each hour of all that are not promised; (0,) without a limit.
+        recent: Quantile of the last hours, for `threshold`.
+        level: Mean of the last week, for `crowding`.
+    """
 
     seen: Floats
     paid: Floats
     free: Floats
+    recent: float
+    level: float
 
 
 @compiled(forceinline=True)
@@ -143,26 +153,26 @@ def fits(free: Floats, first: int, end: int, cores: int) -> bool:
 
 
 @compiled()
-def _promise(free: Floats, first: int, end: int, cores: int) -> int:
-    """Take the cores from the hours from `first` to before `end`; return `end`."""
-    for hour in range(first, min(end, len(free))):
-        free[hour] -= cores
-    return end
+def _promise(work: Work, start: Floats, job: int, since: int, sign: int, free: Floats) -> None:
+    """Promise a job its cores from hour `since` on, or with a `sign` of -1 take them back."""
+    end = int(np.ceil(start[job] + work.known[job]))
+    for hour in range(max(since, int(start[job])), min(end, len(free))):
+        free[hour] -= sign * work.cores[job]
 
 
 @compiled()
-def _look(work: Work, start: Floats, running: Ints, until: Ints, free: Floats, t: int) -> int:
+def _look(work: Work, start: Floats, running: Ints, free: Floats, t: int) -> int:
     """Take the jobs that have ended before hour t from the running ones; return how many are left.
 
-    `until` is the end of what each is promised, (J,). It moves by what is seen in hour t.
+    Those that run for longer than known are promised this hour.
     """
     kept = 0
     for job in running:
         if start[job] + work.run[job] <= t:
-            _promise(free, t, until[job], -work.cores[job])
+            _promise(work, start, job, t, -1, free)
             continue
-        if until[job] <= t:
-            until[job] = _promise(free, t, t + 1, work.cores[job])
+        if start[job] + work.known[job] <= t < len(free):
+            free[t] -= work.cores[job]
         running[kept] = job
         kept += 1
     return kept
@@ -170,15 +180,11 @@ def _look(work: Work, start: Floats, running: Ints, until: Ints, free: Floats, t
 
 @compiled()
 def _best(
-    now: float, latest: float, work: Work, job: int, t: int, hour: _Hour, rule: _Settings,
-    recent: float, level: float,
-) -> float:  # fmt: skip
-    """Return the start that a rule wants at `now`, in hour t; above `latest` if none fits.
-
-    `recent` is the quantile of `threshold`, `level` the mean of the last week for `crowding`.
-    """
+    now: float, latest: float, work: Work, job: int, t: int, hour: _Hour, rule: _Settings
+) -> float:
+    """Return the start that a rule wants at `now`, in hour t; above `latest` if none fits."""
     if rule.kind == THRESHOLD:
-        return now if hour.seen[0] <= recent else latest
+        return now if hour.seen[0] <= hour.recent else latest
     known, free, cores = work.known[job], hour.free, work.cores[job]
     clock = rule.again or rule.kind == SLOT or rule.capacity < _FAR
     least, best, first = np.inf, latest + 1.0, 0.0
@@ -198,7 +204,7 @@ def _best(
         if rule.crowding > 0.0:
             for at in range(int(candidate), min(end, len(free))):
                 share = (rule.capacity - free[at]) / rule.capacity
-                cost += rule.crowding * level * share**4
+                cost += rule.crowding * hour.level * share**4
         if cost < least and (rule.again or fits(free, int(candidate), end, cores)):
             least, best = cost, candidate
         if rule.kind == NOW:
@@ -208,48 +214,41 @@ def _best(
 
 
 @compiled()
+def _know(x: Floats, t: int, need: int, rule: _Settings, ahead: _Hour) -> _Hour:
+    """Return what is known in hour t, with a forecast of `need` hours."""
+    here = min(t, len(x) - 1)
+    forecast(x, here, rule.foresight, 0, _SIGMA, _SEED, need, ahead.seen)
+    for h in range(need):
+        ahead.paid[h + 1] = ahead.paid[h] + ahead.seen[h]
+    recent = np.nanquantile(x[max(here + 1 - _BACK_H, 0) : here + 1], _LOW)
+    level = np.nanmean(x[max(here - 167, 0) : here + 1])
+    return _Hour(ahead.seen, ahead.paid, ahead.free, recent, level)
+
+
+@compiled()
 def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) -> None:
     """Fill the starts of all jobs, hour by hour: first of those that wait, then of new ones."""
-    jobs, free, limited = len(start), hour.free, rule.capacity < _FAR
+    jobs, free = len(start), hour.free
     waiting, running = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    until = np.empty(jobs, np.int64)
     n_waiting, n_running, next_job, t = 0, 0, 0, 0
     while next_job < jobs or n_waiting > 0:
         if n_waiting == 0:
             t = max(t, int(work.submit[next_job]))
-        n_running = _look(work, start, running[:n_running], until, free, t)
-        used = work.cores[running[:n_running]].sum()
-        here = min(t, len(x) - 1)
-        filled, recent, level = 1, 0.0, 0.0
-        hour.seen[0] = hour.paid[1] = x[here]
-        if rule.kind == THRESHOLD:
-            recent = np.nanquantile(x[max(here + 1 - _BACK_H, 0) : here + 1], _LOW)
-        if rule.crowding > 0.0:
-            level = float(np.nanmean(x[max(here - 167, 0) : here + 1]))
-        place, old, kept = 0, n_waiting, 0
-        while place < old or (next_job < jobs and work.submit[next_job] < t + 1):
-            decides = rule.again or place == old
-            if place < old:
-                job, now = waiting[place], float(t)
-                place += 1
-            else:
-                job, now = next_job, work.submit[next_job]
-                next_job += 1
-            latest, known, cores = (
-                work.submit[job] + work.wait[job],
-                work.known[job],
-                work.cores[job],
-            )
-            if decides:
-                best = now
-                if now < latest:
-                    need = int(latest + known - t) + 2
-                    if need > filled and SLOT <= rule.kind <= TIME:
-                        forecast(x, here, rule.foresight, filled, _SIGMA, _SEED, need, hour.seen)
-                        for h in range(filled, need):
-                            hour.paid[h + 1] = hour.paid[h] + hour.seen[h]
-                        filled = need
-                    best = _best(now, latest, work, job, t, hour, rule, recent, level)
+        n_running = _look(work, start, running[:n_running], free, t)
+        used, old, need, kept = work.cores[running[:n_running]].sum(), n_waiting, 1, 0
+        while next_job < jobs and work.submit[next_job] < t + 1:
+            waiting[n_waiting] = next_job
+            n_waiting, next_job = n_waiting + 1, next_job + 1
+        for job in waiting[0 if rule.again else old : n_waiting]:
+            end = work.submit[job] + work.wait[job] + work.known[job]
+            need = max(need, int(end - t) + 2) if SLOT <= rule.kind <= TIME else 1
+        hour = _know(x, t, need, rule, hour)
+        for place in range(n_waiting):
+            job = waiting[place]
+            now, latest = max(work.submit[job], float(t)), work.submit[job] + work.wait[job]
+            known, cores = work.known[job], work.cores[job]
+            if rule.again or place >= old:
+                best = _best(now, latest, work, job, t, hour, rule) if now < latest else now
                 if rule.again and best > now:
                     # The next decision is at the next hour, unless the wait ends before it.
                     best = t + 1.0 if latest >= t + 1 else latest
@@ -257,20 +256,20 @@ def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) ->
                     best = min(best, max(latest, now))
                     while not fits(free, int(best), int(np.ceil(best + known)), cores):
                         best = float(int(best) + 1)
-                    until[job] = _promise(free, int(best), int(np.ceil(best + known)), cores)
                 start[job] = best
+                if not rule.again:
+                    _promise(work, start, job, t, 1, free)
             if start[job] < t + 1 and used + cores <= rule.capacity:
                 if rule.again:
-                    until[job] = _promise(free, t, int(np.ceil(start[job] + known)), cores)
-                if limited:
-                    used += cores
-                    running[n_running] = job
-                    n_running += 1
+                    _promise(work, start, job, t, 1, free)
+                used += cores
+                running[n_running] = job
+                n_running += 1
                 continue
             if start[job] < t + 1 and not rule.again:
-                _promise(free, t, until[job], -cores)
+                _promise(work, start, job, t, -1, free)
                 start[job] = t + 1.0
-                until[job] = _promise(free, t + 1, int(np.ceil(t + 1 + known)), cores)
+                _promise(work, start, job, t, 1, free)
             waiting[kept] = job
             kept += 1
         n_waiting = kept
@@ -291,7 +290,7 @@ def starts(work: Work, x: NDArray[np.float64], rule: Rule) -> NDArray[np.float64
     settings = _Settings(kind, foresight, again, capacity, float(rule.crowding))
     free = np.full(4 * len(x) if capacity < _FAR else 0, float(capacity))
     ahead, found = _hours_ahead(work), np.empty(len(work.submit))
-    hour = _Hour(np.empty(ahead), np.zeros(ahead + 1), free)
+    hour = _Hour(np.empty(ahead), np.zeros(ahead + 1), free, 0.0, 0.0)
     _play(work, np.array(x, np.float64), settings, hour, found)
     return found
 
@@ -366,16 +365,13 @@ def bound(work: Work, x: NDArray[np.float64]) -> NDArray[np.float64]:
 
     It is reached where a run begins or ends at an hour, or at an end of the wait.
     """
-    latest = work.submit + work.wait
-    first, last = np.floor(work.submit) + 1, np.floor(work.submit + work.run) + 1
-    least = np.minimum(
-        integral(x, work.submit, work.submit + work.run), integral(x, latest, latest + work.run)
-    )
-    for step in range(int(work.wait.max(initial=0)) + 2):
+    first, last = np.floor(work.submit), np.floor(work.submit + work.run)
+    least = np.full(len(first), np.inf)
+    for step in range(int(work.wait.max(initial=0)) + 3):
         for start in (first + step, last + step - work.run):
-            inside = np.asarray(np.clip(start, work.submit, latest), np.float64)
+            inside = np.asarray(np.clip(start, work.submit, work.submit + work.wait), np.float64)
             least = np.minimum(least, integral(x, inside, inside + work.run))
-    return np.asarray(least, np.float64)
+    return least
 
 
 def peak(start: NDArray[np.float64], run: NDArray[np.float64], cores: NDArray[np.int64]) -> int:

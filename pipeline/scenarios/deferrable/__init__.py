@@ -30,7 +30,8 @@ from hindcast.pipeline.scenarios.deferrable.features import OBJECTIVES
 from hindcast.pipeline.scenarios.deferrable.features import spec as own_spec
 from hindcast.pipeline.scenarios.deferrable.grid import features as grid_features
 from hindcast.pipeline.scenarios.deferrable.grid import instances as grid_instances
-from hindcast.pipeline.scenarios.deferrable.grid.dynamics import observe, outcome, step
+from hindcast.pipeline.scenarios.deferrable.grid.dynamics import outcome, step
+from hindcast.pipeline.scenarios.deferrable.grid.observation import observe
 from hindcast.pipeline.scenarios.deferrable.instances import draw_capacity, draw_jobs
 from hindcast.pipeline.scenarios.deferrable.instances_from_trace import demand as trace_demand
 from hindcast.pipeline.scenarios.deferrable.instances_from_trace import (

@@ -78,7 +78,7 @@ def _move_started(ints, candidates, feasible):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.void(INTS, FLOATS, FLOATS))
-def _write_context(ints, floats, context):  # type: ignore[no-untyped-def]
+def write_context(ints, floats, context):  # type: ignore[no-untyped-def]
     """Fill the context. The capacity before the first slot is that of the first slot."""
     now = min(ints[m.SLOT], ints[m.HORIZON] - 1)
     capacity = ints[m.CAPACITY_AT]
@@ -113,7 +113,7 @@ def _mark(ints, candidates, feasible):  # type: ignore[no-untyped-def]
 @compiled(OBSERVE)
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
     """Write all submitted jobs and the close row; no rows when the episode is over."""
-    _write_context(ints, floats, context)
+    write_context(ints, floats, context)
     if ints[m.SLOT] >= ints[m.HORIZON]:
         return 0
     if ints[k.FRESH] == 1 and ints[m.MOVED] >= 0:

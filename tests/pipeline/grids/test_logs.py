@@ -38,7 +38,7 @@ def test_a_log_with_the_dates_of_the_series_lies_where_it_was() -> None:
     series = synthetic(24 * 30)
     zero = series.first_hour * 3600 + 7200  # second 0 is at 02:00 of the first day
     laid = lay(log([0.5, 300.0, 900.0], [1, 1, 1]), series, (6, 24), str(zero))
-    assert [part.submit.tolist() for part in laid.parts] == [[2.5, 302.0]]
+    assert laid.work.submit.tolist() == [2.5, 302.0]
     assert laid.outside == 1
     assert "dates in common" in laid.note
 
@@ -46,9 +46,9 @@ def test_a_log_with_the_dates_of_the_series_lies_where_it_was() -> None:
 def test_a_log_of_other_dates_keeps_its_hour_of_the_day_and_goes_round() -> None:
     series = synthetic(24 * 60)
     laid = lay(log([0.5, 24 * 50.0], [1, 1]), series, (6, 24), str(946684800 + 3600 * 5))
-    hours = np.concatenate([part.submit for part in laid.parts]) % 24
-    assert hours.tolist() == [5.5, 5.0]
-    assert len(laid.parts) == 2
+    assert (laid.work.submit % 24).tolist() == [5.5, 5.0]
+    assert (laid.work.submit // (24 * 60)).tolist() == [0, 1]
+    assert laid.turns == 2
     assert "no date in common" in laid.note
     with pytest.raises(InputError, match="three weeks more than the jobs last"):
         lay(log([0.5], [1]), synthetic(24 * 10), (6, 24))
@@ -56,8 +56,8 @@ def test_a_log_of_other_dates_keeps_its_hour_of_the_day_and_goes_round() -> None
 
 def test_requests_are_what_is_known_and_give_the_slack() -> None:
     laid = lay(log([0, 1], [1, 1], [1.5, 30]), synthetic(24 * 60), (6, 24))
-    assert laid.parts[0].known.tolist() == [1.5, 30]
-    assert laid.parts[0].wait.tolist() == [6, 24]
+    assert laid.work.known.tolist() == [1.5, 30]
+    assert laid.work.wait.tolist() == [6, 24]
     assert laid.known == "lengths as requested"
 
 

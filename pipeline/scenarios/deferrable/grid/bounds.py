@@ -10,91 +10,90 @@ one. In the last slot of all there is no limit, since all that wait run to their
 be late.
 """
 
-from collections.abc import Callable
 from heapq import heappush, heapreplace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.grids.starts import Work, between, bound, integral
+from hindcast.pipeline.grids.starts import Rule, Work, between, bound, integral, paused
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
-from hindcast.pipeline.scenarios.deferrable.instances import Jobs
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.traces.hourly.series import HOUR_S
 
 _STEPS: Final = 80
 
 
+class _Jobs(NamedTuple):
+    """Jobs, (J,) each, and hours.
+
+    Attributes:
+        first: First slot in which a job can run.
+        run: Hours of work.
+        power: kW / 1000.
+        cores: Cores.
+        due: Slot at whose beginning it must have ended.
+        submit: Submission in hours after slot 0.
+        y: Hours in the unit of the objective, (H,), and `paid` their integral to each, (H + 1,).
+        paid: See above.
+        slot_h: Hours of a slot.
+        waiting: Cost of a core-hour of waiting.
+        late: Cost of a late job.
+    """
+
+    first: Ints
+    run: Floats
+    power: Floats
+    cores: Ints
+    due: Ints
+    submit: Floats
+    y: Floats
+    paid: Floats
+    slot_h: float
+    waiting: float
+    late: float
+
+
 def bounds(
-    config: DeferrableConfig, jobs: Jobs, work: Work, y: NDArray[np.float64],
-    energy: NDArray[np.floating[Any]], submit: NDArray[np.float64], capacity: NDArray[np.int64],
+    config: DeferrableConfig, work: Work, y: NDArray[np.float64], first: NDArray[np.int64],
+    due: NDArray[np.int64], submit: NDArray[np.float64], capacity: NDArray[np.int64],
 ) -> tuple[float, float]:  # fmt: skip
     """Return costs that no policy is below: of starts on any number of cores, and as played.
 
-    `energy` is the kW of each job, (J,); `submit` its submission in hours after slot 0, (J,).
+    `first` is the slot from which a job can run and `due` that before which it should have ended,
+    `submit` its submission in hours after slot 0, (J,) each.
     """
     slot_h, slots = config.slot_s / HOUR_S, len(capacity)
-    waited = config.waiting_weight * (jobs.earliest * slot_h - submit) * jobs.cores
+    power = work.cores * config.watts_per_core * config.pue / 1e6
+    waited = config.waiting_weight * float((first * slot_h - submit) @ work.cores)
+    starts = float(bound(work, y) @ power) + waited
     unlimited = config.grid_capacity == "unlimited"
-    start_bound = float(bound(work, y) @ energy / 1e3 + waited.sum())
-    if config.pausable:
-        # On limited cores jobs may be late, and so may those that pause longer than known.
-        known_slots = np.maximum(np.ceil(np.maximum(work.known, work.run) / slot_h - 1e-9), 1)
-        late = (work.known < work.run) & (config.resume_h > 0) | (not unlimited)
-        due = jobs.latest + known_slots.astype(np.int64)
-        end = np.where(late, slots + work.run / slot_h, due)
-        end = f.HISTORY + end * slot_h
-        least = float(_cheapest_hours(y, work.submit, end, work.run) @ energy / 1e3 + waited.sum())
-        if not unlimited:
-            power = np.asarray(energy / 1e3, np.float64)
-            pieces = _Pieces(jobs.earliest, work.run, power, jobs.cores, due, submit)
-            weights = (config.waiting_weight, config.late_weight)
-            least = max(least, _least_pieces(pieces, y, capacity, slot_h, weights))
-        if config.resume_h > 0:  # work that pauses add may earn money
-            earned = integral(np.minimum(y, 0.0), work.submit, end)
-            least += float(earned @ energy / 1e3)
-        return start_bound, least
+    paid = np.concatenate([[0.0], np.cumsum(y)])
+    jobs = _Jobs(first, work.run, power, work.cores, due, submit, y, paid, slot_h,
+                 config.waiting_weight, config.late_weight)  # fmt: skip
+    if not config.pausable:
+        return starts, starts if unlimited else _ascend(jobs, capacity, pausable=False)
+    # On limited cores jobs may be late, and so may those that pause longer than known.
+    late = (work.known < work.run) & (config.resume_h > 0) | (not unlimited)
+    end = f.HISTORY + np.where(late, slots * slot_h + work.run, due * slot_h)
     if unlimited:
-        return start_bound, start_bound
-    later = (slot_h * np.arange(slots)).astype(np.float64)
-    at_slot = f.HISTORY + later
-    costs_of = integral(y, at_slot, at_slot + work.run[:, None]) * (energy[:, None] / 1e3)
-    delay = later - jobs.earliest[:, None] * slot_h
-    costs_of += config.waiting_weight * jobs.cores[:, None] * delay + waited[:, None]
-    costs_of[delay < 0] = np.inf
-    return start_bound, _least_starts(jobs, capacity, costs_of)
+        window = work._replace(known=work.run, wait=end - work.submit - work.run)
+        least = float(paused(window, y, Rule("now", "perfect"))[0] @ power) + waited
+    else:
+        least = _ascend(jobs, capacity, pausable=True)
+    if config.resume_h > 0:  # work that pauses add may earn money
+        least += float(integral(np.minimum(y, 0.0), work.submit, end) @ power)
+    return starts, least
 
 
-def _cheapest_hours(
-    y: NDArray[np.float64], begin: NDArray[np.float64], end: NDArray[np.float64],
-    run: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
-    """Return the least cost of `run` hours of work between two times, in pieces, (J,)."""
-    least = np.zeros(len(run))
-    for job, (first, last) in enumerate(zip(begin, end, strict=True)):
-        hours = y[int(first) : int(np.ceil(last))]
-        amount = np.ones(len(hours))
-        amount[0] -= first % 1
-        amount[-1] -= -last % 1
-        order = np.argsort(hours)
-        taken = np.minimum(np.cumsum(amount[order]), run[job])
-        least[job] = np.diff(taken, prepend=0.0) @ hours[order]
-    return least
-
-
-def _ascend(
-    capacity: NDArray[np.int64], scale: float,
-    relaxed: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
-) -> float:  # fmt: skip
-    """Return the best bound of some steps along the cores that are missing.
-
-    `relaxed` gives for prices (T,) the least cost of all jobs and the cores they use, (T,).
-    """
-    price, best = np.zeros(len(capacity)), -np.inf
+def _ascend(jobs: _Jobs, capacity: NDArray[np.int64], *, pausable: bool) -> float:
+    """Return the best Lagrangian bound of some steps along the cores that are missing."""
+    price, used = np.zeros((2, len(capacity)))
+    best = scale = -np.inf
     for step in range(_STEPS):
-        cost, used = relaxed(price)
+        cost = _plans(jobs, pausable, capacity, price, used)
+        scale = cost if step == 0 else scale
         best = max(best, float(cost - price @ capacity))
         over = used - capacity
         over[-1] = 0.0
@@ -106,61 +105,49 @@ def _ascend(
     return best
 
 
-def _least_starts(jobs: Jobs, capacity: NDArray[np.int64], costs: NDArray[np.float64]) -> float:
-    """Return the bound of jobs without pauses, given the cost of each start, (J, T)."""
-    slots = len(capacity)
-    number, start = np.arange(len(costs)), np.arange(slots)
-    ends = np.minimum(start + jobs.duration[:, None], slots)
-
-    def relaxed(price: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        paid = np.concatenate([[0.0], np.cumsum(price)])
-        priced = paid.take(ends)
-        priced -= paid[:-1]
-        priced *= jobs.cores[:, None]
-        priced += costs
-        chosen = priced.argmin(axis=1)
-        change = np.bincount(chosen, jobs.cores, slots + 1)
-        change -= np.bincount(ends[number, chosen], jobs.cores, slots + 1)
-        return float(priced[number, chosen].sum()), np.cumsum(change)[:slots].astype(np.float64)
-
-    return _ascend(capacity, float(np.min(costs, axis=1).sum()), relaxed)
-
-
-class _Pieces(NamedTuple):
-    """Jobs that may pause, (J,) each.
-
-    Attributes:
-        first: First slot in which it can run.
-        run: Hours of work.
-        power: kW / 1000.
-        cores: Cores.
-        due: Slot before which it is not late.
-        submit: Submission in hours after slot 0.
-    """
-
-    first: Ints
-    run: Floats
-    power: Floats
-    cores: Ints
-    due: Ints
-    submit: Floats
+@compiled()
+def _cost(jobs: _Jobs, job: int, slot: int, hours: float) -> float:
+    """Return the cost of the last hours of a job, from a slot on: those, its wait and lateness."""
+    begin = slot * jobs.slot_h
+    at, wait = f.HISTORY + begin, begin + hours - jobs.run[job] - jobs.submit[job]
+    end = slot + np.ceil(hours / jobs.slot_h - 1e-9)
+    return float(
+        jobs.power[job] * between(jobs.paid, jobs.y, at, at + hours)
+        + jobs.waiting * jobs.cores[job] * wait
+        + jobs.late * (end > jobs.due[job])
+    )
 
 
 @compiled()
-def _plan(
-    jobs: _Pieces, job: int, slot_h: float, waiting: float, late: float, paid: Floats, y: Floats,
-    whole: Floats, capacity: Ints, price: Floats, used: Floats,
-) -> float:  # fmt: skip
+def _whole_plan(jobs: _Jobs, job: int, prices: Floats, used: Floats) -> float:
+    """Return the least cost of a job's start, and add the cores of this plan to `used`.
+
+    `prices` are the sums of the prices of a core before each slot, (T + 1,).
+    """
+    slots, cores = len(used), jobs.cores[job]
+    length = max(int(np.ceil(jobs.run[job] / jobs.slot_h - 1e-9)), 1)
+    best, at = np.inf, 0
+    for t in range(jobs.first[job], slots):
+        value = _cost(jobs, job, t, jobs.run[job])
+        value += cores * (prices[min(t + length, slots)] - prices[t])
+        if value < best:
+            best, at = value, t
+    used[at : at + length] += cores
+    return float(best)
+
+
+@compiled()
+def _piece_plan(
+    jobs: _Jobs, job: int, whole: Floats, capacity: Ints, price: Floats, used: Floats
+) -> float:
     """Return the least cost of a job's work in pieces, and add the cores of its plan to `used`.
 
     `whole` is the integral of y over each slot.
     """
-    first, run, power, cores = jobs.first[job], jobs.run[job], jobs.power[job], jobs.cores[job]
-    last = len(price) - 1
-    before = max(int(np.ceil(run / slot_h - 1e-9)), 1) - 1  # whole slots before the last piece
-    rest = run - before * slot_h
-    allowed = capacity[first:last] >= cores
-    costs = np.where(allowed, power * whole[first:last] + cores * price[first:last], np.inf)
+    first, run, cores, last = jobs.first[job], jobs.run[job], jobs.cores[job], len(price) - 1
+    before = max(int(np.ceil(run / jobs.slot_h - 1e-9)), 1) - 1  # whole slots before the last piece
+    costs = jobs.power[job] * whole[first:last] + cores * price[first:last]
+    costs[capacity[first:last] < cores] = np.inf
     best, at, taken = np.inf, last, 0  # the slot of the last piece
     total, heap = 0.0, [0.0 for _ in range(0)]
     for t in range(first, last):
@@ -168,25 +155,18 @@ def _plan(
         if cost == np.inf:
             continue
         if len(heap) == before:
-            begin = f.HISTORY + t * slot_h
-            value = total + power * between(paid, y, begin, begin + rest) + cores * price[t]
-            value += waiting * cores * (t * slot_h + rest - run - jobs.submit[job])
-            value += late * (t + 1 > jobs.due[job])
+            value = total + _cost(jobs, job, t, run - before * jobs.slot_h) + cores * price[t]
             if value < best:
                 best, at, taken = value, t, before
         if len(heap) < before:
             heappush(heap, -cost)
             total += cost
         elif before > 0 and -heap[0] > cost:
-            total += cost + heap[0]
-            heapreplace(heap, -cost)
+            total += cost + heapreplace(heap, -cost)
     order = np.argsort(costs)
-    total, begin = 0.0, f.HISTORY + last * slot_h
+    total = 0.0
     for k in range(min(before, len(costs)) + 1):  # the last piece in the last slot of all
-        left = run - k * slot_h
-        value = total + power * between(paid, y, begin, begin + left)
-        value += waiting * cores * (last * slot_h + left - run - jobs.submit[job])
-        value += late * (last + np.ceil(left / slot_h - 1e-9) > jobs.due[job])
+        value = total + _cost(jobs, job, last, run - k * jobs.slot_h)
         if value < best:
             best, at, taken = value, last, k
         if k < len(costs):
@@ -198,32 +178,17 @@ def _plan(
 
 
 @compiled()
-def _plans(
-    jobs: _Pieces, slot_h: float, waiting: float, late: float, paid: Floats, y: Floats,
-    whole: Floats, capacity: Ints, price: Floats, used: Floats,
-) -> float:  # fmt: skip
+def _plans(jobs: _Jobs, pausable: bool, capacity: Ints, price: Floats, used: Floats) -> float:
     """Return the sum of the least costs of all jobs, and fill the cores that they use, (T,)."""
     used[:] = 0.0
-    total = 0.0
+    whole, prices, total = np.empty(len(price)), np.zeros(len(price) + 1), 0.0
+    for t in range(len(price)):
+        at = f.HISTORY + t * jobs.slot_h
+        whole[t] = between(jobs.paid, jobs.y, at, at + jobs.slot_h)
+        prices[t + 1] = prices[t] + price[t]
     for job in range(len(jobs.run)):
-        total += _plan(
-            jobs, job, slot_h, waiting, late, paid, y, whole, capacity, price, used
-        )  # fmt: skip
+        if pausable:
+            total += _piece_plan(jobs, job, whole, capacity, price, used)
+        else:
+            total += _whole_plan(jobs, job, prices, used)
     return total
-
-
-def _least_pieces(
-    jobs: _Pieces, y: NDArray[np.float64], capacity: NDArray[np.int64], slot_h: float,
-    weights: tuple[float, float],
-) -> float:  # fmt: skip
-    """Return the bound of jobs that may pause; `weights` are of waiting and of late jobs."""
-    begin = np.asarray(f.HISTORY + slot_h * np.arange(len(capacity)), np.float64)
-    whole = integral(y, begin, begin + slot_h)
-    paid = np.concatenate([[0.0], np.cumsum(y)])
-    used = np.empty(len(capacity))
-
-    def relaxed(price: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        cost = _plans(jobs, slot_h, *weights, paid, y, whole, capacity, price, used)
-        return cost, used.copy()
-
-    return _ascend(capacity, relaxed(np.zeros(len(capacity)))[0], relaxed)

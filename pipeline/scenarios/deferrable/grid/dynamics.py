@@ -1,182 +1,247 @@
-"""Compiled functions on a grid, around those of `deferrable`, which they call."""
+"""Compiled transition on a grid, around that of `deferrable`.
+
+Slot by slot, a choice starts a job. One that may pause runs for this slot, and can be chosen again
+in the next; not chosen, it pauses, which adds `resume_h` hours of work. It is due at its latest
+start plus its length as known, in slots, or later if it runs for longer than known.
+
+Where jobs choose their starts, the chosen start is the latest one from then on, and the next job
+decides. Carbon, electricity and waiting are booked with the decision, and anew should the job start
+in another slot; the bill of reserved cores and lateness when it starts.
+
+At the close of a slot, jobs start by force whose latest start it is, as far as they fit: those that
+do not start as soon as they do, and are late. In the last slot of all, every job runs to its end.
+
+Reserved cores are paid for all slots of the episode, used or not. A job that starts takes reserved
+cores if all of its cores are free there, and cores on demand else; it never moves. Work that may
+pause is allotted slot by slot. A reserved core is free in the slot in which a job ends.
+
+Source of the bill: Hanafy et al., ASPLOS 2024, whose simulator frees a core a tick of 5 s later.
+"""
 
 import numpy as np
 
-from hindcast.pipeline.grids.starts import between
+from hindcast.pipeline.grids.starts import fits
 from hindcast.pipeline.scenarios.deferrable import dynamics as base
 from hindcast.pipeline.scenarios.deferrable import layout as m
-from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
-from hindcast.pipeline.scenarios.deferrable.grid.books import (
-    at_block,
-    book,
-    crowd,
-    foresee,
+from hindcast.pipeline.scenarios.deferrable.grid.features import OUT, TERM
+from hindcast.pipeline.scenarios.deferrable.grid.observation import (
+    capacity_ahead,
+    decides,
+    first_start,
+    free_reserved,
     in_slots,
-    priced,
-    slots_known,
-    write_moment,
+    promised,
+    ran_last,
 )
-from hindcast.pipeline.scenarios.deferrable.grid.commitment import commit, observe_job
-from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, OUT, ROW, TERM
-from hindcast.pipeline.scenarios.deferrable.grid.pauses import close, latest_run, ran_last, run_slot
-from hindcast.pipeline.scenarios.deferrable.grid.reserved import free_reserved
 from hindcast.pipeline.scenarios.deferrable.layout import U
-from hindcast.pipeline.scenarios.deferrable.observation import observe as observe_base
 from hindcast.pipeline.simulation import kernel as k
-from hindcast.pipeline.simulation.kernel import (
-    OBSERVE,
-    OUTCOME,
-    STEP,
-    Floats,
-    Ints,
-    Rows,
-    compiled,
-)
+from hindcast.pipeline.simulation.kernel import OUTCOME, STEP, Floats, Ints, compiled
 
 _CARBON, _PRICE, _BOTH = range(m.GRID, m.GRID + 3)
+_NOTHING_H = 1e-9  # hours of work that are none
 
 
 @compiled()
-def _write_row(ints: Ints, floats: Floats, candidates: Rows, row: int, job: int) -> None:
-    """Write the columns of the grid of a job that can start."""
-    slot_h, ahead = floats[f.SLOT_H], int(floats[f.LOOKED_AHEAD])
-    now_h = ints[m.SLOT] * slot_h
-    known = min(floats[at_block(ints, floats, f.KNOWN) + job], ahead - 3.0)  # with many pauses
-    if known <= 0.0:  # it may pause and has run for longer than known
-        known = slot_h
-    candidates[row, ROW.wait_h] = now_h - floats[at_block(ints, floats, f.SUBMITTED) + job]
-    left = max(ints[ints[m.LATEST_AT] + job] - ints[m.SLOT], 0)
-    candidates[row, ROW.left_h] = (ints[ints[m.LATEST_AT] + job] - ints[m.SLOT]) * slot_h
-    candidates[row, ROW.run_h] = known
-    at = at_block(ints, floats, f.SEEN)
-    seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
-    begin = now_h - int(now_h)
-    per_hour = max(known, 1e-9)
-    now, least, cheaper, lower = 0.0, np.inf, 0, 0
-    for later in range(left + 1):
-        after = begin + later * slot_h
-        cost = between(paid, seen, after, after + known) / per_hour
-        if later == 0:
-            now = cost
-        least = min(least, cost)
-        cheaper += cost < now
-        lower += seen[int(after)] < seen[0]
-    hours, slots = left + 1, in_slots(floats, known)
-    if floats[f.PAUSABLE] == 1.0:
-        hours = left + slots
-        for later in range(left + 1, hours):
-            lower += seen[int(begin + later * slot_h)] < seen[0]
-        candidates[row, ROW.ran_last] = ran_last(ints, job)
-    candidates[row, ROW.cost_now] = now
-    candidates[row, ROW.cost_least] = least
-    candidates[row, ROW.cost_rank] = cheaper / (left + 1)
-    candidates[row, ROW.hour_rank] = lower / hours
-    if candidates.shape[1] > ROW.priced_now:
-        least = np.inf
-        for later in range(left, -1, -1):
-            after = begin + later * slot_h
-            cost = between(paid, seen, after, after + known) + priced(ints, floats, later, slots)
-            candidates[row, ROW.priced_now] = cost / per_hour
-            least = min(least, cost / per_hour)
-        candidates[row, ROW.priced_least] = least
-    if floats[f.RESERVED] > 0.0:
-        fits = candidates[row, BASE_ROW.cores] <= free_reserved(ints, floats, ints[m.SLOT])
-        candidates[row, ROW.on_reserved] = fits
+def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
+    """Return the integral of the hours at `at` from `begin` to `end`."""
+    total = 0.0
+    for hour in range(int(begin), int(np.ceil(end))):
+        total += floats[at + hour] * (min(hour + 1.0, end) - max(float(hour), begin))
+    return total
 
 
 @compiled()
-def _as_known(ints: Ints, floats: Floats, context: Floats, candidates: Rows, rows: int) -> None:
-    """Put lengths as known in place of the true ones that `deferrable` shows.
+def _charge(ints: Ints, floats: Floats, job: int, slot: int, hours: float, sign: float) -> None:
+    """Book hours of a job from the beginning of a slot on, and the wait before them.
 
-    A job that runs for longer than known is expected to end in the next slot.
+    With a `sign` of -1, take them out of the books again.
     """
-    startable, future = 0.0, 0.0
-    pausable = floats[f.PAUSABLE] == 1.0
-    if not pausable:
-        context[MOMENT.freed_in_1 : MOMENT.freed_in_1 + m.LOOKAHEAD] = 0.0
-    for row in range(rows - 1):
-        job = int(candidates[row, BASE_ROW.job])
-        slots = slots_known(ints, floats, job)
-        left = slots
-        if candidates[row, BASE_ROW.is_running] == 1.0 and not pausable:
-            left = max(slots + ints[ints[m.START_AT] + job] - ints[m.SLOT], 1)
-            if left <= m.LOOKAHEAD:
-                context[MOMENT.freed_in_1 + left - 1] += candidates[row, BASE_ROW.cores]
-        startable += candidates[row, BASE_ROW.is_startable] * slots
-        future += candidates[row, BASE_ROW.is_future] * slots
-        candidates[row, BASE_ROW.duration] = slots
-        candidates[row, BASE_ROW.remaining] = left
-    context[MOMENT.startable_mean_duration] = startable / max(ints[m.STARTABLE_JOBS], 1)
-    context[MOMENT.future_mean_duration] = future / max(ints[m.FUTURE_JOBS], 1)
-
-
-@compiled(OBSERVE)
-def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
-    """Write the observation of `deferrable`, and on a grid its further columns."""
-    if ints[m.OBJECTIVE] >= m.GRID and floats[f.COMMITS] == 1.0:
-        return observe_job(ints, floats, context, candidates, feasible)
-    rows = observe_base(ints, floats, context, image, candidates, feasible)
-    if ints[m.OBJECTIVE] < m.GRID:
-        return rows
-    if rows == 0:
-        context[MOMENT.carbon :] = 0.0
-        return rows
-    foresee(ints, floats)
-    write_moment(ints, floats, context)
-    _as_known(ints, floats, context, candidates, rows)
-    if candidates.shape[1] > ROW.priced_now:
-        crowd(ints, floats)
-    first = ints[m.RUNNING_JOBS]
-    for row in range(rows):
-        candidates[row, len(BASE_ROW) :] = 0.0
-        if first <= row < first + ints[m.STARTABLE_JOBS]:
-            job = ints[ints[m.STARTABLE_AT] + row - first]
-            _write_row(ints, floats, candidates, row, job)
-    return rows
+    cores, last = ints[ints[m.CORES_AT] + job], ints[ints[m.START_AT] + job]
+    submitted = floats[int(floats[f.SUBMITTED_AT]) + job]
+    since = (last + 1) * floats[f.SLOT_H] if last >= 0 else submitted
+    begin = f.HISTORY + slot * floats[f.SLOT_H]
+    end = min(begin + hours, floats[f.HOURS])
+    begin = min(begin, end)
+    power = sign * cores * floats[f.POWER_KW]
+    floats[f.CARBON_G] += power * _integral(floats, int(floats[f.CARBON_AT]), begin, end)
+    if floats[f.RESERVED] == 0.0:
+        price = _integral(floats, int(floats[f.PRICE_AT]), begin, end)
+        floats[f.MONEY] += power / 1e3 * price
+    wait = sign * (slot * floats[f.SLOT_H] - since)
+    floats[f.WAIT_H] += wait
+    floats[f.CORE_WAIT_H] += wait * cores
 
 
 @compiled()
-def _start(ints: Ints, floats: Floats, place: int) -> None:
-    """Start a startable job and book it."""
+def _pay(ints: Ints, floats: Floats, job: int, hours: float) -> None:
+    """Allot cores to a job that starts in this slot, and book the bill of its hours."""
+    cores = ints[ints[m.CORES_AT] + job]
+    fits = cores <= free_reserved(ints, floats)
+    floats[int(floats[f.ON_RESERVED_AT]) + job] = fits
+    if fits:
+        left = (ints[m.HORIZON] - ints[m.SLOT]) * floats[f.SLOT_H]
+        floats[f.RESERVED_HOURS] += cores * min(hours, left)
+    else:
+        floats[f.MONEY] += floats[f.ON_DEMAND_PRICE] * cores * hours
+
+
+@compiled()
+def _reveal(ints: Ints, floats: Floats) -> None:
+    """Move the expected ends of running jobs by what the end of this slot shows.
+
+    A job that runs for longer than expected is then expected to end in the next slot.
+    """
+    then = ints[m.SLOT] + 1
+    over, freed = then == ints[m.HORIZON], ints[m.FREED_AT]
+    for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
+        start, duration = ints[ints[m.START_AT] + job], ints[m.DURATION_AT] + job
+        expected = start + ints[duration]
+        end = start + in_slots(floats, floats[int(floats[f.LENGTH_AT]) + job])
+        if end > then and not over:
+            end = max(expected, then + 1)
+        ints[duration] = end - start
+        if not over:
+            ints[freed + expected] -= ints[ints[m.CORES_AT] + job]
+            ints[freed + end] += ints[ints[m.CORES_AT] + job]
+
+
+@compiled()
+def _slots_known(floats: Floats, job: int, more_h: float) -> int:
+    """Return the slots of a job's work as known, with some hours more."""
+    return int(in_slots(floats, floats[int(floats[f.KNOWN_AT]) + job] + more_h))
+
+
+@compiled()
+def _work(ints: Ints, floats: Floats, job: int, hours: float) -> None:
+    """Take hours from the work of a job, so that its latest start moves."""
+    ints[ints[m.LATEST_AT] + job] += _slots_known(floats, job, 0.0)
+    floats[int(floats[f.RUN_AT]) + job] -= hours
+    floats[int(floats[f.KNOWN_AT]) + job] -= hours
+    floats[int(floats[f.SUBMITTED_AT]) + job] += hours
+    ints[ints[m.LATEST_AT] + job] -= _slots_known(floats, job, 0.0)
+
+
+@compiled()
+def _expect(ints: Ints, job: int, slots: int) -> None:
+    """Expect a startable job to take some slots."""
+    ints[m.STARTABLE_SLOTS] += slots - ints[ints[m.DURATION_AT] + job]
+    ints[ints[m.DURATION_AT] + job] = slots
+
+
+@compiled()
+def _run(ints: Ints, floats: Floats, place: int) -> None:
+    """Start the job at a place of the startable ones, for this slot only if it may pause."""
+    job, slot = ints[ints[m.STARTABLE_AT] + place], ints[m.SLOT]
+    hours = left = floats[int(floats[f.RUN_AT]) + job]
+    latest = ints[ints[m.LATEST_AT] + job]
     if floats[f.PAUSABLE] == 1.0:
-        run_slot(ints, floats, place)
-        return
-    book(ints, floats, ints[ints[m.STARTABLE_AT] + place], ints[m.SLOT])
+        hours = left if slot == ints[m.HORIZON] - 1 else min(left, floats[f.SLOT_H])
+        _expect(ints, job, 1)
+    if floats[f.COMMITS] == 0.0 or slot != latest:
+        _charge(ints, floats, job, slot, hours, 1.0)
+    if floats[f.COMMITS] == 1.0 and slot != latest:
+        _charge(ints, floats, job, latest, hours, -1.0)
+    if floats[f.RESERVED] > 0.0:
+        _pay(ints, floats, job, hours)
+    if left - hours > _NOTHING_H:
+        _work(ints, floats, job, hours)
+    else:
+        floats[int(floats[f.RUN_AT]) + job] = 0.0
+        floats[f.LATE] += slot + in_slots(floats, hours) > floats[int(floats[f.DUE_AT]) + job]
     base.start_job(ints, U(place))
 
 
 @compiled()
 def _force(ints: Ints, floats: Floats) -> None:
-    """Start the jobs whose latest start this slot is, as far as they fit, and at the end all."""
+    """Start the jobs that would miss their latest start, as far as they fit, and at the end all.
+
+    A job that would pause now needs `resume_h` more.
+    """
     last = ints[m.SLOT] == ints[m.HORIZON] - 1
     place = 0
     while place < ints[m.STARTABLE_JOBS]:
         job = ints[ints[m.STARTABLE_AT] + place]
         free = ints[ints[m.CAPACITY_AT] + ints[m.SLOT]] - ints[m.RUNNING_CORES]
-        due = latest_run(ints, floats, job) <= ints[m.SLOT]
-        if last or (due and ints[ints[m.CORES_AT] + job] <= free):
-            _start(ints, floats, place)
+        latest = ints[ints[m.LATEST_AT] + job]
+        if ran_last(ints, job):
+            more = _slots_known(floats, job, floats[f.RESUME_H])
+            latest -= more - _slots_known(floats, job, 0.0)
+        if last or (latest <= ints[m.SLOT] and ints[ints[m.CORES_AT] + job] <= free):
+            _run(ints, floats, place)
         else:
             place += 1
+
+
+@compiled()
+def _pause(ints: Ints, floats: Floats) -> None:
+    """Let the startable jobs pause that ran in the last slot."""
+    for job in ints[ints[m.STARTABLE_AT] : ints[m.STARTABLE_AT] + ints[m.STARTABLE_JOBS]]:
+        if ran_last(ints, job):
+            floats[f.SUSPENSIONS] += 1.0
+            floats[f.WAIT_H] += floats[f.RESUME_H]
+            floats[f.CORE_WAIT_H] += floats[f.RESUME_H] * ints[ints[m.CORES_AT] + job]
+            _work(ints, floats, job, -floats[f.RESUME_H])
+            _expect(ints, job, _slots_known(floats, job, 0.0))
+
+
+@compiled()
+def _close(ints: Ints, floats: Floats) -> int:
+    """End the slot and begin the next one, in which unfinished jobs can run; return the status."""
+    _force(ints, floats)
+    floats[f.PEAK] = max(floats[f.PEAK], float(ints[m.RUNNING_CORES]))
+    if floats[f.PAUSABLE] == 0.0:
+        _reveal(ints, floats)
+        return int(base.close_slot(ints, floats))
+    _pause(ints, floats)
+    ran = ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]].copy()
+    status = int(base.close_slot(ints, floats))
+    at = ints[m.STARTABLE_AT]
+    for job in ran:
+        if status == k.RUNNING and floats[int(floats[f.RUN_AT]) + job] > 0.0:
+            ints[at + ints[m.STARTABLE_JOBS]] = job
+            ints[m.STARTABLE_JOBS] += 1
+            ints[m.STARTABLE_CORES] += ints[ints[m.CORES_AT] + job]
+            ints[m.STARTABLE_SLOTS] += ints[ints[m.DURATION_AT] + job]
+            _expect(ints, job, _slots_known(floats, job, 0.0))
+    ints[at : at + ints[m.STARTABLE_JOBS]].sort()
+    return status
+
+
+@compiled()
+def _commit(ints: Ints, floats: Floats, choice: int) -> int:
+    """Let the job that decides choose its start, and go on to the next; return the status."""
+    job, slot = decides(ints, floats), ints[m.SLOT]
+    if job < 0:
+        return k.INFEASIBLE
+    free = capacity_ahead(ints, floats) - promised(ints, floats)
+    first, latest = first_start(ints, job, free), ints[m.LATEST_AT] + job
+    start, cores = first + choice, ints[ints[m.CORES_AT] + job]
+    end = start + ints[ints[m.DURATION_AT] + job]
+    is_row = 0 <= choice < max(ints[latest] - first + 1, 1)
+    if not is_row or not fits(free, start - slot, end - slot, cores):
+        return k.INFEASIBLE
+    ints[latest] = start
+    _charge(ints, floats, job, start, floats[int(floats[f.RUN_AT]) + job], 1.0)
+    floats[f.DECIDED] += 1.0
+    status = k.RUNNING
+    while status == k.RUNNING and decides(ints, floats) < 0:
+        status = _close(ints, floats)
+    return status
 
 
 @compiled()
 def _apply(ints: Ints, floats: Floats, choice: int) -> int:
     """Apply a choice and return the status."""
     if floats[f.COMMITS] == 1.0:
-        return int(commit(ints, floats, choice))
+        return int(_commit(ints, floats, choice))
     place = base.chosen_place(ints, choice)
     if place < 0:
         return k.INFEASIBLE
     if place < ints[m.STARTABLE_JOBS]:
-        _start(ints, floats, place)
+        _run(ints, floats, place)
         return k.RUNNING
-    _force(ints, floats)
-    floats[f.PEAK] = max(floats[f.PEAK], float(ints[m.RUNNING_CORES]))
-    if floats[f.PAUSABLE] == 1.0:
-        return int(close(ints, floats))
-    return int(base.close_slot(ints, floats))
+    return int(_close(ints, floats))
 
 
 @compiled()
@@ -188,7 +253,7 @@ def _delay(floats: Floats) -> float:
 
 @compiled(STEP)
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
-    """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
+    """Start the job in row `choice` or close the slot (the last row), or choose that start."""
     if ints[m.OBJECTIVE] < m.GRID:
         return base.step(ints, floats, choice, step_outputs)
     grams, money, waited = floats[f.CARBON_G], floats[f.MONEY], _delay(floats)
@@ -197,9 +262,8 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     if status == k.INFEASIBLE:
         return status
     step_outputs[k.ELAPSED] = floats[k.TIME] - time
-    if floats[f.RESERVED] > 0.0:
-        hours = step_outputs[k.ELAPSED] / floats[m.SLOT_S] * floats[f.SLOT_H]
-        floats[f.MONEY] += floats[f.RESERVED] * floats[f.RESERVED_PRICE] * hours
+    hours = step_outputs[k.ELAPSED] / floats[m.SLOT_S] * floats[f.SLOT_H]
+    floats[f.MONEY] += floats[f.RESERVED] * floats[f.RESERVED_PRICE] * hours
     kg = (floats[f.CARBON_G] - grams) / 1e3
     paid = floats[f.MONEY] - money
     wait = _delay(floats) - waited
@@ -216,10 +280,10 @@ def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
 @compiled()
 def _waits(ints: Ints, floats: Floats, outcomes: Floats) -> None:
     """Fill the outcomes of the waits of started jobs."""
-    jobs, at = ints[m.JOBS], at_block(ints, floats, f.SUBMITTED)
+    jobs, at = ints[m.JOBS], int(floats[f.SUBMITTED_AT])
     start = ints[ints[m.START_AT] : ints[m.START_AT] + jobs]
     waits = (start * floats[f.SLOT_H] - floats[at : at + jobs])[start >= 0]
-    at = at_block(ints, floats, f.LENGTH)
+    at = int(floats[f.LENGTH_AT])
     cores = ints[ints[m.CORES_AT] : ints[m.CORES_AT] + jobs]
     work = (floats[at : at + jobs] * cores)[start >= 0]
     if len(waits) > 0:

@@ -1,17 +1,19 @@
 """Features, terms and outcomes on a grid, and the layout of what they need in the memory.
 
-    floats   header of `deferrable` | header below | run, known, submitted, length (J each, in h)
-             | objective, carbon, price (per hour), hour of the day (H each, history first)
-             | seen (K), paid (K + 1) | crowded (T + 1) | issued (K for each hour of the slots)
-             | capacity of the day before the window (a slot each) | on reserved cores (J)
+    floats   header of `deferrable` | header below | blocks, which begin at the places of the header
 
-Hours are those of the series. Slot 0 begins at hour HISTORY of the H hours. `seen` is the forecast
-of the objective from the hour of the slot FORECAST_AT_SLOT on, `paid` its integral to every hour.
-`crowded` sums the prices of promised cores from the current slot to every later one. `issued` has
-the forecasts of a file, NaN where it has none. The last two are there if jobs choose their starts,
-and if cores are reserved.
+    J        run, known, submitted, length (h), due (slots), on_reserved (1 if it is)
+    hours    objective, carbon, price, local hour of the day; history first
+    K        seen: the forecast of the objective from the hour of slot FORECAST_AT_SLOT on
+    K + 1    paid: its integral to every hour
+    T + 1    crowded: the sum of the prices of promised cores from this slot to every later one
+    a day    before: capacity of the slots before the window
+    3 x LONGEST starts: costs, these with prices of load, and hours of the starts of a job
+    hours x K   issued: the forecasts of a file, NaN where it has none
 
-Of work that may pause, `run` and `known` are what is left, and `submitted` moves on while it runs.
+Hours are those of the series; slot 0 begins at hour HISTORY. `run` and `known` are the work that is
+left, and `submitted` moves on while work that may pause runs. A job is late whose end is after the
+beginning of slot `due`.
 """
 
 from dataclasses import replace
@@ -27,19 +29,17 @@ from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("carbon", "price", "both")
 TERMS: Final = (*OBJECTIVES, "emissions", "money", "waiting")
-OF_LENGTHS: Final = ("factor", "column")  # deadlines for which slots follow from the jobs
 HISTORY: Final = 168  # hours before the window that forecasts may use
 
 # header of floats behind that of `deferrable`
 (
     SLOT_H, HOURS, LOOKED_AHEAD, POWER_KW, WAITING_WEIGHT, CARBON_PRICE, FORESIGHT, SIGMA, SEED,
     FORECAST_AT_SLOT, CARBON_G, MONEY, WAIT_H, CORE_WAIT_H, LATE, PEAK, NOW_G, NOW_MONEY, BOUND,
-    ENERGY_KWH, NOW_COST, ISSUED, COMMITS, LOAD_PRICE, PAUSABLE, RESUME_H, SUSPENSIONS,
+    ENERGY_KWH, NOW_COST, ISSUED, COMMITS, DECIDED, LOAD_PRICE, PAUSABLE, RESUME_H, SUSPENSIONS,
     START_BOUND, LATE_WEIGHT, DAY_SLOTS, RESERVED, ON_DEMAND_PRICE, RESERVED_PRICE, RESERVED_HOURS,
-    SETTLED, BEFORE_AT,
-) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 36)  # fmt: skip
-FLOAT_HEADER: Final = m.FLOAT_HEADER + 36
-RUN, KNOWN, SUBMITTED, LENGTH, COST, CARBON, PRICE, LOCAL_HOUR, SEEN = range(9)  # blocks of floats
+    LONGEST, RUN_AT, KNOWN_AT, SUBMITTED_AT, LENGTH_AT, DUE_AT, ON_RESERVED_AT, COST_AT, CARBON_AT,
+    PRICE_AT, LOCAL_HOUR_AT, SEEN_AT, CROWDED_AT, BEFORE_AT, STARTS_AT, ISSUED_AT, FLOAT_HEADER,
+) = range(m.FLOAT_HEADER, m.FLOAT_HEADER + 52)  # fmt: skip
 
 _inf: Final = np.inf
 _MOMENT: Final = (
@@ -80,7 +80,7 @@ _ON_RESERVED: Final = Feature(
 
 
 def slots_of(config: DeferrableConfig) -> int:
-    """Return the slots of an episode: those of the window, and the longest wait behind them."""
+    """Return the least slots of an episode: those of the window, and the longest wait behind."""
     waits = max(config.short_wait, config.long_wait) if config.jobs == "log" else 0.0
     longest = waits * 3600 / config.slot_s if waits else config.longest_window
     return config.horizon + int(np.ceil(longest)) + 2
@@ -93,10 +93,9 @@ def looks_ahead(config: DeferrableConfig) -> bool:
 
 def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the features of the moment: those of `deferrable`, then those of the grid."""
-    found = (*base_context(replace(config, horizon=slots_of(config))), *_MOMENT)
-    if config.pausable or config.deadline in OF_LENGTHS:
-        found = tuple(replace(x, high=_inf) if x.name == "slots_left" else x for x in found)
-    return (*found, _AHEAD) if looks_ahead(config) else found
+    base = base_context(replace(config, horizon=slots_of(config)))
+    base = tuple(replace(x, high=_inf) if x.name == "slots_left" else x for x in base)
+    return (*base, *_MOMENT, *((_AHEAD,) if looks_ahead(config) else ()))
 
 
 def candidate_features(config: DeferrableConfig) -> tuple[Feature, ...]:
@@ -110,7 +109,7 @@ _ALL: Final = DeferrableConfig(pausable=True, reserved=1)
 _OUTCOMES: Final = (
     Outcome("total_reward", "1", "total of the objective", "higher"),
     Outcome("carbon_kg", "kg", "carbon of the jobs"),
-    Outcome("money", "money", "price of their electricity"),
+    Outcome("money", "money", "price of their electricity; with reserved cores the bill for cores"),
     Outcome("saved", "fraction", "carbon saved against starting every job at once", "higher"),
     Outcome("saved_g_per_kwh", "g/kWh", "the same per energy", "higher"),
     Outcome("money_saved_per_mwh", "money/MWh", "money saved against starting at once", "higher"),
@@ -143,10 +142,6 @@ OUT: Final = columns((*_OUTCOMES, *_OF_PAUSABLE))
 
 def spec(config: DeferrableConfig, objective: str) -> Spec:
     """Return the names of the observation, the reward terms and the outcomes."""
-    outcomes: tuple[Outcome, ...] = _OUTCOMES
-    if config.reserved:
-        bill = "bill for their cores"
-        outcomes = tuple(replace(x, description=bill) if x.name == "money" else x for x in outcomes)
     return Spec(
         scenario="deferrable",
         objective=objective,
@@ -154,7 +149,7 @@ def spec(config: DeferrableConfig, objective: str) -> Spec:
         candidates=candidate_features(config),
         reward_terms=TERMS,
         outcomes=(
-            *outcomes, *(_OF_PAUSABLE if config.pausable else ()),
+            *_OUTCOMES, *(_OF_PAUSABLE if config.pausable else ()),
             *((_OF_RESERVED,) if config.reserved else ()),
         ),
         discount=1.0,

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, RecipeError
 from hindcast.pipeline.grids.forecasts import FORECASTS, LEVEL7
-from hindcast.pipeline.grids.starts import Work, integral
+from hindcast.pipeline.grids.starts import Work
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
+from hindcast.pipeline.scenarios.deferrable.dynamics import begin_slot
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.bounds import bounds
-from hindcast.pipeline.scenarios.deferrable.grid.reserved import bills
 from hindcast.pipeline.scenarios.deferrable.instances import Jobs, draw_jobs
 from hindcast.pipeline.scenarios.deferrable.memory import make_instance
 from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Demand, Instance, require_room
@@ -37,7 +37,6 @@ from hindcast.pipeline.traces.hourly.series import (
 from hindcast.pipeline.workloads.schema import Workload
 
 _DAY: Final = 24
-_EPOCH: Final = date(1970, 1, 1).toordinal()
 _QUEUES: Final = ("queue", "partition")  # columns of a log, the first that it has
 _BOTH: Final = (CARBON, PRICE)
 
@@ -47,32 +46,27 @@ def series_of(config: DeferrableConfig, rng: np.random.Generator) -> Series:
 
     Raises RecipeError or TraceError.
     """
-    path = location(config.series)
-    if config.series != SYNTHETIC:
-        path = _path(config.series, "config.series", f", or {SYNTHETIC!r}")
-    changed = 0 if config.series == SYNTHETIC else path.stat().st_mtime_ns
-    found = [_zone(path, name.strip(), config, changed) for name in config.zone.split(",")]
+    given, changed = config.series, 0
+    if given != SYNTHETIC:
+        path = _path(given, "config.series", f", or {SYNTHETIC!r}")
+        given, changed = str(path), path.stat().st_mtime_ns
+    found = [_zone(given, name.strip(), config, changed) for name in config.zone.split(",")]
     return found[rng.integers(len(found))] if len(found) > 1 else found[0]
 
 
 @lru_cache(maxsize=256)
-def _zone(path: Path, zone: str, config: DeferrableConfig, changed: int) -> Series:
+def _zone(given: str, zone: str, config: DeferrableConfig, changed: int) -> Series:
     """Return the hours of a zone on the days of the settings (UTC)."""
-    if config.series == SYNTHETIC:
-        series = open_series(SYNTHETIC)
-    else:
-        series = _read(path, config.series_sha256, changed).only(zone, "config.zone")
-    table, hour = series.table, pl.col("hour")
-    for name, beside in (("first_day", hour.ge), ("last_day", hour.lt)):
-        day = getattr(config, name)
+    series = _read(given, config.series_sha256, changed).only(zone, "config.zone")
+    table, day = series.table, pl.from_epoch(pl.col("hour") * HOUR_S).dt.date()
+    for name, keep in (("first_day", day.ge), ("last_day", day.le)):
+        text = getattr(config, name)
         try:
-            at = date.fromisoformat(day).toordinal() - _EPOCH if day else None
+            table = table.filter(keep(date.fromisoformat(text))) if text else table
         except ValueError:
-            raise RecipeError(f"config.{name} is {day!r}, expected a day as 2022-01-31") from None
-        if at is not None:
-            table = table.filter(beside(_DAY * (at + (name == "last_day"))))
+            raise RecipeError(f"config.{name} is {text!r}, expected a day as 2022-01-31") from None
     if table.is_empty():
-        first, last = (date.fromordinal(_EPOCH + series.table["hour"][i] // _DAY) for i in (0, -1))
+        first, last = series.table.select(a=day.min(), b=day.max()).row(0)
         raise RecipeError(
             f"config.first_day, config.last_day: the series has no hour of {config.first_day!r} to "
             f"{config.last_day!r}, expected days from {first} to {last}"
@@ -100,14 +94,15 @@ def _read_issued(path: Path, zone: str, columns: tuple[str, ...], _changed: int)
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, sha256: str, _changed: int) -> Series:
+def _read(given: str, sha256: str, _changed: int) -> Series:
     """Return the series of a path, which is read once per change of the file."""
+    path = Path(given)
     if sha256 and path.is_file() and sha256_file(path) != sha256:
         raise RecipeError(
             f"config.series: {path}: its SHA-256 is {sha256_file(path)[:12]}..., the recipe has "
             f"{sha256[:12]}...; publishers revise their hours, so this is another series"
         )
-    return open_series(path)
+    return open_series(given)
 
 
 def windows(config: DeferrableConfig, workload: Workload) -> int:
@@ -125,15 +120,15 @@ def instance(
     config: DeferrableConfig, objective: str, workload: Workload, window: int,
     rng: np.random.Generator,
 ) -> Instance:  # fmt: skip
-    """Return a window's jobs, hours and bound, at the first decision of slot 0."""
+    """Return a window's jobs, hours and bound, at the first decision."""
     count = windows(config, workload)
     if window >= count:
         raise InputError(f"window {window} does not exist: the log makes {count} windows")
     slot_h = config.slot_s / HOUR_S
     if config.jobs == "generated":
         jobs = draw_jobs(config, rng)
-        run = known = (jobs.duration * slot_h).astype(np.float64)
-        submit = (jobs.earliest * slot_h).astype(np.float64)
+        run = known = jobs.duration * slot_h
+        submit = jobs.earliest * slot_h
     else:
         jobs, run, known, submit = _of_log(config, workload, window)
     if not len(run):
@@ -141,65 +136,83 @@ def instance(
     series = series_of(config, rng)
     config = replace(config, zone=series.zones[0]) if "," in config.zone else config
     longest = float(np.maximum(run, known).max(initial=1.0))
-    slots = f.slots_of(config)
-    if config.deadline in f.OF_LENGTHS and config.jobs == "log":
-        slots = max(slots, int(jobs.latest.max()) + 2)
+    slots = max(f.slots_of(config), int(jobs.latest.max()) + 2)
     slots += int(np.ceil(longest / slot_h)) if config.pausable else 0
     pauses_h = config.resume_h * slots / 2 if config.pausable else 0.0  # the most
     hours = f.HISTORY + int(np.ceil(slots * slot_h + longest + pauses_h)) + 2
     carbon, price, local, first = _hours(config, series, workload, window, hours, rng)
     require_room(8.0 * (slots + hours) + 40.0 * len(run))
-    capacity = _capacity(config, series, jobs, slots, first, slot_h)
-    pieces = replace(jobs, duration=np.ones_like(jobs.duration)) if config.pausable else jobs
-    made = make_instance(config, objective, pieces, capacity)
+    day = int(np.ceil(_DAY / slot_h))
+    cores = _capacity(config, series, jobs, np.arange(-day, slots) * slot_h + first)
+    before, capacity = cores[:day], cores[day:]
+    expected = np.maximum(np.ceil(known / slot_h - 1e-9), 1.0).astype(np.int64)
+    due = jobs.latest + (np.maximum(expected, jobs.duration) if config.pausable else jobs.duration)
+    made = make_instance(config, objective, replace(jobs, duration=expected), capacity)
+    if config.decide == "start":
+        made.ints[m.SLOT] = jobs.earliest.min()
+        begin_slot(made.ints)
     y = _cost(config, objective, carbon, price)
     wait = (jobs.latest - jobs.earliest) * slot_h
-    begin = (f.HISTORY + jobs.earliest * slot_h).astype(np.float64)
+    begin = f.HISTORY + jobs.earliest * slot_h
+    work = Work(begin, run, known, wait, jobs.cores)
     power = config.watts_per_core * config.pue / 1e3
-    work = Work(begin, run, known, wait.astype(np.float64), jobs.cores)
     ahead = int(np.ceil(float((wait + known).max(initial=0.0)) + slot_h)) + 3
     ahead = max(ahead, _DAY) if f.looks_ahead(config) else ahead
-    at = series.first_hour + first
-    issued = _issued(config, objective, at, int(slots * slot_h) + 1, ahead).ravel()
-    header = np.zeros(f.FLOAT_HEADER - m.FLOAT_HEADER)
-    energy = power * jobs.cores
-    start_bound, least = bounds(config, jobs, work, y, energy, submit, capacity)
-    now_money = float(integral(price, begin, begin + run) @ energy / 1e3)
-    now_cost = float(integral(y, begin, begin + run) @ energy / 1e3)
-    day_slots = int(np.ceil(_DAY / slot_h)) if config.decide == "start" else 0
-    before = _capacity(config, series, jobs, day_slots, first - _DAY, slot_h)
+    issued = _issued(config, objective, series.first_hour + first, int(slots * slot_h) + 1, ahead)
+    start_bound, least = bounds(config, work, y, jobs.earliest, due, submit, capacity)
+    now_money = float(work.cost(price, begin).sum()) * power / 1e3
+    now_cost = float(work.cost(y, begin).sum()) * power / 1e3
     if config.reserved:
-        now_money, least_bill = bills(config, jobs, run, slots * slot_h)
+        now_money, least_bill = _bills(config, jobs, run, slots * slot_h)
         if objective != "carbon":
             now_cost, start_bound = now_cost + now_money, start_bound + least_bill
             least += least_bill
+    header = np.zeros(f.FLOAT_HEADER)
+    header[: m.FLOAT_HEADER] = made.floats
+    most = slots + int(ahead / slot_h) + 1  # slots in which a job could start or run
     for place, value in (
         (f.SLOT_H, slot_h), (f.HOURS, hours), (f.LOOKED_AHEAD, ahead), (f.POWER_KW, power),
         (f.WAITING_WEIGHT, config.waiting_weight), (f.CARBON_PRICE, config.carbon_price),
         (f.FORESIGHT, LEVEL7 if issued.size else FORECASTS.index(config.forecast)),
         (f.SIGMA, config.forecast_error), (f.SEED, float(rng.integers(1 << 30))),
-        (f.FORECAST_AT_SLOT, -1.0),
-        (f.NOW_G, integral(carbon, begin, begin + run) @ energy),
-        (f.NOW_MONEY, now_money), (f.NOW_COST, now_cost),
-        (f.BOUND, least),
-        (f.ENERGY_KWH, run @ energy), (f.ISSUED, float(issued.size > 0)),
+        (f.FORECAST_AT_SLOT, -1.0), (f.ISSUED, float(issued.size > 0)), (f.LONGEST, most),
+        (f.NOW_G, float(work.cost(carbon, begin).sum()) * power),
+        (f.NOW_MONEY, now_money), (f.NOW_COST, now_cost), (f.BOUND, least),
+        (f.START_BOUND, start_bound), (f.ENERGY_KWH, float(run @ jobs.cores) * power),
         (f.COMMITS, float(config.decide == "start")), (f.LOAD_PRICE, config.load_price),
         (f.PAUSABLE, float(config.pausable)), (f.RESUME_H, config.resume_h),
-        (f.START_BOUND, start_bound), (f.LATE_WEIGHT, config.late_weight),
-        (f.DAY_SLOTS, day_slots), (f.RESERVED, config.reserved),
+        (f.LATE_WEIGHT, config.late_weight), (f.DAY_SLOTS, day), (f.RESERVED, config.reserved),
         (f.ON_DEMAND_PRICE, config.on_demand_price),
         (f.RESERVED_PRICE, config.reserved_rate * config.on_demand_price),
     ):  # fmt: skip
-        header[place - m.FLOAT_HEADER] = value
-    seen = np.zeros(2 * ahead + slots + 2)
-    on_reserved = np.zeros(len(run) if config.reserved else 0)
-    blocks = (run, known, submit, run, y, carbon, price, local, seen, issued, before, on_reserved)
-    floats = np.concatenate([made.floats, header, *blocks])
-    floats[f.BEFORE_AT] = len(floats) - len(on_reserved) - len(before)
+        header[place] = value
+    blocks = (
+        run, known, submit, run, due, np.zeros(len(run)), y, carbon, price, local,
+        np.zeros(2 * ahead + 1), np.zeros(slots + 1), before, np.zeros(3 * most), issued.ravel(),
+    )  # fmt: skip
+    header[f.RUN_AT :] = f.FLOAT_HEADER + np.cumsum([0, *map(len, blocks[:-1])])
+    floats = np.concatenate([header, *blocks])
     starts = int((jobs.latest - jobs.earliest).max(initial=0)) + 1
-    if config.decide == "start":
-        made.ints[m.SLOT] = jobs.earliest.min(initial=slots)
     return Instance(made.ints, floats, capacity=max(len(run) + 1, starts))
+
+
+def _bills(
+    config: DeferrableConfig, jobs: Jobs, run: NDArray[np.float64], episode_h: float
+) -> tuple[float, float]:
+    """Return the bill of starting at once jobs of some hours, (J,), and one that none is below.
+
+    The second has the reserved hours, and the work that is beyond them.
+    """
+    core_h, fits = run * jobs.cores, jobs.cores <= config.reserved
+    on_reserved, end = np.zeros(len(run), np.bool_), jobs.earliest + jobs.duration
+    for job, slot in enumerate(jobs.earliest):
+        used = jobs.cores[on_reserved & (end > slot)].sum()
+        on_reserved[job] = used + jobs.cores[job] <= config.reserved
+    room = config.reserved * (episode_h + run.max(initial=0.0))
+    least = core_h[~fits].sum() + max(core_h[fits].sum() - room, 0.0)
+    paid = config.reserved_rate * config.reserved * episode_h
+    found = config.on_demand_price * (paid + np.array([core_h[~on_reserved].sum(), least]))
+    return float(found[0]), float(found[1])
 
 
 def _of_log(
@@ -207,13 +220,10 @@ def _of_log(
 ) -> tuple[Jobs, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the jobs submitted in a window, their lengths, known lengths and submissions in h."""
     first_s = (window // config.draws_per_window) * config.horizon * config.slot_s
-    tasks = workload.tasks
-    submit_s = tasks["submit_s"]
-    last_s = first_s + config.horizon * config.slot_s
-    rows = slice(int(submit_s.search_sorted(first_s)), int(submit_s.search_sorted(last_s)))
-    known_of_all = _known(config, workload) / HOUR_S
-    chosen = tasks[rows]
-    run, known = chosen["duration_s"].to_numpy() / HOUR_S, known_of_all[rows]
+    ends_s = (first_s, first_s + config.horizon * config.slot_s)
+    rows = slice(*(int(workload.tasks["submit_s"].search_sorted(each)) for each in ends_s))
+    chosen, known = workload.tasks[rows], _known(config, workload)[rows] / HOUR_S
+    run = chosen["duration_s"].to_numpy() / HOUR_S
     slot_h = config.slot_s / HOUR_S
     submit = (chosen["submit_s"].to_numpy() - first_s) / HOUR_S
     wait = _waits(config, chosen, submit + first_s / HOUR_S, known)
@@ -300,8 +310,10 @@ def _hours(
     clock = pl.from_epoch(series.table["hour"] * HOUR_S).dt.replace_time_zone(UTC)
     clock = clock.dt.convert_time_zone(config.time_zone)
     local = (clock.dt.hour() + clock.dt.minute() / 60).to_numpy()
-    given = [series.values(name) for name in (CARBON, PRICE) if name in series.table.columns]
-    total = len(given[0])
+    total = series.table.height
+    values = [
+        series.values(name) if name in series.table.columns else np.zeros(total) for name in _BOTH
+    ]
     if config.align == "calendar":
         zero = _zero_s(workload)
         at = (window // config.draws_per_window) * config.horizon * config.slot_s + zero
@@ -312,7 +324,7 @@ def _hours(
     inside = (places >= f.HISTORY) & (places - f.HISTORY + hours <= total)
     places = places[inside]
     begins = places - f.HISTORY
-    places = places[all_known(np.sum(given, axis=0), begins, begins + hours)]
+    places = places[all_known(np.sum(values, axis=0), begins, begins + hours)]
     if not len(places):
         raise InputError(
             f"window {window}: no stretch of {hours:,} known hours of the series fits, which has "
@@ -320,11 +332,7 @@ def _hours(
         )
     first = int(places[rng.integers(len(places))])
     cut = slice(first - f.HISTORY, first - f.HISTORY + hours)
-    values = {
-        name: series.values(name)[cut] if name in series.table.columns else np.zeros(hours)
-        for name in (CARBON, PRICE)
-    }
-    return values[CARBON], values[PRICE], local[cut], first
+    return values[0][cut], values[1][cut], local[cut], first
 
 
 def _cost(
@@ -368,13 +376,12 @@ def _zero_s(workload: Workload) -> float:
 
 
 def _capacity(
-    config: DeferrableConfig, series: Series, jobs: Jobs, slots: int, first: int, slot_h: float
+    config: DeferrableConfig, series: Series, jobs: Jobs, hours: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Return the cores of every slot; unlimited are as many as all jobs have together."""
+    """Return the cores of slots that begin at some hours of the series; unlimited are all."""
     if config.grid_capacity == "unlimited":
-        return np.full(slots, max(int(jobs.cores.sum()), 1))
+        return np.full(len(hours), max(int(jobs.cores.sum()), 1))
     if config.grid_capacity == "constant":
-        return np.full(slots, int(config.capacity))
-    hour = first + (np.arange(slots) * slot_h).astype(np.int64)
-    cores = np.nan_to_num(series.values(CAPACITY)[np.minimum(hour, series.table.height - 1)])
-    return np.asarray(np.floor(cores).astype(np.int64))
+        return np.full(len(hours), int(config.capacity))
+    hour = np.minimum(np.floor(hours), series.table.height - 1).astype(np.int64)
+    return np.floor(np.nan_to_num(series.values(CAPACITY)[hour])).astype(np.int64)

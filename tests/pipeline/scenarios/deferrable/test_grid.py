@@ -1,7 +1,6 @@
 """`deferrable` on a grid: books, forced starts, the bound, and no sight beyond the forecast."""
 
 import dataclasses
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,11 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError, RecipeError, TraceError
-from hindcast.pipeline.grids.starts import Rule, Work, starts
+from hindcast.pipeline.grids.starts import Rule, Work, integral, starts
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
-from hindcast.pipeline.scenarios.deferrable.grid.books import at_block
 from hindcast.pipeline.scenarios.deferrable.grid.instances import series_of
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.scenario import Instance
@@ -52,10 +50,10 @@ def instance_of(config: DeferrableConfig, objective: str = "carbon", seed: int =
 
 def blocks_of(instance: Instance) -> list[np.ndarray]:
     """Return run, known, submitted, objective, carbon and price of an instance."""
-    jobs, hours = int(instance.ints[m.JOBS]), int(instance.floats[f.HOURS])
-    ends = np.cumsum([f.FLOAT_HEADER, jobs, jobs, jobs, jobs, hours, hours, hours])
-    found = [instance.floats[a:b] for a, b in pairwise(ends)]
-    return [*found[:3], *found[4:]]
+    floats, jobs = instance.floats, int(instance.ints[m.JOBS])
+    size = dict.fromkeys((f.RUN_AT, f.KNOWN_AT, f.SUBMITTED_AT), jobs)
+    size |= dict.fromkeys((f.COST_AT, f.CARBON_AT, f.PRICE_AT), int(floats[f.HOURS]))
+    return [floats[int(floats[at]) :][:length] for at, length in size.items()]
 
 
 def starts_of(environment: CompiledEnvironment, jobs: int) -> np.ndarray:
@@ -113,7 +111,7 @@ def test_books_are_sums_over_minutes(
     assert outcomes["total_reward"] == pytest.approx(total)
     assert total <= outcomes["bound"] + 1e-9
     load = np.zeros(int(instance.ints[m.HORIZON]))
-    duration = m.block(instance.ints, m.DURATION_AT, n)
+    duration = np.ceil(run - 1e-9).astype(int)
     for job in range(n):
         load[start[job] : start[job] + duration[job]] += cores[job]
     assert outcomes["peak_cores"] == load.max()
@@ -149,6 +147,26 @@ def test_a_chosen_start_is_that_of_the_rule_without_a_simulator(
     kind = rule.removesuffix("_priced")
     expected = starts(work, y, Rule(kind, capacity=capacity, crowding=crowding)) - f.HISTORY
     assert starts_of(environment, n).tolist() == expected.tolist()
+
+
+def test_a_chosen_start_is_paid_at_the_decision() -> None:
+    """Each reward is the carbon of the run from the chosen slot, which may be hours ahead."""
+    config = dataclasses.replace(LOG, decide="start")
+    instance, rng = instance_of(config), np.random.default_rng(5)
+    environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
+    observation, over, ahead = environment.begin(instance), False, 0
+    run, _, _, _, carbon, _ = blocks_of(instance)
+    while not over:
+        choice = uniform(observation, rng)
+        row = observation.candidates[choice]
+        later, job = int(row[f.ROW.until_earliest]), int(row[f.ROW.job])
+        begin = f.HISTORY + environment._ints[m.SLOT] + np.array([float(later)])
+        grams = integral(carbon, begin, begin + run[job])[0] * row[f.ROW.cores] / 100
+        step = environment.step(choice)
+        observation, over = step.observation, step.terminated
+        assert step.reward == pytest.approx(-grams / 1e3)
+        ahead += later > 0
+    assert ahead > 10
 
 
 @pytest.mark.slow
@@ -246,8 +264,8 @@ def test_lengths_that_are_not_known_are_not_shown(decide: str, change: dict[str,
         made = dataclasses.replace(
             instance, ints=instance.ints.copy(), floats=instance.floats.copy()
         )
-        blocks_of(made)[0][:] = hours
-        m.block(made.ints, m.DURATION_AT, n)[:] = hours
+        for at in (f.RUN_AT, f.LENGTH_AT):
+            made.floats[int(made.floats[at]) :][:n] = hours
         environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
         observation = environment.begin(made)
         seen = []
@@ -428,7 +446,7 @@ def test_issued_forecasts_are_seen_from_their_issue_on(tmp_path: Path, objective
         while environment._ints[m.SLOT] < 33:
             observation = environment.step(len(observation.feasible) - 1).observation
         ahead = int(instance.floats[f.LOOKED_AHEAD])
-        at = at_block(instance.ints, instance.floats, f.SEEN)
+        at = int(instance.floats[f.SEEN_AT])
         seen.append(environment._floats[at : at + ahead].copy())
         slot = int(environment._ints[m.SLOT])
     carbon = series.values("carbon_g_per_kwh")

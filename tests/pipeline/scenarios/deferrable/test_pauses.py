@@ -112,7 +112,7 @@ def test_books_are_sums_over_minutes(
     environment = CompiledEnvironment(SCENARIO, config, "carbon", workload, 0)
     instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
     hours, length = int(instance.floats[f.HOURS]), int(instance.ints[m.HORIZON])
-    at = f.FLOAT_HEADER + 4 * count + hours
+    at = int(instance.floats[f.CARBON_AT])
     carbon = instance.floats[at : at + hours]
     first, latest = (m.block(instance.ints, b, count).copy() for b in (m.EARLIEST_AT, m.LATEST_AT))
     observation, over, total = environment.begin(instance), False, 0.0
@@ -191,7 +191,7 @@ def test_the_bound_is_that_of_the_best_pieces(slot_s: float) -> None:
     workload = log([*submit, 200.0], [*run, 1.0], [2] * (count + 1))
     config = dataclasses.replace(CONFIG, slot_s=slot_s, horizon=int(60 / slot_h))
     instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
-    hours, at = int(instance.floats[f.HOURS]), f.FLOAT_HEADER + 4 * count
+    hours, at = int(instance.floats[f.HOURS]), int(instance.floats[f.COST_AT])
     first, latest = (m.block(instance.ints, b, count) for b in (m.EARLIEST_AT, m.LATEST_AT))
     due = (latest + np.maximum(np.ceil(run / slot_h), 1)) * slot_h
     begin = f.HISTORY + first * slot_h
@@ -262,7 +262,7 @@ def test_the_bound_on_limited_cores_is_the_optimum_or_below(tmp_path: Path, seed
     workload = log([0.0, 0.0, 1.0, 8.0], [*run, 1.0], [*cores, 1])
     instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(seed))
     ints, floats = instance.ints, instance.floats
-    at = f.FLOAT_HEADER + 4 * 3
+    at = int(floats[f.COST_AT])
     y = floats[at + f.HISTORY : at + int(floats[f.HOURS])]
     names = (m.EARLIEST_AT, m.LATEST_AT, m.CORES_AT)
     first, latest, size = (m.block(ints, name, 3) for name in names)

@@ -108,8 +108,8 @@ def test_the_bill_is_that_of_a_plain_count(change: dict[str, Any], objective: st
         return
     start, duration = (m.block(environment._ints, at, n) for at in (m.START_AT, m.DURATION_AT))
     hours, size = np.array([*run, 60.0]) / 3600, np.array([*cores, 1])
-    flags = environment._floats[int(environment._floats[f.BEFORE_AT]) :]
-    order = np.lexsort((~(flags[int(environment._floats[f.DAY_SLOTS]) :][:n] == 1.0), start))
+    flags = environment._floats[int(environment._floats[f.ON_RESERVED_AT]) :][:n]
+    order = np.lexsort((flags == 0.0, start))
     on_demand = plain_on_demand(start[order], start[order] + duration[order], size[order], 9)
     paid = 0.4 * 9 * slots * 0.5 + float((hours * size)[order][on_demand].sum())
     assert outcomes["money"] == pytest.approx(paid)
