@@ -191,7 +191,7 @@ def test_pieces_of_a_log_give_the_same_tests_and_bytes_of_the_same_decisions(tmp
     for name, size in (
         ("decisions.log._PIECE", 20), ("decisions.cautions.SMALL_PIECE", 20),
         ("decisions.batch._FEW", 3), ("decisions.assembly._COUNTED", 20),
-        ("decisions.conversion._EPISODES", 4), ("documents.card.header._ROWS", 4),
+        ("decisions.conversion._EPISODES", 4), ("dataset.documents.card.header._ROWS", 4),
     ):  # fmt: skip
         monkeypatch.setattr(f"hindcast.pipeline.{name}", size)
     pieces = read_log(table, ROWS)

@@ -136,7 +136,7 @@ def _less_infeasible(context, candidates, feasible, parameters, scores):
 def made(monkeypatch):
     """Put two rules into the scenario `binpack`."""
     both = {"one": Heuristic("one", _first_column), "two": Heuristic("two", _less_infeasible)}
-    monkeypatch.setattr(rules, "heuristics", lambda _scenario: both)
+    monkeypatch.setattr("hindcast.policies.heuristics.heuristics", lambda _scenario: both)
     return find_rules("binpack", ("two", "one"), ())
 
 
@@ -410,7 +410,8 @@ def test_a_changed_rule_is_refused(tmp_path, monkeypatch):
     folder = checkpoint(tmp_path / "own")
     known = heuristics("slots")
     changed = dataclasses.replace(known["backfill"], score=_first_column)
-    monkeypatch.setattr(rules, "heuristics", lambda _scenario: {**known, "backfill": changed})
+    both = {**known, "backfill": changed}
+    monkeypatch.setattr("hindcast.policies.heuristics.heuristics", lambda _scenario: both)
     with pytest.raises(DatasetError, match="rule 'backfill', whose columns this network"):
         load_policy(folder)
 
