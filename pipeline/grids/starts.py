@@ -222,7 +222,7 @@ def _know(x: Floats, t: int, need: int, rule: _Settings, ahead: _Hour) -> _Hour:
         ahead.paid[h + 1] = ahead.paid[h] + ahead.seen[h]
     recent = np.nanquantile(x[max(here + 1 - _BACK_H, 0) : here + 1], _LOW)
     level = np.nanmean(x[max(here - 167, 0) : here + 1])
-    return _Hour(ahead.seen, ahead.paid, ahead.free, recent, level)
+    return _Hour(ahead.seen, ahead.paid, ahead.free, recent, float(level))
 
 
 @compiled()

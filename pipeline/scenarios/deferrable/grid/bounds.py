@@ -65,7 +65,7 @@ def bounds(
     `submit` its submission in hours after slot 0, (J,) each.
     """
     slot_h, slots = config.slot_s / HOUR_S, len(capacity)
-    power = work.cores * config.watts_per_core * config.pue / 1e6
+    power = work.cores * np.float64(config.watts_per_core) * config.pue / 1e6
     waited = config.waiting_weight * float((first * slot_h - submit) @ work.cores)
     starts = float(bound(work, y) @ power) + waited
     unlimited = config.grid_capacity == "unlimited"

@@ -124,7 +124,7 @@ def instance(
     count = windows(config, workload)
     if window >= count:
         raise InputError(f"window {window} does not exist: the log makes {count} windows")
-    slot_h = config.slot_s / HOUR_S
+    slot_h = np.float64(config.slot_s / HOUR_S)
     if config.jobs == "generated":
         jobs = draw_jobs(config, rng)
         run = known = jobs.duration * slot_h

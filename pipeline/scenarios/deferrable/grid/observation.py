@@ -248,7 +248,7 @@ def _observe_job(
         if floats[f.RESERVED] > 0.0 and later < len(load):
             candidates[row, ROW.on_reserved] = cores <= floats[f.RESERVED] - load[later]
         feasible[row] = fits(free, later, later + slots, cores)
-    return rows
+    return int(rows)
 
 
 @compiled(OBSERVE)
