@@ -26,12 +26,20 @@ def looking_ahead_table() -> str:
     for row, cell, decimals in zip(found, marked(found, digits), digits, strict=True):
         other = float(row["mean"]) - float(row["paired_difference"])
         lines.append([
-            code(shlex.split(commands[row["command"]])[2]), row["windows"], code(row["metric"]),
+            _windows(commands[row["command"]]), row["windows"], code(row["metric"]),
             prose(f"{row['policy']} {write_number(float(row['mean']), decimals)}"),
             prose(f"{row['baseline']} {write_number(other, decimals)}"), cell, mde(row, decimals),
         ])  # fmt: skip
     head = ["windows of", "count", "metric", "policy, mean", "compared with", "difference", "MDE"]
     return f"{table(head, lines)}\n{kind(found)}\n\n{_found(found)}\n"
+
+
+def _windows(command: str) -> str:
+    """Return the recipe of a command, with the settings that make other windows of it."""
+    words = shlex.split(command)
+    given = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    shown = [one for one in given if one.startswith(("config.arrival", "config.setting"))]
+    return ", ".join(map(code, [words[2], *shown]))
 
 
 def shown_rows() -> list[Row]:
@@ -58,7 +66,7 @@ def _found(rows: Sequence[Row]) -> str:
         shown = zip(rows, verdicts(rows), strict=True)
         sides = [side for row, side in shown if _is_ahead(row) == ahead]
         words.append(
-            f"Of the {len(sides)} {what}, {sides.count(1)} are better than what they are compared "
-            f"with and {sides.count(-1)} worse; the other rows do not tell."
+            f"Of the {len(sides)} rows of {what}, {sides.count(1)} are better than what they are "
+            f"compared with and {sides.count(-1)} worse; the others do not tell."
         )
     return " ".join(words)

@@ -44,6 +44,7 @@ RULES: Final = (
     ("thermal-online", "random"), ("deferrable-online", "random"), ("queue-kth-v1", "random"),
     ("queue-kth-v1", "aged_similar_easy"), ("queue-kth-v1", "aged_expected_conservative"),
     ("queue-kth-v1", "wsept_conservative"), ("slots-stream-online", "backfill@rollout"),
+    ("multicluster-online", "least_slack@rollout"),
     ("queue-kth-v1", "wsept_easy@rollout"), ("queue-kth-v1", "similar_area_easy@rollout"),
 )  # fmt: skip
 
@@ -111,7 +112,7 @@ def _scored() -> Mapping[tuple[str, str], Mapping[str, float]]:
                 means.update(rules)
     for (_, metric), means in found.items():
         for (_, other), more in found.items():
-            if other == metric and _same_windows(means, more):
+            if metric == other == _SLOWDOWN and _same_windows(means, more):
                 means.update(more | means)
     return found
 

@@ -47,7 +47,8 @@ class Laid:
     """Jobs of a log on hours of a series, which is repeated if the log is longer.
 
     Attributes:
-        work: Jobs in hours of the repeated series; none reaches from one repetition to the next.
+        work: Jobs in hours of the repeated series; none has its wait and its run in two
+            repetitions.
         turns: How often the series is there.
         weeks: Week of the log of each job, (J,).
         begins: Starts on the clock of the log in hours, (J,).

@@ -51,6 +51,8 @@ def _equal_seeds(group: str, seeds: list[PolicyEntry], scores: pl.DataFrame) -> 
     """Return a caveat if seeds of an agent have the weights or the scores of earlier ones."""
     first: dict[str, str] = {}
     told = list[str]()
+    if "-delivered" in group and not any(each.delivered for each in seeds):
+        return None  # an evaluation of before this was recorded: seeds may have delivered one rule
     for seed in (each for each in seeds if each.kind == "learned" and each.delivered != "rule"):
         own = scores.filter(policy=seed.name).drop("policy").sort(KEY[1:])
         same = first.setdefault(seed.digest or seed.name, seed.name)

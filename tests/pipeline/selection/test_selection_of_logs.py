@@ -195,7 +195,6 @@ def test_a_changed_selection_is_found(whole, tmp_path, damage):
         hindcast.verify(one)
 
 
-@pytest.mark.slow
 def test_another_log_is_refused(whole, tmp_path):
     convert(read_log(long_table().with_columns(x=pl.col("x") * 2), ROWS), tmp_path / "o", "log")
     with pytest.raises(DatasetError, match=r"scale is 1\.0, but 0\.5|are not"):

@@ -119,13 +119,15 @@ def _cost(jobs: _Jobs, job: int, slot: int, hours: float) -> float:
 
 
 @compiled()
-def _whole_plan(jobs: _Jobs, job: int, prices: Floats, used: Floats) -> float:
+def _whole_plan(jobs: _Jobs, job: int, prices: Floats, used: Floats, steady: bool) -> float:
     """Return the least cost of a job's start, and add the cores of this plan to `used`.
 
-    `prices` are the sums of the prices of a core before each slot, (T + 1,).
+    `prices` are the sums of the prices of a core before each slot, (T + 1,). Where the capacity is
+    not `steady`, a job takes cores of the slot of its start alone: it has to fit into that one, and
+    runs on where the capacity falls.
     """
     slots, cores = len(used), jobs.cores[job]
-    length = max(int(np.ceil(jobs.run[job] / jobs.slot_h - 1e-9)), 1)
+    length = max(int(np.ceil(jobs.run[job] / jobs.slot_h - 1e-9)), 1) if steady else 1
     best, at = np.inf, 0
     for t in range(jobs.first[job], slots):
         value = _cost(jobs, job, t, jobs.run[job])
@@ -182,6 +184,7 @@ def _plans(jobs: _Jobs, pausable: bool, capacity: Ints, price: Floats, used: Flo
     """Return the sum of the least costs of all jobs, and fill the cores that they use, (T,)."""
     used[:] = 0.0
     whole, prices, total = np.empty(len(price)), np.zeros(len(price) + 1), 0.0
+    steady = bool((capacity == capacity[0]).all())
     for t in range(len(price)):
         at = f.HISTORY + t * jobs.slot_h
         whole[t] = between(jobs.paid, jobs.y, at, at + jobs.slot_h)
@@ -190,5 +193,5 @@ def _plans(jobs: _Jobs, pausable: bool, capacity: Ints, price: Floats, used: Flo
         if pausable:
             total += _piece_plan(jobs, job, whole, capacity, price, used)
         else:
-            total += _whole_plan(jobs, job, prices, used)
+            total += _whole_plan(jobs, job, prices, used, steady)
     return total

@@ -39,7 +39,6 @@ from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import OUTCOME, STEP, Floats, Ints, compiled
 
 _CARBON, _PRICE, _BOTH = range(m.GRID, m.GRID + 3)
-_NOTHING_H = 1e-9  # hours of work that are none
 
 
 @compiled()
@@ -144,7 +143,7 @@ def _run(ints: Ints, floats: Floats, place: int) -> None:
         _charge(ints, floats, job, latest, hours, -1.0)
     if floats[f.RESERVED] > 0.0:
         _pay(ints, floats, job, hours)
-    if left - hours > _NOTHING_H:
+    if left - hours > f.NOTHING_H:
         _work(ints, floats, job, hours)
     else:
         floats[int(floats[f.RUN_AT]) + job] = 0.0

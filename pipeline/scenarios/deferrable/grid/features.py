@@ -29,6 +29,7 @@ from hindcast.pipeline.simulation.spec import Feature, Outcome, Spec, columns
 
 OBJECTIVES: Final = ("carbon", "price", "both")
 TERMS: Final = (*OBJECTIVES, "emissions", "money", "waiting")
+NOTHING_H: Final = 1e-9  # hours of work that are none
 HISTORY: Final = 168  # hours before the window that forecasts may use
 
 # header of floats behind that of `deferrable`

@@ -158,7 +158,7 @@ def _write_starts(
     at, ahead = int(floats[f.SEEN_AT]), int(floats[f.LOOKED_AHEAD])
     seen, paid = floats[at : at + ahead], floats[at + ahead : at + 2 * ahead + 1]
     known = min(floats[int(floats[f.KNOWN_AT]) + job], ahead - 3.0)  # with many pauses
-    if known <= 0.0:  # it may pause and has run for longer than known
+    if known <= f.NOTHING_H:  # it may pause and has run for longer than known
         known = slot_h
     slots, count = in_slots(floats, known), max(latest - first, 0) + 1
     begin = slot * slot_h - int(slot * slot_h) + (first - slot) * slot_h

@@ -14,6 +14,7 @@ from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.deferrable import layout as m
 from hindcast.pipeline.scenarios.deferrable.config import DeferrableConfig
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
+from hindcast.pipeline.scenarios.deferrable.grid.bounds import bounds
 from hindcast.pipeline.scenarios.deferrable.grid.instances import series_of
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
 from hindcast.pipeline.simulation.scenario import Instance
@@ -576,3 +577,18 @@ def test_the_scenario_keeps_the_contract(config: DeferrableConfig, change: dict[
     check_scenario(
         SCENARIO, config, "both", lambda seed: instance_of(config, "both", seed), rules, episodes=2
     )
+
+
+def test_the_bound_knows_that_a_running_job_stays_where_the_capacity_falls():
+    """The job starts in slot 0, for 2.0 in place of 200, though slot 1 has no core."""
+    config = DeferrableConfig(slot_s=3600.0, grid_capacity="constant")
+    y = np.full(f.HISTORY + 12, 1.0)
+    y[f.HISTORY + 2 :] = 100.0
+    one = {"run": np.array([2.0]), "known": np.array([2.0]), "cores": np.array([2])}
+    work = Work(np.array([float(f.HISTORY)]), wait=np.array([4.0]), **one)
+    power = 2 * config.watts_per_core * config.pue / 1e6
+    given = config, work, y, np.zeros(1, np.int64), np.array([6]), np.zeros(1)
+    _, least = bounds(*given, np.array([2, 0, 2, 2, 2, 2]))
+    assert 0.0 < least <= 2.0 * power * (1 + 1e-9)
+    _, least = bounds(*given, np.array([0, 2, 2, 2, 2, 2]))
+    assert least > 5.0 * power
