@@ -106,7 +106,7 @@ class _Settings(NamedTuple):
 
 
 class _Hour(NamedTuple):
-    """What is known in hour t.
+    """The knowledge of a rule in hour t.
 
     Attributes:
         seen: Forecast of each hour from t on.

@@ -1,4 +1,4 @@
-"""Names of the files in which numba keeps compiled functions.
+"""Names of the files in which numba keeps compiled functions, and of the symbols in them.
 
 numba compiles a function again if the file of its source has changed. The compiled code also
 contains functions that it calls and constants that it names, which may come from other files. If
@@ -10,6 +10,12 @@ contain a digest of everything that a function is compiled from::
 The values in a closure are part of the name too. numba numbers the files of all closures of one
 function by an index, without a lock. If two processes compile different closures at the same time,
 each may later load the other's code.
+
+numba ends the name of a symbol with the number of the function in its process, counted from 1. A
+file holds a copy of all functions that its function calls, numba's own among them. Two files of two
+processes may therefore give one name to two functions: numba's sort and its argsort are closures
+with the same name and types. A process that loads both files calls the first one for both names
+(numba issue 10486), which returns a wrong result or crashes. `number_at_random` prevents this.
 """
 
 import glob
@@ -18,13 +24,23 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from secrets import randbits
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
+from numba import types
+from numba.core.bytecode import FunctionIdentity
 
 _LIBRARIES: Final = frozenset({"math", "numba", "numpy"})  # numba has its own code for them
 _CONSTANT: Final = (bool, int, float, str, np.generic)
+_SYMBOLS: Final = "symbols numbered at random"  # in digests: files of before are compiled again
+_NUMBERS: Final = iter(lambda: randbits(64), None)
+
+
+def number_at_random() -> None:
+    """Let numba number the functions of this process by random 64-bit numbers, not from 1."""
+    FunctionIdentity._unique_ids = _NUMBERS  # noqa: SLF001 - numba has no public way
 
 
 def name_of(function: FunctionType) -> str:
@@ -32,9 +48,12 @@ def name_of(function: FunctionType) -> str:
     return function.__qualname__ + "".join(map(_in_a_name, function.__closure__ or ()))
 
 
-def digest_of(function: FunctionType) -> str:
-    """Return a digest of all code and constants that a function is compiled from."""
-    found, texts = [function], []
+def digest_of(function: FunctionType, signature: Any = None) -> str:
+    """Return a digest of all code, constants and fields of tuples that a function is compiled from.
+
+    The signature is the compiled one, a list of several, or None.
+    """
+    found, texts = [function], [_SYMBOLS, _text_of(signature)]
     for one in found:
         text, called = _own_code(one)
         texts.append(text)
@@ -68,7 +87,7 @@ def _own_code(function: FunctionType) -> tuple[str, tuple[FunctionType, ...]]:
         parts.append(f"{code.co_code.hex()} {code.co_names} {constants}")
     for name, value in _named(function, codes).items():
         inner = getattr(value, "py_func", getattr(value, "_defn", value))  # compiled, or intrinsic
-        parts.append(f"{name} {getattr(value, 'nopython_signatures', '')}")
+        parts.append(f"{name} {_text_of(getattr(value, 'nopython_signatures', ''))}")
         if isinstance(inner, FunctionType):
             if inner.__module__.partition(".")[0] not in _LIBRARIES:
                 called.append(inner)
@@ -77,6 +96,17 @@ def _own_code(function: FunctionType) -> tuple[str, tuple[FunctionType, ...]]:
         elif isinstance(value, np.ndarray):
             parts.append(f"{name} {value.dtype} {value.shape} {value.tobytes().hex()}")
     return "\n".join(parts), tuple(called)
+
+
+def _text_of(kind: Any) -> str:
+    """Return a compiled type, signature or list of them as text, with the fields of tuples."""
+    if isinstance(kind, list | tuple):
+        return str([_text_of(one) for one in kind])
+    if hasattr(kind, "args") and hasattr(kind, "return_type"):
+        return f"{_text_of(kind.return_type)} {_text_of(kind.args)}"
+    if isinstance(kind, types.BaseNamedTuple):
+        return f"{kind} {kind.fields} {_text_of(tuple(kind))}"
+    return str(kind)
 
 
 def _named(function: FunctionType, codes: list[CodeType]) -> dict[str, Any]:

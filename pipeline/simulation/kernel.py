@@ -48,7 +48,12 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.notes import tell
-from hindcast.pipeline.simulation.compiled_files import digest_of, name_of, remove_others
+from hindcast.pipeline.simulation.compiled_files import (
+    digest_of,
+    name_of,
+    number_at_random,
+    remove_others,
+)
 
 FRESH: Final = 0  # ints[FRESH]: 1 if the buffers hold the last observation of this episode
 TIME: Final = 0  # floats[TIME]: seconds since the start of the episode
@@ -165,10 +170,11 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Any], Compiled]
     changed in another file (hindcast.pipeline.simulation.compiled_files).
     """
     kept = {"cache": True, "nogil": True, "error_model": "numpy", **options}
+    number_at_random()
 
     def decorate(function: Any) -> Compiled:
         own = signature_of(function) if signature is None else signature
-        name, digest = name_of(function), digest_of(function)
+        name, digest = name_of(function), digest_of(function, own)
         function.__qualname__ = f"{name}-{digest}"  # numba names the files by it
         try:
             made = njit(own, **kept)(function)

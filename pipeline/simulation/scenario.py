@@ -159,7 +159,7 @@ class Scenario:
 
     @property
     def can_look_ahead(self) -> bool:
-        """Whether policies may play copies of an episode: its future is hidden or drawn there."""
+        """True if policies may play copies of an episode, whose future is hidden or drawn there."""
         return self.forget is not None or self.imagines or self.samples
 
 

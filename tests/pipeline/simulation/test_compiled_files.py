@@ -1,6 +1,9 @@
 """Digests of compiled functions: they change with everything that a function is compiled from."""
 
+from typing import NamedTuple
+
 import pytest
+from numba import types
 
 from hindcast.pipeline.simulation.compiled_files import digest_of
 
@@ -82,3 +85,16 @@ def test_the_digest_changes_with_the_values_of_a_closure():
     closed = names_of(SOURCE)["closed"]
     assert digest_of(closed(1)) == digest_of(closed(1))
     assert digest_of(closed(1)) != digest_of(closed(2))
+
+
+def test_the_digest_changes_with_the_order_of_the_fields_of_a_tuple_in_the_signature():
+    """A field is compiled as its place, and a type of numba is equal for both orders."""
+    inner = names_of(SOURCE)["inner"]
+    kinds = [types.int64, types.float64, types.int64]
+    one, other = (
+        types.float64(types.NamedTuple(kinds, NamedTuple("Of", [(name, int) for name in names])))
+        for names in (("jobs", "rate", "cores"), ("cores", "rate", "jobs"))
+    )
+    assert str(one) == str(other)
+    assert digest_of(inner, one) != digest_of(inner, other)
+    assert digest_of(inner, [one, other]) != digest_of(inner, [one, one])

@@ -90,7 +90,11 @@ def twice(x):
     return 2.0 * x
 
 
-kernel.compiled(types.float64(types.float32))(half)  # nobody reads lines
+def third(x):
+    return x / 3.0
+
+
+kernel.compiled(types.float64(types.float64))(third)  # nobody reads lines
 with telling(lines.append):
     for function in (half, twice):
         kernel.compiled(types.float64(types.float64))(function)
@@ -125,6 +129,34 @@ def test_each_closure_has_a_cache_of_its_own(tmp_path, monkeypatch):
     assert [rules.adding(value)(1) for value in (1, 2)] == [2, 3]
     indices = sorted(file.name.split("-")[0] for file in tmp_path.rglob("*.nbi"))
     assert indices == ["rules.adding.locals.add_1", "rules.adding.locals.add_2"]
+
+
+SORTING = r"""
+import re
+
+import numpy as np
+from hindcast.pipeline.simulation.kernel import INTS, compiled
+from numba import types
+
+
+@compiled(types.int64(INTS), cache=False)
+def smallest(x):
+    return np.sort(x)[0] + np.argsort(x)[0]
+
+
+text = next(iter(smallest.inspect_llvm().values()))
+print(*{name for name in re.findall(r'@"?([\w.]+)', text) if "quicksort" in name})
+"""
+
+
+@pytest.mark.nightly
+def test_two_processes_give_their_copies_of_a_function_of_numba_different_names(tmp_path):
+    """Files of two processes could else be loaded with one name for its sort and its argsort."""
+    (tmp_path / "sorting.py").write_text(SORTING)
+    first, second = (set(run(tmp_path, "sorting")) for _ in range(2))
+    assert first
+    assert second
+    assert not first & second
 
 
 INNER = """

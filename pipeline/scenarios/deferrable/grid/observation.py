@@ -1,4 +1,4 @@
-"""What is known in a slot on a grid, and the observations that show it.
+"""Observations of a slot on a grid, and the forecasts and lengths that they show.
 
 Lengths are known as they are requested or predicted, and as running jobs show them: the block of
 durations of `deferrable` holds what is expected, which moves at the close of each slot.
