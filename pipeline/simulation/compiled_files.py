@@ -29,7 +29,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
-from numba import types
 from numba.core.bytecode import FunctionIdentity
 
 _LIBRARIES: Final = frozenset({"math", "numba", "numpy"})  # numba has its own code for them
@@ -40,7 +39,8 @@ _NUMBERS: Final = iter(lambda: randbits(64), None)
 
 def number_at_random() -> None:
     """Let numba number the functions of this process by random 64-bit numbers, not from 1."""
-    FunctionIdentity._unique_ids = _NUMBERS  # noqa: SLF001 - numba has no public way
+    numbered: Any = FunctionIdentity
+    numbered._unique_ids = _NUMBERS  # noqa: SLF001 - numba has no public way
 
 
 def name_of(function: FunctionType) -> str:
@@ -104,8 +104,8 @@ def _text_of(kind: Any) -> str:
         return str([_text_of(one) for one in kind])
     if hasattr(kind, "args") and hasattr(kind, "return_type"):
         return f"{_text_of(kind.return_type)} {_text_of(kind.args)}"
-    if isinstance(kind, types.BaseNamedTuple):
-        return f"{kind} {kind.fields} {_text_of(tuple(kind))}"
+    if hasattr(kind, "fields") and hasattr(kind, "types"):  # a named tuple
+        return f"{kind} {kind.fields} {_text_of(kind.types)}"
     return str(kind)
 
 
