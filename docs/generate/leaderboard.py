@@ -14,6 +14,7 @@ from docs.generate.families import ENDS, adjusted, marked, mde
 from docs.generate.text import code, prose, table
 from hindcast.pipeline.evaluation.anchors import anchor_of
 from hindcast.pipeline.evaluation.submissions import Submission, unpack
+from hindcast.pipeline.evaluation.summary.cautions import cautions_of
 from hindcast.pipeline.evaluation.summary.results import results
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.pages.numbers import (
@@ -37,6 +38,7 @@ from these files by `python -m docs.generate`.
 {table}
 
 - **Agent**: seeds of one training are one row, with a 95 % interval over seeds and windows.
+  Cautions of its file, such as equal seeds or episodes that a step limit cut off, are counted.
 - **Difference**: less the best policy without learning of the same evaluation. All rows are one
   family: bold after Holm's adjustment; `*` marks one whose interval excludes zero and that is not
   below .05 after it. MDE is the difference that such windows show with a power of 80 %
@@ -78,6 +80,7 @@ class Row(NamedTuple):
 
     file: Path
     submission: Submission
+    cautions: int
     plan: str
     row: Mapping[str, Any]
 
@@ -101,7 +104,7 @@ def _rows(file: Path) -> list[Row]:
     with scratch() as folder:
         submission = unpack(file, folder)
         summary = summarise([folder])
-        found = results(summary)
+        found, cautions = results(summary), len(cautions_of(submission.folder))
     (setting,) = summary.settings
     plan = setting.first.plan
     written = (
@@ -117,7 +120,7 @@ def _rows(file: Path) -> list[Row]:
     better = "true" if found["higher_is_better"][0] else "false"
     learned = {p.group for p in setting.first.policies if p.kind == "learned"}
     return [
-        Row(file, submission, written, row | {"higher_is_better": better})
+        Row(file, submission, cautions, written, row | {"higher_is_better": better})
         for row in found.iter_rows(named=True)
         if row["policy"] in learned and row["baseline"] == summary.strongest[setting.label]
     ]  # fmt: skip
@@ -126,12 +129,13 @@ def _rows(file: Path) -> list[Row]:
 def _cells(one: Row, digits: int, difference: str, p: float) -> list[str]:
     row, submission = one.row, one.submission
     recipe = submission.recipe
+    told = f" ({count_of(one.cautions, 'caution')})" if one.cautions else ""
     anchor = anchor_of(recipe, submission.split)
     score = "" if anchor is None else write_number(anchor.score(row["mean"]), 3)
     looks = "not counted" if None in submission.looks else "{}, {}".format(*submission.looks)
     interval = write_interval(row["low"], row["high"], digits)
     return [
-        prose(row["policy"]), f"{code(recipe.id)}, {submission.split}",
+        prose(row["policy"]) + told, f"{code(recipe.id)}, {submission.split}",
         f"{row['windows']} x {row['seeds']}",
         f"{code(row['metric'])} {write_number(row['mean'], digits)} ({interval})",
         f"{code(row['baseline'])} {write_number(row['mean'] - row['paired_difference'], digits)}",

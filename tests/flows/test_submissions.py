@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from docs.generate import leaderboard
 from docs.generate.leaderboard import FOLDER
 from hindcast.flows.cli import main
 from hindcast.pipeline.evaluation import submissions
@@ -147,13 +148,15 @@ def test_one_seed_of_ten_is_found_with_a_plan_and_without(capsys):
 
 
 @pytest.mark.slow
-def test_a_training_that_is_counted_twice_is_shown(capsys):
+def test_a_training_that_is_counted_twice_is_shown(capsys, folder, monkeypatch):
     words = agent(seeds=2, scored=2)
     Path("net.py").write_text(Path("net.py").read_text() + "seed2 = seed(0)\n")
     evaluated(*RULES, words[0], f"{words[1]},net.py:seed2")
     submitted()
     assert "mine-seed2 has the scores of mine-seed0" in capsys.readouterr().out
     assert checked(capsys)["s.zip"].endswith("; read the 1 caution above")
+    monkeypatch.setattr(leaderboard, "FOLDER", folder)
+    assert "| mine (1 caution) |" in leaderboard.leaderboard()
 
 
 @pytest.mark.slow
