@@ -196,13 +196,17 @@ def result_of(
     # The log's own policy has no checkpoint: the training itself tells that it stays.
     description = read_description(delivered if kept else folder)
     verdict = description["training"].get("delivered")
+    ahead, evaluate = (verdict or {}).get("ahead"), None
+    if ahead is not None:
+        words = [*played, "--policy", ahead["policy"], "--policy", str(delivered)]
+        evaluate = shlex.join(["hindcast", "evaluate", *words, "--out", f"{folder}-ahead"])
     return {
         "checkpoint": str(folder),
         "best": str(best) if best.is_dir() else None,
         "delivered": str(delivered) if kept else None,
         "verdict": verdict,
         "uncompared": _looking_ahead(str(description["scenario"]), verdict),
-        "evaluate": _evaluation(played, folder, verdict),
+        "evaluate": evaluate,
         "agent": agent,
         "steps": steps,
         "seed": seed,
@@ -217,19 +221,6 @@ def _looking_ahead(scenario: str, verdict: Mapping[str, Any] | None) -> str | No
     if verdict is None or "ahead" in verdict or scenario not in SCENARIOS:  # of a log of decisions
         return None
     return name_of(load_scenario(scenario), verdict["rule"])
-
-
-def _evaluation(
-    played: Sequence[str], folder: Path, verdict: Mapping[str, Any] | None
-) -> str | None:
-    """Return the command that scores on test windows what looks ahead and is better; else None."""
-    from hindcast.pipeline.storage.run_files import DELIVERED
-
-    ahead = (verdict or {}).get("ahead")
-    if ahead is None or ahead["high"] is None or ahead["high"] >= 0.0:
-        return None
-    policies = ("--policy", ahead["policy"], "--policy", str(folder / DELIVERED))
-    return shlex.join(["hindcast", "evaluate", *played, *policies, "--out", f"{folder}-ahead"])
 
 
 def show(result: Mapping[str, Any]) -> Shown:
@@ -260,24 +251,23 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
     return [f"{result['delivered']}: {which} ({compared})", *ahead]
 
 
-def _ahead(verdict: Mapping[str, Any], evaluate: str | None) -> list[str]:
-    """Return the lines about the policy that looks ahead, and the command that scores it."""
-    ahead = verdict["ahead"]
-    name, low, high = ahead["policy"], ahead["low"], ahead["high"]
-    delivered = f"the delivered {verdict['delivered']}"
-    which = f"neither {delivered} nor {name}, which looks ahead, is clearly better"
-    if low is not None and low > 0.0:
-        which = f"{delivered} is better than {name}, which looks ahead"
-    elif high is not None and high < 0.0:
-        which = f"{name}, which looks ahead, is better than {delivered}"
-    where = f"on {count_of(ahead['windows'], 'validation window')}"
-    compared = f"{verdict['metric']} {_estimate(ahead)} {where}, + is better for {delivered}"
-    if low is None:
-        compared += "; too few for an interval"
-    if ahead["unguarded"]:
-        compared += f"; {name} has not played the guard's episodes"
-    found = [f"{which} ({compared})"]
-    return found if evaluate is None else [*found, f"to score both on the test windows: {evaluate}"]
+def _ahead(verdict: Mapping[str, Any], evaluate: str) -> list[str]:
+    """Return whether a policy that looks ahead is better, and then the command that scores it."""
+    found = verdict["ahead"]
+    name, low, high = found["policy"], found["low"], found["high"]
+    delivered, other = f"the delivered {verdict['delivered']}", f"{name}, which looks ahead"
+    which = f"neither {delivered} nor {other}, is clearly better"
+    if worse := high is not None and high < 0.0:
+        which = f"{other}, is better than {delivered}"
+    elif low is not None and low > 0.0:
+        which = f"{delivered} is better than {other}"
+    notes = "; too few for an interval" if low is None else ""
+    notes += f"; {name} has not played the guard's episodes" if found["unguarded"] else ""
+    line = (
+        f"{which} ({verdict['metric']} {_estimate(found)} on "
+        f"{count_of(found['windows'], 'validation window')}, + is better for {delivered}{notes})"
+    )
+    return [line, f"to score both on the test windows: {evaluate}"] if worse else [line]
 
 
 def _estimate(found: Mapping[str, Any]) -> str:

@@ -31,7 +31,6 @@ from hindcast.policies.offline.fit import check_decisions
 from hindcast.policies.offline.training import about, identity_of, task_of
 from hindcast.policies.training.delivery.checkpoints import write_training
 from hindcast.policies.training.delivery.gates import decide_once
-from hindcast.policies.training.delivery.verdict import LOOKAHEAD
 from hindcast.policies.training.devices import repeatable
 from hindcast.policies.training.fingerprint import Identity, finished
 from hindcast.policies.training.job import DEFAULTS, Options, open_folder, prepared
@@ -98,8 +97,8 @@ def train_stacked(
     if options.gate == "folds":
         raise InputError("--gate folds repeats a training, which a stacked one cannot")
     opened = ds.open(dataset)
-    if options.gate == LOOKAHEAD:
-        decide_once(opened, 0, LOOKAHEAD)  # raises InputError before any training
+    if options.gate == "lookahead":
+        decide_once(opened, 0, options.gate)  # raises InputError before any training
     waiting: list[tuple[Path, Identity]] = []
     for member, config in zip(members, configs, strict=True):
         single = identity_of(opened, wanted, config, replace(options, seed=member.seed))

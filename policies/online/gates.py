@@ -9,12 +9,7 @@ from hindcast.policies.online.problem import Problem
 from hindcast.policies.training.delivery import ahead, folds, played
 from hindcast.policies.training.delivery.checkpoints import LAST, SELECTED, Decide
 from hindcast.policies.training.delivery.folds import Without
-from hindcast.policies.training.delivery.verdict import (
-    LOOKAHEAD,
-    Verdict,
-    eligible_rules,
-    judge_each,
-)
+from hindcast.policies.training.delivery.verdict import Verdict, eligible_rules, judge_each
 
 OnlineGate: TypeAlias = Literal["simulator", "folds", "lookahead"]
 
@@ -28,7 +23,7 @@ def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
     ahead in the problem.
     """
     judge = judge_of(problem)
-    if gate == LOOKAHEAD:
+    if gate == "lookahead":
         ahead.check(problem)
 
     def decide(candidates: Mapping[str, Trained]) -> tuple[Trained, Verdict] | None:
@@ -39,7 +34,7 @@ def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
             judged = judge_each(list(some.values()), judge)
         if judged is None and (verdict := judge(None)) is not None:
             judged = candidates[LAST], verdict
-        if gate == LOOKAHEAD:
+        if gate == "lookahead":
             judged = ahead.beside(problem, judged, guarded=problem.guard is not None)
         return played.with_columns(problem, judged)
 

@@ -11,7 +11,6 @@ A policy that looks ahead is not delivered: it is no network, and it takes longe
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,7 +29,6 @@ from hindcast.policies.rollouts.lookahead import imagined_rollouts_of_rule, roll
 from hindcast.policies.training.delivery.played import Windows, episodes_of, headline_value
 from hindcast.policies.training.delivery.verdict import (
     AGENT,
-    LOOKAHEAD,
     Ahead,
     Verdict,
     compare,
@@ -51,17 +49,15 @@ def name_of(scenario: Scenario, rule: str) -> str | None:
 
 def check(windows: Windows) -> None:
     """Raise InputError if no rule can look ahead on these windows."""
-    scenario = windows.scenario
-    if not scenario.can_look_ahead:
-        why = "its simulator offers no copy of an episode without its future, or with a drawn one"
-    elif name_of(scenario, "") != _ALL_RULES and any(
-        windows.instance_of(window).futures is None for window in windows.validation[:1]
-    ):
+    scenario, some = windows.scenario, windows.validation[:1]
+    why = "its simulator offers no copy of an episode without its future, or with a drawn one"
+    if scenario.can_look_ahead:
+        drawn = scenario.imagines or scenario.samples
+        if not drawn or all(windows.instance_of(window).futures for window in some):
+            return
         why = "these windows are not drawn from its settings, and no futures are either"
-    else:
-        return
     raise InputError(
-        f"--gate {LOOKAHEAD}: no rule of scenario {scenario.name} can look ahead here, since "
+        f"--gate lookahead: no rule of scenario {scenario.name} can look ahead here, since "
         f"{why}; expected --gate simulator"
     )
 
@@ -81,20 +77,17 @@ def beside(
     delivered = trained.policy() if verdict.delivered == AGENT else rule
     some = evenly_spaced(windows.apart(windows.validation), MOST_WINDOWS)
     tell(f"{ahead.name}, which looks ahead, plays {len(some)} validation windows")
-    seen = windows.shown_to(rule.needs)
-    of_ahead, ahead_ms = _played(seen, ahead, some)
-    of_delivered, delivered_ms = _played(windows, delivered, some)
-    if ahead_ms is not None and delivered_ms is not None:
+    values, ms = _played(windows, delivered, some)
+    of_ahead, ahead_ms = _played(windows.shown_to(rule.needs), ahead, some)
+    if len(some) > 1:
         tell(
-            f"CPU time of a decision: {ahead_ms:.2g} ms of {ahead.name}, {delivered_ms:.2g} ms of "
-            f"the delivered {verdict.delivered}"
+            f"CPU time of a decision: {ahead_ms:.2g} ms of {ahead.name}, {ms:.2g} ms of the "
+            f"delivered {verdict.delivered}"
         )
-    found = compare(of_delivered, of_ahead, ahead.name, verdict.metric, seed=windows.seed)
+    found = compare(values, of_ahead, ahead.name, verdict.metric, seed=windows.seed)
     assert found.difference is not None  # it is None only without a policy
-    told = Ahead(
-        ahead.name, len(some), found.difference, found.low, found.high, unguarded=guarded
-    )  # fmt: skip
-    return trained, replace(verdict, ahead=told)
+    of = Ahead(ahead.name, len(some), found.difference, found.low, found.high, guarded)
+    return trained, replace(verdict, ahead=of)
 
 
 def policy_of(windows: Windows, rule: Heuristic) -> Planner:
@@ -110,16 +103,13 @@ def policy_of(windows: Windows, rule: Heuristic) -> Planner:
 
 def _played(
     windows: Windows, policy: Heuristic | LearnedPolicy | Planner, some: Sequence[int]
-) -> tuple[NDArray[np.float64], float | None]:
-    """Return the headline values (W,) on the windows, and CPU milliseconds of a decision.
+) -> tuple[NDArray[np.float64], float]:
+    """Return headline values (W,) and CPU milliseconds of a decision after the first window.
 
-    The first window is not timed, since kernels are loaded in it; the time of a single window is
-    None.
+    Kernels are loaded in the first window.
     """
-    value = partial(headline_value, better=windows.spec.outcomes[0].better)
-    first = episodes_of(windows, policy, some[:1])
-    begun = time.process_time()
+    better = windows.spec.outcomes[0].better
+    first, begun = episodes_of(windows, policy, some[:1]), time.process_time()
     timed = episodes_of(windows, policy, some[1:])
-    seconds, steps = time.process_time() - begun, sum(episode.steps for episode in timed)
-    values = np.array([value(episode) for episode in [*first, *timed]])
-    return values, 1e3 * seconds / steps if steps else None
+    ms = 1e3 * (time.process_time() - begun) / max(sum(episode.steps for episode in timed), 1)
+    return np.array([headline_value(episode, better) for episode in [*first, *timed]]), ms

@@ -13,7 +13,7 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.training.delivery import agreement, ahead, folds, played, weighed
 from hindcast.policies.training.delivery.checkpoints import Decide
 from hindcast.policies.training.delivery.folds import Without
-from hindcast.policies.training.delivery.verdict import LOOKAHEAD, Verdict, judge_each
+from hindcast.policies.training.delivery.verdict import Verdict, judge_each
 
 
 def gate_for(opened: ds.Dataset, asked: str | None) -> str:
@@ -55,7 +55,7 @@ def decide_once(opened: ds.Dataset, seed: int, gate: str) -> Decide:
 
     def decide(candidates: Mapping[str, Trained]) -> tuple[Trained, Verdict] | None:
         judged = judge_each(list(candidates.values()), judge)
-        if windows is not None and gate == LOOKAHEAD:
+        if windows is not None and gate == "lookahead":
             judged = ahead.beside(windows, judged)
         return judged if windows is None else played.with_columns(windows, judged)
 
@@ -78,10 +78,10 @@ def _gate_of(
     Raises InputError for the gate "lookahead" if nothing can look ahead on the windows.
     """
     windows = None if gate == "log" else _windows_of(opened, seed)
-    if gate == LOOKAHEAD:
+    if gate == "lookahead":
         if windows is None:
             raise InputError(
-                f"--gate {LOOKAHEAD} plays the episodes of {opened.folder} again, and its workload "
+                f"--gate lookahead plays the episodes of {opened.folder} again, and its workload "
                 "cannot be played here; expected --gate log"
             )
         ahead.check(windows)

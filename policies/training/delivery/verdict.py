@@ -31,7 +31,6 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
 Gate: TypeAlias = Literal["simulator", "folds", "lookahead", "log"]
-LOOKAHEAD: Final = "lookahead"  # hindcast.policies.training.delivery.ahead
 # The sign of five differences is the same by luck in 3.1 % of cases, more than one side of a 95 %
 # interval leaves out; that of six in 1.6 %.
 FEWEST_WINDOWS: Final = 6
@@ -52,7 +51,7 @@ class Ahead:
         difference: Mean difference of the headline outcome, above 0 if the delivered one is better.
         low: Lower end of the paired 95 % interval; None for fewer than FEWEST_WINDOWS.
         high: Upper end of the interval.
-        unguarded: Whether the training has a guard, whose episodes that policy has not played.
+        unguarded: Whether the training has a guard. That policy has not played its episodes.
     """
 
     policy: str
