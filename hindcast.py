@@ -282,7 +282,7 @@ def train(
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
     device: str = "auto",
-    gate: Literal["simulator", "folds", "log"] = "simulator",
+    gate: Literal["simulator", "folds", "lookahead", "log"] = "simulator",
 ) -> Path:
     """Train an offline agent on the train split of a dataset and write its checkpoint.
 
@@ -299,8 +299,9 @@ def train(
         gate: "simulator" lets the agent and the best rule of the log play the validation windows;
             "folds" trains the agent four more times, each without a quarter of the train and
             validation windows, and lets it play these, which shows smaller advantages on a trace
-            with few windows; "log" compares them by the log alone, which errs more often. The
-            subfolder `delivered` holds the agent if it is better, otherwise the rule.
+            with few windows; "lookahead" does as "simulator" and also compares what is delivered
+            with a rule that looks ahead; "log" compares them by the log alone, which errs more
+            often. The subfolder `delivered` holds the agent if it is better, otherwise the rule.
 
     Returns:
         The folder of the checkpoint, which `evaluate` and `load_policy` take as a policy.

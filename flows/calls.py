@@ -270,7 +270,7 @@ def train_online(
     seed: int = 0,
     start: Place | None = None,
     device: str = "auto",
-    gate: Literal["simulator", "folds"] = "simulator",
+    gate: Literal["simulator", "folds", "lookahead"] = "simulator",
     workers: int = 1,
 ) -> Path:
     """Train an agent that plays the train windows of a recipe, and write its checkpoint.
@@ -289,7 +289,7 @@ def train_online(
         seed: Seed of every random draw of the training.
         start: Folder of a checkpoint to start from.
         device: "cpu", "cuda", or "auto", which uses a GPU if there is one.
-        gate: "simulator" or "folds", see `train`.
+        gate: "simulator", "folds" or "lookahead", see `train`.
         workers: Number of threads that play. It does not change the weights.
 
     Returns:

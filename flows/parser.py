@@ -78,8 +78,8 @@ Workers: TypeAlias = Annotated[int, Bounds("N", ge=1, le=1024)]
 Runner: TypeAlias = Literal["local", "dask", "ray"]  # the names of hindcast.flows.runners
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Stacked: TypeAlias = Literal["auto", "yes", "no"]
-Gate: TypeAlias = Literal["simulator", "folds", "log"]  # hindcast.policies.training.delivery
-OnlineGate: TypeAlias = Literal["simulator", "folds"]
+Gate: TypeAlias = Literal["simulator", "folds", "lookahead", "log"]  # policies.training.delivery
+OnlineGate: TypeAlias = Literal["simulator", "folds", "lookahead"]
 
 
 def argument(text: str, *, default: Any = MISSING, **settings: Any) -> Any:

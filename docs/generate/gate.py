@@ -14,14 +14,14 @@ import io
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import open as open_dataset
 from hindcast.pipeline.storage.run_files import BEST, DESCRIPTION
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.training.delivery.gates import gate_of
-from hindcast.policies.training.delivery.verdict import Gate, Verdict
+from hindcast.policies.training.delivery.verdict import Verdict
 
 COLUMNS: Final = (
     "scenario", "recipe", "agent", "rules_read", "gate", "rule", "metric", "windows", "difference",
@@ -55,7 +55,7 @@ def _rows(
     policy = load_policy(folder / BEST if selected else folder)
     chosen = f"{own['agent']}-best" if selected else own["agent"]
     recipe, rules = dataset.recipe.id.partition("+")[0], len(own["network"].get("rules", ()))
-    for gate in get_args(Gate):
+    for gate in _GATES:
         verdict = gate_of(dataset, 0, gate)(policy)
         assert verdict is not None, f"{folder}: the log has no rule or no validation episodes"
         yield _row([recipe, own["agent"], rules], gate, verdict, chosen, results)

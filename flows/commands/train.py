@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,7 @@ class Request:
     gate: p.Gate = p.option(
         "how the agent is compared with the best logged rule before it is delivered. simulator: "
         "both play the validation windows; folds: 4-fold cross-validation by four more trainings; "
+        "lookahead: as simulator, and compares what is delivered with a rule that looks ahead; "
         "log: no simulator, less reliable",
         default="simulator",
     )
@@ -171,7 +173,7 @@ def run(request: Request) -> dict[str, Any]:
             location(request.dataset), agent, location(request.out), options,
             settings=request.settings, reporting=reporting,
         )  # fmt: skip
-    return result_of(folder, agent, request.steps, request.seed)
+    return result_of(folder, agent, request.steps, request.seed, [request.dataset])
 
 
 def usual(gate: str) -> str | None:
@@ -179,8 +181,13 @@ def usual(gate: str) -> str | None:
     return None if gate == Request.gate else gate
 
 
-def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[str, Any]:
-    """Return the result of a command that wrote a checkpoint to this folder."""
+def result_of(
+    folder: Path, agent: str, steps: int | None, seed: int, played: Sequence[str]
+) -> dict[str, Any]:
+    """Return the result of a command that wrote a checkpoint to this folder.
+
+    `played` are the words that give the recipe to `hindcast evaluate`.
+    """
     from hindcast.pipeline.storage.run_files import BEST, DELIVERED
     from hindcast.policies.networks.checkpoint import read_description
 
@@ -189,12 +196,17 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
     # The log's own policy has no checkpoint: the training itself tells that it stays.
     description = read_description(delivered if kept else folder)
     verdict = description["training"].get("delivered")
+    ahead, evaluate = (verdict or {}).get("ahead"), None
+    if ahead is not None:
+        words = [*played, "--policy", ahead["policy"], "--policy", str(delivered)]
+        evaluate = shlex.join(["hindcast", "evaluate", *words, "--out", f"{folder}-ahead"])
     return {
         "checkpoint": str(folder),
         "best": str(best) if best.is_dir() else None,
         "delivered": str(delivered) if kept else None,
         "verdict": verdict,
         "uncompared": _looking_ahead(str(description["scenario"]), verdict),
+        "evaluate": evaluate,
         "agent": agent,
         "steps": steps,
         "seed": seed,
@@ -202,14 +214,13 @@ def result_of(folder: Path, agent: str, steps: int | None, seed: int) -> dict[st
 
 
 def _looking_ahead(scenario: str, verdict: Mapping[str, Any] | None) -> str | None:
-    """Return the policy that looks ahead with the rule of a gate, which compares with none."""
+    """Return the policy that looks ahead with the rule of a gate; None if the gate played it."""
     from hindcast.pipeline.scenarios import SCENARIOS, load_scenario
+    from hindcast.policies.training.delivery.ahead import name_of
 
-    if verdict is None or scenario not in SCENARIOS:  # of a log of decisions
+    if verdict is None or "ahead" in verdict or scenario not in SCENARIOS:  # of a log of decisions
         return None
-    problem = load_scenario(scenario)
-    rule = f"{verdict['rule']}@rollout" if problem.imagines or problem.samples else "rollout"
-    return rule if problem.can_look_ahead else None
+    return name_of(load_scenario(scenario), verdict["rule"])
 
 
 def show(result: Mapping[str, Any]) -> Shown:
@@ -226,20 +237,47 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
     if "why" in verdict:
         return [f"{result['delivered'] or 'nothing is delivered'}: {verdict['why']}"]
     rule, difference = verdict["rule"], verdict["difference"]
+    ahead = _ahead(verdict, result["evaluate"]) if "ahead" in verdict else []
     if difference is None:
-        return [f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"]
-    ends = verdict["low"], verdict["high"]
-    decimals = decimals_for((difference, *ends))
-    estimate = write_number(difference, decimals, signed=True)
+        line = f"{result['delivered']}: rule {rule}, because no checkpoint passed the guard"
+        return [line, *ahead]
+    where = f"on {count_of(verdict['windows'], 'unseen window')}"
+    compared = f"{verdict['metric']} {_estimate(verdict)} {where}, + is better"
+    if other := result.get("uncompared"):  # results of older ledgers have none
+        compared += f"; {other} looks ahead and was not compared, which --gate lookahead does"
+    which = f"rule {rule}, as the agent is not clearly better"
+    if verdict["delivered"] == "agent":
+        which = f"the agent, better than rule {rule}"
+    return [f"{result['delivered']}: {which} ({compared})", *ahead]
+
+
+def _ahead(verdict: Mapping[str, Any], evaluate: str) -> list[str]:
+    """Return whether a policy that looks ahead is better, and then the command that scores it."""
+    found = verdict["ahead"]
+    name, low, high = found["policy"], found["low"], found["high"]
+    delivered, other = f"the delivered {verdict['delivered']}", f"{name}, which looks ahead"
+    which = f"neither {delivered} nor {other}, is clearly better"
+    if worse := high is not None and high < 0.0:
+        which = f"{other}, is better than {delivered}"
+    elif low is not None and low > 0.0:
+        which = f"{delivered} is better than {other}"
+    notes = "; too few for an interval" if low is None else ""
+    notes += f"; {name} has not played the guard's episodes" if found["unguarded"] else ""
+    line = (
+        f"{which} ({verdict['metric']} {_estimate(found)} on "
+        f"{count_of(found['windows'], 'validation window')}, + is better for {delivered}{notes})"
+    )
+    return [line, f"to score both on the test windows: {evaluate}"] if worse else [line]
+
+
+def _estimate(found: Mapping[str, Any]) -> str:
+    """Return a difference, with its interval if it has one."""
+    ends = found["low"], found["high"]
+    decimals = decimals_for((found["difference"], *ends))
+    estimate = write_number(found["difference"], decimals, signed=True)
     if ends[0] is not None:
         estimate += f" [{write_interval(*ends, decimals, signed=True)}]"
-    where = f"on {count_of(verdict['windows'], 'unseen window')}"
-    compared = f"{verdict['metric']} {estimate} {where}, + is better"
-    if ahead := result.get("uncompared"):  # results of older ledgers have none
-        compared += f"; {ahead} looks ahead and was not compared"
-    if verdict["delivered"] == "agent":
-        return [f"{result['delivered']}: the agent, better than rule {rule} ({compared})"]
-    return [f"{result['delivered']}: rule {rule}, as the agent is not clearly better ({compared})"]
+    return estimate
 
 
 COMMANDS: Final = {"train": Command(

@@ -53,7 +53,8 @@ class Request:
     )
     gate: p.OnlineGate = p.option(
         "how the agent is compared with the best rule before it is delivered. simulator: both play "
-        "the validation windows; folds: 4-fold cross-validation by four more trainings",
+        "the validation windows; folds: 4-fold cross-validation by four more trainings; lookahead: "
+        "as simulator, and compares what is delivered with a rule that looks ahead",
         default="simulator",
     )
     runner: p.Runner = p.runner()
@@ -128,7 +129,8 @@ def run(request: Request) -> dict[str, Any]:
             reporting=Reporting(*with_metrics(tell), request.checkpoint_every),
         )  # fmt: skip
     steps = read_description(folder)["training"]["steps"]
-    return train.result_of(folder, name, steps, request.seed)
+    played = [request.recipe, *(word for one in request.overrides for word in ("--set", one))]
+    return train.result_of(folder, name, steps, request.seed, played)
 
 
 def _starts(request: Request) -> tuple[p.Folder, ...]:

@@ -97,6 +97,8 @@ def train_stacked(
     if options.gate == "folds":
         raise InputError("--gate folds repeats a training, which a stacked one cannot")
     opened = ds.open(dataset)
+    if options.gate == "lookahead":
+        decide_once(opened, 0, options.gate)  # raises InputError before any training
     waiting: list[tuple[Path, Identity]] = []
     for member, config in zip(members, configs, strict=True):
         single = identity_of(opened, wanted, config, replace(options, seed=member.seed))

@@ -6,12 +6,12 @@ from typing import Literal, TypeAlias
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.online.problem import Problem
-from hindcast.policies.training.delivery import folds, played
+from hindcast.policies.training.delivery import ahead, folds, played
 from hindcast.policies.training.delivery.checkpoints import LAST, SELECTED, Decide
 from hindcast.policies.training.delivery.folds import Without
 from hindcast.policies.training.delivery.verdict import Verdict, eligible_rules, judge_each
 
-OnlineGate: TypeAlias = Literal["simulator", "folds"]
+OnlineGate: TypeAlias = Literal["simulator", "folds", "lookahead"]
 
 
 def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
@@ -19,9 +19,12 @@ def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
 
     `without` repeats the training for the gate "folds". With a guard, only the selected checkpoint
     is compared, since only that one passed; the rule is delivered if no checkpoint did, in the
-    training or in one of a fold.
+    training or in one of a fold. Raises InputError for the gate "lookahead" if nothing can look
+    ahead in the problem.
     """
     judge = judge_of(problem)
+    if gate == "lookahead":
+        ahead.check(problem)
 
     def decide(candidates: Mapping[str, Trained]) -> tuple[Trained, Verdict] | None:
         some = {k: v for k, v in candidates.items() if problem.guard is None or k == SELECTED}
@@ -31,6 +34,8 @@ def decide_by(problem: Problem, gate: str, without: Without) -> Decide:
             judged = judge_each(list(some.values()), judge)
         if judged is None and (verdict := judge(None)) is not None:
             judged = candidates[LAST], verdict
+        if gate == "lookahead":
+            judged = ahead.beside(problem, judged, guarded=problem.guard is not None)
         return played.with_columns(problem, judged)
 
     return decide

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
         ("evaluate --json ", known_recipes()),
         ("train d --agent ", list(AGENTS)),
         ("train-online r --agent ", list(ONLINE_AGENTS)),
-        ("train d --gate ", ["simulator", "folds", "log"]),
+        ("train d --gate ", ["simulator", "folds", "lookahead", "log"]),
         ("ingest sw", ["swf"]),
         ("ingest swf ", []),
         ("doctor a b ", []),
@@ -68,7 +68,7 @@ complete -p hindcast
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_offers_what_is_known():
     assert complete("hindcast wh") == ["whatif", "why"]
-    assert complete("hindcast train d --gate ''") == ["simulator", "folds", "log"]
+    assert complete("hindcast train d --gate ''") == ["simulator", "folds", "lookahead", "log"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -1,10 +1,12 @@
 """Tests of [train.settings.<agent>]: used, part of the ledger's key, and checked first."""
 
 import json
+import shlex
+import shutil
 
 import pytest
 
-from hindcast.flows import cli
+from hindcast.flows import cli, parser
 from hindcast.flows.commands import train
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.shipped import recipe_folder
@@ -93,9 +95,60 @@ def test_settings_that_do_not_exist_are_refused_first(tmp_path, capsys, setting,
     ],
 )
 def test_the_answer_names_what_looks_ahead_and_was_not_compared(recipe, ahead):
-    """No gate compares with a rule that looks ahead; some problems let none look ahead."""
-    result = train.result_of(recipe_folder() / recipe, "agent", 10, 0)
+    """Only one gate compares with a rule that looks ahead; some problems let none look ahead."""
+    result = train.result_of(recipe_folder() / recipe, "agent", 10, 0, ["r"])
     told = "\n".join(train.show(result).lines)
     assert result["uncompared"] == ahead
-    assert ("was not compared" in told) == (ahead is not None)
-    assert ahead is None or f"; {ahead} looks ahead and was not compared)" in told
+    assert result["evaluate"] is None
+    expected = f"; {ahead} looks ahead and was not compared, which --gate lookahead does)"
+    assert ("--gate lookahead" in told) == (ahead is not None) == (expected in told)
+
+
+_AHEAD = "hold_8@rollout, which looks ahead"
+
+
+@pytest.mark.parametrize(
+    ("ends", "unguarded", "which", "numbers"),
+    [
+        ((-0.3, -0.1), False, f"{_AHEAD}, is better than the delivered agent",
+         ("-0.2000 [-0.3000 .. -0.1000]", "")),
+        ((-0.3, 0.1), True, f"neither the delivered agent nor {_AHEAD}, is clearly better",
+         ("-0.2000 [-0.3000 .. +0.1000]", "; hold_8@rollout has not played the guard's episodes")),
+        ((0.1, 0.3), False, f"the delivered agent is better than {_AHEAD}",
+         ("+0.2000 [+0.1000 .. +0.3000]", "")),
+        ((None, None), False, f"neither the delivered agent nor {_AHEAD}, is clearly better",
+         ("-0.2000", "; too few for an interval")),
+    ],
+)  # fmt: skip
+def test_the_answer_says_whether_looking_ahead_is_better(tmp_path, ends, unguarded, which, numbers):
+    """If it is, the command that scores it on test windows is printed, and can be read."""
+    low, high = ends
+    released = recipe_folder() / "slots-online/agents/counterfactual-seed0"
+    shutil.copytree(released, tmp_path / "a b/delivered")
+    file = tmp_path / "a b/delivered/checkpoint.json"
+    description = json.loads(file.read_text())
+    difference = 0.2 if low is not None and low > 0.0 else -0.2
+    description["training"]["delivered"] |= {
+        "metric": "slowdown", "delivered": "agent",
+        "ahead": {"policy": "hold_8@rollout", "windows": 9, "difference": difference,
+                  "low": low, "high": high, "unguarded": unguarded},
+    }  # fmt: skip
+    file.write_text(json.dumps(description))
+    played = ["slots-online", "--set", "split.test='250..251'"]
+    result = train.result_of(tmp_path / "a b", "agent", 10, 0, played)
+    _, first, *rest = train.show(result).lines
+    assert "was not compared" not in first
+    estimate, caution = numbers
+    assert rest[0] == (
+        f"{which} (slowdown {estimate} on 9 validation windows, + is better for the delivered "
+        f"agent{caution})"
+    )
+    better = high is not None and high < 0.0
+    assert len(rest) == 1 + better
+    if better:
+        before, _, command = rest[1].partition(": ")
+        assert before == "to score both on the test windows"
+        asked = parser.parse(shlex.split(command)[1:])
+        policies = ["hold_8@rollout", str(tmp_path / "a b/delivered")]
+        assert (asked.recipe, asked.policies, asked.overrides) == (played[0], policies, played[2:])
+        assert asked.out == str(tmp_path / "a b-ahead")

@@ -3,6 +3,7 @@
 verdict     comparison of an agent with a rule, and the delivered checkpoint
 played      gate that plays validation windows in the simulator
 folds       gate that trains again, without a part of the windows each time
+ahead       gate that also compares with a policy that looks ahead
 agreement   gate on a log alone
 checkpoints writing of a finished training, with its delivery
 """

@@ -10,7 +10,7 @@ from hindcast.pipeline.recipes.workload_source import RECORDED, load_source
 from hindcast.pipeline.scenarios import decisions, load_scenario
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.training.delivery import agreement, folds, played, weighed
+from hindcast.policies.training.delivery import agreement, ahead, folds, played, weighed
 from hindcast.policies.training.delivery.checkpoints import Decide
 from hindcast.policies.training.delivery.folds import Without
 from hindcast.policies.training.delivery.verdict import Verdict, judge_each
@@ -55,6 +55,8 @@ def decide_once(opened: ds.Dataset, seed: int, gate: str) -> Decide:
 
     def decide(candidates: Mapping[str, Trained]) -> tuple[Trained, Verdict] | None:
         judged = judge_each(list(candidates.values()), judge)
+        if windows is not None and gate == "lookahead":
+            judged = ahead.beside(windows, judged)
         return judged if windows is None else played.with_columns(windows, judged)
 
     return decide
@@ -71,8 +73,18 @@ def gate_of(opened: ds.Dataset, seed: int, gate: str) -> Callable[[LearnedPolicy
 def _gate_of(
     opened: ds.Dataset, seed: int, gate: str
 ) -> tuple[Callable[[LearnedPolicy], Verdict | None], played.Windows | None]:
-    """Return the function of `gate_of`, and the windows that it plays, if it plays any."""
+    """Return the function of `gate_of`, and the windows that it plays, if it plays any.
+
+    Raises InputError for the gate "lookahead" if nothing can look ahead on the windows.
+    """
     windows = None if gate == "log" else _windows_of(opened, seed)
+    if gate == "lookahead":
+        if windows is None:
+            raise InputError(
+                f"--gate lookahead plays the episodes of {opened.folder} again, and its workload "
+                "cannot be played here; expected --gate log"
+            )
+        ahead.check(windows)
     if windows is None:
         return partial(agreement.judge, opened, seed=seed), None
     return played.judge_of(windows, _rules_of(opened)), windows

@@ -40,7 +40,7 @@ from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.batched import run_batched
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
-from hindcast.pipeline.simulation.rollout import Episode, plays_episodes, run_episode
+from hindcast.pipeline.simulation.rollout import Episode, Planner, plays_episodes, run_episode
 from hindcast.pipeline.simulation.scenario import Instance, Scenario, with_added
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.simulation.spec import Spec
@@ -251,6 +251,13 @@ def values_of(
     value: Value = by_return,
 ) -> NDArray[np.float64]:
     """Return the value of greedy choices on every window of `played`, (W,)."""
+    return np.array([value(episode) for episode in episodes_of(windows, policy, played)])
+
+
+def episodes_of(
+    windows: Windows, policy: Heuristic | LearnedPolicy | Planner, played: Sequence[int]
+) -> list[Episode]:
+    """Return the episode of greedy choices on every window of `played`."""
     if isinstance(policy, Heuristic):
         windows = windows.shown_to(policy.needs)
     scenario, spec, behaviour = windows.scenario, windows.spec, Behaviour(policy.name, policy)
@@ -263,10 +270,10 @@ def values_of(
 
     if plays_episodes(behaviour):
         with ThreadPoolExecutor(windows.workers) as pool:
-            return np.array([value(episode) for episode in pool.map(one, played)])
+            return list(pool.map(one, played))
     episodes: list[Episode] = []
     for start in range(0, len(played), BATCH):
         some = played[start : start + BATCH]
         instances = [windows.instance_of(window) for window in some]
         episodes += run_batched(scenario, spec, instances, behaviour, [drawing(w) for w in some])
-    return np.array([value(episode) for episode in episodes])
+    return episodes

@@ -7,8 +7,9 @@ rule. Otherwise it holds that rule: a network with weight 1 on the rank column o
 therefore never gets a policy that is known to be worse than a rule at hand.
 
 The test is one of hindcast.policies.training.delivery.played,
-hindcast.policies.training.delivery.folds and hindcast.policies.training.delivery.agreement. A log
-of decisions, which has no simulator, has the test of hindcast.policies.training.delivery.weighed;
+hindcast.policies.training.delivery.folds and hindcast.policies.training.delivery.agreement;
+hindcast.policies.training.delivery.ahead adds a comparison that decides nothing. A log of
+decisions, which has no simulator, has the test of hindcast.policies.training.delivery.weighed;
 there the log's own policy may be the best, and nothing is written.
 """
 
@@ -29,7 +30,7 @@ from hindcast.policies.networks.checkpoint import Trained, save
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
-Gate: TypeAlias = Literal["simulator", "folds", "log"]
+Gate: TypeAlias = Literal["simulator", "folds", "lookahead", "log"]
 # The sign of five differences is the same by luck in 3.1 % of cases, more than one side of a 95 %
 # interval leaves out; that of six in 1.6 %.
 FEWEST_WINDOWS: Final = 6
@@ -38,6 +39,27 @@ AGENT: Final = "agent"
 RULE: Final = "rule"
 LOG: Final = "log"
 Delivered: TypeAlias = Literal["agent", "rule", "log"]
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The comparison of what is delivered with a policy that looks ahead.
+
+    Attributes:
+        policy: Name of that policy.
+        windows: Number of validation windows that both played.
+        difference: Mean difference of the headline outcome, above 0 if the delivered one is better.
+        low: Lower end of the paired 95 % interval; None for fewer than FEWEST_WINDOWS.
+        high: Upper end of the interval.
+        unguarded: Whether the training has a guard. That policy has not played its episodes.
+    """
+
+    policy: str
+    windows: int
+    difference: float
+    low: float | None
+    high: float | None
+    unguarded: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,7 @@ class Verdict:
         low: Lower end of the paired 95 % interval of the difference.
         high: Upper end of the interval.
         why: The sentence with the numbers that decided, for a log of decisions.
+        ahead: The comparison with a policy that looks ahead, by the gate "lookahead".
     """
 
     delivered: Delivered
@@ -64,10 +87,12 @@ class Verdict:
     low: float | None = None
     high: float | None = None
     why: str = ""
+    ahead: Ahead | None = None
 
     def as_table(self) -> dict[str, Any]:
-        """Return the verdict as checkpoint.json has it, without a sentence that is not there."""
-        return {name: value for name, value in asdict(self).items() if name != "why" or value}
+        """Return the verdict as checkpoint.json has it, without `why` and `ahead` if not there."""
+        optional = ("why", "ahead")
+        return {name: of for name, of in asdict(self).items() if name not in optional or of}
 
 
 def compare(
