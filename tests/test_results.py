@@ -10,7 +10,7 @@ import pytest
 import hindcast
 from docs.generate import gate
 from docs.generate.anchors import Scored, played_windows, scored_policies
-from docs.generate.claims import claim_pages
+from docs.generate.claims import beside_rules_ahead, claim_pages
 from docs.generate.delivered import DELIVERIES, SELECTED, baseline_mean, row_of
 from docs.generate.families import verdicts
 from docs.generate.fresh import FRESH, better_and_others, share_of_time, shown_rows
@@ -202,13 +202,36 @@ def test_the_numbers_of_the_readme_are_those_of_the_table(problem, decimals):
 
 
 def test_the_losses_of_the_readme_are_those_of_the_table():
-    """No agent is better on a log of `queue`, on the stream, or offline on thermal."""
+    """No agent is better on a log of `queue` or on the stream; offline on thermal on fresh ones."""
     rows = {(d.problem, d.source): row_of(d) for d in DELIVERIES}
     none = [one for name, one in rows.items() if "queue" in name[0] or "stream" in name[0]]
     assert len(none) == 12
     for row in (*none, rows["`thermal`", "log"]):
         low, high = float(row["paired_low"]), float(row["paired_high"])
         assert (low if row["higher_is_better"] == "true" else -high) <= 0.0
+    again = [one for one in DELIVERIES if one.fresh]
+    fresh = [row_of(one, one.fresh) for one in again]
+    thermal = [(one.problem, one.source) for one in again].index(("`thermal`", "log"))
+    assert verdicts(fresh)[thermal] == 1
+    gain, level = (float(fresh[thermal][name]) for name in ("paired_difference", "mean"))
+    readme = " ".join((FOLDER.parents[1] / "README.md").read_text().split())
+    said = f"{fresh[thermal]['windows']} fresh ones a gain of {gain:.3f}"
+    assert f"{said} (level {level:.3f} against {level - gain:.3f})" in readme
+
+
+def test_what_is_said_of_rules_that_look_ahead_is_in_the_table_of_claims():
+    """No agent is better than one on windows on which no setting had been tried."""
+    found = beside_rules_ahead()
+    sides = verdicts([row for *_, row in found])
+    shown = {
+        (problem, windows): side
+        for (problem, _, windows, _), side in zip(found, sides, strict=True)
+    }
+    assert len(shown) == 10
+    assert {one: side for one, side in shown.items() if side} == {
+        ("`slots`, rate .7", "test"): -1, ("`slots`, rate .7", "first draw"): -1,
+        ("`slots`, rate 1.0", "test"): 1,
+    }  # fmt: skip
 
 
 def test_the_readme_names_the_gains_on_new_windows():
@@ -223,7 +246,9 @@ def test_the_readme_names_the_gains_on_new_windows():
         "looking ahead included, in `slots` at rate 1.0, `thermal`, `multicluster` and "
         "`deferrable`; in `slots` at rate 0.7 no gain is shown" in readme
     )
-    assert [one.problem for one in FRESH if one.reused] == ["`binpack`"]
+    [reused] = [one for one in FRESH if one.reused]
+    assert reused.problem == "`binpack`"
+    assert f"in {share_of_time(reused):.0f} times the rule's time, on windows of the log" in readme
 
 
 def test_rules_of_the_second_draw_have_the_time_of_the_agents():

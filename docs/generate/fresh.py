@@ -176,12 +176,13 @@ def _row(one: Fresh, ahead: bool) -> Row | None:
         for row in rows_of_recipe("online.csv" if one.reused else "fresh.csv", one.recipe)
         if row["policy"] == agent
         and row["baseline"] != "random"
-        and (ahead or not _looks_ahead(row["baseline"]))
+        and (ahead or not looks_ahead(row["baseline"]))
     ]
     return max(own, key=baseline_mean) if own else None
 
 
-def _looks_ahead(policy: str) -> bool:
+def looks_ahead(policy: str) -> bool:
+    """Return whether a policy of this name looks ahead: `rollout`, or `@rollout` with settings."""
     return AHEAD[1:] in (policy, policy.rpartition("@")[2].partition("+")[0])
 
 
@@ -221,7 +222,7 @@ def milliseconds(one: Fresh, policy: str) -> tuple[int, float]:
     The start of an evaluation is that of one window; the shortest of REPEATS counts.
     """
     windows = load_recipe(one.released).windows("train")
-    count = min(TIMED if _looks_ahead(policy) else TIMED_RULES, len(windows) - 1)
+    count = min(TIMED if looks_ahead(policy) else TIMED_RULES, len(windows) - 1)
     begin = min(_evaluated(one, policy, windows[:1]) for _ in range(REPEATS + 1))
     end = min(_evaluated(one, policy, windows[: count + 1]) for _ in range(REPEATS))
     decisions = end[1] - begin[1]
