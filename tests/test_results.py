@@ -123,6 +123,10 @@ def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages
             able = row["scenario"] not in {"thermal", "deferrable"}
             assert ("†" in line.split(" | ")[3]) == (able and not ahead)
             assert ("cannot look ahead" in line) == (not able)
+            here = {name: sign * mean for name, mean in others.items() if "rollout" not in name}
+            if part == "deliveries" and max(here, key=lambda name: here[name]) != row["baseline"]:
+                said = page.partition("stronger rule that does not look ahead: ")[2]
+                assert f"{one.problem} ({one.source}) " in said.partition("\n")[0]
             if shown > 0 and is_below_best(row):
                 said = page.partition(f"worse mean than the {COLUMN}: ")[2].partition("\n")[0]
                 assert f"{one.problem} ({one.source})" in said
