@@ -141,8 +141,8 @@ def _table(found: Sequence[Shown], wanted: Callable[[Fresh, bool], bool] | None 
             _policy(one, row["baseline"], other, times),
             _policy(one, row["policy"], float(row["mean"]), times), cell, mde(row, one.decimals),
         ])  # fmt: skip
-    head = ["problem", "windows", "outcome", "looking ahead", "best without learning", "agent",
-            "difference", "MDE"]  # fmt: skip
+    head = ["problem", "windows", "outcome", "looking ahead", "best without learning, of its kind",
+            "agent", "difference", "MDE"]  # fmt: skip
     return table(head, lines)
 
 
