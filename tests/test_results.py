@@ -221,11 +221,32 @@ def test_the_losses_of_the_readme_are_those_of_the_table():
     readme = " ".join((FOLDER.parents[1] / "README.md").read_text().split())
     said = f"{fresh[thermal]['windows']} fresh ones a gain of {gain:.3f}"
     assert f"{said} (level {level:.3f} against {level - gain:.3f})" in readme
+    low, high = (float(fresh[thermal][name]) for name in ("paired_low", "paired_high"))
+    page = " ".join((FOLDER.parent / "claims.md").read_text().split())
+    assert f"by {gain:.3f} ({low:.3f} to {high:.3f})" in page
 
 
 def test_what_is_said_of_rules_that_look_ahead_is_in_the_table_of_claims():
     """No agent is better than one on windows on which no setting had been tried."""
     found = beside_rules_ahead()
+    ms = {
+        (recipe, policy): float(value)
+        for recipe, policy, value in pl.read_csv(FOLDER / "fresh_times.csv")
+        .select("recipe", "policy", "ms_per_decision")
+        .iter_rows()
+    }
+    keys = [(row["scenario"], row["recipe"], row["baseline"], row["policy"]) for *_, row in found]
+    ratios = [
+        (scenario == "binpack", ms[recipe, rule] / ms[recipe, agent])
+        for scenario, recipe, rule, agent in keys
+        if (recipe, rule) in ms
+    ]
+    packing = [ratio for packs, ratio in ratios if packs]
+    others = [ratio for packs, ratio in ratios if not packs]
+    page = " ".join((FOLDER.parent / "claims.md").read_text().split())
+    low, high = 10 * round(min(others) / 10), 100 * round(max(others) / 100)
+    assert f"{low} to {high:,} times as long" in page
+    assert f"on `binpack` {min(packing):.0f} to {max(packing):.0f} times" in page
     sides = verdicts([row for *_, row in found])
     shown = {
         (problem, windows): side
