@@ -109,7 +109,11 @@ def shown_rows() -> list[Shown]:
 def fresh_table() -> str:
     """Return the table as Markdown, and a sentence of what it shows."""
     found = shown_rows()
-    better, others = better_and_others(found)
+    notes = {one.problem: " (windows read before)" for one in FRESH if one.reused}
+    better, others = (
+        [problem + notes.get(problem, "") for problem in problems]
+        for problems in better_and_others(found)
+    )
     text = "In the last row of each problem, agents are better after Holm's adjustment on "
     text += f"{_and(better)}, and not on {_and(others)}."
     return f"{_table(found)}\n{text}\n"
