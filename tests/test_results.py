@@ -10,7 +10,7 @@ import pytest
 import hindcast
 from docs.generate import gate
 from docs.generate.anchors import Scored, played_windows, scored_policies
-from docs.generate.claims import claim_pages
+from docs.generate.claims import beside_rules_ahead, claim_pages
 from docs.generate.delivered import DELIVERIES, SELECTED, baseline_mean, row_of
 from docs.generate.families import verdicts
 from docs.generate.fresh import FRESH, better_and_others, share_of_time, shown_rows
@@ -123,6 +123,10 @@ def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages
             able = row["scenario"] not in {"thermal", "deferrable"}
             assert ("†" in line.split(" | ")[3]) == (able and not ahead)
             assert ("cannot look ahead" in line) == (not able)
+            here = {name: sign * mean for name, mean in others.items() if "rollout" not in name}
+            if part == "deliveries" and max(here, key=lambda name: here[name]) != row["baseline"]:
+                said = page.partition("stronger rule that does not look ahead: ")[2]
+                assert f"{one.problem} ({one.source}) " in said.partition("\n")[0]
             if shown > 0 and is_below_best(row):
                 said = page.partition(f"worse mean than the {COLUMN}: ")[2].partition("\n")[0]
                 assert f"{one.problem} ({one.source})" in said
@@ -202,13 +206,57 @@ def test_the_numbers_of_the_readme_are_those_of_the_table(problem, decimals):
 
 
 def test_the_losses_of_the_readme_are_those_of_the_table():
-    """No agent is better on a log of `queue`, on the stream, or offline on thermal."""
+    """No agent is better on a log of `queue` or on the stream; offline on thermal on fresh ones."""
     rows = {(d.problem, d.source): row_of(d) for d in DELIVERIES}
     none = [one for name, one in rows.items() if "queue" in name[0] or "stream" in name[0]]
     assert len(none) == 12
     for row in (*none, rows["`thermal`", "log"]):
         low, high = float(row["paired_low"]), float(row["paired_high"])
         assert (low if row["higher_is_better"] == "true" else -high) <= 0.0
+    again = [one for one in DELIVERIES if one.fresh]
+    fresh = [row_of(one, one.fresh) for one in again]
+    thermal = [(one.problem, one.source) for one in again].index(("`thermal`", "log"))
+    assert verdicts(fresh)[thermal] == 1
+    gain, level = (float(fresh[thermal][name]) for name in ("paired_difference", "mean"))
+    readme = " ".join((FOLDER.parents[1] / "README.md").read_text().split())
+    said = f"{fresh[thermal]['windows']} fresh ones a gain of {gain:.3f}"
+    assert f"{said} (level {level:.3f} against {level - gain:.3f})" in readme
+    low, high = (float(fresh[thermal][name]) for name in ("paired_low", "paired_high"))
+    page = " ".join((FOLDER.parent / "claims.md").read_text().split())
+    assert f"by {gain:.3f} ({low:.3f} to {high:.3f})" in page
+
+
+def test_what_is_said_of_rules_that_look_ahead_is_in_the_table_of_claims():
+    """No agent is better than one on windows on which no setting had been tried."""
+    found = beside_rules_ahead()
+    ms = {
+        (recipe, policy): float(value)
+        for recipe, policy, value in pl.read_csv(FOLDER / "fresh_times.csv")
+        .select("recipe", "policy", "ms_per_decision")
+        .iter_rows()
+    }
+    keys = [(row["scenario"], row["recipe"], row["baseline"], row["policy"]) for *_, row in found]
+    ratios = [
+        (scenario == "binpack", ms[recipe, rule] / ms[recipe, agent])
+        for scenario, recipe, rule, agent in keys
+        if (recipe, rule) in ms
+    ]
+    packing = [ratio for packs, ratio in ratios if packs]
+    others = [ratio for packs, ratio in ratios if not packs]
+    page = " ".join((FOLDER.parent / "claims.md").read_text().split())
+    low, high = 10 * round(min(others) / 10), 100 * round(max(others) / 100)
+    assert f"{low} to {high:,} times as long" in page
+    assert f"on `binpack` {min(packing):.0f} to {max(packing):.0f} times" in page
+    sides = verdicts([row for *_, row in found])
+    shown = {
+        (problem, windows): side
+        for (problem, _, windows, _), side in zip(found, sides, strict=True)
+    }
+    assert len(shown) == 10
+    assert {one: side for one, side in shown.items() if side} == {
+        ("`slots`, rate .7", "test"): -1, ("`slots`, rate .7", "first draw"): -1,
+        ("`slots`, rate 1.0", "test"): 1,
+    }  # fmt: skip
 
 
 def test_the_readme_names_the_gains_on_new_windows():
@@ -223,7 +271,9 @@ def test_the_readme_names_the_gains_on_new_windows():
         "looking ahead included, in `slots` at rate 1.0, `thermal`, `multicluster` and "
         "`deferrable`; in `slots` at rate 0.7 no gain is shown" in readme
     )
-    assert [one.problem for one in FRESH if one.reused] == ["`binpack`"]
+    [reused] = [one for one in FRESH if one.reused]
+    assert reused.problem == "`binpack`"
+    assert f"in {share_of_time(reused):.0f} times the rule's time, on windows of the log" in readme
 
 
 def test_rules_of_the_second_draw_have_the_time_of_the_agents():

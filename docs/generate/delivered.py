@@ -116,8 +116,9 @@ TABLES: Final = {"play": "online.csv", "log": "offline.csv"}
 
 def delivered_table() -> str:
     """Return the table of deliveries as Markdown, and a sentence of what it shows."""
-    head = ["problem", "learned from", "outcome", COLUMN, "strongest rule", "delivered",
-            "difference from the rule on test windows", "MDE", "on fresh windows"]  # fmt: skip
+    head = ["problem", "learned from", "outcome", COLUMN, "strongest rule of the evaluation",
+            "delivered", "difference from the rule on test windows", "MDE",
+            "on fresh windows"]  # fmt: skip
     again = [one for one in DELIVERIES if one.fresh]
     fresh = [row_of(one, one.fresh) for one in again]
     cells = dict(zip(again, marked(fresh, [one.decimals for one in again]), strict=True))
@@ -151,13 +152,22 @@ def _found() -> str:
     ]
     if below:
         text += f" Better than the rule, with a worse mean than the {COLUMN}: {', '.join(below)}."
+    stronger = []
+    for one, row in zip(DELIVERIES, rows, strict=True):
+        rule = best_of(row, here=True)
+        if rule is not None and rule.policy != row["baseline"]:
+            mean = prose(f"{rule.policy} {write_number(rule.mean, one.decimals)}")
+            stronger.append(f"{one.problem} ({one.source}) {mean}")
+    if stronger:
+        text += " Another evaluation of the same windows has a stronger rule that does not look "
+        text += f"ahead: {', '.join(stronger)}."
     return text
 
 
 def selected_table() -> str:
     """Return the table of selected checkpoints as Markdown."""
-    head = ["problem", "learned from", "outcome", COLUMN, "strongest rule", "agent",
-            "difference from the rule"]  # fmt: skip
+    head = ["problem", "learned from", "outcome", COLUMN, "strongest rule of the evaluation",
+            "agent", "difference from the rule"]  # fmt: skip
     shown = table([*head, "MDE"], _rows_of(SELECTED))
     return f"{shown}\n{kind([*map(row_of, SELECTED)])}\n\n{NOTE}\n"
 

@@ -109,7 +109,11 @@ def shown_rows() -> list[Shown]:
 def fresh_table() -> str:
     """Return the table as Markdown, and a sentence of what it shows."""
     found = shown_rows()
-    better, others = better_and_others(found)
+    notes = {one.problem: " (windows read before)" for one in FRESH if one.reused}
+    better, others = (
+        [problem + notes.get(problem, "") for problem in problems]
+        for problems in better_and_others(found)
+    )
     text = "In the last row of each problem, agents are better after Holm's adjustment on "
     text += f"{_and(better)}, and not on {_and(others)}."
     return f"{_table(found)}\n{text}\n"
@@ -141,8 +145,8 @@ def _table(found: Sequence[Shown], wanted: Callable[[Fresh, bool], bool] | None 
             _policy(one, row["baseline"], other, times),
             _policy(one, row["policy"], float(row["mean"]), times), cell, mde(row, one.decimals),
         ])  # fmt: skip
-    head = ["problem", "windows", "outcome", "looking ahead", "best without learning", "agent",
-            "difference", "MDE"]  # fmt: skip
+    head = ["problem", "windows", "outcome", "looking ahead", "best without learning, of its kind",
+            "agent", "difference", "MDE"]  # fmt: skip
     return table(head, lines)
 
 
@@ -176,12 +180,13 @@ def _row(one: Fresh, ahead: bool) -> Row | None:
         for row in rows_of_recipe("online.csv" if one.reused else "fresh.csv", one.recipe)
         if row["policy"] == agent
         and row["baseline"] != "random"
-        and (ahead or not _looks_ahead(row["baseline"]))
+        and (ahead or not looks_ahead(row["baseline"]))
     ]
     return max(own, key=baseline_mean) if own else None
 
 
-def _looks_ahead(policy: str) -> bool:
+def looks_ahead(policy: str) -> bool:
+    """Return whether a policy of this name looks ahead: `rollout`, or `@rollout` with settings."""
     return AHEAD[1:] in (policy, policy.rpartition("@")[2].partition("+")[0])
 
 
@@ -221,7 +226,7 @@ def milliseconds(one: Fresh, policy: str) -> tuple[int, float]:
     The start of an evaluation is that of one window; the shortest of REPEATS counts.
     """
     windows = load_recipe(one.released).windows("train")
-    count = min(TIMED if _looks_ahead(policy) else TIMED_RULES, len(windows) - 1)
+    count = min(TIMED if looks_ahead(policy) else TIMED_RULES, len(windows) - 1)
     begin = min(_evaluated(one, policy, windows[:1]) for _ in range(REPEATS + 1))
     end = min(_evaluated(one, policy, windows[: count + 1]) for _ in range(REPEATS))
     decisions = end[1] - begin[1]

@@ -64,15 +64,19 @@ class Best(NamedTuple):
     ahead: bool | None
 
 
-def best_of(row: Mapping[str, str]) -> Best | None:
-    """Return the best policy on the windows and the metric of a row; None if they are unknown."""
+def best_of(row: Mapping[str, str], *, here: bool = False) -> Best | None:
+    """Return the best policy on the windows and the metric of a row; None if they are unknown.
+
+    With `here`, it is the best of those that do not look ahead.
+    """
     windows, _ = played_windows(_commands()[row["command"]])
     found = _scored().get((windows, row["metric"]), {})
     if not windows or not found:
         return None
     pick = max if row["higher_is_better"] == "true" else min
-    best = pick(found, key=lambda name: found[name])
-    ahead = any("rollout" in name or "@" in name for name in found)
+    looking = {name for name in found if "rollout" in name or "@" in name}
+    best = pick(found.keys() - looking if here else found, key=lambda name: found[name])
+    ahead = bool(looking)
     able = ahead or load_scenario(row["scenario"]).can_look_ahead
     return Best(best, found[best], ahead if able else None)
 
