@@ -306,14 +306,14 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
         cost = floats[f.CARBON_PRICE] * kg / 1e3 + money
     jobs, energy = max(ints[m.JOBS], 1), max(floats[f.ENERGY_KWH], 1e-300)
     now = floats[f.NOW_G] / 1e3
-    best = floats[f.NOW_COST] - floats[f.BOUND]
+    best, less = floats[f.NOW_COST] - floats[f.BOUND], floats[f.NOW_COST] - cost - wait
     outcomes[OUT.total_reward] = 0.0 - cost - wait
     outcomes[OUT.carbon_kg] = kg
     outcomes[OUT.money] = money
     outcomes[OUT.saved] = 1.0 - kg / now if now > 0.0 else 0.0
     outcomes[OUT.saved_g_per_kwh] = 1e3 * (now - kg) / energy
     outcomes[OUT.money_saved_per_mwh] = 1e3 * (floats[f.NOW_MONEY] - money) / energy
-    outcomes[OUT.share_of_bound] = (floats[f.NOW_COST] - cost) / best if best > 1e-12 else 0.0
+    outcomes[OUT.share_of_bound] = less / best if best > 1e-12 else 0.0
     outcomes[OUT.mean_wait_h] = floats[f.WAIT_H] / jobs
     outcomes[OUT.core_hours_waited] = floats[f.CORE_WAIT_H]
     outcomes[OUT.late] = floats[f.LATE]

@@ -31,6 +31,7 @@ OBJECTIVES: Final = ("carbon", "price", "both")
 TERMS: Final = (*OBJECTIVES, "emissions", "money", "waiting")
 NOTHING_H: Final = 1e-9  # hours of work that are none
 HISTORY: Final = 168  # hours before the window that forecasts may use
+UNLIMITED: Final = 1 << 40  # a capacity that no jobs reach
 
 # header of floats behind that of `deferrable`
 (
@@ -52,8 +53,8 @@ _MOMENT: Final = (
     Feature("cost_mean_24", "1", -_inf, _inf, "its mean over the last 24 h", scale=100.0),
     Feature("cost_low_24", "1", -_inf, _inf, "its .2-quantile over the last 24 h", scale=100.0),
     Feature("cost_mean_168", "1", -_inf, _inf, "its mean over the last 168 h", scale=100.0),
-    Feature("hour_sin", "1", -1, 1, "sine of the hour of the day (UTC) as an angle"),
-    Feature("hour_cos", "1", -1, 1, "cosine of the hour of the day (UTC) as an angle"),
+    Feature("hour_sin", "1", -1, 1, "sine of the hour of the day as an angle (time_zone)"),
+    Feature("hour_cos", "1", -1, 1, "cosine of the hour of the day as an angle (time_zone)"),
 )
 _ROWS: Final = (
     Feature("wait_h", "h", 0, _inf, "hours since the submission", scale=10.0),
@@ -96,6 +97,11 @@ def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the features of the moment: those of `deferrable`, then those of the grid."""
     base = base_context(replace(config, horizon=slots_of(config)))
     base = tuple(replace(x, high=_inf) if x.name == "slots_left" else x for x in base)
+    base = tuple(
+        replace(x, description=f"{x.description}; 0 without a limit")
+        if x.name.startswith(("capacity", "free_cores")) else x
+        for x in base
+    )  # fmt: skip
     return (*base, *_MOMENT, *((_AHEAD,) if looks_ahead(config) else ()))
 
 

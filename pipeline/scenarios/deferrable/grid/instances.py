@@ -143,7 +143,7 @@ def instance(
     carbon, price, local, first = _hours(config, series, workload, window, hours, rng)
     require_room(8.0 * (slots + hours) + 40.0 * len(run))
     day = int(np.ceil(_DAY / slot_h))
-    cores = _capacity(config, series, jobs, np.arange(-day, slots) * slot_h + first)
+    cores = _capacity(config, series, np.arange(-day, slots) * slot_h + first)
     before, capacity = cores[:day], cores[day:]
     expected = np.maximum(np.ceil(known / slot_h - 1e-9), 1.0).astype(np.int64)
     due = jobs.latest + (np.maximum(expected, jobs.duration) if config.pausable else jobs.duration)
@@ -162,6 +162,7 @@ def instance(
     start_bound, least = bounds(config, work, y, jobs.earliest, due, submit, capacity)
     now_money = float(work.cost(price, begin).sum()) * power / 1e3
     now_cost = float(work.cost(y, begin).sum()) * power / 1e3
+    now_cost += config.waiting_weight * float((jobs.earliest * slot_h - submit) @ jobs.cores)
     if config.reserved:
         now_money, least_bill = _bills(config, jobs, run, slots * slot_h)
         if objective != "carbon":
@@ -376,11 +377,11 @@ def _zero_s(workload: Workload) -> float:
 
 
 def _capacity(
-    config: DeferrableConfig, series: Series, jobs: Jobs, hours: NDArray[np.float64]
+    config: DeferrableConfig, series: Series, hours: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Return the cores of slots that begin at some hours of the series; unlimited are all."""
+    """Return the cores of slots that begin at some hours of the series."""
     if config.grid_capacity == "unlimited":
-        return np.full(len(hours), max(int(jobs.cores.sum()), 1))
+        return np.full(len(hours), f.UNLIMITED)
     if config.grid_capacity == "constant":
         return np.full(len(hours), int(config.capacity))
     hour = np.minimum(np.floor(hours), series.table.height - 1).astype(np.int64)

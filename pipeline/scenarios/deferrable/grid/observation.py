@@ -14,6 +14,7 @@ import numpy as np
 from hindcast.pipeline.grids.forecasts import forecast
 from hindcast.pipeline.grids.starts import between, fits
 from hindcast.pipeline.scenarios.deferrable import layout as m
+from hindcast.pipeline.scenarios.deferrable.features import MOMENT as BASE_MOMENT
 from hindcast.pipeline.scenarios.deferrable.features import ROW as BASE_ROW
 from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.features import MOMENT, ROW
@@ -109,6 +110,14 @@ def free_reserved(ints: Ints, floats: Floats) -> float:
     for job in ints[ints[m.RUNNING_AT] : ints[m.RUNNING_AT] + ints[m.RUNNING_JOBS]]:
         free -= floats[flags + job] * ints[ints[m.CORES_AT] + job]
     return float(free)
+
+
+@compiled()
+def _hide_unlimited(context: Floats) -> None:
+    """Write 0 for a capacity without a limit."""
+    if context[BASE_MOMENT.capacity] >= f.UNLIMITED:
+        context[BASE_MOMENT.capacity : BASE_MOMENT.capacity + m.LAGS + 1] = 0.0
+        context[BASE_MOMENT.free_cores] = 0.0
 
 
 @compiled()
@@ -222,6 +231,7 @@ def _observe_job(
 ) -> int:
     """Write the starts of the job that decides; no rows when all have."""
     write_context(ints, floats, context)
+    _hide_unlimited(context)
     job = decides(ints, floats)
     if job < 0:
         context[MOMENT.carbon :] = 0.0
@@ -259,6 +269,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     rows = observe_base(ints, floats, context, image, candidates, feasible)
     if ints[m.OBJECTIVE] < m.GRID:
         return rows
+    _hide_unlimited(context)
     if rows == 0:
         context[MOMENT.carbon :] = 0.0
         return rows

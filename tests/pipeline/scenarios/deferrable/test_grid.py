@@ -250,6 +250,44 @@ def test_with_all_known_the_rule_reaches_the_bound() -> None:
     assert outcomes["saved"] > 0.2
 
 
+def test_the_share_of_the_bound_is_of_totals_with_their_waiting() -> None:
+    config = dataclasses.replace(LOG, waiting_weight=0.001)
+    played = []
+    for waits in (False, True):  # starting at once, and half of the jobs later
+        environment = CompiledEnvironment(SCENARIO, config, "carbon", log(), 0)
+        observation, over, rng = (
+            environment.begin(instance_of(config)),
+            False,
+            np.random.default_rng(2),
+        )
+        while not over:
+            last = waits and rng.random() < 0.5
+            step = environment.step(int(np.flatnonzero(observation.feasible)[-1 if last else 0]))
+            observation, over = step.observation, step.terminated
+        played.append(environment.outcome())
+    now, later = played
+    room = now["bound"] - now["total_reward"]
+    share = (later["total_reward"] - now["total_reward"]) / room
+    assert later["core_hours_waited"] > now["core_hours_waited"] > 0.0
+    assert now["share_of_bound"] == pytest.approx(0.0, abs=1e-12)
+    assert later["share_of_bound"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("decide", ["slot", "start"])
+def test_jobs_to_come_are_not_shown(decide: str) -> None:
+    """With unlimited cores, the capacity was the cores of all jobs of the window."""
+    config = dataclasses.replace(LOG, decide=decide)
+    tasks = log().tasks
+    later = pl.when(pl.col("submit_s") > 20 * 3600).then(3 * pl.col("cores")).otherwise("cores")
+    shown = []
+    for cores in ("cores", later):
+        workload = dataclasses.replace(log(), tasks=tasks.with_columns(cores=cores))
+        made = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+        shown.append(follow(made, config, 20))
+    assert len(shown[0]) == len(shown[1]) > 10
+    assert all(map(np.array_equal, *shown))
+
+
 LIMITED = {"load_prices": True, "grid_capacity": "constant", "capacity": 24.0}
 
 
