@@ -11,7 +11,7 @@ import hindcast
 from docs.generate import gate
 from docs.generate.anchors import Scored, played_windows, scored_policies
 from docs.generate.claims import claim_pages
-from docs.generate.delivered import DELIVERIES, SELECTED, baseline_mean, row_of
+from docs.generate.delivered import DELIVERIES, SELECTED, Delivery, baseline_mean, row_of
 from docs.generate.families import verdicts
 from docs.generate.fresh import FRESH, better_and_others, share_of_time, shown_rows
 from docs.generate.headlines import OFFLINE, ONLINE, headline_pages
@@ -120,9 +120,17 @@ def test_a_comparator_is_the_best_of_its_column_or_the_table_says_which_is(pages
             assert sign * best.mean >= baseline_mean(row) - 1e-4 * abs(best.mean)
             assert f"| {prose(best.policy)} " in line
             assert ("cannot look ahead" in line) == (row["scenario"] in {"thermal", "deferrable"})
-            if shown > 0 and is_below_best(row):
-                said = page.partition(f"worse mean than the {COLUMN}: ")[2].partition("\n")[0]
-                assert f"{one.problem} ({one.source})" in said
+            assert said_below(page, one, "test") == bool(shown > 0 and is_below_best(row))
+    page, again = pages["parts/deliveries.md"], [one for one in DELIVERIES if one.fresh]
+    fresh = [row_of(one, one.fresh) for one in again]
+    for one, row, shown in zip(again, fresh, verdicts(fresh), strict=True):
+        assert said_below(page, one, "fresh") == bool(shown > 0 and is_below_best(row))
+
+
+def said_below(page: str, one: Delivery, windows: str) -> bool:
+    """Return whether the page says that the best without learning has a better mean."""
+    said = page.partition(f"on {windows} windows, with a worse mean than the {COLUMN}: ")[2]
+    return f"{one.problem} ({one.source})" in said.partition(". ")[0]
 
 
 def test_every_best_policy_has_a_time_or_waits_to_be_timed():
