@@ -1,4 +1,4 @@
-"""Rules that look ahead on the test windows of published rows: docs/results/looking_ahead.csv.
+"""Rules that look ahead on the windows of published rows: docs/results/looking_ahead.csv.
 
 `hindcast report` writes the rows, of evaluations whose commands are in commands.json. All rows of
 the table on the page are one family of comparisons.
@@ -8,13 +8,16 @@ import csv
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from docs.generate.families import kind, marked, mde, verdicts
 from docs.generate.results import COMMANDS, FOLDER, LOOKING_AHEAD
 from docs.generate.text import code, prose, table
 from hindcast.pipeline.pages.numbers import decimals_for, write_number
+from hindcast.policies.registry import looks_ahead
 
 Row = Mapping[str, str]
+_OTHER_WINDOWS: Final = ("config.arrival", "config.setting", "split.test")
 
 
 def looking_ahead_table() -> str:
@@ -38,7 +41,7 @@ def _windows(command: str) -> str:
     """Return the recipe of a command, with the settings that make other windows of it."""
     words = shlex.split(command)
     given = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-    shown = [one for one in given if one.startswith(("config.arrival", "config.setting"))]
+    shown = [one for one in given if one.startswith(_OTHER_WINDOWS)]
     return ", ".join(map(code, [words[2], *shown]))
 
 
@@ -55,8 +58,9 @@ def shown_rows() -> list[Row]:
 
 
 def _is_ahead(row: Row) -> bool:
-    """Return whether a row compares a rule that looks ahead with the same rule alone."""
-    return "@" in row["policy"] and row["policy"].partition("@")[0] == row["baseline"]
+    """Return whether a row compares a rule, or all rules, looking ahead with a rule alone."""
+    rule, _, asked = row["policy"].rpartition("@")
+    return looks_ahead(asked) and rule in {"", row["baseline"]}
 
 
 def _found(rows: Sequence[Row]) -> str:

@@ -23,15 +23,16 @@ from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.scenarios import load_scenario
 
 COLUMN: Final = "best without learning"
+UNSCORED: Final = "none that looks ahead was scored"
 _SLOWDOWN: Final = "mean_bounded_slowdown"
 NOTE: Final = (
     f"*{COLUMN[0].upper()}{COLUMN[1:]}* is the best of the policies without learning that "
     "`offline.csv`, `online.csv`, `looking_ahead.csv` and `queue_rules.csv` have on these windows, "
-    "without those that know run times, with its CPU time per decision on one recipe of the "
-    "scenario. A dagger says that no rule that looks ahead was scored on them; *cannot look ahead* "
-    "says that none can be: the simulator of the problem offers no copy of an episode, without its "
-    "future or with a drawn one, in which a rule could try a choice. Differences, bold and stars "
-    "are against the rule beside them, not against this policy where it is another one."
+    "rules that look ahead included, without those that know run times; with its CPU time per "
+    "decision on one recipe of the scenario. *Cannot look ahead* says that none can: the "
+    "simulator of the problem offers no copy of an episode, without its future or with a drawn "
+    "one, in which a rule could try a choice. Differences, bold and stars are against the rule "
+    "beside them, not against this policy where it is another one."
 )
 # (recipe, policy): what can be the best of a row, beside policies of the table of fresh windows
 RULES: Final = (
@@ -46,6 +47,7 @@ RULES: Final = (
     ("queue-kth-v1", "wsept_conservative"), ("slots-stream-online", "backfill@rollout"),
     ("multicluster-online", "least_slack@rollout"),
     ("queue-kth-v1", "wsept_easy@rollout"), ("queue-kth-v1", "similar_area_easy@rollout"),
+    ("slots-online", "hold_8_backfill@rollout"), ("slots-online", "hold_5_backfill@rollout"),
 )  # fmt: skip
 
 
@@ -99,7 +101,7 @@ def best_cell(row: Mapping[str, str], decimals: int) -> str:
     took = "time not measured"
     if ms is not None:
         took = f"{ms:.2g} ms" if ms >= 0.1 else f"{1e3 * ms:.2g} µs"
-    mark = {True: "", False: " †", None: ", cannot look ahead"}[best.ahead]
+    mark = {True: "", False: f", {UNSCORED}", None: ", cannot look ahead"}[best.ahead]
     return f"{prose(f'{best.policy} {write_number(best.mean, decimals)}')} ({took}){mark}"
 
 
