@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from docs.generate.results import BOUNDS, COMMANDS, FOLDER, LOOKING_AHEAD
+from docs.generate.results import BOUNDS, COMMANDS, FOLDER, LOOKING_AHEAD, RULES
 from docs.generate.text import code, table
 from hindcast.pipeline.errors import HindcastError
 from hindcast.pipeline.evaluation.anchors import COLUMNS, FILE, anchors, windows_of
@@ -37,6 +37,7 @@ from hindcast.policies.entrants import entrants
 
 _TABLES: Final = ("offline.csv", "online.csv", LOOKING_AHEAD)
 _DRAWS: Final = 5
+_SLOWDOWN: Final = "mean_bounded_slowdown"
 _NEAR: Final = 1e-4  # relative: numbers of the tables have six digits
 _SLOW: Final = "rollout"  # looking ahead on all windows of a problem can take hours
 
@@ -85,6 +86,46 @@ def scored_policies() -> Iterator[tuple[str, Scored]]:
 
 
 @cache
+def scored() -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """Return the means of the policies without learning, by windows and metric.
+
+    Those of a log's rules and of the same windows under another number are joined.
+    """
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for windows, one in scored_policies():
+        found.setdefault((windows, one.metric), {})[one.policy] = one.mean
+    for rules in _rules_by_log().values():
+        for (_, metric), means in found.items():
+            both = means.keys() & rules.keys() if metric == _SLOWDOWN else set()
+            if both and all(means[name] == rules[name] for name in both):  # the same windows
+                means.update(rules)
+    for (_, metric), means in found.items():
+        for (_, other), more in found.items():
+            if metric == other == _SLOWDOWN and _same_windows(means, more):
+                means.update(more | means)
+    return found
+
+
+def _same_windows(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Return whether the rules that both tables have, at least three, have the same means.
+
+    Recipes of a log number its test windows differently, so their digests differ.
+    """
+    both = (one.keys() & other.keys()) - {"random"}
+    return len(both) >= 3 and all(one[name] == other[name] for name in both if "@" not in name)
+
+
+def _rules_by_log() -> Mapping[str, Mapping[str, float]]:
+    """Return the means of rules on the test windows of logs, without those that know run times."""
+    found: dict[str, dict[str, float]] = {}
+    with (FOLDER / RULES).open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["part"] == "test" and row["kind"] == "heuristic":
+                found.setdefault(row["log"], {})[row["policy"]] = float(row["slowdown"])
+    return found
+
+
+@cache
 def played_windows(command: str) -> tuple[str, int]:
     """Return the digest and the number of the test windows of a command; "" for other windows."""
     words = shlex.split(command.partition(" && ")[0])
@@ -101,9 +142,11 @@ def played_windows(command: str) -> tuple[str, int]:
 
 def write(work: Path) -> str:
     """Return the text of the file of anchors."""
-    found: dict[str, dict[str, Scored]] = {}
-    for windows, one in scored_policies():
-        found.setdefault(windows, {}).setdefault(f"{one.policy} {one.metric}", one)
+    better = {(windows, one.metric): one.better for windows, one in scored_policies()}
+    found: dict[str, list[Scored]] = {}
+    for (windows, metric), means in scored().items():
+        ones = [Scored(name, mean, metric, better[windows, metric]) for name, mean in means.items()]
+        found.setdefault(windows, []).extend(ones)
     recipes: dict[str, list[Recipe]] = {}
     for recipe in map(load_recipe, known_recipes()):
         if "test" in recipe.split and (windows := windows_of(recipe)) in found:
@@ -114,24 +157,24 @@ def write(work: Path) -> str:
     out = csv.writer(text, lineterminator="\n")
     out.writerow(COLUMNS)
     for windows, group in recipes.items():
-        scored, bound = found[windows].values(), [bounds[r.id] for r in group if r.id in bounds]
-        row = _row(windows, group, list(scored), bound[0] if bound else None, work)
+        bound = [bounds[r.id] for r in group if r.id in bounds]
+        row = _row(windows, group, found[windows], bound[0] if bound else None, work)
         if row is not None:
             out.writerow(row)
     return text.getvalue()
 
 
 def _row(
-    windows: str, group: list[Recipe], scored: list[Scored], bound: float | None, work: Path
+    windows: str, group: list[Recipe], ones: list[Scored], bound: float | None, work: Path
 ) -> list[Any] | None:
     """Return the row of a problem; None without a policy that is better than `random`."""
     recipe = group[0]
     for name in ("random", "behaviour"):
-        scored = [one for one in scored if one.policy != name]
+        ones = [one for one in ones if one.policy != name]
     folder = work / recipe.id
     means = _means(recipe, ["random"], folder / "random")
     metric = read_evaluation(folder / "random").headline
-    ranked = sorted((s for s in scored if s.metric == metric), key=lambda one: one.mean)
+    ranked = sorted((s for s in ones if s.metric == metric), key=lambda one: one.mean)
     if not ranked:
         return None
     ranked = ranked[::-1] if ranked[0].better == "higher" else ranked

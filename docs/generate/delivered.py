@@ -55,11 +55,11 @@ class Delivery:
 
 
 DELIVERIES: Final = (
-    Delivery("`slots`, rate .7", "log", "slowdown", 3, "slots-deeprm-delivered-v1",
-             "slots-deeprm-delivered-fresh-v1", "preference_ensemble-delivered",
+    Delivery("`slots`, rate .7", "log", "slowdown", 3, "slots-deeprm-backfill-v1",
+             "slots-deeprm-backfill-fresh-v1", "preference_ensemble-delivered",
              "slots-deeprm-v1"),
-    Delivery("`slots`, rate 1.0", "log", "slowdown", 3, "slots-deeprm-rate10-rules-v1",
-             "slots-deeprm-rate10-rules-fresh-v1", "preference_ensemble-delivered",
+    Delivery("`slots`, rate 1.0", "log", "slowdown", 3, "slots-deeprm-rate10-backfill-v1",
+             "slots-deeprm-rate10-backfill-fresh-v1", "preference_ensemble-delivered",
              "slots-deeprm-rate10-v1"),
     Delivery("`slots`, stream", "log", "slowdown", 3, "slots-stream-delivered-v1",
              "slots-stream-delivered-fresh-v1", "preference_ensemble-delivered", what="the rule"),
@@ -80,8 +80,8 @@ DELIVERIES: Final = (
           ("KTH SP2", "kth-learned"), ("SDSC SP2", "sdsc-sp2-learned"),
           ("HPC2N", "hpc2n-delivered"),
       )),
-    Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-online-delivered",
-             "slots-online-fresh", "counterfactual-delivered", "slots-online"),
+    Delivery("`slots`, rate .7", "play", "slowdown", 3, "slots-backfill-online",
+             "slots-backfill-fresh-online", "counterfactual-delivered", "slots-online"),
     Delivery("`slots`, rate 1.0", "play", "slowdown", 3, "slots-online-rate10-delivered",
              "slots-online-rate10-fresh", "counterfactual-delivered", "slots-online-rate10",
              settings=("config.foresight=true",)),

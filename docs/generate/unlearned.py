@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from docs.generate.anchors import played_windows, scored_policies
+from docs.generate.anchors import played_windows, scored
 from docs.generate.results import COMMANDS, FOLDER, FRESH_TIMES, RULE_TIMES
-from docs.generate.results import RULES as RULES_TABLE
 from docs.generate.text import prose
 from hindcast.pipeline.pages.numbers import write_number
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -24,7 +23,6 @@ from hindcast.pipeline.scenarios import load_scenario
 
 COLUMN: Final = "best without learning"
 UNSCORED: Final = "none that looks ahead was scored"
-_SLOWDOWN: Final = "mean_bounded_slowdown"
 NOTE: Final = (
     f"*{COLUMN[0].upper()}{COLUMN[1:]}* is the best of the policies without learning that "
     "`offline.csv`, `online.csv`, `looking_ahead.csv` and `queue_rules.csv` have on these windows, "
@@ -72,7 +70,7 @@ def best_of(row: Mapping[str, str], *, here: bool = False) -> Best | None:
     With `here`, it is the best of those that do not look ahead.
     """
     windows, _ = played_windows(_commands()[row["command"]])
-    found = _scored().get((windows, row["metric"]), {})
+    found = scored().get((windows, row["metric"]), {})
     if not windows or not found:
         return None
     pick = max if row["higher_is_better"] == "true" else min
@@ -103,43 +101,6 @@ def best_cell(row: Mapping[str, str], decimals: int) -> str:
         took = f"{ms:.2g} ms" if ms >= 0.1 else f"{1e3 * ms:.2g} µs"
     mark = {True: "", False: f", {UNSCORED}", None: ", cannot look ahead"}[best.ahead]
     return f"{prose(f'{best.policy} {write_number(best.mean, decimals)}')} ({took}){mark}"
-
-
-@cache
-def _scored() -> Mapping[tuple[str, str], Mapping[str, float]]:
-    """Return the means of the policies without learning, by windows and metric."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for windows, one in scored_policies():
-        found.setdefault((windows, one.metric), {})[one.policy] = one.mean
-    for rules in _rules_by_log().values():
-        for (_, metric), means in found.items():
-            both = means.keys() & rules.keys() if metric == _SLOWDOWN else set()
-            if both and all(means[name] == rules[name] for name in both):  # the same windows
-                means.update(rules)
-    for (_, metric), means in found.items():
-        for (_, other), more in found.items():
-            if metric == other == _SLOWDOWN and _same_windows(means, more):
-                means.update(more | means)
-    return found
-
-
-def _same_windows(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Return whether the rules that both tables have, at least three, have the same means.
-
-    Recipes of a log number its test windows differently, so their digests differ.
-    """
-    both = (one.keys() & other.keys()) - {"random"}
-    return len(both) >= 3 and all(one[name] == other[name] for name in both if "@" not in name)
-
-
-def _rules_by_log() -> Mapping[str, Mapping[str, float]]:
-    """Return the means of rules on the test windows of logs, without those that know run times."""
-    found: dict[str, dict[str, float]] = {}
-    with (FOLDER / RULES_TABLE).open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["part"] == "test" and row["kind"] == "heuristic":
-                found.setdefault(row["log"], {})[row["policy"]] = float(row["slowdown"])
-    return found
 
 
 @cache
