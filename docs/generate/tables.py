@@ -27,10 +27,9 @@ _ANCHORS = """\
 # Anchors
 
 Means over test windows, from `datasets/anchors.csv`: `random` was drawn five times in each window,
-and the best policy without learning is that of the rows of these recipes in `offline.csv`,
-`online.csv` and `looking_ahead.csv`. A policy that was not scored on them is not in these tables:
-[results](../../results/index.md) can have a better one on windows with the same jobs, as they have
-for logs of `queue`. The [evaluation protocol](../../protocol.md) says what the columns mean.
+and the best policy without learning is that of all rows on these windows in `offline.csv`,
+`online.csv`, `looking_ahead.csv` and `queue_rules.csv`; a log's windows that other recipes number
+differently are the same. The [evaluation protocol](../../protocol.md) says what the columns mean.
 """
 
 
