@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hindcast.flows import cli, engine, units
+from hindcast.flows import cli, commands, engine, units
 from hindcast.flows.commands import build, directly, train_online
 from hindcast.flows.progress import Lines, showing
 from hindcast.flows.runners import dask, runner, workers
@@ -121,6 +121,14 @@ def refusal(capsys, *argv):
     assert cli.main(list(argv)) == 2
     (line,) = [x for x in capsys.readouterr().err.splitlines() if x != "starting Prefect"]
     return line
+
+
+def test_a_worker_finds_the_command_of_a_request_by_its_module(tmp_path):
+    """The name of the module has an underscore where that of the command has a hyphen."""
+    request = train_online.Request("no-such-recipe", str(tmp_path / "out"))
+    assert commands.name_of(request) == "train_online"
+    with pytest.raises(InputError, match="no-such-recipe"):
+        units.command(commands.name_of(request), dict(vars(request)))
 
 
 def test_options_that_do_not_go_together(capsys, tmp_path, monkeypatch):
