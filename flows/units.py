@@ -91,7 +91,7 @@ def _evaluation(text: str) -> tuple[Any, Any]:
 
 
 def command(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Run a command, such as a training, by the name of its module. A process runs one at a time."""
+    """Run a command by the name of its module, such as a training; a process runs one at a time."""
     from hindcast.flows.commands import directly, find
 
     with _TRAINING:
