@@ -436,6 +436,24 @@ def test_lengths_are_means_of_jobs_that_had_ended(
     assert blocks_of(instance)[1].tolist() == known
 
 
+def test_a_request_that_is_the_run_time_is_not_known() -> None:
+    """A log without time limits: lengths are means of jobs that had ended, or an hour."""
+    tasks = log(3).tasks.with_columns(
+        submit_s=pl.Series([0.0, 3.0, 9.0]) * 3600, wait_s=pl.Series([0, 0, 0]),
+        duration_s=pl.Series([2.0, 4.0, 9.0]) * 3600,
+        requested_s=pl.Series([2.0, 4.0, 9.0]) * 3600,
+    )  # fmt: skip
+    some = tasks.with_columns(
+        requested_s=pl.Series([5.0, 4.0, 9.0]) * 3600,
+        request_unknown=pl.Series([False, True, True]),
+    )
+    config = dataclasses.replace(LOG, horizon=10)
+    for rows, known in ((tasks, [1, 2, 3]), (some, [5, 2, 3])):
+        workload = Workload(rows, Provenance("table"))
+        instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+        assert blocks_of(instance)[1].tolist() == known
+
+
 def test_a_column_that_the_log_lacks_is_named() -> None:
     with pytest.raises(RecipeError, match="no column deadline_s"):
         instance_of(dataclasses.replace(LOG, deadline="column"))
@@ -535,6 +553,19 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
         instance_of(LOG, "revenue")
     with pytest.raises(InputError, match="no stretch of"):
         instance_of(dataclasses.replace(GENERATED, longest_window=9000))
+
+
+def test_a_window_of_other_dates_than_the_series_says_both() -> None:
+    config = dataclasses.replace(LOG, align="calendar", horizon=24)
+    hour = series_of(config, np.random.default_rng(0)).first_hour + 24
+    begin, since = (np.datetime64(h, "h").astype(str) for h in (hour - 168, hour - 24))
+    jobs, notes = log(), (f"UnixStartTime: {hour * 3600}",)
+    workload = Workload(jobs.tasks, dataclasses.replace(jobs.provenance, notes=notes))
+    with pytest.raises(InputError) as error:
+        SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+    said = str(error.value).replace(" ", "T")
+    assert f"hoursTareT{begin}:00Tto" in said
+    assert f"theTseriesTisT{since}:00Tto" in said
 
 
 def test_slots_of_a_calendar_begin_with_the_hours_of_the_series() -> None:
