@@ -532,7 +532,8 @@ def _distinct(rows: pl.DataFrame, read: _Read) -> pl.DataFrame:
     if twice.height:
         first, second = twice["place"][:2]
         raise TraceError(f"{first} and {second.partition(': ')[2] or second} of zone "
-                         f"{twice['zone'][0]!r} have one time and different values")  # fmt: skip
+                         f"{twice['zone'][0]!r} have one time and different values; if clocks "
+                         "change there, is time_zone theirs?")  # fmt: skip
     return once
 
 
