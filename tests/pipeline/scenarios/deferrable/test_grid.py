@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from hindcast.flows.cli import main
 from hindcast.pipeline.errors import InputError, RecipeError, TraceError
 from hindcast.pipeline.grids.starts import Rule, Work, integral, starts
 from hindcast.pipeline.scenarios import load_scenario
@@ -553,6 +554,28 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
         instance_of(LOG, "revenue")
     with pytest.raises(InputError, match="no stretch of"):
         instance_of(dataclasses.replace(GENERATED, longest_window=9000))
+
+
+def test_carbon_is_unknown_on_a_series_of_prices(tmp_path: Path) -> None:
+    """Unknown is not 0: episodes of prices alone are built, and hold when they are verified."""
+    path = tmp_path / "prices.csv"
+    rows = [f"2022-{1 + d // 28:02}-{1 + d % 28:02}T{h:02}:00Z,{50 + (h * 7 + d) % 31}"
+            for d in range(84) for h in range(24)]  # fmt: skip
+    path.write_text("\n".join(["time,price (EUR/MWh)", *rows]))
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        'id = "prices"\ndescription = "x"\nscenario = "deferrable"\nobjective = "price"\n'
+        'level = "mixed"\nseed = 1\n[config]\njobs = "generated"\nhorizon = 24\n'
+        f'series = "{path}"\n[trace]\nformat = "generated"\n[split]\ntrain = "0..1"\nvalidation = "2..2"\ntest = "3..3"\n'
+        '[[behaviours]]\npolicy = "now"\nepsilon = 0.1\nepisodes = 1\n'
+        '[evaluate]\npolicies = ["now", "latest"]\nreferences = ["now"]\n'
+    )
+    assert main(["build", str(recipe), "--out", str(tmp_path / "dataset"), "--direct"]) == 0
+    episodes = pl.read_parquet(tmp_path / "dataset" / "episodes.parquet")
+    for name in ("carbon_kg", "saved", "saved_g_per_kwh", "carbon_now_kg"):
+        assert episodes[name].is_nan().all()
+    assert (episodes["money"] > 0).all()
+    assert main(["verify", str(tmp_path / "dataset"), "--direct"]) == 0
 
 
 def test_a_window_of_other_dates_than_the_series_says_both() -> None:
