@@ -144,9 +144,9 @@ def run(request: Request) -> dict[str, Any]:
             return found
         raise
     runs = proposal.known or {"duration", "end"} & proposal.columns.keys()
-    if not runs:
-        if series := _series(source):
-            return series
+    if not runs and (series := _series(source)):
+        return series
+    if not (proposal.known or {"duration", "start"} & proposal.columns.keys()):
         _say_pods(source, proposal)
     write_text(out, toml_of(proposal, _path_in(out, source)))
     return {
@@ -243,7 +243,7 @@ def _pods(request: Request) -> dict[str, Any]:
         "scenario": scenario,
         "columns": proposal.columns,
         "facts": list(proposal.facts),
-        "not_read": [],
+        "not_read": proposal.not_read,
         "unsure": list(proposal.unsure),
     }
 

@@ -21,6 +21,18 @@ from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.grids.starts import Rule, Work, bound, paused, peak, starts
 from hindcast.pipeline.statistics.intervals import relative_difference
 from hindcast.pipeline.traces.hourly.series import CARBON, HOUR_S, PRICE, Series
+from hindcast.pipeline.workloads import caveats as cv
+from hindcast.pipeline.workloads.caveats import Caveat
+from hindcast.pipeline.workloads.log_caveats import QUARANTINED, reader_caveats
+from hindcast.pipeline.workloads.log_columns import LogColumns
+from hindcast.pipeline.workloads.log_units import (
+    CORE_UNIT,
+    IDLE_BUT_WAITING,
+    LIMITS_EXCEEDED,
+    LIMITS_FAR,
+    LIMITS_OF_RUNS,
+    RUNS_BEYOND_LOG,
+)
 from hindcast.pipeline.workloads.schema import Workload
 
 SHORT_H: Final = 2.0  # requested, below which a job has the first slack
@@ -40,6 +52,12 @@ RULES: Final[Mapping[str, Rule]] = {  # with a perfect forecast lengths are know
 }
 PIECES: Final = {"in pieces": Rule("now"), "best hours in pieces": Rule("now", "perfect")}
 BEST: Final = "lowest_window, again"  # of the rules that see no hour to come
+_MANY: Final = 0.05  # share of jobs outside of the series that is said first
+# Caveats about times, lengths and cores; no scheduler is played, so others do not matter here.
+_MATTER: Final = (
+    QUARANTINED, cv.RUNS_AND_ENDS, LIMITS_EXCEEDED, LIMITS_FAR, LIMITS_OF_RUNS,
+    RUNS_BEYOND_LOG, CORE_UNIT, IDLE_BUT_WAITING, "runaways", "caution",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,10 +102,14 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     run = tasks["duration_s"].to_numpy() / HOUR_S
     cores = np.rint((tasks["cores"] * tasks["instances"]).to_numpy()).clip(1).astype(np.int64)
     known, known_by = run, "lengths as they were, since the log has no requests"
-    if "requested_s" in tasks.columns and tasks["requested_s"].count():
-        asked = tasks["requested_s"].to_numpy() / HOUR_S
+    log = LogColumns(workload)
+    asked = log.requested / HOUR_S
+    unasked = max(log.n_derived, int((asked <= 0).sum()))
+    if unasked < tasks.height:
         known = np.where(asked > 0, asked, run)
         known_by = "lengths as requested"
+        if unasked:
+            known_by += f", and as they were for {unasked:,} of all jobs, without a request"
     slack = np.where(known < SHORT_H, *slack_h).astype(np.float64)
     zero = float(zero_s) / HOUR_S if zero_s.strip().isdecimal() and float(zero_s) > 0 else None
     order = np.argsort(begin, kind="stable")
@@ -119,6 +141,23 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     begins = work.submit[inside]
     weeks = ((begins - first) // _WEEK).astype(np.int64)
     return Laid(placed, turns, weeks, begins, known_by, note, int((~inside).sum()))
+
+
+def cautions(workload: Workload) -> tuple[Caveat, ...]:
+    """Return what of a log limits what its jobs would have saved: clock, starts, lengths, cores."""
+    tasks, found = workload.tasks, []
+    if any(note.startswith(cv.NO_ZONE) for note in workload.provenance.notes):
+        found.append(Caveat("no_zone", (
+            f"{cv.NO_ZONE}: if the log has another clock, its jobs lie on wrong hours of the "
+            "series; set time_zone, Etc/UTC if it is UTC"
+        )))  # fmt: skip
+    unknown = int(LogColumns(workload).unknown("wait_s").sum())
+    if unknown:
+        found.append(Caveat("unknown_starts", (
+            f"the starts of {unknown:,} of {tasks.height:,} jobs are unknown: as it happened, they "
+            "start at their submission here"
+        ), {"jobs": unknown}))  # fmt: skip
+    return (*found, *(each for each in reader_caveats(workload) if each.code in _MATTER))
 
 
 def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
@@ -198,6 +237,12 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     now, most = of["as it happened"], of["best start"]
     bounds = "" if best["low"] is None else f" ({best['low']:.1f} to {best['high']:.1f})"
     lines = []
+    jobs = len(laid.begins)
+    left = "touch hours that are unknown or outside of the series"
+    few = laid.outside > _MANY * (jobs + laid.outside)
+    if few:
+        total = jobs + laid.outside
+        lines.append(f"Only {jobs:,} of {total:,} jobs are counted: the others {left}.")
     if best["saved_percent"] is None:
         lines.append("Electricity as it was used cost nothing or less: shares of it are unknown.")
     elif best["low"] is None:
@@ -208,8 +253,11 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     of_what = f"of the money for electricity, {best['saved_per_mwh'] or 0:.2f} per MWh"
     if grams is not None:
         of_what = f"of the carbon, {grams:.1f} g/kWh"
+    sees = "sees no hour to come"
+    if np.array_equal(laid.work.known, laid.work.run):
+        sees += " but knows how long each job runs"
     lines.append(
-        f"Starting later by `{BEST}`, which sees no hour to come, would have saved "
+        f"Starting later by `{BEST}`, which {sees}, would have saved "
         f"{_percent(best)}{bounds} {of_what}. The best starts that there are save {_percent(most)}."
     )
     used = now["peak_cores"]
@@ -220,14 +268,14 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     )
     lines.append(
         f"On {used:,} cores {_percent(limited)} is left, with starts "
-        f"{limited['wait_h']:.1f} h later and {limited['late']:,} of {len(laid.begins):,} jobs "
+        f"{limited['wait_h']:.1f} h later and {limited['late']:,} of {jobs:,} jobs "
         "beyond their slack."
     )
     if grams is not None and best["saved_per_mwh"] is not None:
         lines.append(f"Money for electricity changes by {-best['saved_per_mwh']:+.2f} per MWh.")
     lines.append(
-        f"{laid.known}; {laid.note}. {laid.outside:,} jobs are not counted, since they touch "
-        "hours that are unknown or outside of the series. "
+        f"{laid.known}; {laid.note}. "
+        + ("" if few else f"{laid.outside:,} jobs are not counted, since they {left}. ")
         + ("Carbon is the zone's average, not that of the marginal plant, and power"
            if grams is not None else "Power")
         + " of idle nodes is not counted."

@@ -7,7 +7,8 @@ lists, and other names of them; capitals, blanks and signs in names do not count
     cpu_milli     or cpu, cores          thousandths of a CPU; CPUs such as 4 or 500m
     memory_mib    or memory              MiB; a quantity such as 16Gi, in bytes without a unit
     num_gpu       also gpus              number of GPUs, 0 to 16, or a share of one such as .5
-    gpu_milli     optional               thousandths of each GPU; below 1000 with one GPU alone
+    gpu_milli     or gpu_share           thousandths of each GPU, or a share of one such as .5;
+                                         optional, and less than a GPU with one GPU alone
     gpu_spec      optional; gpu_model    accepted models, joined by |; empty: all
     creation_time, deletion_time         optional; seconds, or as in ISO 8601
 
@@ -31,7 +32,7 @@ Gradient Descent", USENIX ATC 2023, and the repository hkust-adsl/kubernetes-sch
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,7 +73,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
                "memory_bytes"),
     "num_gpu": ("num_gpu", "gpus", "gpu", "num_gpus", *_asked(_ASKED, *_GPUS), "nvidia_com_gpu",
                 "gpu_count"),
-    "gpu_milli": ("gpu_milli",),
+    "gpu_milli": ("gpu_milli", "gpu_share", "gpu_shares", "gpu_fraction", "gpu_portion"),
     "gpu_spec": ("gpu_spec", "gpu_model", "gpu_type", "gpu_product", "nvidia_com_gpu_product"),
     "created": ("creation_time", "created", "created_at", "creation_timestamp", "start_time"),
     "deleted": ("deletion_time", "finished", "finished_at", "deleted", "deleted_at", "end_time",
@@ -83,6 +84,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "num_gpu limit": _asked(_LIMITS, *_GPUS),
 }  # fmt: skip
 _NONE: Final = "<none>"
+_LITTLE_MIB: Final = 64
 _NEEDED: Final = ("name", "cpu", "memory", "num_gpu")
 _BYTES: Final[Mapping[str, float]] = {
     "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
@@ -124,6 +126,24 @@ def columns_of(path: Path) -> dict[str, str]:
                 f"{_EXPECTED}" + (f"; did you mean {close!r}?" if close else "")
             )
     return {field: label for field, label in found.items() if label}
+
+
+def not_read(path: Path) -> list[str]:
+    """Return the labels of the columns of a list that are not read, in the order of the file."""
+    read_labels = set(columns_of(path).values())
+    return [label for label in _header(path)[0] if label and label not in read_labels]
+
+
+def doubts(pods: pl.DataFrame, models: Collection[str]) -> list[str]:
+    """Return what of a list of pods may be misread, or can be on no node of these models."""
+    found = []
+    if pods["memory_mib"].max() < _LITTLE_MIB:  # type: ignore[operator]
+        found.append(f"no pod asks for {_LITTLE_MIB} MiB: numbers without a unit are bytes, so "
+                     "name a column in GiB memory_gib")  # fmt: skip
+    asked = {m for spec in pods["gpu_spec"].unique() for m in spec.split("|") if m}
+    if absent := sorted(asked.difference(models)):
+        found.append(f"no node has the models {', '.join(absent)}, which pods ask for")
+    return found
 
 
 def _header(path: Path) -> tuple[list[str], str]:
@@ -209,6 +229,9 @@ def _read_list(path: Path) -> tuple[Workload, pl.DataFrame]:
     cpu = number("cpu") if of_cpu == "cpu_milli" else _cpu_milli()
     memory = number("memory") if of_memory == "memory_mib" else _mib(of_memory)
     gpus, given = number("num_gpu"), number("gpu_milli")
+    whole = WHOLE
+    if _plain(found.get("gpu_milli", "gpu_milli")) != "gpu_milli":
+        given, whole = (given * WHOLE - 1e-6).ceil(), 1
     part = gpus.is_between(0, 1, closed="none") & ("gpu_milli" not in found)
     given = pl.when(part).then((gpus * WHOLE - 1e-6).ceil()).otherwise(given)
     gpus = pl.when(part).then(1.0).otherwise(gpus)
@@ -226,12 +249,13 @@ def _read_list(path: Path) -> tuple[Workload, pl.DataFrame]:
             _whole_fault("cpu", cpu, "a quantity of CPU from 0 to 16,000 CPUs"),
             _whole_fault("memory", memory, "a quantity of memory from 0 to 15 TiB"),
             _whole_fault("num_gpu", gpus, f"a whole number from 0 to {MOST_GPUS}", MOST_GPUS),
-            number_fault("gpu_milli", optional=True, at_least=0, at_most=WHOLE),
+            number_fault("gpu_milli", optional=True, at_least=0, at_most=whole),
             value_fault("gpu_milli", (gpus > 0) & (share != share.floor()), "a whole number"),
             value_fault("gpu_milli", (gpus > 0) & (share < 1), "above 0 for a pod with GPUs"),
-            value_fault("gpu_milli", (gpus > 1) & (share != WHOLE), "1000 for several GPUs"),
+            value_fault("gpu_milli", (gpus > 1) & (share != WHOLE), f"{whole} for several GPUs"),
+            value_fault("gpu_milli", (gpus == 0) & (given > 0), "0 for a pod without GPUs"),
             *(_time_fault(name) for name in ("created", "deleted")),
-        ),
+        ).str.replace("^gpu_milli ", found.get("gpu_milli", "gpu_milli") + " "),
         submit_s=moment(pl.col("created")).fill_null(0.0),
         duration_s=pl.when(known).then(lasted).otherwise(1.0),
         cores=pl.max_horizontal(cpu / WHOLE, 1e-6),

@@ -144,6 +144,18 @@ def test_init_asks_what_a_list_of_pods_leaves_open(tmp_path, capsys):
     assert unsure[1:] == ["no node has the models H100, which pods ask for"]
 
 
+def test_pack_says_what_of_a_list_is_not_used(tmp_path, capsys):
+    path = tmp_path / "own.csv"
+    rows = "a,4,8,1,1000,H100,x\nb,x,8,1,1000,,x\na,4,8,1,1000,H100,x\n"
+    path.write_text(HEADER.replace("\n", ",owner\n") + rows + "c,4,8,1,1000,,x\n")
+    code, out, _ = ran(capsys, str(path), "--nodes", "2x64x96Gx4:A", "--policy", "best_fit")
+    assert code == 0
+    assert "2 rows are left out; line 3: cpu is x, expected a quantity of CPU" in out
+    assert "columns that are not read: owner" in out
+    assert "unsure: no pod asks for 64 MiB: numbers without a unit are bytes" in out
+    assert "unsure: no node has the models H100, which pods ask for" in out
+
+
 def test_a_list_in_the_present_folder_is_found(pods, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["evaluate", "gpupack-published", "--trace", "pods.csv", "--policy", "best_fit"]
@@ -155,4 +167,7 @@ def test_a_list_in_the_present_folder_is_found(pods, tmp_path, capsys, monkeypat
 @pytest.mark.slow
 def test_init_says_that_a_table_may_be_a_list_of_pods(pods, tmp_path, capsys):
     assert main(["init", str(pods), "--out", str(tmp_path / "jobs.toml")]) == 0
+    assert f"hindcast init {pods} --nodes COUNTxCPUS" in capsys.readouterr().out
+    pods.write_text("name,cpu,memory,num_gpu,created,finished\na,4,8Gi,1,2026-05-04,2026-05-05\n")
+    assert main(["init", str(pods), "--out", str(tmp_path / "ends.toml")]) == 0
     assert f"hindcast init {pods} --nodes COUNTxCPUS" in capsys.readouterr().out

@@ -137,12 +137,13 @@ def run_log(request: Any) -> dict[str, Any]:
 
     from hindcast.flows.runs.whatif import reading, source_of
     from hindcast.pipeline.errors import TraceError
-    from hindcast.pipeline.grids.logs import compare, conclusion, lay
+    from hindcast.pipeline.grids.logs import cautions, compare, conclusion, lay
     from hindcast.pipeline.pages.markdown import text_table
     from hindcast.pipeline.recipes.workload_source import load_source
     from hindcast.pipeline.storage.files import make_folder, write_text
     from hindcast.pipeline.traces import FORMATS
     from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC, open_series
+    from hindcast.pipeline.workloads.log_caveats import mostly_unread
 
     try:
         one = open_series(request.grid).only(request.zone)
@@ -162,16 +163,22 @@ def run_log(request: Any) -> dict[str, Any]:
         notes |= replace(workload.provenance, notes=more).noted
     laid = lay(workload, one, (slack[0], slack[-1]), notes.get("UnixStartTime", ""))
     rows = compare(laid, one)
-    lines = conclusion(rows, laid)
+    lines, limits = conclusion(rows, laid), cautions(workload)
     name = location(request.log).name.split(".")[0]
     out = make_folder(location(request.out or f"whatif-{name}-grid"))
     write_text(out / "grid.csv", pl.DataFrame(rows, infer_schema_length=None).write_csv())
     head = [column.replace("_", " ") for column in rows[0]]
     body = [[_cell(value) for value in row.values()] for row in rows]
-    page = [f"# {name} on the hours of {one.zones[0]}", "", *lines, "", *text_table(head, body, 2)]
+    warned = [each.text for each in limits]
+    page = [f"# {name} on the hours of {one.zones[0]}", ""]
+    page += [f"Caution: {text}." for text in warned]
+    page += [*([""] if warned else []), *lines, "", *text_table(head, body, 2)]
     page += ["Rows with foresight know all hours, which nobody does.", "", *one.remarks]
     write_text(out / "grid.md", "\n".join(page) + "\n")
-    return {"page": str(out / "grid.md"), "lines": lines, "warnings": one.warnings, "unread": False}
+    return {
+        "page": str(out / "grid.md"), "lines": lines, "warnings": [*warned, *one.warnings],
+        "unread": mostly_unread(limits),
+    }  # fmt: skip
 
 
 def _cell(value: Any) -> str:

@@ -22,7 +22,7 @@ class Request:
 
     pods: p.Folder = p.argument(
         "list of pods (.csv): name, cpu or cpu_milli, memory or memory_mib, num_gpu, and where "
-        "pods have them gpu_milli, gpu_spec", metavar="PODS",
+        "pods have them gpu_milli or gpu_share, gpu_spec", metavar="PODS",
     )  # fmt: skip
     nodes: tuple[p.Name, ...] = p.option(
         "kinds of nodes of the cluster, such as 40x64x96Gx8:A100; the number of nodes that is "
@@ -73,11 +73,12 @@ def run(request: Request) -> dict[str, Any]:
     from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
     from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of, without_count
     from hindcast.pipeline.traces import FORMATS
-    from hindcast.pipeline.traces.pods import most_at_once
+    from hindcast.pipeline.traces.pods import doubts, most_at_once, not_read
 
     workload, bad = FORMATS["pods"].reading(location(request.pods))
     packing = Packing(workload, request.runs, request.seed, request.ends)
     tasks, nodes = workload.tasks, nodes_of(GpupackConfig(nodes=request.nodes))
+    every = nodes_of(GpupackConfig(nodes=(*request.nodes, *request.more)))
     kind = without_count(request.nodes[0])
     too_large = int((~packing.fits(request.nodes)).sum())
     elsewhere = tasks.sort("job_id").filter(~packing.fits([kind]))
@@ -109,6 +110,9 @@ def run(request: Request) -> dict[str, Any]:
         "pods": request.pods,
         "listed": tasks.height,
         "bad_rows": bad.height,
+        "first_bad": "" if bad.is_empty() else f"line {bad['line'][0]}: {bad['reason'][0]}",
+        "not_read": not_read(location(request.pods)),
+        "doubts": doubts(tasks, {node.model for node in every}),
         "asked": {
             "gpus": _gpus(tasks),
             "cpus": float(tasks["cpu_milli"].sum()) / 1000,
@@ -145,9 +149,12 @@ def show(result: Mapping[str, Any]) -> Shown:
         lines.append(f"by the times of the list they ask for at most {asked['gpus_at_once']:,.1f} "
                      f"GPUs at once{stay}")  # fmt: skip
     if result["bad_rows"]:
-        lines.append(f"{result['bad_rows']:,} rows could not be read and are left out")
+        lines.append(f"{result['bad_rows']:,} rows are left out; {result['first_bad']}")
+    if result["not_read"]:
+        lines.append(f"columns that are not read: {', '.join(result['not_read'])}")
     if result["too_large"]:
         lines.append(f"{result['too_large']:,} pods do not fit on an empty node of these kinds")
+    lines += [f"unsure: {doubt}" for doubt in result["doubts"]]
     titles = ("refused pods", "without GPU", "refused GPUs", "allocated")
     lines += ["", f"{'rule':<22}" + "".join(f"{title:>14}" for title in titles) + "  nodes"]
     for row in result["rows"]:

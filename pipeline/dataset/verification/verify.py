@@ -22,6 +22,7 @@ Everything is checked before compiled code or a large allocation depends on it: 
 foreign.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -583,7 +584,8 @@ class _PartCheck:
                 f"{self._path}: episode {row['episode']} ends before the simulator ends it"
             )
         for name, value in claims.items():
-            if row[name] != value:
+            unknown = row[name] is not None and math.isnan(row[name]) and math.isnan(value)
+            if row[name] != value and not unknown:
                 raise VerificationFailed(
                     f"{self._dataset.folder / self._dataset.manifest.episodes.path}: episode "
                     f"{row['episode']}: {name} is {row[name]}, the simulator gives {value}"

@@ -192,7 +192,7 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
     missing = [name for name in missing if headline.find(name) is None]
     found += [f"{name} is named as a reference but was not run." for name in missing]
     evaluation = setting.first
-    if evaluation.bound is not None and bound is None:
+    if bound is None and evaluation.bound in {metric.name for metric in evaluation.metrics}:
         found.append(f"The bound {evaluation.bound} is missing on some windows and is not shown.")
     if bound is not None:
         found += _violations_of_bound(headline, bound, evaluation.bound_kind == "lower")
@@ -212,8 +212,8 @@ def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[
         )
     if len(headline.windows) < FEW_WINDOWS:
         found.append(
-            f"There are only {len(headline.windows)} windows. How often intervals over fewer than "
-            f"{FEW_WINDOWS} windows hold the truth was not measured."
+            f"Intervals are over {count_of(len(headline.windows), 'window')} alone. How often "
+            f"intervals over fewer than {FEW_WINDOWS} windows hold the truth was not measured."
         )
     return found
 

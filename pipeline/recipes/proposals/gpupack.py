@@ -12,12 +12,11 @@ from hindcast.pipeline.recipes.toml import value_toml
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
 from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of
 from hindcast.pipeline.scenarios.gpupack.requests import read_requests
-from hindcast.pipeline.traces.pods import columns_of, most_at_once, read
+from hindcast.pipeline.traces.pods import columns_of, doubts, most_at_once, not_read, read
 
 _PUBLISHED: Final = ("published",)
 _RULES: Final = ("random", "dot_product", "clustering", "packing", "best_fit", "fgd",
                  "fit_starved", "fit_starved_scarce")  # fmt: skip
-_LITTLE_MIB: Final = 64
 _RECORDED: Final = ("best_fit", "fgd", "fit_starved_scarce")
 
 
@@ -28,12 +27,14 @@ class PodsProposal:
     Attributes:
         toml: The recipe.
         columns: Label of every column that is read, by its name here.
+        not_read: Labels of the other columns.
         facts: Numbers of pods by what they ask for, and what there is.
         unsure: Questions that the list leaves open.
     """
 
     toml: str
     columns: dict[str, str]
+    not_read: list[str]
     facts: tuple[str, ...]
     unsure: tuple[str, ...]
 
@@ -64,14 +65,9 @@ def propose(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsPro
     if bad.height:
         unsure.append(f"{bad.height:,} rows could not be read; line {bad['line'][0]}: "
                       f"{bad['reason'][0]}")  # fmt: skip
-    if pods["memory_mib"].max() < _LITTLE_MIB:  # type: ignore[operator]
-        unsure.append("no pod asks for 64 MiB: numbers without a unit are bytes, so name a column "
-                      "in GiB memory_gib")  # fmt: skip
     if not nodes:
         unsure.append("the nodes are the published ones, since no --nodes were given")
-    unknown = {m for spec in pods["gpu_spec"].unique() for m in spec.split("|") if m}
-    if absent := sorted(unknown - requests.bit_of.keys()):
-        unsure.append(f"no node has the models {', '.join(absent)}, which pods ask for")
+    unsure += doubts(pods, requests.bit_of)
     if timed == pods.height:
         unsure.append(f"every pod has a duration: at most {most_at_once(pods):,.1f} GPUs are asked "
                       'for at once; ends = "recorded" plays the times of the list')  # fmt: skip
@@ -93,4 +89,5 @@ def propose(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsPro
                   f"episodes = {episodes}"]  # fmt: skip
     lines += ["", "[evaluate]", "policies = [", *(f"  {value_toml(r)}," for r in _RULES), "]"]
     lines += ['references = ["random", "best_fit", "fgd", "fit_starved_scarce"]', "seeds = 3"]
-    return PodsProposal("\n".join(lines) + "\n", columns_of(source), facts, tuple(unsure))
+    return PodsProposal("\n".join(lines) + "\n", columns_of(source), not_read(source), facts,
+                        tuple(unsure))  # fmt: skip

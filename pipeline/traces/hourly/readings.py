@@ -1,6 +1,6 @@
 """Checks of the units and the clock of a series."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,7 +9,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.traces.hourly.series import CAPACITY, CARBON, POWER, PRICE, WARNING, Series
+from hindcast.pipeline.traces.hourly.series import (
+    CAPACITY,
+    CARBON,
+    POWER,
+    PRICE,
+    VALUES,
+    WARNING,
+    Series,
+)
 
 # Means of 123 zones in 2022 were 16 to 950 gCO2eq/kWh, their hours 11 to 1,119.
 _MOST_CARBON: Final = 2000.0
@@ -28,11 +36,17 @@ def judged(series: Series) -> tuple[str, ...]:
 
     Raises TraceError for values that cannot be of their unit.
     """
-    return tuple(remark for zone in series.zones for remark in _of_zone(series.only(zone), zone))
+    kinds = [name for name in VALUES if name in series.table.columns]
+    return tuple(
+        remark for zone in series.zones for remark in _of_zone(series.only(zone), zone, kinds)
+    )
 
 
-def _of_zone(series: Series, zone: str) -> Iterator[str]:
+def _of_zone(series: Series, zone: str, kinds: Sequence[str]) -> Iterator[str]:
     table, where = series.table, f"zone {zone!r}"
+    for name in kinds:
+        if name not in table.columns:
+            yield f"{where}: no hour has a known {name}"
     if CARBON in table.columns and table[CARBON].count():
         carbon = _known(series, CARBON)
         least, middle, most = (float(np.quantile(carbon, q)) for q in (0.0, 0.5, 1.0))
@@ -52,7 +66,10 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
         if least == most:
             yield f"{where}: carbon is constant, so waiting saves none"
         else:
-            yield f"{where}: carbon is lowest at {_extremes(series, CARBON)} on average"
+            yield (
+                f"{where}: carbon has a median of {middle:.4g} g/kWh, and is lowest at "
+                f"{_extremes(series, CARBON)} on average"
+            )
     if PRICE in table.columns and table[PRICE].count():
         price = _known(series, PRICE)
         middle = float(np.median(np.abs(price)))
@@ -65,7 +82,10 @@ def _of_zone(series: Series, zone: str) -> Iterator[str]:
                 f"{low:g} to {high:g}; is it per {energy}? Then give --set "
                 f"price_unit={currency}/{energy}"
             )
-        yield f"{where}: the price is lowest at {_extremes(series, PRICE)} on average"
+        yield (
+            f"{where}: the price has a median of {np.median(price):.4g} {currency or ''}/MWh, and "
+            f"is lowest at {_extremes(series, PRICE)} on average"
+        )
         if (price < 0).any():
             yield f"{where}: {int((price < 0).sum()):,} hours have a negative price, which is kept"
     for name in {CAPACITY, POWER} & set(table.columns):

@@ -137,12 +137,14 @@ class Series:
         return self.table["zone"].unique(maintain_order=True).to_list()
 
     def only(self, zone: str, where: str = "--zone") -> "Series":
-        """Return the series of one zone and its remarks; "" is the only one. Raises TraceError."""
+        """Return the known columns of one zone, "" for the only one; raise TraceError."""
         zones = self.zones
         if zone in zones or (not zone and len(zones) == 1):
             zone = zone or zones[0]
             about = tuple(each for each in self.remarks if f"zone {zone!r}" in each)
-            return Series(self.table.filter(pl.col("zone") == zone), remarks=about)
+            table = self.table.filter(pl.col("zone") == zone)
+            kept = [n for n in table.columns if n not in VALUES or table[n].count()]
+            return Series(table.select(kept), remarks=about)
         hint = did_you_mean(zone, zones)[:300]
         fault = f"there is no zone {zone!r}" if zone else f"there are {len(zones)} zones"
         raise TraceError(f"{where}: {fault}, expected the name of one; {hint}")
@@ -530,7 +532,8 @@ def _distinct(rows: pl.DataFrame, read: _Read) -> pl.DataFrame:
     if twice.height:
         first, second = twice["place"][:2]
         raise TraceError(f"{first} and {second.partition(': ')[2] or second} of zone "
-                         f"{twice['zone'][0]!r} have one time and different values")  # fmt: skip
+                         f"{twice['zone'][0]!r} have one time and different values; if clocks "
+                         "change there, is time_zone theirs?")  # fmt: skip
     return once
 
 

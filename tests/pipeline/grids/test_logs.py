@@ -8,7 +8,7 @@ import pytest
 
 from hindcast.flows import cli
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.grids.logs import BEST, Laid, compare, conclusion, lay
+from hindcast.pipeline.grids.logs import BEST, Laid, cautions, compare, conclusion, lay
 from hindcast.pipeline.traces.hourly.ingest import synthetic
 from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, Series
 from hindcast.pipeline.workloads.schema import Provenance, Workload
@@ -59,6 +59,43 @@ def test_requests_are_what_is_known_and_give_the_slack() -> None:
     assert laid.work.known.tolist() == [1.5, 30]
     assert laid.work.wait.tolist() == [6, 24]
     assert laid.known == "lengths as requested"
+
+
+def test_requests_that_are_run_times_are_said_to_be_known() -> None:
+    """A log without time limits has run times as requests, with which a rule looks ahead."""
+    series, hours = synthetic(24 * 120), np.arange(0, 24 * 40, 5.0)
+    run = [2.0, 3.0] * (len(hours) // 2)
+    laid = lay(log(hours.tolist(), run, run), series, (6, 24))
+    assert laid.known == "lengths as they were, since the log has no requests"
+    assert any("knows how long each job runs" in s for s in conclusion(compare(laid, series), laid))
+    asked = log(hours.tolist(), run, [2.0, 9.0] * (len(hours) // 2))
+    some = Provenance("table", counts={"requested_s from duration_s": 7})
+    laid = lay(Workload(asked.tasks, some), series, (6, 24))
+    assert laid.known.startswith("lengths as requested, and as they were for 7 of all jobs")
+    said = conclusion(compare(laid, series), laid)
+    assert not any("knows how long" in sentence for sentence in said)
+
+
+def test_jobs_outside_of_the_series_are_said_first_if_they_are_many() -> None:
+    series = synthetic(24 * 60)
+    work = log(np.arange(0, 24 * 80, 4.0).tolist(), [1.0] * 480)
+    laid = lay(work, series, (6, 24), str(series.first_hour * 3600))
+    first, *others = conclusion(compare(laid, series), laid)
+    assert first.startswith(f"Only {len(laid.begins)} of 480 jobs are counted")
+    assert not any("not counted, since" in line for line in others)
+
+
+def test_what_a_log_does_not_know_is_a_caution() -> None:
+    tasks = log([0, 1, 2], [1, 1, 1], [2, 2, 2]).tasks
+    known = tasks.with_columns(wait_s=pl.Series([0.0, 0.0, 0.0]))
+    assert cautions(Workload(known, Provenance("slurm"))) == ()
+    notes = ("times without an offset from UTC are read as UTC; set time_zone if not so",)
+    bad = Provenance("slurm", counts={"rows_read": 9}, left_out={"quarantined": 6}, notes=notes)
+    some = tasks.with_columns(wait_s=pl.Series([0.0, None, 0.0]))
+    texts = [caveat.text for caveat in cautions(Workload(some, bad))]
+    assert "jobs lie on wrong hours of the series" in texts[0]
+    assert texts[1].startswith("the starts of 1 of 3 jobs are unknown")
+    assert texts[2].startswith("6 of 9 rows of jobs (67%) could not be used")
 
 
 def test_rows_are_ordered_by_what_they_know() -> None:

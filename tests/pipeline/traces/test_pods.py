@@ -7,7 +7,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.testing import check_trace_format
 from hindcast.pipeline.traces import FORMATS
-from hindcast.pipeline.traces.pods import PodsSettings, most_at_once, read
+from hindcast.pipeline.traces.pods import PodsSettings, most_at_once, not_read, read
 
 PUBLISHED = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
@@ -91,6 +91,21 @@ def test_shares_and_units_in_names_are_read(tmp_path):
         ("b", 1000, 1536, 1, 1000, "", False),
     ]
     assert bad["reason"].to_list() == ["num_gpu is 1.5, expected a whole number from 0 to 16"]
+
+
+def test_a_column_of_shares_is_that_of_each_gpu(tmp_path):
+    head = "pod,cpu,memory,gpus,GPU_SHARE,owner\n"
+    rows = "a,1,1Gi,1,.25,x\nb,1,1Gi,1,,x\nc,1,1Gi,0,,x\nd,1,1Gi,1,25,x\ne,1,1Gi,0,.5,x\n"
+    path = written(tmp_path, head + rows)
+    workload, bad = read(path)
+    assert [(row[0], *row[3:5]) for row in rows_of(workload)] == [
+        ("a", 1, 250), ("b", 1, 1000), ("c", 0, 0)
+    ]  # fmt: skip
+    assert bad["reason"].to_list() == [
+        "GPU_SHARE is 25, expected at most 1",
+        "GPU_SHARE is .5, expected 0 for a pod without GPUs",
+    ]
+    assert not_read(path) == ["owner"]
 
 
 def test_pods_that_end_when_another_arrives_leave_before_it(tmp_path):

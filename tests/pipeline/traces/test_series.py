@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hindcast.pipeline.errors import StorageError, TraceError
+from hindcast.pipeline.grids.logs import aim
 from hindcast.pipeline.traces.hourly.ingest import ingest, open_series, synthetic
 from hindcast.pipeline.traces.hourly.readings import best_lag, judged
 from hindcast.pipeline.traces.hourly.series import (
@@ -249,3 +250,19 @@ def test_carbon_below_0_may_be_a_price_and_a_price_has_a_known_unit(tmp_path: Pa
     with pytest.raises(TraceError, match="'EUR' has no known unit"):
         read(tmp_path, f"time,price\n{rows}", price_unit="EUR")
     read(tmp_path, f"time,price\n{rows}".replace("0\n", "000\n"), price_unit="EUR/GWh")
+
+
+def test_zones_may_have_different_columns(tmp_path: Path) -> None:
+    """A zone with prices alone is asked about money, and only its unknown prices are named."""
+    hours = [f"2022-01-{1 + t // 24:02}T{t % 24:02}:00Z" for t in range(24 * 20)]
+    rows = [f"{time},DE,{300 + t % 24}," for t, time in enumerate(hours)]
+    rows += [f"{time},FR,,{50 + t % 24}" for t, time in enumerate(hours)]
+    path = tmp_path / "zones.csv"
+    path.write_text("\n".join(["time,zone,carbon (g/kWh),price (EUR/MWh)", *rows]))
+    series = open_series(str(path))
+    assert aim(series.only("DE")) == CARBON
+    assert aim(series.only("FR")) == PRICE
+    of_price = series.only("FR").remarks
+    assert "zone 'FR': no hour has a known carbon_g_per_kwh" in of_price
+    assert any("median of 61.5 EUR/MWh" in remark for remark in of_price)
+    assert not any("hours are unknown" in remark for remark in of_price)

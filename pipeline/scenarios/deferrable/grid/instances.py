@@ -1,7 +1,8 @@
 """Instances on a grid: jobs of a window, hours of the series beside it, and the bound."""
 
 from dataclasses import replace
-from datetime import date
+from datetime import UTC as UTC_ZONE
+from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,7 @@ from hindcast.pipeline.traces.hourly.series import (
     all_known,
     read_issued,
 )
+from hindcast.pipeline.workloads.log_columns import LogColumns
 from hindcast.pipeline.workloads.schema import Workload
 
 _DAY: Final = 24
@@ -278,7 +280,8 @@ def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
 def _known(config: DeferrableConfig, workload: Workload) -> NDArray[np.float64]:
     """Return the lengths as policies know them, in s; `queue_mean` is over the whole log.
 
-    Without a request it is the mean of the jobs of its queue that had ended before, or an hour.
+    Without a request, or with one that the reader took from the run time, it is the mean of the
+    jobs of its queue that had ended before, or an hour.
     """
     tasks = workload.tasks
     run = tasks["duration_s"].to_numpy().astype(np.float64)
@@ -297,8 +300,8 @@ def _known(config: DeferrableConfig, workload: Workload) -> NDArray[np.float64]:
         mean = np.cumsum(run[of][order])[ended - 1] / np.maximum(ended, 1)
         known[of] = np.where(ended > 0, mean, HOUR_S)
     if config.knows_length == "request" and "requested_s" in tasks.columns:
-        asked = tasks["requested_s"].fill_null(0.0).to_numpy()
-        known = np.where(asked > 0, asked, known)
+        log = LogColumns(workload)
+        known = np.where((log.requested > 0) & ~log.derived, log.requested, known)
     return known
 
 
@@ -327,13 +330,28 @@ def _hours(
     begins = places - f.HISTORY
     places = places[all_known(np.sum(values, axis=0), begins, begins + hours)]
     if not len(places):
+        needed = f"{f.HISTORY} before the window, and those in which its jobs could run"
+        if config.align == "calendar":
+            begin = first - f.HISTORY
+            raise InputError(
+                f"window {window}: its {hours:,} hours are {_span(series, begin, hours)}: {needed};"
+                f" the series is {_span(series, 0, total)}, and does not know all of them; expected"
+                " windows of which it does"
+            )
         raise InputError(
             f"window {window}: no stretch of {hours:,} known hours of the series fits, which has "
-            f"{total:,}: {f.HISTORY} before the window, and those in which its jobs could run"
+            f"{total:,}: {needed}"
         )
     first = int(places[rng.integers(len(places))])
     cut = slice(first - f.HISTORY, first - f.HISTORY + hours)
     return values[0][cut], values[1][cut], local[cut], first
+
+
+def _span(series: Series, first: int, hours: int) -> str:
+    """Return the moments at which some hours of a series begin and end."""
+    seconds = np.array([first, first + hours]) + series.first_hour
+    begin, end = (datetime.fromtimestamp(int(hour) * HOUR_S, tz=UTC_ZONE) for hour in seconds)
+    return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
 
 
 def _cost(

@@ -159,6 +159,15 @@ def test_the_bound_stands_beside_the_headline(tmp_path):
     assert summary.table["metric"].unique().to_list() == ["makespan_s"]
 
 
+@pytest.mark.parametrize("measured", [True, False])
+def test_only_a_bound_that_is_measured_can_be_missing_on_windows(tmp_path, measured):
+    """Objectives such as those of a grid have no outcome of the scenario's bound."""
+    metrics = [LOWER, {**LOWER, "name": "bound_s"}] if measured else [LOWER]
+    folder = write(tmp_path / "a", bound=[5, 20, 25], metrics=metrics)
+    said = " ".join(summarise([folder]).left_out["binpack"])
+    assert ("bound_s is missing on some windows" in said) == measured
+
+
 def test_a_policy_beyond_the_bound_is_reported(tmp_path):
     """One of the agent's seeds has makespan 27 on the third window, which is beyond the bound."""
     sound = summarise([write(tmp_path / "a", bound=[5, 18, 27, 30])])

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from hindcast.flows.cli import main
 from hindcast.pipeline.errors import InputError, RecipeError, TraceError
 from hindcast.pipeline.grids.starts import Rule, Work, integral, starts
 from hindcast.pipeline.scenarios import load_scenario
@@ -436,6 +437,24 @@ def test_lengths_are_means_of_jobs_that_had_ended(
     assert blocks_of(instance)[1].tolist() == known
 
 
+def test_a_request_that_is_the_run_time_is_not_known() -> None:
+    """A log without time limits: lengths are means of jobs that had ended, or an hour."""
+    tasks = log(3).tasks.with_columns(
+        submit_s=pl.Series([0.0, 3.0, 9.0]) * 3600, wait_s=pl.Series([0, 0, 0]),
+        duration_s=pl.Series([2.0, 4.0, 9.0]) * 3600,
+        requested_s=pl.Series([2.0, 4.0, 9.0]) * 3600,
+    )  # fmt: skip
+    some = tasks.with_columns(
+        requested_s=pl.Series([5.0, 4.0, 9.0]) * 3600,
+        request_unknown=pl.Series([False, True, True]),
+    )
+    config = dataclasses.replace(LOG, horizon=10)
+    for rows, known in ((tasks, [1, 2, 3]), (some, [5, 2, 3])):
+        workload = Workload(rows, Provenance("table"))
+        instance = SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+        assert blocks_of(instance)[1].tolist() == known
+
+
 def test_a_column_that_the_log_lacks_is_named() -> None:
     with pytest.raises(RecipeError, match="no column deadline_s"):
         instance_of(dataclasses.replace(LOG, deadline="column"))
@@ -535,6 +554,41 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
         instance_of(LOG, "revenue")
     with pytest.raises(InputError, match="no stretch of"):
         instance_of(dataclasses.replace(GENERATED, longest_window=9000))
+
+
+def test_carbon_is_unknown_on_a_series_of_prices(tmp_path: Path) -> None:
+    """Unknown is not 0: episodes of prices alone are built, and hold when they are verified."""
+    path = tmp_path / "prices.csv"
+    rows = [f"2022-{1 + d // 28:02}-{1 + d % 28:02}T{h:02}:00Z,{50 + (h * 7 + d) % 31}"
+            for d in range(84) for h in range(24)]  # fmt: skip
+    path.write_text("\n".join(["time,price (EUR/MWh)", *rows]))
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        'id = "prices"\ndescription = "x"\nscenario = "deferrable"\nobjective = "price"\n'
+        'level = "mixed"\nseed = 1\n[config]\njobs = "generated"\nhorizon = 24\n'
+        f'series = "{path}"\n[trace]\nformat = "generated"\n[split]\ntrain = "0..1"\nvalidation = "2..2"\ntest = "3..3"\n'
+        '[[behaviours]]\npolicy = "now"\nepsilon = 0.1\nepisodes = 1\n'
+        '[evaluate]\npolicies = ["now", "latest"]\nreferences = ["now"]\n'
+    )
+    assert main(["build", str(recipe), "--out", str(tmp_path / "dataset"), "--direct"]) == 0
+    episodes = pl.read_parquet(tmp_path / "dataset" / "episodes.parquet")
+    for name in ("carbon_kg", "saved", "saved_g_per_kwh", "carbon_now_kg"):
+        assert episodes[name].is_nan().all()
+    assert (episodes["money"] > 0).all()
+    assert main(["verify", str(tmp_path / "dataset"), "--direct"]) == 0
+
+
+def test_a_window_of_other_dates_than_the_series_says_both() -> None:
+    config = dataclasses.replace(LOG, align="calendar", horizon=24)
+    hour = series_of(config, np.random.default_rng(0)).first_hour + 24
+    begin, since = (np.datetime64(h, "h").astype(str) for h in (hour - 168, hour - 24))
+    jobs, notes = log(), (f"UnixStartTime: {hour * 3600}",)
+    workload = Workload(jobs.tasks, dataclasses.replace(jobs.provenance, notes=notes))
+    with pytest.raises(InputError) as error:
+        SCENARIO.instance(config, "carbon", workload, 0, np.random.default_rng(0))
+    said = str(error.value).replace(" ", "T")
+    assert f"hoursTareT{begin}:00Tto" in said
+    assert f"theTseriesTisT{since}:00Tto" in said
 
 
 def test_slots_of_a_calendar_begin_with_the_hours_of_the_series() -> None:
