@@ -159,7 +159,7 @@ LEFT_ALONE: Final = {"reproduce", "calibrate", "study", "doctor", "ope"}
 COUNTS: Final = {"--steps", "--fqe-steps", "--iterations", "--checkpoint-every", "--imitate-steps"}
 READ: Final = (
     "dataset", "folder", "folders", "evaluations", "start", "members", "imitate", "source", "path",
-    "log", "series", "state", "a", "b",
+    "log", "series", "state", "a", "b", "pods",
 )  # fmt: skip
 
 

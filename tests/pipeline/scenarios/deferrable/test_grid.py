@@ -566,7 +566,8 @@ def test_carbon_is_unknown_on_a_series_of_prices(tmp_path: Path) -> None:
     recipe.write_text(
         'id = "prices"\ndescription = "x"\nscenario = "deferrable"\nobjective = "price"\n'
         'level = "mixed"\nseed = 1\n[config]\njobs = "generated"\nhorizon = 24\n'
-        f'series = "{path}"\n[trace]\nformat = "generated"\n[split]\ntrain = "0..1"\nvalidation = "2..2"\ntest = "3..3"\n'
+        f'series = "{path}"\n[trace]\nformat = "generated"\n'
+        '[split]\ntrain = "0..1"\nvalidation = "2..2"\ntest = "3..3"\n'
         '[[behaviours]]\npolicy = "now"\nepsilon = 0.1\nepisodes = 1\n'
         '[evaluate]\npolicies = ["now", "latest"]\nreferences = ["now"]\n'
     )
