@@ -235,7 +235,10 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     of = {row["rule"]: row for row in rows}
     best, limited = of[BEST], next(row for row in rows if row["rule"].startswith(f"{BEST}, on"))
     now, most = of["as it happened"], of["best start"]
-    bounds = "" if best["low"] is None else f" ({best['low']:.1f} to {best['high']:.1f})"
+    sign = -1.0 if (best["saved_percent"] or 0.0) < 0.0 else 1.0  # below 0: it costs more
+    bounds = ""
+    if best["low"] is not None:
+        bounds = " ({:.1f} to {:.1f})".format(*sorted((sign * best["low"], sign * best["high"])))
     lines = []
     jobs = len(laid.begins)
     left = "touch hours that are unknown or outside of the series"
@@ -247,18 +250,20 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
         lines.append("Electricity as it was used cost nothing or less: shares of it are unknown.")
     elif best["low"] is None:
         lines.append(f"Fewer than {_FEW} weeks of jobs: the numbers are of these weeks alone.")
-    elif best["low"] <= 0:
+    elif best["low"] <= 0 <= best["high"]:
         lines.append(f"Not shown: the interval of what is saved begins at {best['low']:.1f} %.")
     grams = best["saved_g_per_kwh"]
-    of_what = f"of the money for electricity, {best['saved_per_mwh'] or 0:.2f} per MWh"
+    of_what = f"of the money for electricity, {sign * (best['saved_per_mwh'] or 0):.2f} per MWh"
     if grams is not None:
-        of_what = f"of the carbon, {grams:.1f} g/kWh"
+        of_what = f"of the carbon, {sign * grams:.1f} g/kWh"
     sees = "sees no hour to come"
     if np.array_equal(laid.work.known, laid.work.run):
         sees += " but knows how long each job runs"
+    share = _percent(best, sign) + bounds
+    what = f"saved {share}" if sign > 0.0 else f"cost {share} more"
     lines.append(
-        f"Starting later by `{BEST}`, which {sees}, would have saved "
-        f"{_percent(best)}{bounds} {of_what}. The best starts that there are save {_percent(most)}."
+        f"Starting later by `{BEST}`, which {sees}, would have {what} {of_what}. The best starts "
+        f"that there are save {_percent(most)}."
     )
     used = now["peak_cores"]
     lines.append(
@@ -283,6 +288,6 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     return lines
 
 
-def _percent(row: Mapping[str, Any]) -> str:
+def _percent(row: Mapping[str, Any], sign: float = 1.0) -> str:
     share = row["saved_percent"]
-    return "an unknown share" if share is None else f"{share:.1f} %"
+    return "an unknown share" if share is None else f"{sign * share:.1f} %"

@@ -51,7 +51,7 @@ def test_the_table_says_what_is_refused_and_what_nodes_bring(pods, capsys):
     )
     assert code == 0
     assert "15 pods ask for 28.0 GPUs and 48 CPUs" in out
-    assert "1 pods do not fit on an empty node of these kinds" in out
+    assert "1 pod too large for an empty node of these kinds" in out
     assert "with 2x64x96Gx4:A" in out
     for rule in ("best_fit", "fgd", "fit_starved_scarce"):
         assert f"{rule}: 3 to 11 nodes have at most 1 refused pods in every run" in out
@@ -140,7 +140,7 @@ def test_init_asks_what_a_list_of_pods_leaves_open(tmp_path, capsys):
     path.write_text(HEADER + "a,4,8Gi,1,1000,H100\nb,x,8Gi,1,1000,\n")
     assert main(["init", str(path), "--nodes", "2x64x96Gx4:A", "--json"]) == 0
     unsure = json.loads(capsys.readouterr().out)["unsure"]
-    assert unsure[0].startswith("1 rows could not be read; line 3: cpu is x, expected a quantity")
+    assert unsure[0].startswith("1 row left out; line 3: cpu is x, expected a quantity")
     assert unsure[1:] == ["no node has the models H100, which pods ask for"]
 
 
@@ -150,7 +150,7 @@ def test_pack_says_what_of_a_list_is_not_used(tmp_path, capsys):
     path.write_text(HEADER.replace("\n", ",owner\n") + rows + "c,4,8,1,1000,,x\n")
     code, out, _ = ran(capsys, str(path), "--nodes", "2x64x96Gx4:A", "--policy", "best_fit")
     assert code == 0
-    assert "2 rows are left out; line 3: cpu is x, expected a quantity of CPU" in out
+    assert "2 rows left out; line 3: cpu is x, expected a quantity of CPU" in out
     assert "columns that are not read: owner" in out
     assert "unsure: no pod asks for 64 MiB: numbers without a unit are bytes" in out
     assert "unsure: no node has the models H100, which pods ask for" in out

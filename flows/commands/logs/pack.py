@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from hindcast.flows import parser as p
 from hindcast.flows.commands import Command, Shown
 from hindcast.flows.progress import progress
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.storage.location import location
 
 if TYPE_CHECKING:
@@ -149,11 +150,12 @@ def show(result: Mapping[str, Any]) -> Shown:
         lines.append(f"by the times of the list they ask for at most {asked['gpus_at_once']:,.1f} "
                      f"GPUs at once{stay}")  # fmt: skip
     if result["bad_rows"]:
-        lines.append(f"{result['bad_rows']:,} rows are left out; {result['first_bad']}")
+        lines.append(f"{count_of(result['bad_rows'], 'row')} left out; {result['first_bad']}")
     if result["not_read"]:
         lines.append(f"columns that are not read: {', '.join(result['not_read'])}")
     if result["too_large"]:
-        lines.append(f"{result['too_large']:,} pods do not fit on an empty node of these kinds")
+        too_large = count_of(result["too_large"], "pod")
+        lines.append(f"{too_large} too large for an empty node of these kinds")
     lines += [f"unsure: {doubt}" for doubt in result["doubts"]]
     titles = ("refused pods", "without GPU", "refused GPUs", "allocated")
     lines += ["", f"{'rule':<22}" + "".join(f"{title:>14}" for title in titles) + "  nodes"]

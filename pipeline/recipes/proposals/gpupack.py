@@ -8,6 +8,7 @@ from typing import Final
 
 import polars as pl
 
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.recipes.toml import value_toml
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
 from hindcast.pipeline.scenarios.gpupack.nodes import nodes_of
@@ -63,7 +64,7 @@ def propose(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsPro
     )
     unsure = []
     if bad.height:
-        unsure.append(f"{bad.height:,} rows could not be read; line {bad['line'][0]}: "
+        unsure.append(f"{count_of(bad.height, 'row')} left out; line {bad['line'][0]}: "
                       f"{bad['reason'][0]}")  # fmt: skip
     if not nodes:
         unsure.append("the nodes are the published ones, since no --nodes were given")

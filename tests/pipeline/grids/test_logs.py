@@ -127,6 +127,18 @@ def test_a_constant_grid_shows_nothing_and_few_weeks_have_no_interval() -> None:
     assert "Fewer than 4 weeks" in conclusion(compare(laid, series), laid)[0]
 
 
+def test_a_loss_is_said_as_one() -> None:
+    series = synthetic(24 * 60)
+    laid = lay(log([1.0, 30.0], [2, 3]), series, (6, 24))
+    rows = compare(laid, series)
+    best = next(row for row in rows if row["rule"] == BEST)
+    best |= {"saved_percent": -23.14, "low": -30.0, "high": -10.0, "saved_g_per_kwh": -5.0}
+    found = conclusion(rows, laid)
+    assert not any("Not shown" in line for line in found)
+    assert any("would have cost 23.1 % (10.0 to 30.0) more of the carbon, 5.0 g/kWh" in line
+               for line in found)  # fmt: skip
+
+
 def test_unknown_prices_are_left_out_of_what_is_saved() -> None:
     """Jobs of all hours save the same per MWh where half of the days have no price."""
     t = np.arange(24 * 60)
