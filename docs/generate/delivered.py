@@ -126,7 +126,7 @@ def delivered_table() -> str:
         if row["baseline"] != row_of(one)["baseline"]:
             cells[one] += f", against {prose(row['baseline'])}"
         best = best_of(row)
-        if best is not None and (best.policy != row["baseline"] or best.ahead is False):
+        if best is not None and best.policy != row["baseline"]:
             cells[one] += f"; {COLUMN}: {best_cell(row, one.decimals)}"
     rows = _rows_of(DELIVERIES)
     shown = table(

@@ -22,7 +22,6 @@ from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.scenarios import load_scenario
 
 COLUMN: Final = "best without learning"
-UNSCORED: Final = "none that looks ahead was scored"
 NOTE: Final = (
     f"*{COLUMN[0].upper()}{COLUMN[1:]}* is the best of the policies without learning that "
     "`offline.csv`, `online.csv`, `looking_ahead.csv` and `queue_rules.csv` have on these windows, "
@@ -99,7 +98,7 @@ def best_cell(row: Mapping[str, str], decimals: int) -> str:
     took = "time not measured"
     if ms is not None:
         took = f"{ms:.2g} ms" if ms >= 0.1 else f"{1e3 * ms:.2g} µs"
-    mark = {True: "", False: f", {UNSCORED}", None: ", cannot look ahead"}[best.ahead]
+    mark = ", cannot look ahead" if best.ahead is None else ""
     return f"{prose(f'{best.policy} {write_number(best.mean, decimals)}')} ({took}){mark}"
 
 
