@@ -243,7 +243,7 @@ def _pods(request: Request) -> dict[str, Any]:
         "scenario": scenario,
         "columns": proposal.columns,
         "facts": list(proposal.facts),
-        "not_read": proposal.not_read,
+        "not_read": list(getattr(proposal, "not_read", ())),  # a plug-in's may have none
         "unsure": list(proposal.unsure),
     }
 

@@ -31,9 +31,13 @@ CONFIG = DeferrableConfig(
 def log(
     submit_h: list[float], run_h: list[float], cores: list[int], asked: float = 1.0
 ) -> Workload:
-    """Return a log whose requests are `asked` times the lengths."""
+    """Return a log whose requests are `asked` times the lengths.
+
+    The last request is a second longer: where all are run times, the log has no requests.
+    """
     run_s = np.array(run_h) * 3600
-    return log_of(np.array(submit_h) * 3600, run_s, cores, run_s * asked)
+    asked_s = run_s * asked + (np.arange(len(run_s)) == len(run_s) - 1)
+    return log_of(np.array(submit_h) * 3600, run_s, cores, asked_s)
 
 
 def play(
