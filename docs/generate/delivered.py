@@ -71,7 +71,7 @@ DELIVERIES: Final = (
              "multicluster-around-v1"),
     Delivery("`deferrable`", "log", "revenue", 1, "deferrable-prices-v1",
              "deferrable-prices-fresh-v1", "price_surface-delivered", "deferrable-prices-v1"),
-    Delivery("`binpack`", "log", "makespan, s", 1, "binpack-alibaba2017-delivered-v1", "",
+    Delivery("`binpack`", "log", "makespan, s", 1, "binpack-alibaba2017-again-v1", "",
              "trajectory_preference-delivered", "binpack-alibaba2017-v1"),
     *(Delivery(f"`queue`, {log}", "log", "bounded slowdown", 1, f"queue-{name}-v1", "",
                "trajectory_preference-delivered", what="the rule")
@@ -95,7 +95,7 @@ DELIVERIES: Final = (
              "multicluster-foresight-online"),
     Delivery("`deferrable`", "play", "revenue", 1, "deferrable-online",
              "deferrable-fresh-online", "price_evolution-delivered", "deferrable-online"),
-    Delivery("`binpack`", "play", "makespan, s", 1, "binpack-online-delivered", "",
+    Delivery("`binpack`", "play", "makespan, s", 1, "binpack-again-online", "",
              "evolution-delivered", "binpack-online"),
     *(Delivery(f"`queue`, {log}", "play", "bounded slowdown", 1, f"queue-{name}-learned-online",
                "", "evolution-delivered", what=what)
