@@ -579,6 +579,26 @@ def test_carbon_is_unknown_on_a_series_of_prices(tmp_path: Path) -> None:
     assert main(["verify", str(tmp_path / "dataset"), "--direct"]) == 0
 
 
+def test_hours_that_an_objective_needs_are_known(tmp_path: Path) -> None:
+    """Unknown hours are not free ones; with a bill for cores, prices of hours do not count."""
+    times = [f"2022-01-{1 + t // 24:02}T{t % 24:02}:00Z" for t in range(24 * 28)]
+    rows = [f"{time},{zone},{hour}" for zone, hour in (("DE", "300,"), ("FR", ",50"))
+            for time in times]  # fmt: skip
+    path = tmp_path / "zones.csv"
+    path.write_text("\n".join(["time,zone,carbon (g/kWh),price (EUR/MWh)", *rows]))
+    config = dataclasses.replace(GENERATED, horizon=24, series=str(path))
+    of = {zone: dataclasses.replace(config, zone=zone) for zone in ("DE", "FR")}
+    for objective, zone, lacks in (
+        ("carbon", "FR", CARBON), ("both", "FR", CARBON),
+        ("price", "DE", PRICE), ("both", "DE", PRICE),
+    ):  # fmt: skip
+        with pytest.raises(TraceError, match=f"zone '{zone}' has no known {lacks}"):
+            instance_of(of[zone], objective)
+    for objective in ("price", "both"):
+        assert instance_of(dataclasses.replace(of["DE"], reserved=9), objective).capacity > 1
+    assert instance_of(of["FR"], "price").capacity > 1
+
+
 def test_a_window_of_other_dates_than_the_series_says_both() -> None:
     config = dataclasses.replace(LOG, align="calendar", horizon=24)
     hour = series_of(config, np.random.default_rng(0)).first_hour + 24
