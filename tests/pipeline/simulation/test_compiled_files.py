@@ -81,6 +81,13 @@ def test_the_digest_changes_with_what_the_function_uses(before, after):
     assert digest_of(one["outer"]) != digest_of(other["outer"])
 
 
+def test_the_digest_changes_with_the_fields_of_a_named_tuple_that_is_made():
+    extra = "def outer(x):\n    return Columns(x, 2).cores"
+    swapped = SOURCE.replace("    cores: int\n    share: int", "    share: int\n    cores: int")
+    one, other = (digest_of(names_of(s, extra)["outer"]) for s in (SOURCE, swapped))
+    assert one != other
+
+
 def test_the_digest_changes_with_the_values_of_a_closure():
     closed = names_of(SOURCE)["closed"]
     assert digest_of(closed(1)) == digest_of(closed(1))
