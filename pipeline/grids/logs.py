@@ -104,7 +104,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     known, known_by = run, "lengths as they were, since the log has no requests"
     log = LogColumns(workload)
     asked = log.requested / HOUR_S
-    unasked = max(log.n_derived, int((asked <= 0).sum()))
+    unasked = log.n_derived + int(((asked <= 0) & ~log.derived).sum())
     if unasked < tasks.height:
         known = np.where(asked > 0, asked, run)
         known_by = "lengths as requested"

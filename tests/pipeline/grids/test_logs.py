@@ -74,6 +74,12 @@ def test_requests_that_are_run_times_are_said_to_be_known() -> None:
     assert laid.known.startswith("lengths as requested, and as they were for 7 of all jobs")
     said = conclusion(compare(laid, series), laid)
     assert not any("knows how long" in sentence for sentence in said)
+    marked = asked.tasks.with_columns(
+        requested_s=pl.when(pl.col("job") == 1).then(None).otherwise("requested_s"),
+        request_unknown=pl.col("job") == 0,
+    )
+    laid = lay(Workload(marked, Provenance("table")), series, (6, 24))
+    assert "as they were for 2 of all jobs" in laid.known
 
 
 def test_jobs_outside_of_the_series_are_said_first_if_they_are_many() -> None:
