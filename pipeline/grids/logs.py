@@ -271,13 +271,18 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
         f"{best['wait_h_per_core_hour']:.1f} h by core-hours, with up to {best['peak_cores']:,} "
         f"cores at one moment in place of {used:,}."
     )
+    rest = f"{_percent(limited)} is left"
+    if (limited["saved_percent"] or 0.0) < 0.0:
+        rest = f"it costs {_percent(limited, -1.0)} more"
     lines.append(
-        f"On {used:,} cores {_percent(limited)} is left, with starts "
+        f"On {used:,} cores {rest}, with starts "
         f"{limited['wait_h']:.1f} h later and {limited['late']:,} of {jobs:,} jobs "
         "beyond their slack."
     )
     if grams is not None and best["saved_per_mwh"] is not None:
-        lines.append(f"Money for electricity changes by {-best['saved_per_mwh']:+.2f} per MWh.")
+        lines.append(
+            f"Money for electricity changes by {0.0 - best['saved_per_mwh']:+.2f} per MWh."
+        )
     lines.append(
         f"{laid.known}; {laid.note}. "
         + ("" if few else f"{laid.outside:,} jobs are not counted, since they {left}. ")

@@ -139,8 +139,11 @@ def test_a_loss_is_said_as_one() -> None:
     rows = compare(laid, series)
     best = next(row for row in rows if row["rule"] == BEST)
     best |= {"saved_percent": -23.14, "low": -30.0, "high": -10.0, "saved_g_per_kwh": -5.0}
+    limited = next(row for row in rows if row["rule"].startswith(f"{BEST}, on"))
+    limited["saved_percent"] = -3.21
     found = conclusion(rows, laid)
     assert not any("Not shown" in line for line in found)
+    assert any("cores it costs 3.2 % more, with starts" in line for line in found)
     assert any("would have cost 23.1 % (10.0 to 30.0) more of the carbon, 5.0 g/kWh" in line
                for line in found)  # fmt: skip
 
