@@ -18,11 +18,14 @@ from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.bounds import bounds
 from hindcast.pipeline.scenarios.deferrable.grid.instances import series_of
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.storage import location
 from hindcast.pipeline.testing import check_scenario, uniform
 from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, read_issued
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics import rankable
 from hindcast.policies.heuristics.deferrable import HEURISTICS
 from tests.pipeline.scenarios.deferrable.small_logs import log_of
 
@@ -287,6 +290,17 @@ def test_jobs_to_come_are_not_shown(decide: str) -> None:
         shown.append(follow(made, config, 20))
     assert len(shown[0]) == len(shown[1]) > 10
     assert all(map(np.array_equal, *shown))
+
+
+def test_a_knapsack_without_a_limit_has_room_for_all() -> None:
+    """Its free cores are shown as those of all jobs that can start."""
+    spec = SCENARIO.spec(GENERATED, "carbon")
+    found = {}
+    for name in ("now", "latest", "knapsack"):
+        policy = Behaviour(name, rankable("deferrable")[name])
+        rng = np.random.default_rng(0)
+        found[name] = run_episode(SCENARIO, spec, instance_of(GENERATED), policy, rng).total
+    assert found["knapsack"] == found["now"] != found["latest"]
 
 
 LIMITED = {"load_prices": True, "grid_capacity": "constant", "capacity": 24.0}
