@@ -104,7 +104,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
     known, known_by = run, "lengths as they were, since the log has no requests"
     log = LogColumns(workload)
     asked = log.requested / HOUR_S
-    unasked = max(log.n_derived, int((asked <= 0).sum()))
+    unasked = log.n_derived + int(((asked <= 0) & ~log.derived).sum())
     if unasked < tasks.height:
         known = np.where(asked > 0, asked, run)
         known_by = "lengths as requested"
@@ -271,13 +271,18 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
         f"{best['wait_h_per_core_hour']:.1f} h by core-hours, with up to {best['peak_cores']:,} "
         f"cores at one moment in place of {used:,}."
     )
+    rest = f"{_percent(limited)} is left"
+    if (limited["saved_percent"] or 0.0) < 0.0:
+        rest = f"it costs {_percent(limited, -1.0)} more"
     lines.append(
-        f"On {used:,} cores {_percent(limited)} is left, with starts "
+        f"On {used:,} cores {rest}, with starts "
         f"{limited['wait_h']:.1f} h later and {limited['late']:,} of {jobs:,} jobs "
         "beyond their slack."
     )
     if grams is not None and best["saved_per_mwh"] is not None:
-        lines.append(f"Money for electricity changes by {-best['saved_per_mwh']:+.2f} per MWh.")
+        lines.append(
+            f"Money for electricity changes by {0.0 - best['saved_per_mwh']:+.2f} per MWh."
+        )
     lines.append(
         f"{laid.known}; {laid.note}. "
         + ("" if few else f"{laid.outside:,} jobs are not counted, since they {left}. ")

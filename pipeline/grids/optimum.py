@@ -65,12 +65,14 @@ def table_of(
     """Return a row for every zone, length and slack: sums over all starts, and what is saved.
 
     A saving is that of the best start. It is null where the sum of now is not above 0, as can be
-    with prices.
+    with prices. A zone whose hours are all unknown has no starts.
     """
     rows = []
     unit = "saved_g_per_kwh" if column == CARBON else "saved_per_mwh"
     for zone in series.zones:
-        x = series.only(zone).values(column)
+        of = series.only(zone)
+        known = column in of.table.columns
+        x = of.values(column) if known else np.full(of.table.height, np.nan)
         for job in jobs:
             for slack in slacks:
                 found = optima(x, job, slack)

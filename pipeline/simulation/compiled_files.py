@@ -93,6 +93,8 @@ def _own_code(function: FunctionType) -> tuple[str, tuple[FunctionType, ...]]:
                 called.append(inner)
         elif isinstance(value, _CONSTANT):
             parts.append(f"{name} {value!r}")
+        elif isinstance(value, type) and issubclass(value, tuple):
+            parts.append(f"{name} {getattr(value, '_fields', '')}")
         elif isinstance(value, np.ndarray):
             parts.append(f"{name} {value.dtype} {value.shape} {value.tobytes().hex()}")
     return "\n".join(parts), tuple(called)

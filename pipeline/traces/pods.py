@@ -134,12 +134,15 @@ def not_read(path: Path) -> list[str]:
     return [label for label in _header(path)[0] if label and label not in read_labels]
 
 
-def doubts(pods: pl.DataFrame, models: Collection[str]) -> list[str]:
-    """Return what of a list of pods may be misread, or can be on no node of these models."""
+def doubts(path: Path, pods: pl.DataFrame, models: Collection[str]) -> list[str]:
+    """Return what of a list may be misread, or which of its pods no node of these models takes."""
     found = []
     if pods["memory_mib"].max() < _LITTLE_MIB:  # type: ignore[operator]
-        found.append(f"no pod asks for {_LITTLE_MIB} MiB: numbers without a unit are bytes, so "
-                     "name a column in GiB memory_gib")  # fmt: skip
+        label = columns_of(path)["memory"]
+        why = "numbers without a unit are bytes, so name a column in GiB memory_gib"
+        if _plain(label).rpartition("_")[2] in _UNIT_OF:
+            why = f"is {label} in another unit?"
+        found.append(f"no pod asks for {_LITTLE_MIB} MiB: {why}")
     asked = {m for spec in pods["gpu_spec"].unique() for m in spec.split("|") if m}
     if absent := sorted(asked.difference(models)):
         found.append(f"no node has the models {', '.join(absent)}, which pods ask for")

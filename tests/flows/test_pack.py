@@ -154,6 +154,9 @@ def test_pack_says_what_of_a_list_is_not_used(tmp_path, capsys):
     assert "columns that are not read: owner" in out
     assert "unsure: no pod asks for 64 MiB: numbers without a unit are bytes" in out
     assert "unsure: no node has the models H100, which pods ask for" in out
+    path.write_text("name,cpu,memory_mib,num_gpu\na,4,8,1\n")
+    _, out, _ = ran(capsys, str(path), "--nodes", "2x64x96Gx4:A", "--policy", "best_fit")
+    assert "unsure: no pod asks for 64 MiB: is memory_mib in another unit?" in out
 
 
 def test_a_list_in_the_present_folder_is_found(pods, tmp_path, capsys, monkeypatch):

@@ -113,7 +113,7 @@ def run(request: Request) -> dict[str, Any]:
         "bad_rows": bad.height,
         "first_bad": "" if bad.is_empty() else f"line {bad['line'][0]}: {bad['reason'][0]}",
         "not_read": not_read(location(request.pods)),
-        "doubts": doubts(tasks, {node.model for node in every}),
+        "doubts": doubts(location(request.pods), tasks, {n.model for n in every}),
         "asked": {
             "gpus": _gpus(tasks),
             "cpus": float(tasks["cpu_milli"].sum()) / 1000,

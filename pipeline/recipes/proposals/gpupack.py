@@ -68,7 +68,7 @@ def propose(source: Path, path: str, name: str, nodes: Sequence[str]) -> PodsPro
                       f"{bad['reason'][0]}")  # fmt: skip
     if not nodes:
         unsure.append("the nodes are the published ones, since no --nodes were given")
-    unsure += doubts(pods, requests.bit_of)
+    unsure += doubts(source, pods, requests.bit_of)
     if timed == pods.height:
         unsure.append(f"every pod has a duration: at most {most_at_once(pods):,.1f} GPUs are asked "
                       'for at once; ends = "recorded" plays the times of the list')  # fmt: skip

@@ -88,7 +88,7 @@ def _of_zone(series: Series, zone: str, kinds: Sequence[str]) -> Iterator[str]:
         )
         if (price < 0).any():
             yield f"{where}: {int((price < 0).sum()):,} hours have a negative price, which is kept"
-    for name in {CAPACITY, POWER} & set(table.columns):
+    for name in [name for name in (CAPACITY, POWER) if name in table.columns]:
         capacity = _known(series, name)
         if (below := table.filter(pl.col(name) < 0)).height:
             hour = datetime.fromtimestamp(3600 * below["hour"][0], UTC)

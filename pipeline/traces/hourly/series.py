@@ -152,8 +152,8 @@ class Series:
     def values(self, column: str) -> NDArray[np.float64]:
         """Return a column of a series of one zone, (T,), NaN where it is null."""
         if column not in self.table.columns:
-            has = ", ".join(name for name in VALUES if name in self.table.columns)
-            raise TraceError(f"the series has no {column}, it has {has or 'no values'}")
+            has = ", ".join(name for name in VALUES if name in self.table.columns) or "none"
+            raise TraceError(f"zone {self.zones[0]!r} has no known {column}, it has {has}")
         return self.table[column].cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
 
     @property

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.notes import tell
+from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.recipes.splits import evenly_spaced
 from hindcast.pipeline.simulation.policy import Heuristic
 from hindcast.pipeline.simulation.rollout import Planner
@@ -76,7 +77,7 @@ def beside(
     ahead = policy_of(windows, rule)
     delivered = trained.policy() if verdict.delivered == AGENT else rule
     some = evenly_spaced(windows.apart(windows.validation), MOST_WINDOWS)
-    tell(f"{ahead.name}, which looks ahead, plays {len(some)} validation windows")
+    tell(f"{ahead.name}, which looks ahead, plays {count_of(len(some), 'validation window')}")
     values, ms = _played(windows, delivered, some)
     of_ahead, ahead_ms = _played(windows.shown_to(rule.needs), ahead, some)
     if len(some) > 1:

@@ -74,6 +74,12 @@ def test_requests_that_are_run_times_are_said_to_be_known() -> None:
     assert laid.known.startswith("lengths as requested, and as they were for 7 of all jobs")
     said = conclusion(compare(laid, series), laid)
     assert not any("knows how long" in sentence for sentence in said)
+    marked = asked.tasks.with_columns(
+        requested_s=pl.when(pl.col("job") == 1).then(None).otherwise("requested_s"),
+        request_unknown=pl.col("job") == 0,
+    )
+    laid = lay(Workload(marked, Provenance("table")), series, (6, 24))
+    assert "as they were for 2 of all jobs" in laid.known
 
 
 def test_jobs_outside_of_the_series_are_said_first_if_they_are_many() -> None:
@@ -133,8 +139,11 @@ def test_a_loss_is_said_as_one() -> None:
     rows = compare(laid, series)
     best = next(row for row in rows if row["rule"] == BEST)
     best |= {"saved_percent": -23.14, "low": -30.0, "high": -10.0, "saved_g_per_kwh": -5.0}
+    limited = next(row for row in rows if row["rule"].startswith(f"{BEST}, on"))
+    limited["saved_percent"] = -3.21
     found = conclusion(rows, laid)
     assert not any("Not shown" in line for line in found)
+    assert any("cores it costs 3.2 % more, with starts" in line for line in found)
     assert any("would have cost 23.1 % (10.0 to 30.0) more of the carbon, 5.0 g/kWh" in line
                for line in found)  # fmt: skip
 

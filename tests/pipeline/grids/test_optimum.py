@@ -100,5 +100,14 @@ def test_the_command_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
     words = ["grid", str(tmp_path / "zones"), "--jobs", "6", "--slack", "24", "--out", str(out)]
     assert cli.main(words) == 0
     assert pl.read_csv(out)["zone"].to_list() == ["DE", "FR"]
+    times = [f"2024-01-{1 + t // 24:02d}T{t % 24:02d}:00Z" for t in range(60)]
+    lines = [f"{time},{zone},{hour}\n" for zone, hour in (("DE", "300,"), ("FR", ",50"))
+             for time in times]  # fmt: skip
+    mixed = tmp_path / "mixed.csv"
+    mixed.write_text(f"time,zone,carbon (g/kWh),price (EUR/MWh)\n{''.join(lines)}")
+    capsys.readouterr()
+    assert cli.main(["grid", str(mixed), *words[2:]]) == 0
+    assert "FR: 6 h within 24 h: unknown (0 starts)" in capsys.readouterr().out
+    assert pl.read_csv(out)["rows"].to_list() == [54, 0]
     assert cli.main(["grid", "synthetic", "--jobs", "0", "--out", str(out)]) == 2
     assert cli.main(["grid", "synthetic", "--zone", "DE", "--out", str(out)]) == 2

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import pytest
 from numba import types
+from numba.core.bytecode import FunctionIdentity
 
-from hindcast.pipeline.simulation.compiled_files import digest_of
+from hindcast.pipeline.simulation.compiled_files import digest_of, number_at_random
 
 SOURCE = """
 import math
@@ -81,6 +82,13 @@ def test_the_digest_changes_with_what_the_function_uses(before, after):
     assert digest_of(one["outer"]) != digest_of(other["outer"])
 
 
+def test_the_digest_changes_with_the_fields_of_a_named_tuple_that_is_made():
+    extra = "def outer(x):\n    return Columns(x, 2).cores"
+    swapped = SOURCE.replace("    cores: int\n    share: int", "    share: int\n    cores: int")
+    one, other = (digest_of(names_of(s, extra)["outer"]) for s in (SOURCE, swapped))
+    assert one != other
+
+
 def test_the_digest_changes_with_the_values_of_a_closure():
     closed = names_of(SOURCE)["closed"]
     assert digest_of(closed(1)) == digest_of(closed(1))
@@ -98,3 +106,11 @@ def test_the_digest_changes_with_the_order_of_the_fields_of_a_tuple_in_the_signa
     assert str(one) == str(other)
     assert digest_of(inner, one) != digest_of(inner, other)
     assert digest_of(inner, [one, other]) != digest_of(inner, [one, one])
+
+
+def test_numba_takes_its_numbers_from_the_random_ones():
+    """A numba that numbers functions elsewhere would let symbols of two processes meet again."""
+    number_at_random()
+    found = {FunctionIdentity.from_function(names_of).unique_id for _ in range(3)}
+    assert len(found) == 3
+    assert max(found) > 2**32

@@ -97,11 +97,9 @@ def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the features of the moment: those of `deferrable`, then those of the grid."""
     base = base_context(replace(config, horizon=slots_of(config)))
     base = tuple(replace(x, high=_inf) if x.name == "slots_left" else x for x in base)
-    base = tuple(
-        replace(x, description=f"{x.description}; 0 without a limit")
-        if x.name.startswith(("capacity", "free_cores")) else x
-        for x in base
-    )  # fmt: skip
+    unlimited = {x.name: "; 0 without a limit" for x in base if x.name.startswith("capacity")}
+    unlimited["free_cores"] = "; without a limit those of all jobs that can start"
+    base = tuple(replace(x, description=x.description + unlimited.get(x.name, "")) for x in base)
     return (*base, *_MOMENT, *((_AHEAD,) if looks_ahead(config) else ()))
 
 

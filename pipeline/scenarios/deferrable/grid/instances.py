@@ -41,6 +41,7 @@ from hindcast.pipeline.workloads.schema import Workload
 _DAY: Final = 24
 _QUEUES: Final = ("queue", "partition")  # columns of a log, the first that it has
 _BOTH: Final = (CARBON, PRICE)
+_NEEDED: Final = {"carbon": _BOTH[:1], "price": _BOTH[1:], "both": _BOTH}  # by objective
 
 
 def series_of(config: DeferrableConfig, rng: np.random.Generator) -> Series:
@@ -136,6 +137,9 @@ def instance(
     if not len(run):
         raise InputError(f"window {window}: no job is submitted in it")
     series = series_of(config, rng)
+    for column in _NEEDED[objective]:
+        if column == CARBON or not config.reserved:  # a bill for cores has no price of hours
+            series.values(column)  # raises TraceError where the zone has none
     config = replace(config, zone=series.zones[0]) if "," in config.zone else config
     longest = float(np.maximum(run, known).max(initial=1.0))
     slots = max(f.slots_of(config), int(jobs.latest.max()) + 2)
@@ -371,9 +375,9 @@ def _issued(
     if config.forecast != "file":
         return np.zeros((0, ahead))
     require_room(float(hours * ahead))
-    columns = {"carbon": [CARBON], "price": [PRICE], "both": [CARBON, PRICE]}[objective]
+    columns = _NEEDED[objective]
     path = _path(config.forecast_series, "config.forecast_series")
-    table = _read_issued(path, config.zone, tuple(columns), path.stat().st_mtime_ns)
+    table = _read_issued(path, config.zone, columns, path.stat().st_mtime_ns)
     issue, hour = table["issued"].to_numpy(), table["hour"].to_numpy()
     of = [table[name].to_numpy() if name in columns else np.zeros(len(hour)) for name in _BOTH]
     values, seen = _cost(config, objective, *of), np.full((hours, ahead), np.nan)

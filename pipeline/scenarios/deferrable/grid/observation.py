@@ -113,11 +113,13 @@ def free_reserved(ints: Ints, floats: Floats) -> float:
 
 
 @compiled()
-def _hide_unlimited(context: Floats) -> None:
-    """Write 0 for a capacity without a limit."""
+def _hide_unlimited(ints: Ints, context: Floats) -> None:
+    """Write 0 for a capacity without a limit, and free cores for all jobs that can start."""
     if context[BASE_MOMENT.capacity] >= f.UNLIMITED:
         context[BASE_MOMENT.capacity : BASE_MOMENT.capacity + m.LAGS + 1] = 0.0
         context[BASE_MOMENT.free_cores] = 0.0
+        for job in ints[ints[m.STARTABLE_AT] :][: ints[m.STARTABLE_JOBS]]:
+            context[BASE_MOMENT.free_cores] += ints[ints[m.CORES_AT] + job]
 
 
 @compiled()
@@ -231,7 +233,7 @@ def _observe_job(
 ) -> int:
     """Write the starts of the job that decides; no rows when all have."""
     write_context(ints, floats, context)
-    _hide_unlimited(context)
+    _hide_unlimited(ints, context)
     job = decides(ints, floats)
     if job < 0:
         context[MOMENT.carbon :] = 0.0
@@ -269,7 +271,7 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     rows = observe_base(ints, floats, context, image, candidates, feasible)
     if ints[m.OBJECTIVE] < m.GRID:
         return rows
-    _hide_unlimited(context)
+    _hide_unlimited(ints, context)
     if rows == 0:
         context[MOMENT.carbon :] = 0.0
         return rows

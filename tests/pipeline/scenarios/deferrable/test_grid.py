@@ -18,11 +18,14 @@ from hindcast.pipeline.scenarios.deferrable.grid import features as f
 from hindcast.pipeline.scenarios.deferrable.grid.bounds import bounds
 from hindcast.pipeline.scenarios.deferrable.grid.instances import series_of
 from hindcast.pipeline.simulation.environment import CompiledEnvironment
+from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.scenario import Instance
 from hindcast.pipeline.storage import location
 from hindcast.pipeline.testing import check_scenario, uniform
 from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, read_issued
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
+from hindcast.policies.heuristics import rankable
 from hindcast.policies.heuristics.deferrable import HEURISTICS
 from tests.pipeline.scenarios.deferrable.small_logs import log_of
 
@@ -287,6 +290,17 @@ def test_jobs_to_come_are_not_shown(decide: str) -> None:
         shown.append(follow(made, config, 20))
     assert len(shown[0]) == len(shown[1]) > 10
     assert all(map(np.array_equal, *shown))
+
+
+def test_a_knapsack_without_a_limit_has_room_for_all() -> None:
+    """Its free cores are shown as those of all jobs that can start."""
+    spec = SCENARIO.spec(GENERATED, "carbon")
+    found = {}
+    for name in ("now", "latest", "knapsack"):
+        policy = Behaviour(name, rankable("deferrable")[name])
+        rng = np.random.default_rng(0)
+        found[name] = run_episode(SCENARIO, spec, instance_of(GENERATED), policy, rng).total
+    assert found["knapsack"] == found["now"] != found["latest"]
 
 
 LIMITED = {"load_prices": True, "grid_capacity": "constant", "capacity": 24.0}
@@ -577,6 +591,26 @@ def test_carbon_is_unknown_on_a_series_of_prices(tmp_path: Path) -> None:
         assert episodes[name].is_nan().all()
     assert (episodes["money"] > 0).all()
     assert main(["verify", str(tmp_path / "dataset"), "--direct"]) == 0
+
+
+def test_hours_that_an_objective_needs_are_known(tmp_path: Path) -> None:
+    """Unknown hours are not free ones; with a bill for cores, prices of hours do not count."""
+    times = [f"2022-01-{1 + t // 24:02}T{t % 24:02}:00Z" for t in range(24 * 28)]
+    rows = [f"{time},{zone},{hour}" for zone, hour in (("DE", "300,"), ("FR", ",50"))
+            for time in times]  # fmt: skip
+    path = tmp_path / "zones.csv"
+    path.write_text("\n".join(["time,zone,carbon (g/kWh),price (EUR/MWh)", *rows]))
+    config = dataclasses.replace(GENERATED, horizon=24, series=str(path))
+    of = {zone: dataclasses.replace(config, zone=zone) for zone in ("DE", "FR")}
+    for objective, zone, lacks in (
+        ("carbon", "FR", CARBON), ("both", "FR", CARBON),
+        ("price", "DE", PRICE), ("both", "DE", PRICE),
+    ):  # fmt: skip
+        with pytest.raises(TraceError, match=f"zone '{zone}' has no known {lacks}"):
+            instance_of(of[zone], objective)
+    for objective in ("price", "both"):
+        assert instance_of(dataclasses.replace(of["DE"], reserved=9), objective).capacity > 1
+    assert instance_of(of["FR"], "price").capacity > 1
 
 
 def test_a_window_of_other_dates_than_the_series_says_both() -> None:
