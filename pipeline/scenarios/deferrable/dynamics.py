@@ -153,7 +153,7 @@ def chosen_place(ints, choice):  # type: ignore[no-untyped-def]
     return place if cores <= free else -1
 
 
-@compiled(STEP)
+@compiled(STEP, forceinline=True)  # into that of the grid: a call with arrays takes time
 def step(ints, floats, choice, step_outputs):  # type: ignore[no-untyped-def]
     """Start the job in row `choice` of the last observation, or close the slot (the last row)."""
     place = chosen_place(ints, choice)

@@ -110,7 +110,7 @@ def _mark(ints, candidates, feasible):  # type: ignore[no-untyped-def]
         feasible[row] = candidates[row, ROW.cores] <= free
 
 
-@compiled(OBSERVE)
+@compiled(OBSERVE, forceinline=True)  # into that of the grid: a call with arrays takes time
 def observe(ints, floats, context, image, candidates, feasible):  # type: ignore[no-untyped-def]
     """Write all submitted jobs and the close row; no rows when the episode is over."""
     write_context(ints, floats, context)
