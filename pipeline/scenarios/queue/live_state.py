@@ -261,7 +261,8 @@ def name_of_row(moment: Moment, row: int) -> str | int | None:
 def waited_s(moment: Moment) -> Ints:
     """Return the seconds that the visible jobs have waited, in order of arrival."""
     ints = moment.arrays.ints
-    jobs = np.array([kernel.job_of(ints, row) for row in range(int(kernel.shown(ints)))], np.int64)
+    at = int(ints[m.ROWS_AT if is_several(ints) else m.WAITING_AT])
+    jobs = ints[at : at + int(kernel.shown(ints))]
     return -ints[int(ints[m.SUBMIT_AT]) + jobs]
 
 
