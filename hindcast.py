@@ -297,11 +297,10 @@ def train(
         settings: Settings of the agent to replace, by dotted name: `{"network.hidden": [64]}`.
         device: "cpu", "cuda", or "auto", which uses a GPU if there is one.
         gate: "simulator" lets the agent and the best rule of the log play the validation windows;
-            "folds" trains the agent four more times, each without a quarter of the train and
-            validation windows, and lets it play these, which shows smaller advantages on a trace
-            with few windows; "lookahead" does as "simulator" and also compares what is delivered
-            with a rule that looks ahead; "log" compares them by the log alone, which errs more
-            often. The subfolder `delivered` holds the agent if it is better, otherwise the rule.
+            "folds" trains the agent four more times, each without a quarter of these and the train
+            windows, and lets it play them, which shows smaller advantages on a trace with few
+            windows; "lookahead" also compares what is delivered with a rule that looks ahead; "log"
+            goes by the log alone and errs more often. `delivered` holds the agent or the rule.
 
     Returns:
         The folder of the checkpoint, which `evaluate` and `load_policy` take as a policy.
