@@ -16,8 +16,8 @@ from hindcast.pipeline.pages.numbers import write_number, write_p_value
 NAMED: Final = (("`slots`, rate 1.0", "play"), ("`multicluster`", "play"), ("`binpack`", "play"))
 # (problem, decimals, table, recipe, agent): rows on test windows; the others are those of FRESH
 _BESIDE: Final = (
-    ("`slots`, rate .7", 3, "online.csv", "slots-rollout-online", "counterfactual-delivered"),
-    ("`slots`, rate 1.0", 3, "online.csv", "slots-rollout-online-rate10",
+    ("`slots`, rate .7", 3, "online.csv", "slots-rollout-again-online", "counterfactual-delivered"),
+    ("`slots`, rate 1.0", 3, "online.csv", "slots-rollout-rate10-again-online",
      "counterfactual-delivered"),
     ("`multicluster`", 3, "looking_ahead.csv", "multicluster-lookahead-online",
      "evolution-delivered"),

@@ -12,6 +12,7 @@ from docs.generate.text import table
 
 BEFORE: Final = "percentile"
 NOW: Final = "student"
+EARLIER: Final = "widened"
 _METHODS: Final = {
     BEFORE: "percentile bootstrap, crossed with seeds (before)",
     "bca": "bias-corrected and accelerated bootstrap of the windows",
@@ -33,6 +34,7 @@ def coverage_pages() -> Mapping[str, str]:
         "parts/coverage.md": _coverage(rows),
         "parts/coverage-methods.md": _methods(rows),
         "parts/coverage-growing.md": _growing(rows),
+        "parts/coverage-widened.md": _earlier(rows),
         "parts/power.md": _powers(rows),
         "parts/sequential.md": _sequential(rows),
     }
@@ -82,6 +84,23 @@ def _growing(rows: Rows) -> str:
                 lines.append([ratio, interval, name, *(_percent(by[n]) for n in _WINDOWS)])
     head = ["ratio of the policies", "interval of the", "method"]
     return table([*head, *(f"{n} windows, %" for n in _WINDOWS)], lines)
+
+
+def _earlier(rows: Rows) -> str:
+    """Return the coverage of intervals of earlier evaluations, and when they are widened."""
+    found = {
+        (r["scores"], r["seeds"], r["windows"], r["method"]): r["coverage"] for r in rows
+        if (r["shared"], r["interval"]) == ("1", "difference")
+    }  # fmt: skip
+    lines = [
+        [scores, seeds, *(
+            " -> ".join(_percent(found[scores, seeds, n, method]) for method in (BEFORE, EARLIER))
+            for n in _WINDOWS
+        )]
+        for scores, seeds, n, method in found
+        if (n, method) == (_WINDOWS[0], EARLIER)
+    ]  # fmt: skip
+    return table(["scores", "seeds", *(f"{n} windows, %" for n in _WINDOWS)], lines)
 
 
 def _powers(rows: Rows) -> str:

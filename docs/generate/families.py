@@ -12,6 +12,7 @@ from hindcast.pipeline.statistics.families import ERROR, detectable, holm, read_
 from hindcast.pipeline.statistics.intervals import Estimate, Interval
 
 ENDS: Final = ("paired_difference", "paired_low", "paired_high")
+EARLIER: Final = "percentile bootstrap intervals of earlier evaluations, widened"
 
 
 def marked(rows: Sequence[Mapping[str, str]], decimals: Sequence[int]) -> list[str]:
@@ -22,7 +23,7 @@ def marked(rows: Sequence[Mapping[str, str]], decimals: Sequence[int]) -> list[s
     """
     cells = []
     for row, side, digits in zip(rows, verdicts(rows), decimals, strict=True):
-        one = _interval(row)
+        one = interval_of(row)
         if one.low == one.high == 0.0:
             cells.append("0")
             continue
@@ -40,7 +41,7 @@ def verdicts(rows: Sequence[Mapping[str, str]]) -> NDArray[np.int64]:
 
     All rows are one family, whose error is 5 % (Holm).
     """
-    values = [_interval(row).value for row in rows]
+    values = [interval_of(row).value for row in rows]
     sign = [1 if row["higher_is_better"] == "true" else -1 for row in rows]
     return np.where(adjusted(rows) < ERROR, np.sign(values) * sign, 0).astype(np.int64)
 
@@ -58,16 +59,35 @@ def mde(row: Mapping[str, str], decimals: int) -> str:
 
 def kind(rows: Sequence[Mapping[str, str]]) -> str:
     """Return which intervals rows have, as a sentence."""
-    return interval_kind([row.get(DEGREES) for row in rows])
+    return interval_kind([row.get(DEGREES) for row in rows], EARLIER)
 
 
-def _interval(row: Mapping[str, str]) -> Interval:
-    return Interval(*(float(row[name]) for name in ENDS))
+def widening(windows: int, seeds: int) -> float:
+    """Return what multiplies both arms of a percentile bootstrap interval of a difference.
+
+    The interval without it is too narrow: the bootstrap does not know how uncertain a deviation of
+    few windows or seeds is. `tests/benchmarks/intervals.py` measures both.
+    """
+    return 1.35 if seeds > 1 else 1.0 + 4.0 / windows
+
+
+def widened(value: float, low: float, high: float, windows: int, seeds: int) -> Interval:
+    """Return the interval of a difference in an earlier evaluation, widened by `widening`."""
+    factor = widening(windows, seeds)
+    return Interval(value, value - factor * (value - low), value + factor * (high - value))
+
+
+def interval_of(row: Mapping[str, str], names: Sequence[str] = ENDS) -> Interval:
+    """Return the interval of the columns `names`; widened if the row has no degrees of freedom."""
+    found = Interval(*(float(row[name]) for name in names))
+    if row.get(DEGREES):
+        return found
+    return widened(*found, int(row["windows"]), int(row["seeds"]))
 
 
 def _estimate(row: Mapping[str, str], *, towards_zero: bool = True) -> Estimate:
     degrees = row.get(DEGREES)
     return read_interval(
-        _interval(row), int(row["windows"]), float(degrees) if degrees else None,
+        interval_of(row), int(row["windows"]), float(degrees) if degrees else None,
         towards_zero=towards_zero,
     )  # fmt: skip

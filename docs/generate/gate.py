@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from docs.generate.families import EARLIER, widened
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import open as open_dataset
+from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage.run_files import BEST, DESCRIPTION
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.training.delivery.gates import gate_of
@@ -89,9 +91,8 @@ def _short(number: float | None) -> str:
 
 def outcome_of(row: Mapping[str, str]) -> str:
     """Return "better", "worse" or "unclear": the agent against the rule on test windows."""
-    if float(row["test_low"]) > 0.0:
-        return "better"
-    return "worse" if float(row["test_high"]) < 0.0 else "unclear"
+    _, low, high = _on_test_windows(row)
+    return "better" if low > 0.0 else "worse" if high < 0.0 else "unclear"
 
 
 def gate_markdown(content: bytes) -> str:
@@ -101,7 +102,8 @@ def gate_markdown(content: bytes) -> str:
     about = (
         f"`docs/results/{TABLE}` has {agents} agents of {len({r['recipe'] for r in rows})} "
         "logs, each judged by both gates. An agent is better or worse than the rule if the paired "
-        "95 % interval on the test windows, which the simulator plays, is on one side of 0."
+        "95 % interval on the test windows, which the simulator plays, is on one side of 0. These "
+        f"are {EARLIER}; those of the gate are as the gate had them."
     )
     lines = ["# The gates of offline trainings against the truth", "", about, ""]
     for gate, title in _GATES.items():
@@ -139,14 +141,20 @@ def _section(title: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
         reads = f" ({r['rules_read']} rules read)" if r["rules_read"] != "0" else ""
         lines.append(
             f"| {r['recipe']} | {r['agent']}{reads} | {r['rule']} | {r['metric']} | "
-            f"{_interval(r, 'difference', 'low', 'high')} | {r['delivered']} | "
-            f"{_interval(r, 'test_difference', 'test_low', 'test_high')}: {outcome_of(r)} |"
+            f"{_interval(*(r[name] for name in ('difference', 'low', 'high')))} | "
+            f"{r['delivered']} | {_interval(*_on_test_windows(r))}: {outcome_of(r)} |"
         )
     return [*lines, ""]
 
 
-def _interval(row: Mapping[str, str], *names: str) -> str:
-    value, low, high = (f"{float(row[n]):+.3g}" if row[n] else "n/a" for n in names)
+def _on_test_windows(row: Mapping[str, str]) -> Interval:
+    """Return the difference of one training seed on the test windows, with its interval."""
+    names = ("test_difference", "test_low", "test_high")
+    return widened(*(float(row[name]) for name in names), int(row["test_windows"]), seeds=1)
+
+
+def _interval(*numbers: str | float) -> str:
+    value, low, high = (f"{float(n):+.3g}" if n != "" else "n/a" for n in numbers)
     return f"{value} [{low}, {high}]"
 
 

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from docs.generate.families import interval_of
 from docs.generate.results import FOLDER
 from docs.generate.results import RULES as RULES_TABLE
 from docs.generate.text import code, prose, table
@@ -250,8 +251,8 @@ def _less(row: Mapping[str, str], prefix: str = "") -> str:
     """Return the difference from a rule with its interval; empty for the rule itself."""
     if not row[f"{prefix}low"]:
         return ""
-    difference, low, high = (
-        float(row[f"{prefix}{name}"]) for name in ("difference", "low", "high")
+    difference, low, high = interval_of(
+        row, [f"{prefix}{name}" for name in ("difference", "low", "high")]
     )
     ends = write_interval(low, high, 1, signed=True).replace(" .. ", " to ")
     less = f"{write_number(difference, 1, signed=True)} ({ends})"

@@ -7,18 +7,20 @@ digits of a command's SHA-256.
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from docs.generate.decision_coverage import TABLE as COVERAGE
 from docs.generate.decision_coverage import coverage_markdown
+from docs.generate.families import EARLIER, ENDS, interval_of
 from docs.generate.gate import TABLE as GATE
 from docs.generate.gate import gate_markdown
 from docs.generate.text import contents
 from hindcast.pipeline.evaluation.studies.page import study_markdown
 from hindcast.pipeline.evaluation.studies.study import COLUMNS as STUDY_COLUMNS
 from hindcast.pipeline.evaluation.summary.results import COLUMNS, DEGREES, results_markdown
+from hindcast.pipeline.evaluation.summary.results import EARLIER as NOT_WIDENED
 from hindcast.policies.ope.selection_table import selection_markdown
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "results"
@@ -81,6 +83,7 @@ def _by_recipe(name: str, content: bytes) -> dict[str, str]:
     commands = json.loads((FOLDER / COMMANDS).read_text(encoding="utf-8"))
     for row in rows:
         row[command] = commands[row[command]]
+        _widen(head, row)
     pages: dict[str, str] = {}
     for one in dict.fromkeys(row[recipe] for row in rows):
         buffer = io.StringIO()
@@ -88,7 +91,22 @@ def _by_recipe(name: str, content: bytes) -> dict[str, str]:
             [head, *(row for row in rows if row[recipe] == one)]
         )
         page = results_markdown(buffer.getvalue().encode(), name)
+        page = page.replace(NOT_WIDENED, f"{EARLIER}, and its means have none")
         pages[f"results/{stem}/{one}.md"] = page.replace("# Results", f"# {one}", 1)
     index = [f"# Table {name}", "", f"One page per recipe of `docs/results/{name}`.", ""]
     index += [contents([page.rpartition("/")[2].removesuffix(".md") for page in pages])]
     return {f"results/{stem}/index.md": "\n".join(index), **pages}
+
+
+def _widen(head: Sequence[str], row: list[str]) -> None:
+    """Widen the interval of the difference in a row of an earlier evaluation; its mean has none.
+
+    Widened intervals of means hold the truth less often than those of differences.
+    """
+    cells = dict(zip(head, row, strict=True))
+    if cells.get(DEGREES):
+        return
+    row[head.index("low")] = row[head.index("high")] = ""
+    if cells["paired_low"]:
+        for name, end in zip(ENDS, interval_of(cells), strict=True):
+            row[head.index(name)] = str(end)

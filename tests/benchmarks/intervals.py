@@ -22,6 +22,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from docs.generate.families import widening
 from hindcast.pipeline.statistics.distributions import t_quantile
 from hindcast.pipeline.statistics.families import ERROR, detectable
 from hindcast.pipeline.statistics.intervals import estimate, relative_difference
@@ -63,6 +64,7 @@ CASES: Final = tuple(
     for seeds in (1, 5) for windows in (10, 30, 200)
 )  # fmt: skip
 
+INDEPENDENT: Final = tuple(case for case in CASES if case.shared == 1)
 GROWING: Final = tuple(Case(scores, n, 1, 1) for scores in _SCATTER for n in (10, 30, 200))
 
 
@@ -71,6 +73,9 @@ def measure() -> Iterator[tuple[str, float, str]]:
         for what, (share, _) in coverage(case, REPEATS // 10, seed=1).items():
             of = f"{case.windows} windows, {case.seeds} seeds, {case.shared} shared, {case.scores}"
             yield f"{what}: {of}", share, "share"
+    for case, _, _, (share, _) in _earlier(REPEATS // 10):
+        of = f"{case.windows} windows, {case.seeds} seeds, {case.scores}"
+        yield f"difference, percentile, widened: {of}", share, "share"
     for seeds in (1, 5):
         error, _ = sequential(400, seeds, 0.0, REPEATS // 10, seed=2)
         yield f"error until decided, {seeds} seeds", error, "share"
@@ -210,6 +215,14 @@ def _percentile(cells: Array, case: Case) -> Ends:
     return tuple(np.concatenate(ends, axis=1))
 
 
+def _widened(cells: Array, case: Case) -> Ends:
+    """Return percentile intervals, widened as pages do with those of earlier evaluations."""
+    low, high = _percentile(cells, case)
+    middle = cells[: len(low)].mean(axis=(1, 2))
+    factor = widening(case.windows, case.seeds)
+    return middle - factor * (middle - low), middle + factor * (high - middle)
+
+
 def _bca(cells: Array, case: Case) -> Ends:
     """Return bias-corrected and accelerated intervals over the means of windows (Efron 1987)."""
     from scipy.special import ndtr, ndtri
@@ -270,6 +283,12 @@ def _coverages(cases: Iterable[Case]) -> Iterator[Row]:
             yield case, interval, method, numbers
 
 
+def _earlier(repeats: int = REPEATS) -> Iterator[Row]:
+    for case in INDEPENDENT:
+        found = coverage(case, repeats, 1, {"widened": _widened})
+        yield case, "difference", "widened", found["difference, widened"]
+
+
 def _growing() -> Iterator[Row]:
     for row in _coverages(GROWING):
         if row[1] == "difference":
@@ -294,7 +313,7 @@ def _sequentials() -> Iterator[Row]:
 
 TABLE: Final[Mapping[str, Callable[[], Iterator[Row]]]] = {
     "coverage": lambda: _coverages(CASES), "sequential": _sequentials, "growing": _growing,
-    "power": _powers,
+    "power": _powers, "widened": _earlier,
 }  # fmt: skip
 
 
