@@ -433,5 +433,4 @@ def test_the_page_of_the_gates_counts_right_and_wrong_verdicts():
     assert "| the rule | 1 | 1 | 0 |" in of_log
     assert "Delivered agents: 2. Worse than the rule of them: 1." in of_log
     assert "Agents better than the rule: 2. Not delivered of them: 1." in of_log
-    row = "| r-v1 | bcq | hold_5 | agreement | -0.1 [n/a, n/a] | rule | +0.5 [-0.58, +2.66]: unclear |"
-    assert row in of_log
+    assert "| bcq | hold_5 | agreement | -0.1 [n/a, n/a] | rule | +0.5 [-0.58, +2.66]: " in of_log
