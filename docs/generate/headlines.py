@@ -32,7 +32,7 @@ ONLINE: Final = (
     ("binpack-deepjs", "makespan_s", 1, "reinforce", ("longest_spread", "first_fit")),
     ("binpack-again-online", "makespan_s", 1, "evolution-delivered",
      ("longest_spread", "longest_first")),
-    ("binpack-rollout-online", "makespan_s", 1, "evolution-best@rollout",
+    ("binpack-rollout-again-online", "makespan_s", 1, "evolution-delivered@rollout",
      ("longest_spread", "longest_first", "rollout")),
     ("slots-backfill-online", "mean_slowdown", 3, "counterfactual-delivered",
      ("hold_8_backfill", "hold_8")),
