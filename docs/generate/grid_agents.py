@@ -56,6 +56,7 @@ RULES: Final[Mapping[str, Sequence[str]]] = {
     "now": (), "latest": (), "threshold_24": (), "lowest_slot": (), BASE: (),
     "lowest_window_priced": ("config.load_prices=true",),
 }  # fmt: skip
+_FEWEST_ZONES: Final = 10  # of an interval: draws of four say little of how far zones lie apart
 _RESAMPLES: Final = 2000
 _SEED: Final = 55
 
@@ -254,8 +255,10 @@ def _page(name: str) -> str:
                 continue
             less = ""
             if row["low"] and row["policy"] != BASE:
-                ends = write_interval(float(row["low"]), float(row["high"]), 2, signed=True)
-                less = f"{write_number(float(row['less']), 2, signed=True)} ({ends})"
+                less = write_number(float(row["less"]), 2, signed=True)
+                if int(row["zones"]) >= _FEWEST_ZONES:
+                    ends = write_interval(float(row["low"]), float(row["high"]), 2, signed=True)
+                    less += f" ({ends})"
             seeds = f", {row['seeds']} seeds" if row["kind"] == "agent" else ""
             numbers = (write_number(float(row[of]), 1) if row[of] else "" for of in columns)
             cells.append([code(row["policy"]) + seeds, *numbers, less])

@@ -1,17 +1,40 @@
-"""Pages of committed reproductions: one per paper below docs/results, and the evidence."""
+"""Pages of committed reproductions: one per paper below docs/results, and the evidence.
+
+Committed runs are older than Student's intervals. Pages show their intervals of claims widened,
+with the verdicts that follow, and their tables, whose numbers are means for the most part, without.
+"""
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import polars as pl
+
+from docs.generate.families import widened
 from docs.generate.results import FOLDER
 from docs.generate.text import contents
-from hindcast.flows.papers.evidence import evidence_markdown
+from hindcast.flows.papers.claims import NOT_APPLICABLE
+from hindcast.flows.papers.evidence import Paper, evidence_markdown
 from hindcast.flows.papers.folder import ABOUT, read_results
 from hindcast.flows.papers.page import paper_markdown
+from hindcast.flows.papers.results import CLAIM, Results
 from hindcast.flows.protocols import PROTOCOLS
 
+# Commits of runs with percentile bootstrap intervals, which a run of today replaces.
+_EARLIER: Final = frozenset({
+    "7b3de9653e71", "ae70e553e30d", "a1a2f8dc0d7f-dirty", "1ee4228f2174", "efa3a98dde55",
+    "7e3543585bf1", "df3bdf1f5100",
+})  # fmt: skip
+_FEW: Final = "2 seeds"  # in the remarks of a claim: no widening suffices for them
+_NOTE: Final = (
+    "Committed runs of earlier versions have [intervals of earlier evaluations]"
+    "(../../concepts/windows-and-pairing.md#intervals-of-earlier-evaluations). Those of claims are "
+    "widened as for several training seeds, which is more than a claim of one seed needs, and "
+    "directions and sizes follow from them. Claims of two seeds and tables are without intervals. "
+    "Orders and pictures have those of the run, which are not widened."
+)
 _PAGES: Final = Path("generated") / "papers"  # below docs
 
 
@@ -23,13 +46,48 @@ def committed() -> dict[str, Path]:
 
 def paper_pages() -> Mapping[str, str]:
     """Return the page of each committed reproduction, and the page of the evidence."""
-    results = {name: read_results(folder) for name, folder in committed().items()}
-    pages = {
-        f"papers/{name}.md": paper_markdown(
-            about, found, f"{Path(os.path.relpath(Path('results') / name, _PAGES)).as_posix()}/"
-        )
-        for name, (about, found) in results.items()
-    }
+    results = {name: shown(folder) for name, folder in committed().items()}
     evidence = evidence_markdown(list(results.values()))
     listed = contents(list(results)) if results else ""
-    return {"papers/evidence.md": f"{evidence}\n{listed}", **pages}
+    pages = {"papers/evidence.md": _noted(f"{evidence}\n{listed}")}
+    for name, (about, found) in results.items():
+        pictures = Path(os.path.relpath(Path("results") / name, _PAGES)).as_posix()
+        page = paper_markdown(about, found, f"{pictures}/")
+        pages[f"papers/{name}.md"] = _noted(page) if _is_earlier(about) else page
+    return pages
+
+
+def shown(folder: Path) -> Paper:
+    """Return paper.json and the results of a committed run as pages show them."""
+    about, found = read_results(folder)
+    if not _is_earlier(about):
+        return about, found
+    claims = pl.DataFrame([_widened(row) for row in found.claims.to_dicts()], schema=CLAIM)
+    return about, replace(found, claims=claims, tables=_without_intervals(found))
+
+
+def _is_earlier(about: Mapping[str, Any]) -> bool:
+    return about["provenance"]["commit"] in _EARLIER
+
+
+def _noted(page: str) -> str:
+    title, rest = page.split("\n\n", 1)
+    return f"{title}\n\n{_NOTE}\n\n{rest}"
+
+
+def _without_intervals(results: Results) -> pl.DataFrame:
+    return results.tables.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ("low", "high"))
+
+
+def _widened(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a claim with its interval widened, and the verdicts that follow from it."""
+    if row["low"] is None:
+        return row
+    _, low, high = widened(row["measured"], row["low"], row["high"], windows=1, seeds=2)
+    verdicts = {}
+    if row["direction"] != NOT_APPLICABLE and low <= 0.0 <= high:
+        verdicts["direction"] = "not shown"
+    if row["size"] != NOT_APPLICABLE and low <= row["published"] <= high:
+        verdicts["size"] = "yes"
+    ends = {"low": None, "high": None} if _FEW in row["differs"] else {"low": low, "high": high}
+    return {**row, **ends, **verdicts}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.generate.papers import committed, paper_pages
+from docs.generate.papers import committed, paper_pages, shown
 from hindcast.flows.papers.folder import light_colors, read_results
 from hindcast.flows.papers.plots import file_name, panels
 from hindcast.flows.papers.published import number, published
@@ -14,6 +14,27 @@ def test_pages_are_generated_for_what_is_committed():
     pages = paper_pages()
     assert "papers/evidence.md" in pages
     assert {f"papers/{name}.md" for name in committed()} <= set(pages)
+
+
+@pytest.mark.slow
+def test_earlier_intervals_are_widened_and_verdicts_follow():
+    """No shown interval is as narrow as the committed one, and none that holds 0 has a sign."""
+    wider = 0
+    for folder in committed().values():
+        (_, before), (_, after) = read_results(folder), shown(folder)
+        assert after.tables["low"].null_count() == len(after.tables)
+        for old, new in zip(before.claims.to_dicts(), after.claims.to_dicts(), strict=True):
+            if new["low"] is None:
+                assert old["low"] is None or "2 seeds" in old["differs"]
+                continue
+            equal = old["low"] == old["high"]
+            assert equal or new["low"] < old["low"] <= old["high"] < new["high"]
+            wider += not equal
+            if new["low"] <= 0.0 <= new["high"]:
+                assert new["direction"] in {"not shown", "-"}
+            else:
+                assert new["direction"] == old["direction"]
+    assert wider > 0
 
 
 @pytest.mark.nightly
