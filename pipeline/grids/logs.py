@@ -89,11 +89,10 @@ def aim(series: Series) -> str:
     return CARBON if CARBON in series.table.columns else PRICE
 
 
-def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s: str = "") -> Laid:
+def lay(workload: Workload, series: Series, slack_h: tuple[float, float]) -> Laid:
     """Return the jobs of a workload on the hours of a series of one zone. Raises InputError.
 
-    `slack_h` are the longest waits of jobs below SHORT_H and of others; `zero_s` is the moment of
-    second 0 of the log in seconds since 1970, "" if that is not known.
+    `slack_h` are the longest waits of jobs below SHORT_H and of others.
     """
     x = series.values(aim(series))
     tasks = workload.tasks
@@ -111,11 +110,11 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
         if unasked:
             known_by += f", and as they were for {unasked:,} of all jobs, without a request"
     slack = np.where(known < SHORT_H, *slack_h).astype(np.float64)
-    zero = float(zero_s) / HOUR_S if zero_s.strip().isdecimal() and float(zero_s) > 0 else None
     order = np.argsort(begin, kind="stable")
     work = Work(begin[order], run[order], known[order], slack[order], cores[order])
     first, last = float(work.submit[0]), float(work.submit[-1])
-    ahead = 0.0 if zero is None else zero - series.first_hour
+    zero = workload.provenance.second_zero
+    ahead = 0.0 if zero is None else zero / HOUR_S - series.first_hour
     if zero is not None and first + ahead < len(x) and last + ahead > 0:
         placed, turn = work._replace(submit=work.submit + ahead), np.zeros(len(order))
         note = "log and series have dates in common; jobs of these dates count"

@@ -392,8 +392,8 @@ def _issued(
 
 def _zero_s(workload: Workload) -> float:
     """Return the beginning of a log in seconds since 1970. Raises RecipeError."""
-    zero = workload.provenance.noted.get("UnixStartTime", "")
-    if not zero.strip().isdecimal():
+    zero = workload.provenance.second_zero
+    if zero is None:
         raise RecipeError('config.align = "calendar": the log does not say when it began')
     return float(zero)
 
