@@ -163,9 +163,8 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
     goal, work = aim(series), laid.work
     x = np.tile(series.values(goal), laid.turns)
-    price = np.full(len(x), np.nan)
-    if PRICE in series.table.columns:
-        price = np.tile(series.values(PRICE), laid.turns)
+    priced = PRICE in series.table.columns
+    price = np.tile(series.values(PRICE), laid.turns) if priced else np.full(len(x), np.nan)
     now, paid_now = work.cost(x, work.submit), work.cost(price, work.submit)
     core_h, run_ms = work.run * work.cores, np.rint(work.run * _HOUR_MS)
 
@@ -232,39 +231,33 @@ def _interval(
 def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     """Return the conclusions from the rows, and their limits, as sentences."""
     of = {row["rule"]: row for row in rows}
-    best, limited = of[BEST], next(row for row in rows if row["rule"].startswith(f"{BEST}, on"))
-    now, most = of["as it happened"], of["best start"]
+    now, best, most = (of[name] for name in ("as it happened", BEST, "best start"))
+    used, jobs, total = now["peak_cores"], len(laid.begins), len(laid.begins) + laid.outside
+    limited = of[f"{BEST}, on {used:,} cores"]
     sign = -1.0 if (best["saved_percent"] or 0.0) < 0.0 else 1.0  # below 0: it costs more
-    bounds = ""
-    if best["low"] is not None:
-        bounds = " ({:.1f} to {:.1f})".format(*sorted((sign * best["low"], sign * best["high"])))
-    lines = []
-    jobs = len(laid.begins)
     left = "touch hours that are unknown or outside of the series"
-    few = laid.outside > _MANY * (jobs + laid.outside)
-    if few:
-        total = jobs + laid.outside
-        lines.append(f"Only {jobs:,} of {total:,} jobs are counted: the others {left}.")
+    few = laid.outside > _MANY * total
+    lines = [f"Only {jobs:,} of {total:,} jobs are counted: the others {left}."] * few
     if best["saved_percent"] is None:
         lines.append("Electricity as it was used cost nothing or less: shares of it are unknown.")
     elif best["low"] is None:
         lines.append(f"Fewer than {_FEW} weeks of jobs: the numbers are of these weeks alone.")
     elif best["low"] <= 0 <= best["high"]:
         lines.append(f"Not shown: the interval of what is saved begins at {best['low']:.1f} %.")
-    grams = best["saved_g_per_kwh"]
+    grams, share = best["saved_g_per_kwh"], _percent(best, sign)
     of_what = f"of the money for electricity, {sign * (best['saved_per_mwh'] or 0):.2f} per MWh"
     if grams is not None:
         of_what = f"of the carbon, {sign * grams:.1f} g/kWh"
+    if best["low"] is not None:
+        share += " ({:.1f} to {:.1f})".format(*sorted((sign * best["low"], sign * best["high"])))
     sees = "sees no hour to come"
     if np.array_equal(laid.work.known, laid.work.run):
         sees += " but knows how long each job runs"
-    share = _percent(best, sign) + bounds
     what = f"saved {share}" if sign > 0.0 else f"cost {share} more"
     lines.append(
         f"Starting later by `{BEST}`, which {sees}, would have {what} {of_what}. The best starts "
         f"that there are save {_percent(most)}."
     )
-    used = now["peak_cores"]
     lines.append(
         f"Jobs would have started {best['wait_h']:.1f} h later on average, "
         f"{best['wait_h_per_core_hour']:.1f} h by core-hours, with up to {best['peak_cores']:,} "

@@ -217,7 +217,7 @@ def _best(
 def _know(x: Floats, t: int, need: int, rule: _Settings, ahead: _Hour) -> _Hour:
     """Return what is known in hour t, with a forecast of `need` hours."""
     here = min(t, len(x) - 1)
-    forecast(x, here, rule.foresight, 0, _SIGMA, _SEED, need, ahead.seen)
+    forecast(x, here, rule.foresight, _SIGMA, _SEED, need, ahead.seen)
     for h in range(need):
         ahead.paid[h + 1] = ahead.paid[h] + ahead.seen[h]
     recent = np.nanquantile(x[max(here + 1 - _BACK_H, 0) : here + 1], _LOW)
@@ -316,7 +316,7 @@ def _pause(work: Work, x: Floats, foresight: int, seen: Floats, paid: Floats, en
             need = int(np.ceil(last)) - t
             runs = left
             if guess > 0.0 and need > 1:
-                forecast(x, t, foresight, 0, _SIGMA, _SEED, need, seen)
+                forecast(x, t, foresight, _SIGMA, _SEED, need, seen)
                 cheaper = 0.0
                 for h in range(1, need):
                     if seen[h] < seen[0]:

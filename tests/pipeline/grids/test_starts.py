@@ -170,13 +170,13 @@ def test_no_moment_has_more_cores_than_the_capacity(again: bool) -> None:
 def test_forecasts_by_hand() -> None:
     x = np.arange(400.0) + 24 * (np.arange(400) % 24 == 0)
     seen = np.empty(30)
-    forecast(x, 240, FORECASTS.index("day"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("day"), 0.0, 0, 30, seen)
     assert seen[[0, 1, 23, 24, 25]].tolist() == [264, 217, 239, 264, 217]
-    forecast(x, 240, FORECASTS.index("week"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("week"), 0.0, 0, 30, seen)
     assert seen[[1, 24]].tolist() == [73, 120]
-    forecast(x, 240, FORECASTS.index("mean7"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("mean7"), 0.0, 0, 30, seen)
     assert seen[1] == 217 - 3 * 24
-    forecast(x, 240, FORECASTS.index("level7"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("level7"), 0.0, 0, 30, seen)
     assert seen[2] == pytest.approx(218 - 72 + (264 - (240 - 4 * 24 + 24)) * 0.81)
 
 
@@ -184,8 +184,8 @@ def test_the_noise_is_standard_normal_and_that_of_its_seed() -> None:
     x, seen, again = np.ones(4000), np.empty(2), np.empty(2)
     drawn = []
     for t in range(3000):
-        forecast(x, t, FORECASTS.index("noise"), 0, 0.1, 7, 2, seen)
-        forecast(x, t, FORECASTS.index("noise"), 0, 0.1, 7, 2, again)
+        forecast(x, t, FORECASTS.index("noise"), 0.1, 7, 2, seen)
+        forecast(x, t, FORECASTS.index("noise"), 0.1, 7, 2, again)
         assert (seen == again).all()
         drawn.append((seen[1] - 1) / 0.1 * np.sqrt(24))
     assert np.mean(drawn) == pytest.approx(0, abs=0.07)

@@ -38,8 +38,6 @@ from hindcast.pipeline.scenarios.deferrable.layout import U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import OUTCOME, STEP, Floats, Ints, compiled
 
-_CARBON, _PRICE, _BOTH = range(m.GRID, m.GRID + 3)
-
 
 @compiled()
 def _integral(floats: Floats, at: int, begin: float, end: float) -> float:
@@ -299,11 +297,8 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
         return
     kg, money = floats[f.CARBON_G] / 1e3, floats[f.MONEY]
     wait = _delay(floats)
-    cost = kg
-    if ints[m.OBJECTIVE] == _PRICE:
-        cost = money
-    elif ints[m.OBJECTIVE] == _BOTH:
-        cost = floats[f.CARBON_PRICE] * kg / 1e3 + money
+    costs = (kg, money, floats[f.CARBON_PRICE] * kg / 1e3 + money)  # of carbon, price and both
+    cost = costs[ints[m.OBJECTIVE] - m.GRID]
     jobs, energy = max(ints[m.JOBS], 1), max(floats[f.ENERGY_KWH], 1e-300)
     now = floats[f.NOW_G] / 1e3
     best, less = floats[f.NOW_COST] - floats[f.BOUND], floats[f.NOW_COST] - cost - wait
