@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.grids.starts import Rule, Work, bound, paused, peak, starts
+from hindcast.pipeline.grids.starts import Rule, Work, bound, paused, starts
 from hindcast.pipeline.statistics.intervals import relative_difference
 from hindcast.pipeline.traces.hourly.series import CARBON, HOUR_S, PRICE, Series
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.log_caveats import QUARANTINED, reader_caveats
-from hindcast.pipeline.workloads.log_columns import LogColumns
+from hindcast.pipeline.workloads.log_columns import LogColumns, peak
 from hindcast.pipeline.workloads.log_units import (
     CORE_UNIT,
     IDLE_BUT_WAITING,
@@ -136,7 +136,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float]) -> Lai
         raise InputError("no job of the log lies within hours of the series that are known")
     turns = int(turn[inside].max()) + 1
     note += f", {turns} times over" if turns > 1 else ""
-    placed = placed._replace(submit=placed.submit + turn * len(x)).of(inside)
+    placed = Work(*(each[inside] for each in placed._replace(submit=placed.submit + turn * len(x))))
     begins = work.submit[inside]
     weeks = ((begins - first) // _WEEK).astype(np.int64)
     return Laid(placed, turns, weeks, begins, known_by, note, int((~inside).sum()))
@@ -173,7 +173,8 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
 
     def most_cores(delay: NDArray[np.float64] | float) -> int:
         # Whole numbers, since sums of hours may miss that one job ends where another starts.
-        return peak(np.rint((laid.begins + delay) * _HOUR_MS), run_ms, work.cores)
+        begin_ms = np.rint((laid.begins + delay) * _HOUR_MS)
+        return int(peak(begin_ms, begin_ms + run_ms, work.cores))
 
     def per_energy(saved: NDArray[np.float64]) -> float | None:
         known = ~np.isnan(saved)
