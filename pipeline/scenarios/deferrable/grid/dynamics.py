@@ -1,15 +1,10 @@
 """Compiled transition on a grid, around that of `deferrable`.
 
-Slot by slot, a choice starts a job. One that may pause runs for this slot, and can be chosen again
-in the next; not chosen, it pauses, which adds `resume_h` hours of work. It is due at its latest
-start plus its length as known, in slots, or later if it runs for longer than known.
+A job that may pause needs `resume_h` hours more if it ran in the last slot and is not chosen again.
+It is due at its latest start plus its length as known, in slots, or later if it runs for longer.
 
-Where jobs choose their starts, the chosen start is the latest one from then on, and the next job
-decides. Carbon, electricity and waiting are booked with the decision, and anew should the job start
-in another slot; the bill of reserved cores and lateness when it starts.
-
-At the close of a slot, jobs start by force whose latest start it is, as far as they fit: those that
-do not start as soon as they do, and are late. In the last slot of all, every job runs to its end.
+Where jobs choose their starts, carbon, electricity and waiting are booked with the decision, and
+anew should the job start in another slot; the bill of reserved cores and lateness when it starts.
 
 Reserved cores are paid for all slots of the episode, used or not. A job that starts takes reserved
 cores if all of its cores are free there, and cores on demand else; it never moves. Work that may
