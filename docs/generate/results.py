@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import polars as pl
-
 from docs.generate.decision_coverage import TABLE as COVERAGE
 from docs.generate.decision_coverage import coverage_markdown
 from docs.generate.families import EARLIER, ENDS, interval_of
@@ -72,18 +70,10 @@ def result_pages() -> Mapping[str, str]:
         head = tuple(next(csv.reader([content.split(b"\n", 1)[0].decode()])))
         if head in (COLUMNS, tuple(name for name in COLUMNS if name != DEGREES)):
             pages |= _by_recipe(path.name, content)
-        elif head == tuple(STUDY_COLUMNS):
-            pages[f"results/{path.stem}.md"] = study_markdown(_of_earlier(content), path.name)
         else:
-            pages[f"results/{path.stem}.md"] = selection_markdown(content, path.name)
+            page = study_markdown if head == tuple(STUDY_COLUMNS) else selection_markdown
+            pages[f"results/{path.stem}.md"] = page(content, path.name)
     return pages
-
-
-def _of_earlier(content: bytes) -> bytes:
-    """Return a table of means without their intervals, which are those of earlier evaluations."""
-    empty = pl.lit(None, pl.String)
-    table = pl.read_csv(content, infer_schema=False).with_columns(low=empty, high=empty)
-    return table.write_csv().encode()
 
 
 def _by_recipe(name: str, content: bytes) -> dict[str, str]:
