@@ -106,8 +106,8 @@ DELIVERIES: Final = (
       )),
 )  # fmt: skip
 SELECTED: Final = (  # they look ahead, which a delivery does not
-    Delivery("`binpack`, looking ahead", "play", "makespan, s", 1, "binpack-rollout-online", "",
-             "evolution-best@rollout"),
+    Delivery("`binpack`, looking ahead", "play", "makespan, s", 1,
+             "binpack-rollout-again-online", "", "evolution-delivered@rollout"),
     Delivery("`multicluster`, looking ahead", "play", "cost", 3, "multicluster-rollout-online", "",
              "evolution-best@rollout"),
 )  # fmt: skip

@@ -16,16 +16,15 @@ from hindcast.pipeline.pages.numbers import write_number
 # (recipe, metric, decimals, the agent that validation windows selected, rules beside it)
 OFFLINE: Final = (
     ("binpack-alibaba2017-v1", "makespan_s", 1, "trajectory_preference", ("longest_spread",)),
-    ("thermal-default-again-v1", "level_per_step", 3, "advantage_regression-delivered",
-     ("window_short",)),
+    ("thermal-default-v1", "level_per_step", 3, "advantage_regression",
+     ("window_greedy", "window_short")),
     ("deferrable-base-v1", "total_reward", 1, "advantage_cloning",
      ("knapsack", "knapsack_patient")),
     ("multicluster-uniform-v1", "eval_cost", 2, "advantage_cloning",
      ("most_free_now", "urgent_first")),
     ("slots-deeprm-v1", "mean_slowdown", 3, "advantage_cloning", ("hold_8", "hold_5")),
+    ("slots-deeprm-rate10-v1", "mean_slowdown", 3, "preference_ensemble-best", ("hold_5",)),
     ("slots-deeprm-rate10-backfill-v1", "mean_slowdown", 3, "preference_ensemble-delivered",
-     ("hold_5",)),
-    ("slots-deeprm-rate10-rules-v1", "mean_slowdown", 3, "preference_ensemble-delivered",
      ("hold_5",)),
     ("slots-stream-v1", "mean_slowdown", 3, "advantage_cloning", ("no_short_visible",)),
 )  # fmt: skip
@@ -33,7 +32,7 @@ ONLINE: Final = (
     ("binpack-deepjs", "makespan_s", 1, "reinforce", ("longest_spread", "first_fit")),
     ("binpack-again-online", "makespan_s", 1, "evolution-delivered",
      ("longest_spread", "longest_first")),
-    ("binpack-rollout-online", "makespan_s", 1, "evolution-best@rollout",
+    ("binpack-rollout-again-online", "makespan_s", 1, "evolution-delivered@rollout",
      ("longest_spread", "longest_first", "rollout")),
     ("slots-backfill-online", "mean_slowdown", 3, "counterfactual-delivered",
      ("hold_8_backfill", "hold_8")),

@@ -1,7 +1,7 @@
 """Forecasts of when waiting jobs start, from a log: what `start` and `decide` share."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hindcast.flows.progress import note
@@ -10,11 +10,11 @@ from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.forecast.forecasts import Policy, simulated
 from hindcast.pipeline.forecast.live import Starts, users_of
 from hindcast.pipeline.forecast.plays import DRAWS, Past, past_of
-from hindcast.pipeline.recipes.proposals.proposal import second_zero
 from hindcast.pipeline.recipes.workload_source import INGESTED, load_source
 from hindcast.pipeline.scenarios.queue.priorities import RULES
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.ingest import with_notes
 from hindcast.pipeline.whatif.orders import policy_of
 from hindcast.pipeline.whatif.record import Record, read_record
 from hindcast.pipeline.workloads.schema import Workload
@@ -40,16 +40,18 @@ def rule_of(name: str) -> Policy:
     return found
 
 
-def read(request: Any) -> tuple[Workload, Record]:
-    """Return the log of a request and its record."""
+def log_of(request: Any) -> Workload:
+    """Return the log of a request, with what its file notes of the moment of second 0."""
     source = source_of(request)
     workload = load_source(reading(source))
-    if source.format != INGESTED:
-        provenance = workload.provenance
-        more = FORMATS[source.format].notes_on(location(request.log))  # the moment of second 0
-        workload = replace(
-            workload, provenance=replace(provenance, notes=(*provenance.notes, *more))
-        )
+    if source.format == INGESTED:
+        return workload
+    return with_notes(workload, FORMATS[source.format].notes_on(location(request.log)))
+
+
+def read(request: Any) -> tuple[Workload, Record]:
+    """Return the log of a request and its record."""
+    workload = log_of(request)
     if "gpus" in workload.tasks.columns and (workload.tasks["gpus"] > 0).any():
         note("forecasts of starts play processors alone: that jobs wait for GPUs is left out")
     return workload, read_record(workload)
@@ -74,9 +76,8 @@ def starts(
         note("the log does not say when jobs started; its runs end when the rule would end them")
     schedule = schedule_of(record, policy, recorded=recorded)
     past = past_of(record) if record.known.any() else schedule
-    zero = second_zero(workload)[0]
-    unix = None if zero is None else int(zero.timestamp())
-    return Starts(past, policy, users_of(workload), schedule, unix, recorded, seed, draws)
+    zero = workload.provenance.second_zero
+    return Starts(past, policy, users_of(workload), schedule, zero, recorded, seed, draws)
 
 
 def text_of(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -45,12 +45,10 @@ def _past(x: Floats, last: int, step: int, days: int) -> float:
 
 
 @compiled()
-def forecast(
-    x: Floats, t: int, kind: int, begin: int, sigma: float, seed: int, end: int, seen: Floats
-) -> None:
-    """Fill seen[begin:end] with the forecast of x[t + begin], ..., made at hour t."""
+def forecast(x: Floats, t: int, kind: int, sigma: float, seed: int, end: int, seen: Floats) -> None:
+    """Fill seen[:end] with the forecast of x[t], x[t + 1], ..., made at hour t."""
     usual = _past(x, t - 24, 24, 7) if kind == LEVEL7 else 0.0
-    for h in range(begin, end):
+    for h in range(end):
         if h == 0:
             seen[h] = x[t]
         elif kind in (PERFECT, NOISE):

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.grids.starts import Rule, Work, bound, paused, peak, starts
+from hindcast.pipeline.grids.starts import Rule, Work, bound, paused, starts
 from hindcast.pipeline.statistics.intervals import relative_difference
 from hindcast.pipeline.traces.hourly.series import CARBON, HOUR_S, PRICE, Series
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.log_caveats import QUARANTINED, reader_caveats
-from hindcast.pipeline.workloads.log_columns import LogColumns
+from hindcast.pipeline.workloads.log_columns import LogColumns, peak
 from hindcast.pipeline.workloads.log_units import (
     CORE_UNIT,
     IDLE_BUT_WAITING,
@@ -89,11 +89,10 @@ def aim(series: Series) -> str:
     return CARBON if CARBON in series.table.columns else PRICE
 
 
-def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s: str = "") -> Laid:
+def lay(workload: Workload, series: Series, slack_h: tuple[float, float]) -> Laid:
     """Return the jobs of a workload on the hours of a series of one zone. Raises InputError.
 
-    `slack_h` are the longest waits of jobs below SHORT_H and of others; `zero_s` is the moment of
-    second 0 of the log in seconds since 1970, "" if that is not known.
+    `slack_h` are the longest waits of jobs below SHORT_H and of others.
     """
     x = series.values(aim(series))
     tasks = workload.tasks
@@ -111,11 +110,11 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
         if unasked:
             known_by += f", and as they were for {unasked:,} of all jobs, without a request"
     slack = np.where(known < SHORT_H, *slack_h).astype(np.float64)
-    zero = float(zero_s) / HOUR_S if zero_s.strip().isdecimal() and float(zero_s) > 0 else None
     order = np.argsort(begin, kind="stable")
     work = Work(begin[order], run[order], known[order], slack[order], cores[order])
     first, last = float(work.submit[0]), float(work.submit[-1])
-    ahead = 0.0 if zero is None else zero - series.first_hour
+    zero = workload.provenance.second_zero
+    ahead = 0.0 if zero is None else zero / HOUR_S - series.first_hour
     if zero is not None and first + ahead < len(x) and last + ahead > 0:
         placed, turn = work._replace(submit=work.submit + ahead), np.zeros(len(order))
         note = "log and series have dates in common; jobs of these dates count"
@@ -137,7 +136,7 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float], zero_s
         raise InputError("no job of the log lies within hours of the series that are known")
     turns = int(turn[inside].max()) + 1
     note += f", {turns} times over" if turns > 1 else ""
-    placed = placed._replace(submit=placed.submit + turn * len(x)).of(inside)
+    placed = Work(*(each[inside] for each in placed._replace(submit=placed.submit + turn * len(x))))
     begins = work.submit[inside]
     weeks = ((begins - first) // _WEEK).astype(np.int64)
     return Laid(placed, turns, weeks, begins, known_by, note, int((~inside).sum()))
@@ -164,9 +163,8 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
     """Return a row for each rule, for the rule on as many cores as were in use, and the bounds."""
     goal, work = aim(series), laid.work
     x = np.tile(series.values(goal), laid.turns)
-    price = np.full(len(x), np.nan)
-    if PRICE in series.table.columns:
-        price = np.tile(series.values(PRICE), laid.turns)
+    priced = PRICE in series.table.columns
+    price = np.tile(series.values(PRICE), laid.turns) if priced else np.full(len(x), np.nan)
     now, paid_now = work.cost(x, work.submit), work.cost(price, work.submit)
     core_h, run_ms = work.run * work.cores, np.rint(work.run * _HOUR_MS)
 
@@ -175,7 +173,8 @@ def compare(laid: Laid, series: Series) -> list[dict[str, Any]]:
 
     def most_cores(delay: NDArray[np.float64] | float) -> int:
         # Whole numbers, since sums of hours may miss that one job ends where another starts.
-        return peak(np.rint((laid.begins + delay) * _HOUR_MS), run_ms, work.cores)
+        begin_ms = np.rint((laid.begins + delay) * _HOUR_MS)
+        return int(peak(begin_ms, begin_ms + run_ms, work.cores))
 
     def per_energy(saved: NDArray[np.float64]) -> float | None:
         known = ~np.isnan(saved)
@@ -233,39 +232,33 @@ def _interval(
 def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     """Return the conclusions from the rows, and their limits, as sentences."""
     of = {row["rule"]: row for row in rows}
-    best, limited = of[BEST], next(row for row in rows if row["rule"].startswith(f"{BEST}, on"))
-    now, most = of["as it happened"], of["best start"]
+    now, best, most = (of[name] for name in ("as it happened", BEST, "best start"))
+    used, jobs, total = now["peak_cores"], len(laid.begins), len(laid.begins) + laid.outside
+    limited = of[f"{BEST}, on {used:,} cores"]
     sign = -1.0 if (best["saved_percent"] or 0.0) < 0.0 else 1.0  # below 0: it costs more
-    bounds = ""
-    if best["low"] is not None:
-        bounds = " ({:.1f} to {:.1f})".format(*sorted((sign * best["low"], sign * best["high"])))
-    lines = []
-    jobs = len(laid.begins)
     left = "touch hours that are unknown or outside of the series"
-    few = laid.outside > _MANY * (jobs + laid.outside)
-    if few:
-        total = jobs + laid.outside
-        lines.append(f"Only {jobs:,} of {total:,} jobs are counted: the others {left}.")
+    few = laid.outside > _MANY * total
+    lines = [f"Only {jobs:,} of {total:,} jobs are counted: the others {left}."] * few
     if best["saved_percent"] is None:
         lines.append("Electricity as it was used cost nothing or less: shares of it are unknown.")
     elif best["low"] is None:
         lines.append(f"Fewer than {_FEW} weeks of jobs: the numbers are of these weeks alone.")
     elif best["low"] <= 0 <= best["high"]:
         lines.append(f"Not shown: the interval of what is saved begins at {best['low']:.1f} %.")
-    grams = best["saved_g_per_kwh"]
+    grams, share = best["saved_g_per_kwh"], _percent(best, sign)
     of_what = f"of the money for electricity, {sign * (best['saved_per_mwh'] or 0):.2f} per MWh"
     if grams is not None:
         of_what = f"of the carbon, {sign * grams:.1f} g/kWh"
+    if best["low"] is not None:
+        share += " ({:.1f} to {:.1f})".format(*sorted((sign * best["low"], sign * best["high"])))
     sees = "sees no hour to come"
     if np.array_equal(laid.work.known, laid.work.run):
         sees += " but knows how long each job runs"
-    share = _percent(best, sign) + bounds
     what = f"saved {share}" if sign > 0.0 else f"cost {share} more"
     lines.append(
         f"Starting later by `{BEST}`, which {sees}, would have {what} {of_what}. The best starts "
         f"that there are save {_percent(most)}."
     )
-    used = now["peak_cores"]
     lines.append(
         f"Jobs would have started {best['wait_h']:.1f} h later on average, "
         f"{best['wait_h_per_core_hour']:.1f} h by core-hours, with up to {best['peak_cores']:,} "

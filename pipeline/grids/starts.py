@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.errors import InputError, unknown_name
+from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.grids.forecasts import FORECASTS, forecast
 from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 from hindcast.pipeline.traces.hourly.series import all_known
@@ -70,10 +70,6 @@ class Work(NamedTuple):
     def cost(self, x: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the integral of x over the run from each start, times the cores, (J,)."""
         return integral(x, start, start + self.run) * self.cores
-
-    def of(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> "Work":
-        """Return some of the jobs."""
-        return Work(*(np.ascontiguousarray(each[which]) for each in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -217,7 +213,7 @@ def _best(
 def _know(x: Floats, t: int, need: int, rule: _Settings, ahead: _Hour) -> _Hour:
     """Return what is known in hour t, with a forecast of `need` hours."""
     here = min(t, len(x) - 1)
-    forecast(x, here, rule.foresight, 0, _SIGMA, _SEED, need, ahead.seen)
+    forecast(x, here, rule.foresight, _SIGMA, _SEED, need, ahead.seen)
     for h in range(need):
         ahead.paid[h + 1] = ahead.paid[h] + ahead.seen[h]
     recent = np.nanquantile(x[max(here + 1 - _BACK_H, 0) : here + 1], _LOW)
@@ -278,12 +274,8 @@ def _play(work: Work, x: Floats, rule: _Settings, hour: _Hour, start: Floats) ->
 
 def starts(work: Work, x: NDArray[np.float64], rule: Rule) -> NDArray[np.float64]:
     """Return the start of each job by a rule, in hours, (J,)."""
-    if rule.kind not in RULES:
-        raise unknown_name("rule of starts", rule.kind, RULES)
-    if rule.forecast not in FORECASTS:
-        raise unknown_name("forecast", rule.forecast, FORECASTS)
     capacity = _FAR if rule.capacity is None else rule.capacity
-    if len(work.cores) and work.cores.max() > capacity:
+    if work.cores.max(initial=0) > capacity:
         raise InputError(f"a job asks for {work.cores.max()} cores, but there are {capacity}")
     kind, foresight = RULES.index(rule.kind), FORECASTS.index(rule.forecast)
     again = rule.again or kind == THRESHOLD
@@ -316,7 +308,7 @@ def _pause(work: Work, x: Floats, foresight: int, seen: Floats, paid: Floats, en
             need = int(np.ceil(last)) - t
             runs = left
             if guess > 0.0 and need > 1:
-                forecast(x, t, foresight, 0, _SIGMA, _SEED, need, seen)
+                forecast(x, t, foresight, _SIGMA, _SEED, need, seen)
                 cheaper = 0.0
                 for h in range(1, need):
                     if seen[h] < seen[0]:
@@ -372,11 +364,3 @@ def bound(work: Work, x: NDArray[np.float64]) -> NDArray[np.float64]:
             inside = np.asarray(np.clip(start, work.submit, work.submit + work.wait), np.float64)
             least = np.minimum(least, integral(x, inside, inside + work.run))
     return least
-
-
-def peak(start: NDArray[np.float64], run: NDArray[np.float64], cores: NDArray[np.int64]) -> int:
-    """Return the most cores that run at one moment."""
-    times = np.concatenate([start + run, start])  # an end comes before a start at the same time
-    change = np.concatenate([-cores, cores])
-    order = np.argsort(times, kind="stable")
-    return int(np.cumsum(change[order]).max(initial=0))

@@ -51,7 +51,8 @@ def name_of(function: FunctionType) -> str:
 def digest_of(function: FunctionType, signature: Any = None) -> str:
     """Return a digest of all code, constants and fields of tuples that a function is compiled from.
 
-    The signature is the compiled one, a list of several, or None.
+    The signature is the compiled one, a list of several, or None. The options of the compiled
+    functions that it calls are part of the digest: such a function may be inlined.
     """
     found, texts = [function], [_SYMBOLS, _text_of(signature)]
     for one in found:
@@ -88,6 +89,7 @@ def _own_code(function: FunctionType) -> tuple[str, tuple[FunctionType, ...]]:
     for name, value in _named(function, codes).items():
         inner = getattr(value, "py_func", getattr(value, "_defn", value))  # compiled, or intrinsic
         parts.append(f"{name} {_text_of(getattr(value, 'nopython_signatures', ''))}")
+        parts.append(_text_of(sorted(getattr(value, "targetoptions", {}).items())))
         if isinstance(inner, FunctionType):
             if inner.__module__.partition(".")[0] not in _LIBRARIES:
                 called.append(inner)
@@ -102,6 +104,8 @@ def _own_code(function: FunctionType) -> tuple[str, tuple[FunctionType, ...]]:
 
 def _text_of(kind: Any) -> str:
     """Return a compiled type, signature or list of them as text, with the fields of tuples."""
+    if isinstance(kind, set):  # of an option; its order differs from process to process
+        kind = sorted(kind)
     if isinstance(kind, list | tuple):
         return str([_text_of(one) for one in kind])
     if hasattr(kind, "args") and hasattr(kind, "return_type"):

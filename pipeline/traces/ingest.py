@@ -81,7 +81,7 @@ def ingest(
     key = None if anonymise is None else key_for(anonymise, out)
     with local_folder(path, form.files) as copy, remembered_names() as names:
         workload, quarantine = form.reading(copy, settings)
-        workload = _with_notes(workload, form.notes_on(copy))
+        workload = with_notes(workload, form.notes_on(copy))
     if fault := damage(workload.tasks, workload.machines):
         raise TraceError(f"{path}: this trace gives no sound workload: {fault}")
     result = IngestResult(folder=out, workload=workload, quarantined=quarantine.height)
@@ -95,6 +95,7 @@ def ingest(
     return result
 
 
-def _with_notes(workload: Workload, notes: tuple[str, ...]) -> Workload:
+def with_notes(workload: Workload, notes: tuple[str, ...]) -> Workload:
+    """Return a workload with further notes on where it is from."""
     provenance = workload.provenance
     return replace(workload, provenance=replace(provenance, notes=(*provenance.notes, *notes)))

@@ -37,7 +37,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError, did_you_mean, nearest
@@ -46,6 +45,7 @@ from hindcast.pipeline.traces.field_values import moment
 from hindcast.pipeline.traces.first_look import head_lines, source_file
 from hindcast.pipeline.traces.ordering import distinct_tasks, in_order
 from hindcast.pipeline.traces.text_rows import scan_rows, sift
+from hindcast.pipeline.workloads.log_columns import peak
 from hindcast.pipeline.workloads.schema import Provenance, Workload
 
 FORMAT: Final = "pods"
@@ -292,10 +292,8 @@ def most_at_once(pods: pl.DataFrame) -> float | None:
     if not pods["ends"].all():
         return None
     asked = (pods["num_gpu"] * pods["gpu_milli"]).to_numpy()
-    times = np.concatenate([pods["submit_s"], pods["submit_s"] + pods["duration_s"]])
-    changes = np.concatenate([asked, -asked])
-    # pods that end when another arrives leave before it
-    return float(np.cumsum(changes[np.lexsort((changes, times))]).max()) / WHOLE
+    submit, lasted = pods["submit_s"].to_numpy(), pods["duration_s"].to_numpy()
+    return peak(submit, submit + lasted, asked) / WHOLE
 
 
 def raw_files(path: Path) -> tuple[Path, ...]:

@@ -308,10 +308,9 @@ def _quarantined(provenance: Provenance) -> Iterator[Caveat]:
 def _clock(log: LogColumns) -> Iterator[Caveat]:
     """Yield a caveat if times without a zone go over a change of clocks."""
     provenance = log.workload.provenance
-    origin = provenance.noted.get("UnixStartTime", "")
-    if not any(n.startswith(cv.NO_ZONE) for n in provenance.notes) or not origin.isdigit():
+    begin = provenance.second_zero
+    if not any(n.startswith(cv.NO_ZONE) for n in provenance.notes) or begin is None:
         return
-    begin = int(origin)
     end = begin + float(log.submit.max())
     told, most = [], 0
     for place, changes in _CHANGES.items():

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,7 @@ from hindcast.pipeline.workloads.caveats import share_text
 from hindcast.pipeline.workloads.schema import Workload
 
 _DERIVED: Final = "requested_s from duration_s"  # a count of the readers
+_Numbers: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
 HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
 
@@ -130,6 +131,13 @@ class LogColumns:
             .sort("work", "group", descending=[True, False])
         )
         return [(int(group), jobs, work) for group, jobs, work in groups.iter_rows()]
+
+
+def peak(begin: _Numbers, end: _Numbers, amounts: _Numbers) -> float:
+    """Return the most that jobs hold at one moment, (N,) each; a job holds nothing at its end."""
+    change = np.concatenate([-amounts, amounts])
+    order = np.argsort(np.concatenate([end, begin]), kind="stable")  # ends before begins
+    return float(np.cumsum(change[order]).max(initial=0))
 
 
 def job_count(n: int, jobs: float, work: float) -> str:

@@ -17,6 +17,7 @@ ones.
 format that knows more (deadlines, users, dependencies) appends its own columns at the end.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -132,6 +133,12 @@ class Provenance:
         The first note of a key counts.
         """
         return dict(note.split(": ", 1) for note in reversed(self.notes) if ": " in note)
+
+    @property
+    def second_zero(self) -> int | None:
+        """Second 0 of a log in seconds since 1970; None if no note says it, or one says 0."""
+        noted = self.noted.get("UnixStartTime", "").strip()
+        return (int(noted) or None) if re.fullmatch("[0-9]{1,11}", noted) else None
 
 
 def read_provenance(value: Any) -> Provenance:

@@ -1,7 +1,7 @@
 """`hindcast grid`: what anybody could save at most by starting later on an electric grid."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hindcast.flows import parser as p
@@ -135,13 +135,11 @@ def run_log(request: Any) -> dict[str, Any]:
     """Write the page and the table of what starting later would have saved on a log."""
     import polars as pl
 
-    from hindcast.flows.runs.whatif import reading, source_of
+    from hindcast.flows.runs.starts import log_of
     from hindcast.pipeline.errors import TraceError
     from hindcast.pipeline.grids.logs import cautions, compare, conclusion, lay
     from hindcast.pipeline.pages.markdown import text_table
-    from hindcast.pipeline.recipes.workload_source import load_source
     from hindcast.pipeline.storage.files import make_folder, write_text
-    from hindcast.pipeline.traces import FORMATS
     from hindcast.pipeline.traces.hourly.ingest import SYNTHETIC, open_series
     from hindcast.pipeline.workloads.log_caveats import mostly_unread
 
@@ -155,13 +153,8 @@ def run_log(request: Any) -> dict[str, Any]:
             "and --grid SERIES"
         ) from error
     slack = _slack(request.slack)
-    source = source_of(request)
-    workload = load_source(reading(source))
-    notes = dict(workload.provenance.noted)
-    if source.format in FORMATS:
-        more = FORMATS[source.format].notes_on(location(request.log))
-        notes |= replace(workload.provenance, notes=more).noted
-    laid = lay(workload, one, (slack[0], slack[-1]), notes.get("UnixStartTime", ""))
+    workload = log_of(request)
+    laid = lay(workload, one, (slack[0], slack[-1]))
     rows = compare(laid, one)
     lines, limits = conclusion(rows, laid), cautions(workload)
     name = location(request.log).name.split(".")[0]

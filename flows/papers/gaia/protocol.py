@@ -31,11 +31,12 @@ from hindcast.flows.papers.publishing import protocol_of
 from hindcast.flows.papers.results import CLAIM, TABLE, Results, TableText
 from hindcast.flows.protocols import Setting
 from hindcast.pipeline.errors import TraceError
-from hindcast.pipeline.grids.starts import Rule, Work, paused, peak, starts
+from hindcast.pipeline.grids.starts import Rule, Work, paused, starts
 from hindcast.pipeline.statistics.intervals import mean_interval, paired_difference
 from hindcast.pipeline.storage.files import write_text
 from hindcast.pipeline.storage.location import traces_folder
 from hindcast.pipeline.traces.hourly.series import CARBON, PRICE, Series, read_series
+from hindcast.pipeline.workloads.log_columns import peak
 
 TITLE: Final = "GAIA"
 SOURCE: Final = (
@@ -129,7 +130,7 @@ def _saved(jobs: Jobs, x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]
         plays = {}
         for name, (rule, exact) in _RULES.items():
             start = starts(known if exact else work, x, rule)
-            cores = float(peak(start, work.run, work.cores))
+            cores = peak(start, start + work.run, work.cores)
             plays[name] = work.cost(x, start), start - work.submit, cores
         for name, rule in _PAUSES.items():
             paid, end = paused(known, x, rule)

@@ -42,7 +42,8 @@ def study_markdown(content: bytes, where: str) -> str:
         side = "higher" if first["higher_is_better"] else "lower"
         lines += [f"## {plain_text(str(recipe))}: {vary}", "", _best(part), ""]
         what = f"{plain_text(first['metric'])} over {first['windows']:,} test windows"
-        means = f"Cells are means of {what}, with 95 % intervals; {side} is better."
+        shown = ", with 95 % intervals" if part["low"].count() else ""
+        means = f"Cells are means of {what}{shown}; {side} is better."
         lines += [f"{INTRODUCTION.get(str(vary), '')} {means}", ""]
         lines += [*commands(part), *study_table(part)]
     return "\n".join(lines).rstrip() + "\n"

@@ -110,8 +110,7 @@ def second_zero(workload: Workload, time_zone: str = "") -> tuple[datetime | Non
 
     The moment is None and the zone "" where the log does not say. An unknown zone is UTC.
     """
-    noted = workload.provenance.noted
-    zone = time_zone or noted.get("TimeZoneString", "")
+    zone = time_zone or workload.provenance.noted.get("TimeZoneString", "")
     try:
         place = ZoneInfo(zone or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -121,10 +120,8 @@ def second_zero(workload: Workload, time_zone: str = "") -> tuple[datetime | Non
                 "Europe/Berlin"
             ) from error
         zone, place = "", ZoneInfo("UTC")
-    unix = noted.get("UnixStartTime", "")
-    if not re.fullmatch(r"\d{1,11}", unix) or int(unix) == 0:
-        return None, zone
-    return datetime.fromtimestamp(int(unix), UTC).astimezone(place), zone
+    unix = workload.provenance.second_zero
+    return None if unix is None else datetime.fromtimestamp(unix, UTC).astimezone(place), zone
 
 
 def start_of(workload: Workload, time_zone: str = "") -> Start:

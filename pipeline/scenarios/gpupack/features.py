@@ -73,11 +73,10 @@ CONTEXT: Final = (
     _feature("largest_gpu", "GPU/1000", 8e3, "GPUs of the node with the most"),
 )  # fmt: skip
 
-_REFUSED: Final = ("none", "share", "one", "two", "four", "eight")
-_KINDS: Final = (
-    "without GPU", "with a share of a GPU", "with 1 GPU", "with 2 GPUs", "with 3 or 4 GPUs",
-    "with more GPUs",
-)  # fmt: skip
+_REFUSED: Final = {  # by what pods ask for
+    "none": "without GPU", "share": "with a share of a GPU", "one": "with 1 GPU",
+    "two": "with 2 GPUs", "four": "with 3 or 4 GPUs", "eight": "with more GPUs",
+}  # fmt: skip
 _FIXED: Final = (
     Outcome("placed", "percent", "GPUs of all placed pods by those of the cluster; if no pod "
             "leaves, the allocated share at the end", "higher"),
@@ -89,7 +88,7 @@ _FIXED: Final = (
     Outcome("load_at_first_percent", "percent", "load at which refused pods have asked for 1 % of "
             "all GPUs asked for; the last load if they never do", "higher"),
     *(Outcome(f"refused_{name}", "pods", f"refused pods {kind}")
-      for name, kind in zip(_REFUSED, _KINDS, strict=True)),
+      for name, kind in _REFUSED.items()),
 )  # fmt: skip
 _SHORTFALL: Final = Outcome(
     "shortfall", "percent", "min(load, 100) less allocated, mean over whole loads from 80 on, or "

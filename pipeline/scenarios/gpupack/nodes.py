@@ -58,7 +58,9 @@ def nodes_of(config: GpupackConfig) -> list[Node]:
         nodes = [kinds[letter] for letter in _PUBLISHED]
     else:
         counted = [read_kind(text) for text in config.nodes]
-        _require_size(sum(count for count, _ in counted))
+        size = sum(count for count, _ in counted)
+        if not 0 < size <= MOST_NODES:
+            raise InputError(f"config.nodes has {size:,} nodes, expected from 1 to {MOST_NODES:,}")
         nodes = [node for count, node in counted for _ in range(count)]
     order = sorted(range(len(nodes)), key=lambda i: (nodes[i].gpus, nodes[i].model, nodes[i].cpu))
     nodes = [nodes[i] for i in sorted(order[:: config.every])]
@@ -67,11 +69,6 @@ def nodes_of(config: GpupackConfig) -> list[Node]:
     if len({node.model for node in nodes}) > _MOST_MODELS:
         raise InputError(f"config.nodes has more than {_MOST_MODELS} models of GPU")
     return nodes
-
-
-def _require_size(nodes: int) -> None:
-    if not 0 < nodes <= MOST_NODES:
-        raise InputError(f"config.nodes has {nodes:,} nodes, expected from 1 to {MOST_NODES:,}")
 
 
 def read_kind(text: str) -> tuple[int, Node]:

@@ -1,13 +1,12 @@
 """Outcomes of a `gpupack` episode, grouped and rounded as the published tables are."""
 
 import numpy as np
-from numba import types
 
 from hindcast.pipeline.scenarios.gpupack import layout as m
 from hindcast.pipeline.scenarios.gpupack.dynamics import request_of
 from hindcast.pipeline.scenarios.gpupack.features import AT, LOADS, OUT, PER_LOAD
 from hindcast.pipeline.scenarios.gpupack.layout import KINDS, U
-from hindcast.pipeline.simulation.kernel import FLOATS, Floats, Ints, compiled
+from hindcast.pipeline.simulation.kernel import Floats, Ints, compiled
 
 _LOADS = np.array(LOADS)
 _BLOCK = 128  # values that numpy sums in eight sums
@@ -64,28 +63,13 @@ def numpy_sum(values: Floats) -> float:
     return sums[0]
 
 
-@compiled(types.UniTuple(types.int64, 2)(FLOATS, types.int64))  # type: ignore[no-untyped-call]
-def _group(loads, load):  # type: ignore[no-untyped-def]
-    """Return the first arrival of a load and the one after its last.
-
-    They are those whose load is rounded to it, or if there are none those within 1 percent, or else
-    the last one before it.
-    """
-    first = np.searchsorted(loads, load - 0.5)
-    last = np.searchsorted(loads, load + 0.5, side="right")
-    while first < last and np.rint(loads[first]) != load:
-        first += 1
-    while last > first and np.rint(loads[last - 1]) != load:
-        last -= 1
-    if first == last:
-        first = np.searchsorted(loads, load - 1.0)
-        last = np.searchsorted(loads, load + 1.0, side="right")
-    return min(first, last - 1), last
-
-
 @compiled()
 def _fill_loads(ints: Ints, outcomes: Floats) -> None:
-    """Fill the outcomes by load. Shares are rounded to .01 before and after their mean is taken."""
+    """Fill the outcomes by load: means over the arrivals whose load is rounded to it.
+
+    If there are none, the arrivals within 1 percent count, or else the last one before it. Shares
+    are rounded to .01 before and after their mean is taken.
+    """
     total, n = ints[m.CLUSTER_GPU], ints[m.NOW]
     loads, used, fragments, ratio = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
     arrived = 0
@@ -97,8 +81,13 @@ def _fill_loads(ints: Ints, outcomes: Floats) -> None:
         fragments[now] = ints[U(ints[m.FRAGMENTS_AT] + now)] / 100.0
         if allocated < total:
             ratio[now] = rounded(100.0 * fragments[now] / (total - allocated))
+    whole = np.rint(loads)
     for i in range((len(outcomes) - AT) // PER_LOAD):
-        first, last = _group(loads, _LOADS[i])
+        load = _LOADS[i]
+        first, last = np.searchsorted(whole, load), np.searchsorted(whole, load, side="right")
+        if first == last:
+            last = np.searchsorted(loads, load + 1.0, side="right")
+            first = min(np.searchsorted(loads, load - 1.0), last - 1)
         if last > 0:
             size, at = last - first, AT + PER_LOAD * i
             outcomes[at] = np.rint(100.0 * (numpy_sum(used[first:last]) / size)) / 100.0

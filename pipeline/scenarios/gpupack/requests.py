@@ -111,38 +111,30 @@ def read_requests(workload: Workload, nodes: Sequence[Node], window: int = 0) ->
     of_model: Counter[str] = Counter()
     for node in nodes:
         of_model[node.model] += node.gpus
-    bit_of = {model: i for i, model in enumerate(sorted(of_model)) if model}
-    known = [[one for one in bit_of if one in set(spec.split("|"))] for spec in specs]
-    masks = [
-        sum(1 << bit_of[one] for one in accepted) if spec else ALL_MODELS
-        for spec, accepted in zip(specs, known, strict=True)
-    ]
-    total = sum(of_model.values())
-    bound = Counter[str]()
-    accepted_gpus = []
-    for spec, accepted, count, wants in zip(specs, known, pods, gpus * milli, strict=True):
-        there = sum(of_model[one] for one in accepted)
-        accepted_gpus.append(there / total if spec else 1.0)
-        for one in accepted:
-            bound[one] += count * wants * of_model[one] / there
+    bit_of = {model: i for i, model in enumerate(sorted(filter(None, of_model)))}
+    there, total = np.array([of_model[model] for model in bit_of], np.int64), of_model.total()
+    bound = np.array([bool(spec) for spec in specs])
+    accepts = np.array([[model in {*spec.split("|")} for model in bit_of] for spec in specs])
+    accepted = np.where(bound, accepts @ there, total)
+    masks = np.where(bound, accepts @ (1 << np.arange(len(bit_of))), ALL_MODELS)
+    spread = (pods * gpus * milli)[:, None] * accepts * there / np.maximum(accepted, 1)[:, None]
+    scarcity = np.cumsum(spread, axis=0)[-1] * total / (there * asked)
     typical = _typical(kinds, pods)
     weights = dict(typical)
-    mask_of = dict(zip(specs, masks, strict=True))
+    mask_of = dict(zip(specs, masks.tolist(), strict=True))
     keys = list(zip(cpu.tolist(), milli.tolist(), gpus.tolist(), specs, strict=True))
     lasted = tasks["duration_s"].to_numpy().copy()
     lasted[~tasks["ends"].to_numpy()] = np.nan
     return Requests(
         of_pod=of_pod["kind"].to_numpy().astype(np.int64),
         cpu=cpu, memory=memory, milli=milli, gpus=gpus,
-        models=np.array(masks, np.int64),
-        bound=np.array([bool(spec) for spec in specs]),
-        accepted=np.array(accepted_gpus),
+        models=masks, bound=bound, accepted=accepted / total,
         weight=np.array([weights.get(key, 0.0) for key in keys]),
         typical=np.array([(c, m, n, mask_of[spec]) for (c, m, n, spec), _ in typical]).T.copy(),
         typical_weight=np.array([weight for _, weight in typical]),
         kappa=max(float(pods @ (cpu * (gpus > 0))) / asked, 1e-9),
-        scarcity={one: bound[one] * total / (of_model[one] * asked) for one in bit_of},
-        bit_of=bit_of, submit=tasks["submit_s"].to_numpy(), lasted=lasted,
+        scarcity=dict(zip(bit_of, scarcity.tolist(), strict=True)), bit_of=bit_of,
+        submit=tasks["submit_s"].to_numpy(), lasted=lasted,
     )  # fmt: skip
 
 

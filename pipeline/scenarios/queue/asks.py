@@ -21,6 +21,7 @@ from hindcast.pipeline.errors import InputError, did_you_mean
 from hindcast.pipeline.scenarios.queue.fitting import Shape
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.log_caveats import UNKNOWN_ASKS
+from hindcast.pipeline.workloads.log_columns import peak
 
 Ints = NDArray[np.int64]
 
@@ -237,21 +238,6 @@ def wide_jobs(asks: Asks, capacity: Ints, shape: Shape, share: int = 4) -> NDArr
     return np.asarray(wide)
 
 
-def peaks(start: Ints, end: Ints, amounts: Ints) -> Ints:
-    """Return the most of each resource that jobs held at one moment, (K,).
-
-    Args:
-        start, end: Start and end of each job, (N,). A job holds nothing at its end.
-        amounts: What it held, (N, K).
-    """
-    at = np.concatenate([end, start])
-    change = np.concatenate([-amounts, amounts])
-    order = np.argsort(at, kind="stable")  # ends before starts of the same second
-    held = np.cumsum(change[order], axis=0)
-    most: Ints = held.max(axis=0, initial=0)
-    return most
-
-
 def left_out(
     names: Iterable[str], tasks: pl.DataFrame, start: Ints, run: Ints, how: str = ""
 ) -> Iterator[Caveat]:
@@ -268,15 +254,15 @@ def left_out(
             continue
         unit = int(units_of(tasks, (name,))[0])
         held = tasks[column_of(name)].cast(pl.Float64).fill_null(0.0).to_numpy()
-        amounts = np.ceil(np.round(held * unit, 3)).astype(np.int64)[:, None]
-        peak = float(peaks(start, start + run, amounts)[0]) / unit
-        if peak > 0:
+        amounts = np.ceil(np.round(held * unit, 3)).astype(np.int64)
+        most = peak(start, start + run, amounts) / unit
+        if most > 0:
             text = (
-                f"{name} is left out, since its capacity is not known: at least {peak:,.10g} "
+                f"{name} is left out, since its capacity is not known: at least {most:,.10g} "
                 f"{unit_of(name)} were held at once; give the capacity of {name}"
             )
             text += how.format(f"{name}={'SIZE' if name == MEMORY else 'N'}")
-            yield Caveat("resource_left_out", text, {"peak": peak})
+            yield Caveat("resource_left_out", text, {"peak": most})
 
 
 def unknown_asks(asks: Asks, names: Sequence[str], run: Ints) -> Iterator[Caveat]:

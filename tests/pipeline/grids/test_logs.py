@@ -15,8 +15,13 @@ from hindcast.pipeline.workloads.schema import Provenance, Workload
 from tests.conftest import require_traces
 
 
-def log(submit_h: list[float], run_h: list[float], requested_h: list[float] | None = None) -> Workload:  # fmt: skip  # noqa: E501
-    """Return a log of jobs of one core."""
+def log(
+    submit_h: list[float],
+    run_h: list[float],
+    requested_h: list[float] | None = None,
+    zero: int | None = None,
+) -> Workload:
+    """Return a log of jobs of one core; `zero` is the moment of its second 0."""
     count = len(submit_h)
     columns = {
         "job": range(count), "task": [0] * count, "job_id": map(str, range(count)),
@@ -26,7 +31,8 @@ def log(submit_h: list[float], run_h: list[float], requested_h: list[float] | No
     }  # fmt: skip
     if requested_h:
         columns["requested_s"] = [3600.0 * h for h in requested_h]
-    return Workload(pl.DataFrame(columns, strict=False), Provenance("table"))
+    notes = () if zero is None else (f"UnixStartTime: {zero}",)
+    return Workload(pl.DataFrame(columns, strict=False), Provenance("table", notes=notes))
 
 
 def rows_of(laid: Laid, series: Series) -> dict[str, dict[str, object]]:
@@ -37,7 +43,7 @@ def rows_of(laid: Laid, series: Series) -> dict[str, dict[str, object]]:
 def test_a_log_with_the_dates_of_the_series_lies_where_it_was() -> None:
     series = synthetic(24 * 30)
     zero = series.first_hour * 3600 + 7200  # second 0 is at 02:00 of the first day
-    laid = lay(log([0.5, 300.0, 900.0], [1, 1, 1]), series, (6, 24), str(zero))
+    laid = lay(log([0.5, 300.0, 900.0], [1, 1, 1], zero=zero), series, (6, 24))
     assert laid.work.submit.tolist() == [2.5, 302.0]
     assert laid.outside == 1
     assert "dates in common" in laid.note
@@ -45,7 +51,8 @@ def test_a_log_with_the_dates_of_the_series_lies_where_it_was() -> None:
 
 def test_a_log_of_other_dates_keeps_its_hour_of_the_day_and_goes_round() -> None:
     series = synthetic(24 * 60)
-    laid = lay(log([0.5, 24 * 50.0], [1, 1]), series, (6, 24), str(946684800 + 3600 * 5))
+    zero = 946684800 + 3600 * 5
+    laid = lay(log([0.5, 24 * 50.0], [1, 1], zero=zero), series, (6, 24))
     assert (laid.work.submit % 24).tolist() == [5.5, 5.0]
     assert (laid.work.submit // (24 * 60)).tolist() == [0, 1]
     assert laid.turns == 2
@@ -84,8 +91,8 @@ def test_requests_that_are_run_times_are_said_to_be_known() -> None:
 
 def test_jobs_outside_of_the_series_are_said_first_if_they_are_many() -> None:
     series = synthetic(24 * 60)
-    work = log(np.arange(0, 24 * 80, 4.0).tolist(), [1.0] * 480)
-    laid = lay(work, series, (6, 24), str(series.first_hour * 3600))
+    work = log(np.arange(0, 24 * 80, 4.0).tolist(), [1.0] * 480, zero=series.first_hour * 3600)
+    laid = lay(work, series, (6, 24))
     first, *others = conclusion(compare(laid, series), laid)
     assert first.startswith(f"Only {len(laid.begins)} of 480 jobs are counted")
     assert not any("not counted, since" in line for line in others)

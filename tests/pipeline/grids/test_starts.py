@@ -5,9 +5,10 @@ import pytest
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.grids.forecasts import FORECASTS, forecast
-from hindcast.pipeline.grids.starts import RULES, Rule, Work, bound, integral, paused, peak, starts
+from hindcast.pipeline.grids.starts import RULES, Rule, Work, bound, integral, paused, starts
 from hindcast.pipeline.traces.hourly.ingest import synthetic
 from hindcast.pipeline.traces.hourly.series import CARBON
+from hindcast.pipeline.workloads.log_columns import peak
 
 ALL = [
     Rule(kind, seen, again)
@@ -162,7 +163,8 @@ def test_no_moment_has_more_cores_than_the_capacity(again: bool) -> None:
     for crowding in (0.0, 1.0):
         rule = Rule("lowest_window", "day", again, capacity=24, crowding=crowding)
         start = starts(work, x, rule)
-        assert peak(start, work.run, work.cores) <= 24 < peak(unlimited, work.run, work.cores)
+        most, of_all = (peak(of, of + work.run, work.cores) for of in (start, unlimited))
+        assert most <= 24 < of_all
     with pytest.raises(InputError, match="a job asks for 8 cores, but there are 7"):
         starts(work, x, Rule("now", capacity=7))
 
@@ -170,13 +172,13 @@ def test_no_moment_has_more_cores_than_the_capacity(again: bool) -> None:
 def test_forecasts_by_hand() -> None:
     x = np.arange(400.0) + 24 * (np.arange(400) % 24 == 0)
     seen = np.empty(30)
-    forecast(x, 240, FORECASTS.index("day"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("day"), 0.0, 0, 30, seen)
     assert seen[[0, 1, 23, 24, 25]].tolist() == [264, 217, 239, 264, 217]
-    forecast(x, 240, FORECASTS.index("week"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("week"), 0.0, 0, 30, seen)
     assert seen[[1, 24]].tolist() == [73, 120]
-    forecast(x, 240, FORECASTS.index("mean7"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("mean7"), 0.0, 0, 30, seen)
     assert seen[1] == 217 - 3 * 24
-    forecast(x, 240, FORECASTS.index("level7"), 0, 0.0, 0, 30, seen)
+    forecast(x, 240, FORECASTS.index("level7"), 0.0, 0, 30, seen)
     assert seen[2] == pytest.approx(218 - 72 + (264 - (240 - 4 * 24 + 24)) * 0.81)
 
 
@@ -184,8 +186,8 @@ def test_the_noise_is_standard_normal_and_that_of_its_seed() -> None:
     x, seen, again = np.ones(4000), np.empty(2), np.empty(2)
     drawn = []
     for t in range(3000):
-        forecast(x, t, FORECASTS.index("noise"), 0, 0.1, 7, 2, seen)
-        forecast(x, t, FORECASTS.index("noise"), 0, 0.1, 7, 2, again)
+        forecast(x, t, FORECASTS.index("noise"), 0.1, 7, 2, seen)
+        forecast(x, t, FORECASTS.index("noise"), 0.1, 7, 2, again)
         assert (seen == again).all()
         drawn.append((seen[1] - 1) / 0.1 * np.sqrt(24))
     assert np.mean(drawn) == pytest.approx(0, abs=0.07)

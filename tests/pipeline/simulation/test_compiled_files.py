@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from numba import types
+from numba import njit, types
 from numba.core.bytecode import FunctionIdentity
 
 from hindcast.pipeline.simulation.compiled_files import digest_of, number_at_random
@@ -93,6 +93,14 @@ def test_the_digest_changes_with_the_values_of_a_closure():
     closed = names_of(SOURCE)["closed"]
     assert digest_of(closed(1)) == digest_of(closed(1))
     assert digest_of(closed(1)) != digest_of(closed(2))
+
+
+@pytest.mark.parametrize("options", [{"forceinline": True}, {"fastmath": {"contract", "nsz"}}])
+def test_the_digest_changes_with_the_options_of_a_function_that_is_called(options):
+    one, same, other = (names_of(SOURCE) for _ in range(3))
+    for names, own in ((one, {}), (same, {}), (other, options)):
+        names["inner"] = njit(**own)(names["inner"])
+    assert digest_of(one["outer"]) == digest_of(same["outer"]) != digest_of(other["outer"])
 
 
 def test_the_digest_changes_with_the_order_of_the_fields_of_a_tuple_in_the_signature():

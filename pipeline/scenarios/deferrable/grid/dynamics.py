@@ -1,15 +1,10 @@
 """Compiled transition on a grid, around that of `deferrable`.
 
-Slot by slot, a choice starts a job. One that may pause runs for this slot, and can be chosen again
-in the next; not chosen, it pauses, which adds `resume_h` hours of work. It is due at its latest
-start plus its length as known, in slots, or later if it runs for longer than known.
+A job that may pause needs `resume_h` hours more if it ran in the last slot and is not chosen again.
+It is due at its latest start plus its length as known, in slots, or later if it runs for longer.
 
-Where jobs choose their starts, the chosen start is the latest one from then on, and the next job
-decides. Carbon, electricity and waiting are booked with the decision, and anew should the job start
-in another slot; the bill of reserved cores and lateness when it starts.
-
-At the close of a slot, jobs start by force whose latest start it is, as far as they fit: those that
-do not start as soon as they do, and are late. In the last slot of all, every job runs to its end.
+Where jobs choose their starts, carbon, electricity and waiting are booked with the decision, and
+anew should the job start in another slot; the bill of reserved cores and lateness when it starts.
 
 Reserved cores are paid for all slots of the episode, used or not. A job that starts takes reserved
 cores if all of its cores are free there, and cores on demand else; it never moves. Work that may
@@ -37,8 +32,6 @@ from hindcast.pipeline.scenarios.deferrable.grid.observation import (
 from hindcast.pipeline.scenarios.deferrable.layout import U
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.kernel import OUTCOME, STEP, Floats, Ints, compiled
-
-_CARBON, _PRICE, _BOTH = range(m.GRID, m.GRID + 3)
 
 
 @compiled()
@@ -299,11 +292,8 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
         return
     kg, money = floats[f.CARBON_G] / 1e3, floats[f.MONEY]
     wait = _delay(floats)
-    cost = kg
-    if ints[m.OBJECTIVE] == _PRICE:
-        cost = money
-    elif ints[m.OBJECTIVE] == _BOTH:
-        cost = floats[f.CARBON_PRICE] * kg / 1e3 + money
+    costs = (kg, money, floats[f.CARBON_PRICE] * kg / 1e3 + money)  # of carbon, price and both
+    cost = costs[ints[m.OBJECTIVE] - m.GRID]
     jobs, energy = max(ints[m.JOBS], 1), max(floats[f.ENERGY_KWH], 1e-300)
     now = floats[f.NOW_G] / 1e3
     best, less = floats[f.NOW_COST] - floats[f.BOUND], floats[f.NOW_COST] - cost - wait

@@ -1,8 +1,7 @@
 """Instances on a grid: jobs of a window, hours of the series beside it, and the bound."""
 
 from dataclasses import replace
-from datetime import UTC as UTC_ZONE
-from datetime import date, datetime
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -353,9 +352,9 @@ def _hours(
 
 def _span(series: Series, first: int, hours: int) -> str:
     """Return the moments at which some hours of a series begin and end."""
-    seconds = np.array([first, first + hours]) + series.first_hour
-    begin, end = (datetime.fromtimestamp(int(hour) * HOUR_S, tz=UTC_ZONE) for hour in seconds)
-    return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+    moments = (np.array([first, first + hours]) + series.first_hour).astype("datetime64[h]")
+    begin, end = np.datetime_as_string(moments, unit="m")
+    return f"{begin} to {end} UTC"
 
 
 def _cost(
@@ -392,8 +391,8 @@ def _issued(
 
 def _zero_s(workload: Workload) -> float:
     """Return the beginning of a log in seconds since 1970. Raises RecipeError."""
-    zero = workload.provenance.noted.get("UnixStartTime", "")
-    if not zero.strip().isdecimal():
+    zero = workload.provenance.second_zero
+    if zero is None:
         raise RecipeError('config.align = "calendar": the log does not say when it began')
     return float(zero)
 

@@ -46,11 +46,9 @@ def _foresee(ints: Ints, floats: Floats) -> None:
     floats[f.FORECAST_AT_SLOT] = ints[m.SLOT]
     y, hours = int(floats[f.COST_AT]), int(floats[f.HOURS])
     seen, ahead, now = int(floats[f.SEEN_AT]), int(floats[f.LOOKED_AHEAD]), _hour(ints, floats)
-    end = min(ahead, hours - now)
-    forecast(
-        floats[y : y + hours], now, int(floats[f.FORESIGHT]), 0, floats[f.SIGMA],
-        int(floats[f.SEED]), end, floats[seen : seen + ahead],
-    )  # fmt: skip
+    end, kind, seed = min(ahead, hours - now), int(floats[f.FORESIGHT]), int(floats[f.SEED])
+    x = floats[y : y + hours]
+    forecast(x, now, kind, floats[f.SIGMA], seed, end, floats[seen : seen + ahead])
     if floats[f.ISSUED] == 1.0:
         at = int(floats[f.ISSUED_AT]) + (now - f.HISTORY) * ahead
         for h in range(1, end):
@@ -113,18 +111,22 @@ def free_reserved(ints: Ints, floats: Floats) -> float:
 
 
 @compiled()
-def _hide_unlimited(ints: Ints, context: Floats) -> None:
-    """Write 0 for a capacity without a limit, and free cores for all jobs that can start."""
+def _write_moment(
+    ints: Ints, floats: Floats, context: Floats, is_over: bool, with_load: bool
+) -> None:
+    """Write the features of the hour, and make its forecast and the prices of promised cores.
+
+    A capacity without a limit is 0, and free cores are then those of all jobs that can start.
+    """
     if context[BASE_MOMENT.capacity] >= f.UNLIMITED:
         context[BASE_MOMENT.capacity : BASE_MOMENT.capacity + m.LAGS + 1] = 0.0
         context[BASE_MOMENT.free_cores] = 0.0
         for job in ints[ints[m.STARTABLE_AT] :][: ints[m.STARTABLE_JOBS]]:
             context[BASE_MOMENT.free_cores] += ints[ints[m.CORES_AT] + job]
-
-
-@compiled()
-def _write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
-    """Write the features of the hour."""
+    if is_over:
+        context[MOMENT.carbon :] = 0.0
+        return
+    _foresee(ints, floats)
     hour = _hour(ints, floats)
     here = int(floats[f.COST_AT]) + hour
     context[MOMENT.carbon] = floats[int(floats[f.CARBON_AT]) + hour]
@@ -142,6 +144,8 @@ def _write_moment(ints: Ints, floats: Floats, context: Floats) -> None:
         seen, left = int(floats[f.SEEN_AT]), int(floats[f.HOURS]) - hour
         ahead = floats[seen : seen + min(24, left)]
         context[MOMENT.cost_low_next_24] = np.quantile(ahead, _LOW_AHEAD)
+    if with_load:
+        _crowd(ints, floats)
 
 
 @compiled(forceinline=True)
@@ -233,15 +237,10 @@ def _observe_job(
 ) -> int:
     """Write the starts of the job that decides; no rows when all have."""
     write_context(ints, floats, context)
-    _hide_unlimited(ints, context)
     job = decides(ints, floats)
+    _write_moment(ints, floats, context, job < 0, candidates.shape[1] > ROW.priced_now)
     if job < 0:
-        context[MOMENT.carbon :] = 0.0
         return 0
-    _foresee(ints, floats)
-    _write_moment(ints, floats, context)
-    if candidates.shape[1] > ROW.priced_now:
-        _crowd(ints, floats)
     load, slot = promised(ints, floats), ints[m.SLOT]
     free = capacity_ahead(ints, floats) - load
     first, latest = first_start(ints, job, free), ints[ints[m.LATEST_AT] + job]
@@ -271,14 +270,9 @@ def observe(ints, floats, context, image, candidates, feasible):  # type: ignore
     rows = observe_base(ints, floats, context, image, candidates, feasible)
     if ints[m.OBJECTIVE] < m.GRID:
         return rows
-    _hide_unlimited(ints, context)
+    _write_moment(ints, floats, context, rows == 0, candidates.shape[1] > ROW.priced_now)
     if rows == 0:
-        context[MOMENT.carbon :] = 0.0
         return rows
-    _foresee(ints, floats)
-    _write_moment(ints, floats, context)
-    if candidates.shape[1] > ROW.priced_now:
-        _crowd(ints, floats)
     candidates[:rows, len(BASE_ROW) :] = 0.0
     reserved = free_reserved(ints, floats)
     first = ints[m.RUNNING_JOBS]

@@ -235,6 +235,15 @@ def test_the_bound_counts_models():
     assert placed_bound(np.array([1000, 1000, 1000]), np.array([1, 2, -1]), gpus) == 3000
 
 
+def test_a_node_without_gpu_leaves_the_bound():
+    """6 pods ask for a GPU of the model A, of which there are 8, and 1 for B: all 7 find one."""
+    pods = workload_of([replace(ONE_GPU, spec=model) for model in "AAAAAAB"])
+    gpus = ("1x16x32Gx8:A", "1x16x64Gx2:B")
+    for nodes in (gpus, (*gpus, "1x8x8Gx0")):
+        config = GpupackConfig(nodes=nodes, load=0.0)
+        assert instance_of(config, pods).floats[m.BOUND] == 7000
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_no_rule_exceeds_the_bound(seed):
     work = workload_of(drawn_pods(seed))

@@ -15,7 +15,6 @@ from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.asks import (
     equivalents,
     in_order_of_capacity,
-    peaks,
     read_asks,
     shape_of,
     too_wide,
@@ -25,6 +24,7 @@ from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.instances import read_log
 from hindcast.pipeline.scenarios.queue.machines import machine_of
 from hindcast.pipeline.simulation.memory_rules import play_rule
+from hindcast.pipeline.workloads.log_columns import peak
 from hindcast.policies.heuristics.queue import MEMORY_RULES
 from tests.resource_logs import workload_of
 
@@ -106,7 +106,7 @@ def test_a_resource_without_capacity_is_left_out_and_its_peak_is_named():
     assert not machine_of(config).is_several
     config = QueueConfig(resources=(*GPUS, "memory"), capacity={"memory": 5})
     assert machine_of(config).left_out == ("gpus",)
-    assert peaks(np.array([0, 5, 5]), np.array([5, 15, 15]), np.array([[8], [12], [8]])) == [20]
+    assert peak(np.array([0, 5, 5]), np.array([5, 15, 15]), np.array([8, 12, 8])) == 20
     tasks = log_of({"memory": 1}, {"memory": 1}, {"memory": 1}, {"memory": 1}).tasks
     load = type(load)(load.tasks.with_columns(tasks["memory_mib"]), load.provenance, load.machines)
     texts = [caveat.text for caveat in caveats(config, load)]
