@@ -149,8 +149,8 @@ def _section(title: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 def _on_test_windows(row: Mapping[str, str]) -> Interval:
     """Return the difference of one training seed on the test windows, with its interval."""
-    names = ("test_difference", "test_low", "test_high")
-    return widened(*(float(row[name]) for name in names), int(row["test_windows"]), seeds=1)
+    value, low, high = (float(row[n]) for n in ("test_difference", "test_low", "test_high"))
+    return widened(value, low, high, int(row["test_windows"]), seeds=1)
 
 
 def _interval(*numbers: str | float) -> str:

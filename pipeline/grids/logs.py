@@ -136,7 +136,8 @@ def lay(workload: Workload, series: Series, slack_h: tuple[float, float]) -> Lai
         raise InputError("no job of the log lies within hours of the series that are known")
     turns = int(turn[inside].max()) + 1
     note += f", {turns} times over" if turns > 1 else ""
-    placed = Work(*(each[inside] for each in placed._replace(submit=placed.submit + turn * len(x))))
+    placed = placed._replace(submit=placed.submit + turn * len(x))
+    placed = Work(*(each[inside] for each in placed))  # type: ignore[arg-type]
     begins = work.submit[inside]
     weeks = ((begins - first) // _WEEK).astype(np.int64)
     return Laid(placed, turns, weeks, begins, known_by, note, int((~inside).sum()))
