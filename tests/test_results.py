@@ -68,9 +68,10 @@ def test_intervals_that_pages_print_hold_the_truth_in_92_to_98_percent_of_simula
 
 def test_the_interval_of_an_earlier_row_is_widened_and_its_mean_has_none(pages):
     ends = {"paired_difference": "-1.0", "paired_low": "-3.0", "paired_high": "0.5"}
-    row = {**ends, "windows": "40", "seeds": "1", "degrees": ""}
+    row = {**ends, "windows": "40", "seeds": "1", "degrees": "", "policy": "a"}
     assert interval_of(row) == pytest.approx((-1.0, -3.2, 0.65))
     assert interval_of({**row, "seeds": "5"}) == pytest.approx((-1.0, -3.7, 1.025))
+    assert interval_of({**row, "seeds": "5", "policy": "random"}) == interval_of(row)
     assert interval_of({**row, "degrees": "39"}) == (-1.0, -3.0, 0.5)
     assert "| ppo-best | 5 | -0.907 | n/a |" in pages["results/online/thermal-online.md"]
     assert "n/a" not in pages["results/online/thermal-again-online.md"]

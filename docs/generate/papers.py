@@ -83,6 +83,7 @@ def _widened(row: dict[str, Any]) -> dict[str, Any]:
     """Return a claim with its interval widened, and the verdicts that follow from it."""
     if row["low"] is None:
         return row
+    # A claim does not say how many windows and seeds it has: as for several seeds.
     _, low, high = widened(row["measured"], row["low"], row["high"], windows=1, seeds=2)
     verdicts = {}
     if row["direction"] != NOT_APPLICABLE and low <= 0.0 <= high:

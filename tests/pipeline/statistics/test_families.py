@@ -17,7 +17,14 @@ MANY = 100_000  # windows: Student's t is normal
 
 
 def row(value, low, high, higher="true"):
-    numbers = {"windows": MANY, "paired_difference": value, "paired_low": low, "paired_high": high}
+    numbers = {
+        "policy": "agent",
+        "seeds": "1",
+        "windows": MANY,
+        "paired_difference": value,
+        "paired_low": low,
+        "paired_high": high,
+    }
     return {name: str(number) for name, number in numbers.items()} | {"higher_is_better": higher}
 
 
