@@ -239,7 +239,7 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     sign = -1.0 if (best["saved_percent"] or 0.0) < 0.0 else 1.0  # below 0: it costs more
     left = "touch hours that are unknown or outside of the series"
     few = laid.outside > _MANY * total
-    lines = [f"Only {jobs:,} of {total:,} jobs are counted: the others {left}."] * few
+    lines = [f"Only {jobs:,} of {total:,} jobs are counted: the others {left}."] if few else []
     if best["saved_percent"] is None:
         lines.append("Electricity as it was used cost nothing or less: shares of it are unknown.")
     elif best["low"] is None:

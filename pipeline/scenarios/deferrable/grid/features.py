@@ -100,14 +100,14 @@ def context_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     unlimited = {x.name: "; 0 without a limit" for x in base if x.name.startswith("capacity")}
     unlimited["free_cores"] = "; without a limit those of all jobs that can start"
     base = tuple(replace(x, description=x.description + unlimited.get(x.name, "")) for x in base)
-    return (*base, *_MOMENT, *(_AHEAD,) * looks_ahead(config))
+    return (*base, *_MOMENT, *((_AHEAD,) if looks_ahead(config) else ()))
 
 
 def candidate_features(config: DeferrableConfig) -> tuple[Feature, ...]:
     """Return the columns of the candidates: those of `deferrable`, then those of the grid."""
-    reserves = config.reserved > 0
-    added = (*_PRICED * looks_ahead(config), *(_RAN,) * (config.pausable or reserves))
-    return (*BASE_CANDIDATES, *_ROWS, *added, *(_ON_RESERVED,) * reserves)
+    found = (*BASE_CANDIDATES, *_ROWS, *(_PRICED if looks_ahead(config) else ()))
+    found = (*found, _RAN) if config.pausable or config.reserved else found
+    return (*found, _ON_RESERVED) if config.reserved else found
 
 
 _ALL: Final = DeferrableConfig(pausable=True, reserved=1)
@@ -147,13 +147,15 @@ OUT: Final = columns((*_OUTCOMES, *_OF_PAUSABLE))
 
 def spec(config: DeferrableConfig, objective: str) -> Spec:
     """Return the names of the observation, the reward terms and the outcomes."""
-    reserves = config.reserved > 0
     return Spec(
         scenario="deferrable",
         objective=objective,
         context=context_features(config),
         candidates=candidate_features(config),
         reward_terms=TERMS,
-        outcomes=(*_OUTCOMES, *_OF_PAUSABLE * config.pausable, *(_OF_RESERVED,) * reserves),
+        outcomes=(
+            *_OUTCOMES, *(_OF_PAUSABLE if config.pausable else ()),
+            *((_OF_RESERVED,) if config.reserved else ()),
+        ),
         discount=1.0,
-    )
+    )  # fmt: skip
