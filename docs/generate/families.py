@@ -10,6 +10,7 @@ from hindcast.pipeline.evaluation.summary.results import DEGREES, interval_kind
 from hindcast.pipeline.pages.numbers import write_interval, write_number
 from hindcast.pipeline.statistics.families import ERROR, detectable, holm, read_interval
 from hindcast.pipeline.statistics.intervals import Estimate, Interval
+from hindcast.pipeline.statistics.percentile import widened
 
 ENDS: Final = ("paired_difference", "paired_low", "paired_high")
 EARLIER: Final = "percentile bootstrap intervals of earlier evaluations, widened"
@@ -60,22 +61,6 @@ def mde(row: Mapping[str, str], decimals: int) -> str:
 def kind(rows: Sequence[Mapping[str, str]]) -> str:
     """Return which intervals rows have, as a sentence."""
     return interval_kind([row.get(DEGREES) for row in rows], EARLIER)
-
-
-def widening(windows: int, seeds: int) -> float:
-    """Return what multiplies both arms of a percentile bootstrap interval of a difference.
-
-    The interval without it is too narrow: the bootstrap does not know how uncertain a deviation of
-    few windows or seeds is. `tests/benchmarks/intervals.py` measures both, for one training seed
-    and for five: no row has another number.
-    """
-    return 1.35 if seeds > 1 else 1.0 + 4.0 / windows
-
-
-def widened(value: float, low: float, high: float, windows: int, seeds: int) -> Interval:
-    """Return the interval of a difference in an earlier evaluation, widened by `widening`."""
-    factor = widening(windows, seeds)
-    return Interval(value, value - factor * (value - low), value + factor * (high - value))
 
 
 def interval_of(row: Mapping[str, str], names: Sequence[str] = ENDS) -> Interval:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from docs.generate.families import widened
 from docs.generate.results import FOLDER
 from docs.generate.text import contents
 from hindcast.flows.papers.claims import NOT_APPLICABLE
@@ -21,6 +20,7 @@ from hindcast.flows.papers.folder import ABOUT, read_results
 from hindcast.flows.papers.page import paper_markdown
 from hindcast.flows.papers.results import CLAIM, Results
 from hindcast.flows.protocols import PROTOCOLS
+from hindcast.pipeline.statistics.percentile import widened
 
 # Commits of runs with percentile bootstrap intervals, which a run of today replaces.
 _EARLIER: Final = frozenset({

@@ -243,6 +243,8 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
         return [line, *ahead]
     where = f"on {count_of(verdict['windows'], 'unseen window')}"
     compared = f"{verdict['metric']} {_estimate(verdict)} {where}, + is better"
+    if (low := _ends(verdict)[0]) is not None and low <= 0.0 < verdict["low"]:
+        compared += "; the gate's own interval, which is narrower, excludes 0"
     if other := result.get("uncompared"):  # results of older ledgers have none
         compared += f"; {other} looks ahead and was not compared, which --gate lookahead does"
     which = f"rule {rule}, as the agent is not clearly better"
@@ -254,7 +256,7 @@ def _delivery(result: Mapping[str, Any]) -> list[str]:
 def _ahead(verdict: Mapping[str, Any], evaluate: str) -> list[str]:
     """Return whether a policy that looks ahead is better, and then the command that scores it."""
     found = verdict["ahead"]
-    name, low, high = found["policy"], found["low"], found["high"]
+    name, (low, high) = found["policy"], _ends(found)
     delivered, other = f"the delivered {verdict['delivered']}", f"{name}, which looks ahead"
     which = f"neither {delivered} nor {other}, is clearly better"
     if worse := high is not None and high < 0.0:
@@ -270,9 +272,19 @@ def _ahead(verdict: Mapping[str, Any], evaluate: str) -> list[str]:
     return [line, f"to score both on the test windows: {evaluate}"] if worse else [line]
 
 
+def _ends(found: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return the interval of a difference as it is shown: that of the gate is too narrow."""
+    from hindcast.pipeline.statistics.percentile import widened
+
+    if found["low"] is None:
+        return None, None
+    one = widened(found["difference"], found["low"], found["high"], found["windows"])
+    return one.low, one.high
+
+
 def _estimate(found: Mapping[str, Any]) -> str:
     """Return a difference, with its interval if it has one."""
-    ends = found["low"], found["high"]
+    ends = _ends(found)
     decimals = decimals_for((found["difference"], *ends))
     estimate = write_number(found["difference"], decimals, signed=True)
     if ends[0] is not None:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -513,13 +512,10 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
 
 def _stretches(job: Job) -> dict[str, Any]:
     """Return the jobs of the log that each window counts, if windows share any."""
-    stretch = job.scenario.stretch
-    if stretch is None or len(job.windows) < 2:
+    found = job.scenario.shared_stretches(job.recipe.config, job.windows)
+    if found is None:
         return {}
-    found = {window: stretch(job.recipe.config, window) for window in job.windows}
-    ordered = sorted(found.values())
-    shared = any(begin < stop for (_, stop), (begin, _) in pairwise(ordered))
-    return {"stretches": {str(w): list(s) for w, s in found.items()}} if shared else {}
+    return {"stretches": {str(w): [*s] for w, s in zip(job.windows, found, strict=True)}}
 
 
 def _loads(job: Job) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _dataset(folder: Path) -> Details:
     manifest, episodes = dataset.manifest, dataset.episodes()
     coverage = measure(folder, manifest, episodes)
     headline = manifest.spec.outcomes[0]
-    behaviours = behaviour_returns(episodes, headline)
+    behaviours = behaviour_returns(episodes, headline, manifest.recipe)
     splits = split_sizes(episodes).to_dicts()
     degenerate = [text.replace("**", "") for text in warnings(coverage, episodes)]
     # a dataset of version 0.1 has no caveats, but the notes of its trace

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -161,6 +162,17 @@ class Scenario:
     def can_look_ahead(self) -> bool:
         """True if policies may play copies of an episode, whose future is hidden or drawn there."""
         return self.forget is not None or self.imagines or self.samples
+
+    def shared_stretches(
+        self, config: Any, windows: Sequence[int]
+    ) -> tuple[tuple[int, int], ...] | None:
+        """Return the jobs of the log that each window counts; None if no two windows share any."""
+        if self.stretch is None or len(windows) < 2:
+            return None
+        found = tuple(self.stretch(config, window) for window in windows)
+        ordered = sorted(found)
+        shared = any(begin < stop for (_, stop), (begin, _) in pairwise(ordered))
+        return found if shared else None
 
 
 def config_for(scenario: Scenario, config: Any, policy: Any) -> Any:

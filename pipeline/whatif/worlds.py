@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.scenarios.queue.asks import GPUS, MEMORY, PROCESSORS, TYPE, too_wide
-from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.percentile import percentile_intervals
+from hindcast.pipeline.statistics.intervals import Interval, mean_interval
 from hindcast.pipeline.whatif.orders import ALL, Mode
 from hindcast.pipeline.whatif.outcomes import counted
 from hindcast.pipeline.whatif.record import Array, Record
@@ -162,7 +161,7 @@ def compare(
     week = np.maximum(world.run.submit[after.job] - run.now, 0) // (7 * 86_400)
     share = (int(week.max()) + 1) / len(week)
     by_week = [np.bincount(week, values) * share for values in (one, other)]
-    [difference] = percentile_intervals([by_week[0] - by_week[1]])
+    difference = mean_interval(by_week[0] - by_week[1])
     mean, same_jobs = float(one.mean()), float(other.mean())
     return Comparison(len(one), mean, same_jobs, difference._replace(value=mean - same_jobs))
 

@@ -22,10 +22,10 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docs.generate.families import widening
 from hindcast.pipeline.statistics.distributions import t_quantile
 from hindcast.pipeline.statistics.families import ERROR, detectable
 from hindcast.pipeline.statistics.intervals import estimate, relative_difference
+from hindcast.pipeline.statistics.percentile import widening
 from hindcast.pipeline.statistics.sequential import PARTS, Look, Sequential
 from hindcast.pipeline.storage.provenance import key_of, provenance
 

@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.percentile import percentile_intervals, percentile_ratio
+from hindcast.pipeline.statistics.intervals import Interval, mean_interval
 from hindcast.pipeline.whatif import verdict as v
 from hindcast.pipeline.whatif.shakes import Shaken
 
@@ -57,9 +56,8 @@ class Scope:
         found: dict[str, dict[str, Interval]] = {policy: {} for policy in self.values}
         for metric in self.units:
             policies = [name for name in self.values if metric in self.values[name]]
-            intervals = percentile_intervals([self.values[name][metric] for name in policies])
-            for name, interval in zip(policies, intervals, strict=True):
-                found[name][metric] = interval
+            for name in policies:
+                found[name][metric] = mean_interval(self.values[name][metric])
         return found
 
     @property
@@ -87,8 +85,7 @@ class Pair:
         policy: The policy.
         reference: The policy that it is compared with.
         difference: Paired difference policy - reference, with its interval.
-        share: The same relative to the mean of the reference: policy / reference - 1. NaN if that
-            mean is 0.
+        mean: Mean of the reference.
         blocks: Windows or weeks behind the interval.
         for_half: Further ones for an interval half as wide.
         to_tell: Further ones until an interval around the same difference excludes 0; 0 if it does
@@ -98,10 +95,15 @@ class Pair:
     policy: str
     reference: str
     difference: Interval
-    share: Interval
+    mean: float
     blocks: int
     for_half: int
     to_tell: int | None
+
+    @property
+    def share(self) -> Interval:
+        """Difference and interval in multiples of the mean of the reference; NaN if that is 0."""
+        return Interval(*(end / self.mean if self.mean else math.nan for end in self.difference))
 
     @property
     def has_interval(self) -> bool:
@@ -121,17 +123,16 @@ def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -
     needs four times as many.
     """
     mine, theirs = scope.values[policy][metric], scope.values[reference][metric]
-    [difference] = percentile_intervals([mine - theirs])
+    difference = mean_interval(mine - theirs)
     blocks = len(mine)
     to_tell: int | None = None
     if math.isfinite(difference.low) and difference.value:
         side = difference.high if difference.value < 0 else difference.low
         reach = abs(side - difference.value)  # towards 0
         to_tell = max(0, math.ceil(blocks * ((reach / abs(difference.value)) ** 2 - 1)))
-    share = Interval(math.nan, math.nan, math.nan)
-    if theirs.mean():
-        share = percentile_ratio(mine, theirs)
-    return Pair(policy, reference, difference, share, blocks, 3 * blocks, to_tell)
+    return Pair(
+        policy, reference, difference, float(theirs.mean()), blocks, 3 * blocks, to_tell
+    )
 
 
 def difference_of(
@@ -200,8 +201,8 @@ def rows(
         for metric, unit in scope.units.items():
             values = {p: of[metric] for p, of in scope.values.items() if metric in of}
             pairs = [(p, r) for p in values for r in references if p != r and r in values]
-            differences = percentile_intervals([values[p] - values[r] for p, r in pairs])
-            for (policy, reference), difference in zip(pairs, differences, strict=True):
+            for policy, reference in pairs:
+                difference = mean_interval(values[policy] - values[reference])
                 mean = scope.means[policy][metric]
                 shakes = spread(shaken, policy, metric) if name == "run" else None
                 found.append(

@@ -39,7 +39,7 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
     origin, headline = manifest.provenance, manifest.spec.outcomes[0]
     licence, terms = licence_of(origin)
     caveats = [printable(caveat.text) for caveat in manifest.caveats]
-    behaviours = behaviour_returns(episodes, headline)
+    behaviours = behaviour_returns(episodes, headline, manifest.recipe)
     spec, counts = manifest.spec, episodes["behaviour"].value_counts()["count"].to_numpy()
     most = coverage.chosen.argsort(kind="stable")[::-1][:_POSITIONS]
     text = render(

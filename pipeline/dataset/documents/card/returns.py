@@ -5,16 +5,14 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from hindcast.pipeline.pages.numbers import decimals_for, write_number
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.spec import Outcome
-from hindcast.pipeline.statistics.intervals import Interval
-from hindcast.pipeline.statistics.percentile import percentile_intervals
+from hindcast.pipeline.statistics.intervals import Interval, mean_interval
 
-RESAMPLES: Final = 2000
-_MANY: Final = 20_000  # windows
-_NORMAL: Final = 1.959964  # 97.5 % quantile
+_MOST_SHARING: Final = 4000  # windows that share jobs: their interval needs a number for each pair
 _BINS: Final = 12
 _BAR: Final = 40  # characters of the longest bar
 
@@ -38,21 +36,25 @@ class BehaviourReturns:
     headline: Interval
 
 
-def behaviour_returns(episodes: pl.DataFrame, headline: Outcome) -> list[BehaviourReturns]:
+def behaviour_returns(
+    episodes: pl.DataFrame, headline: Outcome, recipe: Recipe
+) -> list[BehaviourReturns]:
     """Return the results of every behaviour, in the order of the dataset.
 
-    A mean is taken over windows, of the mean inside a window. Windows are resampled by the
-    same draws for every behaviour. Intervals are NaN if there is one window.
+    A mean is taken over windows, of the mean inside a window. Intervals are Student's; they are NaN
+    for one window, and for more than 4000 of which some share jobs.
     """
     names = episodes["behaviour"].unique(maintain_order=True).to_list()
     needed = dict.fromkeys(("behaviour", "window", "steps", "return", headline.name))
     own = episodes.select(*needed)
     if len(names) == 1:
-        return [_of(names[0], own, headline.name)]
-    return [_of(name, own.filter(pl.col("behaviour") == name), headline.name) for name in names]
+        return [_of(names[0], own, headline.name, recipe)]
+    return [
+        _of(name, own.filter(pl.col("behaviour") == name), headline.name, recipe) for name in names
+    ]
 
 
-def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:
+def _of(name: str, own: pl.DataFrame, headline: str, recipe: Recipe) -> BehaviourReturns:
     means = own
     if not (np.diff(own["window"].to_numpy()) > 0).all():
         means = (
@@ -60,19 +62,15 @@ def _of(name: str, own: pl.DataFrame, headline: str) -> BehaviourReturns:
             .agg(pl.col("return").mean(), pl.col(headline).mean())
             .sort("window")
         )
-    samples = [means[column].to_numpy() for column in ("return", headline)]
-    if means.height > _MANY:
-        returns, outcome = map(_normal, samples)
-    else:
-        returns, outcome = percentile_intervals(samples, resamples=RESAMPLES)
+    scenario = load_scenario(recipe.scenario)
+    stretches = scenario.shared_stretches(recipe.config, means["window"].to_list())
+    known = stretches is None or means.height <= _MOST_SHARING
+    returns, outcome = (
+        mean_interval(values, stretches=stretches) if known
+        else Interval(float(values.mean()), np.nan, np.nan)
+        for values in (means[column].to_numpy() for column in ("return", headline))
+    )  # fmt: skip
     return BehaviourReturns(name, own.height, int(own["steps"].sum()), returns, outcome)
-
-
-def _normal(values: NDArray[np.float64]) -> Interval:
-    """Return the normal interval of a mean, used where the bootstrap gives the same."""
-    half = _NORMAL * float(values.std(ddof=1)) / len(values) ** 0.5
-    middle = float(values.mean())
-    return Interval(middle, middle - half, middle + half)
 
 
 def histogram(returns: pl.Series) -> list[str]:
