@@ -1,7 +1,7 @@
 """Pages of committed reproductions: one per paper below docs/results, and the evidence.
 
 Committed runs are older than Student's intervals. Pages show their intervals of claims widened,
-with the verdicts that follow, and their tables, whose numbers are means for the most part, without.
+with the verdicts that follow, and their tables and pictures without.
 """
 
 import os
@@ -18,7 +18,7 @@ from hindcast.flows.papers.claims import NOT_APPLICABLE
 from hindcast.flows.papers.evidence import Paper, evidence_markdown
 from hindcast.flows.papers.folder import ABOUT, read_results
 from hindcast.flows.papers.page import paper_markdown
-from hindcast.flows.papers.results import CLAIM, Results
+from hindcast.flows.papers.results import CLAIM
 from hindcast.flows.protocols import PROTOCOLS
 from hindcast.pipeline.statistics.percentile import widened
 
@@ -32,8 +32,9 @@ _NOTE: Final = (
     "Committed runs of earlier versions have [intervals of earlier evaluations]"
     "(../../concepts/windows-and-pairing.md#intervals-of-earlier-evaluations). Those of claims are "
     "widened as for several training seeds, which is more than a claim of one seed needs, and "
-    "directions and sizes follow from them. Claims of two seeds and tables are without intervals. "
-    "Orders and pictures have those of the run, which are not widened."
+    "directions and sizes follow from them. Claims of two seeds, tables and pictures are without "
+    "intervals. Orders were judged by those of the run, which are too narrow: where an order holds, "
+    "a run of today may find less."
 )
 _PAGES: Final = Path("generated") / "papers"  # below docs
 
@@ -63,7 +64,16 @@ def shown(folder: Path) -> Paper:
     if not _is_earlier(about):
         return about, found
     claims = pl.DataFrame([_widened(row) for row in found.claims.to_dicts()], schema=CLAIM)
-    return about, replace(found, claims=claims, tables=_without_intervals(found))
+    # A band from the lowest to the highest seed is no interval; a rule, whose line is flat, has none.
+    seeds = [name for name, text in found.figure_texts.items() if "band" in text.caption.lower()]
+    flat = pl.col("y").n_unique().over("figure", "panel", "series") == 1
+    figures = found.figures.with_columns(
+        pl.when(pl.col("figure").is_in(seeds) & ~flat).then(end).alias(end)
+        for end in ("low", "high")
+    )
+    return about, replace(
+        found, claims=claims, tables=_without_intervals(found.tables), figures=figures
+    )
 
 
 def _is_earlier(about: Mapping[str, Any]) -> bool:
@@ -75,8 +85,8 @@ def _noted(page: str) -> str:
     return f"{title}\n\n{_NOTE}\n\n{rest}"
 
 
-def _without_intervals(results: Results) -> pl.DataFrame:
-    return results.tables.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ("low", "high"))
+def _without_intervals(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ("low", "high"))
 
 
 def _widened(row: dict[str, Any]) -> dict[str, Any]:

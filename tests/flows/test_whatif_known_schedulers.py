@@ -138,10 +138,10 @@ def test_the_evidence_behind_the_badge_is_the_worked_one(answer, case):
     ):
         # The table has four digits, and interpolates between waits.
         assert found == pytest.approx(right[name], rel=0.02 if name == "p99" else 1e-3), name
-    # Both ends are those of a bootstrap, whose draws differ.
-    width = right["difference_high"] - right["difference_low"]
-    ends = np.array([windows["low"], windows["high"]])
-    assert ends == pytest.approx([right["difference_low"], right["difference_high"]], abs=width / 8)
+    # Those of the table are percentiles of a bootstrap, whose intervals are shorter.
+    slack = (right["difference_high"] - right["difference_low"]) / 8
+    assert windows["low"] < right["difference_low"] + slack
+    assert right["difference_high"] - slack < windows["high"]
     if CASES[case][0]:  # of sdsc-a the true scheduler is no member of the family
         assert story["shake_sd"] == pytest.approx(right["shake_sd_known"], rel=1e-3)
 

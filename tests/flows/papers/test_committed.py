@@ -40,7 +40,7 @@ def test_earlier_intervals_are_widened_and_verdicts_follow():
 @pytest.mark.nightly
 def test_pictures_and_published_numbers_are_those_of_the_tables():
     for name, folder in committed().items():
-        _, results = read_results(folder)
+        _, results = shown(folder)
         drawn = {
             file_name(*key): svg.standalone(markup, light_colors())
             for key, markup in panels(results.figures, results.figure_texts).items()
