@@ -23,6 +23,21 @@ _METHODS: Final = {
 _OF: Final = {"mean", "difference"}
 _GROWING: Final = {"proportional": "nearly constant", "scattered": "scatters as the score"}
 _WINDOWS: Final = ("10", "30", "200")
+_SINGLE: Final = {  # what a page calls it -> beginning of the interval, and method
+    "[agents on grids](results/grid-agents.md), 95 %, 20 zones, one seed and five": (
+        "difference over 20 zones", "bootstrap of zones",
+    ),
+    "[rank correlation of an estimator](concepts/ranking-of-estimators.md), 95 %, 17 policies": (
+        "rank correlation", "bootstrap of policies",
+    ),
+    "difference of two estimators in the mean of six scenarios, 95 %": (
+        "difference of two", "bootstrap of policies",
+    ),
+    "difference of two policies over 10 and 30 weeks, 95 %": ("difference over weeks", "student"),
+    "[orders of queue](results/queue-orders.md), 99 %, not shown, 10 and 30 weeks": (
+        "logarithm of a ratio", "percentile, level .99",
+    ),
+}  # fmt: skip
 Rows = Sequence[Mapping[str, str]]
 
 
@@ -35,6 +50,7 @@ def coverage_pages() -> Mapping[str, str]:
         "parts/coverage-methods.md": _methods(rows),
         "parts/coverage-growing.md": _growing(rows),
         "parts/coverage-widened.md": _earlier(rows),
+        "parts/coverage-tables.md": _tables(rows),
         "parts/power.md": _powers(rows),
         "parts/sequential.md": _sequential(rows),
     }
@@ -101,6 +117,19 @@ def _earlier(rows: Rows) -> str:
         if (n, method) == (_WINDOWS[0], EARLIER)
     ]  # fmt: skip
     return table(["scores", "seeds", *(f"{n} windows, %" for n in _WINDOWS)], lines)
+
+
+def _tables(rows: Rows) -> str:
+    """Return the coverage of intervals that single tables have, least and most over the cases."""
+    lines = []
+    for what, (interval, method) in _SINGLE.items():
+        for dependent in ("", ", dependent"):
+            own = [r for r in rows if r["interval"].endswith(dependent) and r["method"] == method
+                   and r["interval"].removesuffix(", dependent").startswith(interval)
+                   and bool(dependent) == ("dependent" in r["interval"])]  # fmt: skip
+            if own:
+                lines.append([f"{what}{dependent}", _range(own)])
+    return table(["interval", "holds the truth, %"], lines)
 
 
 def _powers(rows: Rows) -> str:

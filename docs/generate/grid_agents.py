@@ -153,7 +153,7 @@ def _of(played: Played, name: str) -> Array:
     return np.array([[[each[name] for each in zone] for zone in seed] for seed in played])
 
 
-def _interval(less: Array, now: Array) -> tuple[float, float, float]:
+def interval(less: Array, now: Array) -> tuple[float, float, float]:
     """Return the mean over zones of the summed differences (S, Z, W), in % of `now`, and 95 %."""
     rng = np.random.default_rng(_SEED)
     seeds, zones, windows = less.shape
@@ -202,7 +202,7 @@ def rows(name: str, work: Path, agents: Path) -> Iterator[dict[str, Any]]:
         cost = -_of(found, "total_reward")
         saved = now - cost.mean(axis=0)
         grams = _of(found, "saved_g_per_kwh").mean(axis=0) * energy
-        less, low, high = _interval(reference - cost, now)
+        less, low, high = interval(reference - cost, now)
         yield {
             "problem": name, "policy": policy, "kind": kind, "seeds": len(found),
             "zones": len(problem.zones),

@@ -184,37 +184,37 @@ def table(problems: Sequence[Problem], key: str = "") -> list[str]:
     for problem, own in zip(problems, scores, strict=True):
         truth, new = problem.truth.mean(axis=1), ~problem.logged
         for name, values in own.items():
-            found, lost = _draws(values, problem.truth)
+            found, lost = drawn(values, problem.truth)
             draws.setdefault(name, []).append(found)
             points.setdefault(name, []).append(rank_correlation(values, truth))
             row = (
-                *_interval(points[name][-1], found), rank_correlation(values[new], truth[new]),
-                *_interval(_regret(values, truth), lost),
+                *interval(points[name][-1], found), rank_correlation(values[new], truth[new]),
+                *interval(_regret(values, truth), lost),
             )  # fmt: skip
             head = (problem.scenario, name, len(truth), int(new.sum()), problem.seeds)
             lines.append(",".join([*map(str, head), *(f"{x:.4f}" for x in row), key]))
     whole = [name for name in draws if len(draws[name]) == len(problems)]
     for name in whole:
         mean = np.mean(draws[name], axis=0)
-        shown = _interval(float(np.mean(points[name])), mean)
+        shown = interval(float(np.mean(points[name])), mean)
         lines.append(f"all,{name},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,,{key}")
     for one, two in COMPARED:
         mean = np.mean(draws[one], axis=0) - np.mean(draws[two], axis=0)
-        shown = _interval(float(np.mean(points[one]) - np.mean(points[two])), mean)
+        shown = interval(float(np.mean(points[one]) - np.mean(points[two])), mean)
         lines.append(f"all,{one} - {two},,,,{shown[0]:.4f},{shown[1]:.4f},{shown[2]:.4f},,,,,{key}")
     return lines
 
 
-def _draws(values: Array, truth: Array) -> tuple[Array, Array]:
+def drawn(values: Array, truth: Array, draws: int = DRAWS) -> tuple[Array, Array]:
     """Return rank correlations and regrets of draws of policies and windows, the same each time."""
     rng = np.random.default_rng(0)
     policies, windows = truth.shape
-    found, lost = np.empty(DRAWS), np.empty(DRAWS)
-    for i in range(DRAWS):
+    found, lost = np.empty(draws), np.empty(draws)
+    for i in range(draws):
         rows, columns = rng.integers(policies, size=policies), rng.integers(windows, size=windows)
-        drawn = truth[rows][:, columns].mean(axis=1)
-        found[i] = rank_correlation(values[rows], drawn)
-        lost[i] = _regret(values[rows], drawn)
+        moved = truth[rows][:, columns].mean(axis=1)
+        found[i] = rank_correlation(values[rows], moved)
+        lost[i] = _regret(values[rows], moved)
     return found, lost
 
 
@@ -223,7 +223,8 @@ def _regret(values: Array, truth: Array) -> float:
     return regret_at(values, truth, 1) / max(float(truth.max() - np.median(truth)), 1e-12)
 
 
-def _interval(value: float, drawn: Array) -> tuple[float, float, float]:
+def interval(value: float, drawn: Array) -> tuple[float, float, float]:
+    """Return a value with the percentiles of its draws that hold 95 %."""
     return value, float(np.nanquantile(drawn, 0.025)), float(np.nanquantile(drawn, 0.975))
 
 

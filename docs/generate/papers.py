@@ -32,9 +32,9 @@ _NOTE: Final = (
     "Committed runs of earlier versions have [intervals of earlier evaluations]"
     "(../../concepts/windows-and-pairing.md#intervals-of-earlier-evaluations). Those of claims are "
     "widened as for several training seeds, which is more than a claim of one seed needs, and "
-    "directions and sizes follow from them. Claims of two seeds, tables and pictures are without "
-    "intervals. Orders were judged by those of the run, which are too narrow: where an order holds, "
-    "a run of today may find less."
+    "directions and sizes follow from them. Claims of two seeds, tables and pictures have no "
+    "intervals. Orders were judged by those of the run, which are too narrow: a run of today may "
+    "find less."
 )
 _PAGES: Final = Path("generated") / "papers"  # below docs
 
@@ -64,7 +64,7 @@ def shown(folder: Path) -> Paper:
     if not _is_earlier(about):
         return about, found
     claims = pl.DataFrame([_widened(row) for row in found.claims.to_dicts()], schema=CLAIM)
-    # A band from the lowest to the highest seed is no interval; a rule, whose line is flat, has none.
+    # A band from the lowest to the highest seed is no interval. Flat lines are of rules.
     seeds = [name for name, text in found.figure_texts.items() if "band" in text.caption.lower()]
     flat = pl.col("y").n_unique().over("figure", "panel", "series") == 1
     figures = found.figures.with_columns(

@@ -11,10 +11,18 @@ standard deviation of windows, and each score has as much noise of its own.
 Where the scores are "proportional" or "scattered", the reference is lognormal, and the policy is
 exp(-.1 + tau z) times the reference, with z normal and tau .1 or 1: differences grow with the score
 of a window, and are as skewed as it is.
+
+Three tables have intervals of their own, by the functions that made them. Of agents on grids:
+normal differences of 20 zones, whose means are apart by as much as windows of a zone. Of estimators
+that rank policies: normal values, whose estimates have a rank correlation with the truth; each
+truth is the mean of windows. Of orders of `queue`: ratios of sums by week that grow with
+the score, two runs of five logs; "dependent" weeks have logarithms with an autocorrelation of .5.
 """
 
 import csv
+import itertools
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
@@ -22,9 +30,16 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from docs.generate import grid_agents, ope_ranking, queue_orders
+from hindcast.pipeline.estimators.selection import rank_correlation
 from hindcast.pipeline.statistics.distributions import t_quantile
 from hindcast.pipeline.statistics.families import ERROR, detectable
-from hindcast.pipeline.statistics.intervals import estimate, relative_difference
+from hindcast.pipeline.statistics.intervals import (
+    Interval,
+    estimate,
+    mean_interval,
+    relative_difference,
+)
 from hindcast.pipeline.statistics.percentile import widening
 from hindcast.pipeline.statistics.sequential import PARTS, Look, Sequential
 from hindcast.pipeline.storage.provenance import key_of, provenance
@@ -36,6 +51,7 @@ Ends = tuple[Array, Array]
 REPEATS: Final = 10_000
 RESAMPLED: Final = 2000  # of the repeats, by the bootstraps
 RESAMPLES: Final = 1000
+FEW: Final = 500  # of the repeats, by the bootstraps of tables
 _SPREAD: Final = 0.5  # of seeds, and of noise, in standard deviations of windows
 _TAILS: Final = (0.025, 0.975)
 _RATIO: Final = -0.1  # logarithm of the median of policy / reference
@@ -311,9 +327,94 @@ def _sequentials() -> Iterator[Row]:
                 yield Case("lognormal", most, seeds, 1), name, "sequential", numbers
 
 
+def _share(ends: Iterable[Interval], truth: float) -> tuple[float, float]:
+    """Return how often intervals hold the truth, and their mean width."""
+    low, high = np.array([(one.low, one.high) for one in ends]).T
+    return float(((low <= truth) & (truth <= high)).mean()), float((high - low).mean())
+
+
+def _zones() -> Iterator[Row]:
+    """Yield the coverage of differences of agents on grids: 20 zones with two windows each."""
+    for seeds in (1, 5):
+        rng, found = np.random.default_rng([4, seeds]), []
+        for _ in range(FEW):
+            less = rng.normal(size=(20, 1)) + rng.normal(size=(20, 2))
+            if seeds > 1:
+                noise = rng.normal(size=(seeds, 20, 2))
+                less = less + _SPREAD * (rng.normal(size=(seeds, 1, 1)) + noise)
+            cells = less.reshape(seeds, 20, 2)
+            found.append(Interval(*grid_agents.interval(cells, np.ones((20, 2)))))
+        case = Case("normal", 40, seeds, 1)
+        yield case, "difference over 20 zones", "bootstrap of zones", _share(found, 0.0)
+
+
+def _rankings() -> Iterator[Row]:
+    """Yield the coverage of rank correlations of 17 policies, and of a mean over six scenarios."""
+
+    def drawn(correlation: float, rng: np.random.Generator) -> tuple[float, Array]:
+        """Return the rank correlation of an estimator, and its draws."""
+        truth, noise = rng.normal(size=(2, 17))
+        pearson = 2.0 * math.sin(math.pi * correlation / 6.0)  # of normal values
+        estimates = pearson * truth + math.sqrt(1.0 - pearson**2) * noise
+        windows = truth[:, None] + 0.5 * rng.normal(size=(17, 50))
+        draws, _ = ope_ranking.drawn(estimates, windows, draws=FEW)
+        return rank_correlation(estimates, windows.mean(axis=1)), draws
+
+    for correlation in (0.4, 0.65, 0.9):
+        rng = np.random.default_rng([5, round(100 * correlation)])
+        found = [Interval(*ope_ranking.interval(*drawn(correlation, rng))) for _ in range(FEW)]
+        of = f"rank correlation of {correlation:g}"
+        yield Case("normal", 50, 1, 1), of, "bootstrap of policies", _share(found, correlation)
+    rng, found = np.random.default_rng(6), []
+    for _ in range(FEW // 2):
+        pairs = [(drawn(0.8, rng), drawn(0.6, rng)) for _ in range(6)]
+        value = np.mean([one[0] - two[0] for one, two in pairs])
+        draws = np.mean([one[1] - two[1] for one, two in pairs], axis=0)
+        found.append(Interval(*ope_ranking.interval(float(value), draws)))
+    of = "difference of two, mean of six"
+    yield Case("normal", 50, 1, 1), of, "bootstrap of policies", _share(found, 0.2)
+
+
+def _weeks() -> Iterator[Row]:
+    """Yield the coverage of ratios over weeks, two runs of five logs, and of one run's difference.
+
+    The ratios are those of queue_orders, level .99; the differences have Student's interval.
+    """
+    logs = [str(log) for log in range(5)]
+    kinds: tuple[Kind, ...] = ("proportional", "scattered")
+    for scores, weeks, kept in itertools.product(kinds, (10, 30), (0.0, 0.5)):
+        rng, found, differences = np.random.default_rng([7, weeks]), [], []
+        for _ in range(FEW):
+            played: dict[tuple[str, str], list[queue_orders.Score]] = {}
+            for log in logs:
+                runs = [_pair_of_weeks(_SCATTER[scores], weeks, kept, rng) for _ in range(2)]
+                played[log, "own"], played[log, "base"] = map(list, zip(*runs, strict=True))
+            one = queue_orders.judge(played, "own", logs, "base")
+            found.append(Interval(one.mean, one.low, one.high))
+            own, base = (played["0", name][0].slowdown for name in ("own", "base"))
+            differences.append(mean_interval(own - base))
+        case, of, ratio = Case(scores, weeks, 1, 1), ", dependent" * bool(kept), _mean_ratio(scores)
+        ratios, less = _share(found, math.log(ratio)), math.exp(0.5) * (ratio - 1.0)
+        yield case, f"logarithm of a ratio{of}", "percentile, level .99", ratios
+        yield case, f"difference over weeks{of}", "student", _share(differences, less)
+
+
+def _pair_of_weeks(
+    scatter: float, weeks: int, kept: float, rng: np.random.Generator
+) -> tuple[queue_orders.Score, queue_orders.Score]:
+    """Return two policies whose logarithms keep a share of those of the week before."""
+    z = rng.normal(size=(2, weeks))
+    for week in range(1, weeks):
+        z[:, week] = kept * z[:, week - 1] + math.sqrt(1.0 - kept**2) * z[:, week]
+    base = np.exp(z[0])
+    own = base * np.exp(_RATIO + scatter * z[1])
+    one, other = (queue_orders.Score(each, np.ones(weeks), np.ones(4)) for each in (own, base))
+    return one, other
+
+
 TABLE: Final[Mapping[str, Callable[[], Iterator[Row]]]] = {
     "coverage": lambda: _coverages(CASES), "sequential": _sequentials, "growing": _growing,
-    "power": _powers, "widened": _earlier,
+    "power": _powers, "widened": _earlier, "zones": _zones, "rankings": _rankings, "weeks": _weeks,
 }  # fmt: skip
 
 

@@ -104,6 +104,23 @@ def test_the_answer_names_what_looks_ahead_and_was_not_compared(recipe, ahead):
     assert ("--gate lookahead" in told) == (ahead is not None) == (expected in told)
 
 
+@pytest.mark.parametrize(
+    ("low", "told"),
+    [
+        (0.175, "[+0.1000 .. +0.7000] on 12 unseen windows, + is better"),
+        (0.05, ("[-0.0667 .. +0.7000] on 12 unseen windows, + is better; the gate's own interval, "
+                "which is narrower, excludes 0")),
+    ],
+)  # fmt: skip
+def test_the_interval_of_a_gate_is_told_widened(low, told):
+    """Of twelve windows, both arms become longer by a third."""
+    verdict = {"delivered": "agent", "rule": "sjf", "metric": "slowdown", "windows": 12,
+               "difference": 0.4, "low": low, "high": 0.625}  # fmt: skip
+    result = {"checkpoint": "a", "agent": "b", "steps": 1, "delivered": "a/d", "verdict": verdict}
+    _, line = train.show(result).lines
+    assert line == f"a/d: the agent, better than rule sjf (slowdown +0.4000 {told})"
+
+
 _AHEAD = "hold_8@rollout, which looks ahead"
 
 

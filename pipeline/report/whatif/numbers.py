@@ -130,9 +130,7 @@ def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -
         side = difference.high if difference.value < 0 else difference.low
         reach = abs(side - difference.value)  # towards 0
         to_tell = max(0, math.ceil(blocks * ((reach / abs(difference.value)) ** 2 - 1)))
-    return Pair(
-        policy, reference, difference, float(theirs.mean()), blocks, 3 * blocks, to_tell
-    )
+    return Pair(policy, reference, difference, float(theirs.mean()), blocks, 3 * blocks, to_tell)
 
 
 def difference_of(

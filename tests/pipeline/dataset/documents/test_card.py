@@ -257,6 +257,24 @@ def test_returns_are_means_over_windows_with_intervals_around_them(tiny_dataset)
         assert b.returns.low < b.returns.value < b.returns.high
 
 
+def test_windows_that_share_jobs_say_less_about_a_mean():
+    """Where each window has four fifths of the jobs of the next, the interval is wider."""
+    recipe = load_recipe("queue-kth-heuristic-v1")
+    windows = np.arange(40)
+    values = np.convolve(np.random.default_rng(3).normal(size=44), np.ones(5) / 5, "valid")
+    made = pl.DataFrame({"behaviour": "a", "window": windows, "steps": 1, "return": values})
+    headline = load_scenario("queue").spec(recipe.config, recipe.objective).outcomes[0]
+    made = made.with_columns(pl.col("return").alias(headline.name))
+    widths = []
+    for step in (250, 50):
+        starts = tuple(range(0, 40 * step, step))
+        config = dataclasses.replace(recipe.config, jobs=250, starts=starts)
+        own = dataclasses.replace(recipe, config=config)
+        found = behaviour_returns(made, headline, own)[0].returns
+        widths.append(found.high - found.low)
+    assert widths[1] > 1.5 * widths[0]
+
+
 def test_a_histogram_has_every_episode_once():
     lines = histogram(pl.Series([1.0] * 7 + [2.0, 13.0, float("nan")]))
     counts = [int(re.search(r"  +([\d,]+)(  #+)?$", line)[1]) for line in lines[1:-1]]
