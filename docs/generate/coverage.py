@@ -163,7 +163,8 @@ def _sequential(rows: Rows) -> str:
 
 def _range(rows: Rows) -> str:
     shares = [float(row["coverage"]) for row in rows]
-    return f"{_percent(min(shares))} to {_percent(max(shares))}"
+    ends = dict.fromkeys(_percent(share) for share in (min(shares), max(shares)))
+    return " to ".join(ends)
 
 
 def _percent(share: str | float) -> str:
