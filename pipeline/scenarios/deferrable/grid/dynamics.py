@@ -298,12 +298,11 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     now = floats[f.NOW_G] / 1e3
     best, less = floats[f.NOW_COST] - floats[f.BOUND], floats[f.NOW_COST] - cost - wait
     outcomes[OUT.total_reward] = 0.0 - cost - wait
-    # Hours without a carbon intensity are 0 here; what jobs emit is then unknown.
-    emitted = kg if now > 0.0 else np.nan
-    outcomes[OUT.carbon_kg] = emitted
-    outcomes[OUT.money] = money
-    outcomes[OUT.saved] = 1.0 - emitted / now if now > 0.0 else np.nan
-    outcomes[OUT.saved_g_per_kwh] = 1e3 * (now - emitted) / energy
+    # Hours of a series without carbon or price are 0 here; what jobs emit or pay is then unknown.
+    outcomes[OUT.carbon_kg] = np.nan if np.isnan(now) else kg
+    outcomes[OUT.money] = np.nan if np.isnan(floats[f.NOW_MONEY]) else money
+    outcomes[OUT.saved] = 1.0 - kg / now if now > 0.0 else np.nan
+    outcomes[OUT.saved_g_per_kwh] = 1e3 * (now - kg) / energy
     outcomes[OUT.money_saved_per_mwh] = 1e3 * (floats[f.NOW_MONEY] - money) / energy
     outcomes[OUT.share_of_bound] = less / best if best > 1e-12 else 0.0
     outcomes[OUT.mean_wait_h] = floats[f.WAIT_H] / jobs
@@ -311,7 +310,7 @@ def outcome(ints, floats, outcomes):  # type: ignore[no-untyped-def]
     outcomes[OUT.late] = floats[f.LATE]
     outcomes[OUT.peak_cores] = floats[f.PEAK]
     outcomes[OUT.jobs] = ints[m.JOBS]
-    outcomes[OUT.carbon_now_kg] = now if now > 0.0 else np.nan
+    outcomes[OUT.carbon_now_kg] = now
     outcomes[OUT.energy_kwh] = floats[f.ENERGY_KWH]
     outcomes[OUT.bound] = 0.0 - floats[f.BOUND]
     _waits(ints, floats, outcomes)

@@ -173,6 +173,9 @@ def instance(
         if objective != "carbon":
             now_cost, start_bound = now_cost + now_money, start_bound + least_bill
             least += least_bill
+    now_g, columns = float(work.cost(carbon, begin).sum()) * power, series.table.columns
+    now_g = now_g if CARBON in columns else np.nan
+    now_money = now_money if PRICE in columns or config.reserved else np.nan
     header = np.zeros(f.FLOAT_HEADER)
     header[: m.FLOAT_HEADER] = made.floats
     most = slots + int(ahead / slot_h) + 1  # slots in which a job could start or run
@@ -182,8 +185,7 @@ def instance(
         (f.FORESIGHT, LEVEL7 if issued.size else FORECASTS.index(config.forecast)),
         (f.SIGMA, config.forecast_error), (f.SEED, float(rng.integers(1 << 30))),
         (f.FORECAST_AT_SLOT, -1.0), (f.ISSUED, float(issued.size > 0)), (f.LONGEST, most),
-        (f.NOW_G, float(work.cost(carbon, begin).sum()) * power),
-        (f.NOW_MONEY, now_money), (f.NOW_COST, now_cost), (f.BOUND, least),
+        (f.NOW_G, now_g), (f.NOW_MONEY, now_money), (f.NOW_COST, now_cost), (f.BOUND, least),
         (f.START_BOUND, start_bound), (f.ENERGY_KWH, float(run @ jobs.cores) * power),
         (f.COMMITS, float(config.decide == "start")), (f.LOAD_PRICE, config.load_price),
         (f.PAUSABLE, float(config.pausable)), (f.RESUME_H, config.resume_h),

@@ -121,15 +121,25 @@ def test_a_window_draws_its_day_and_a_calendar_needs_dates() -> None:
         instance_of(dataclasses.replace(GENERATED, longest_window=9000))
 
 
-def test_carbon_is_unknown_on_a_series_of_prices(tmp_path: Path) -> None:
-    """Unknown is not 0: episodes of prices alone are built, and hold when they are verified."""
-    path = tmp_path / "prices.csv"
+@pytest.mark.parametrize(
+    ("header", "objective", "known", "unknown"),
+    [
+        ("price (EUR/MWh)", "price", "money", ("carbon_kg", "saved", "carbon_now_kg")),
+        ("carbon (gCO2eq/kWh)", "carbon", "carbon_kg", ("money", "money_saved_per_mwh")),
+    ],
+)
+def test_what_a_series_does_not_have_is_unknown(
+    tmp_path: Path, header: str, objective: str, known: str, unknown: tuple[str, ...]
+) -> None:
+    """Unknown is not 0. Episodes on such a series are built, and hold when they are verified."""
+    path = tmp_path / "series.csv"
     rows = [f"2022-{1 + d // 28:02}-{1 + d % 28:02}T{h:02}:00Z,{50 + (h * 7 + d) % 31}"
             for d in range(84) for h in range(24)]  # fmt: skip
-    path.write_text("\n".join(["time,price (EUR/MWh)", *rows]))
+    path.write_text("\n".join([f"time,{header}", *rows]))
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
-        'id = "prices"\ndescription = "x"\nscenario = "deferrable"\nobjective = "price"\n'
+        'id = "hours"\ndescription = "x"\nscenario = "deferrable"\n'
+        f'objective = "{objective}"\n'
         'level = "mixed"\nseed = 1\n[config]\njobs = "generated"\nhorizon = 24\n'
         f'series = "{path}"\n[trace]\nformat = "generated"\n'
         '[split]\ntrain = "0..1"\nvalidation = "2..2"\ntest = "3..3"\n'
@@ -138,9 +148,9 @@ def test_carbon_is_unknown_on_a_series_of_prices(tmp_path: Path) -> None:
     )
     assert main(["build", str(recipe), "--out", str(tmp_path / "dataset"), "--direct"]) == 0
     episodes = pl.read_parquet(tmp_path / "dataset" / "episodes.parquet")
-    for name in ("carbon_kg", "saved", "saved_g_per_kwh", "carbon_now_kg"):
+    for name in unknown:
         assert episodes[name].is_nan().all()
-    assert (episodes["money"] > 0).all()
+    assert (episodes[known] > 0).all()
     assert main(["verify", str(tmp_path / "dataset"), "--direct"]) == 0
 
 
