@@ -52,12 +52,16 @@ class Scope:
 
     @cached_property
     def means(self) -> Mapping[str, Mapping[str, Interval]]:
-        """Mean of every metric of every policy; its interval is NaN below two blocks."""
+        """Mean of every metric of every policy; its interval is NaN below two blocks.
+
+        No metric is below 0, so no interval is.
+        """
         found: dict[str, dict[str, Interval]] = {policy: {} for policy in self.values}
         for metric in self.units:
             policies = [name for name in self.values if metric in self.values[name]]
             for name in policies:
-                found[name][metric] = mean_interval(self.values[name][metric])
+                mean = mean_interval(self.values[name][metric])
+                found[name][metric] = Interval(mean.value, _at_least(0.0, mean.low), mean.high)
         return found
 
     @property
@@ -102,8 +106,12 @@ class Pair:
 
     @property
     def share(self) -> Interval:
-        """Difference and interval in multiples of the mean of the reference; NaN if that is 0."""
-        return Interval(*(end / self.mean if self.mean else math.nan for end in self.difference))
+        """Difference and interval in multiples of the mean of the reference; NaN if that is 0.
+
+        Nothing is less by more than 100 %.
+        """
+        ends = [end / self.mean if self.mean else math.nan for end in self.difference]
+        return Interval(*(_at_least(-1.0, end) for end in ends))
 
     @property
     def has_interval(self) -> bool:
@@ -114,6 +122,11 @@ class Pair:
     def clear(self) -> bool:
         """True if the interval excludes 0."""
         return self.has_interval and (self.difference.low > 0 or self.difference.high < 0)
+
+
+def _at_least(least: float, number: float) -> float:
+    """Return a number that is not below another one; NaN stays."""
+    return number if math.isnan(number) else max(least, number)
 
 
 def pair_of(scope: Scope, policy: str, reference: str, metric: str = HEADLINE) -> Pair:

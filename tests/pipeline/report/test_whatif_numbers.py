@@ -35,6 +35,16 @@ def test_a_difference_half_as_large_as_its_interval_needs_three_times_as_many_mo
     assert pair.to_tell == pytest.approx(300, rel=0.2)
 
 
+def test_intervals_hold_no_impossible_number():
+    """One week decides; a mean of positive numbers cannot be negative, nor 100 % of it be saved."""
+    scope = scope_of(a=[1.0, 1.0, 1.0, 2.0, 1.0], b=[1.0, 2.0, 60.0, 2.0, 1.0])
+    pair = pair_of(scope, "a", "b")
+    assert pair.difference.low < -pair.mean
+    assert pair.share.low == -1.0 < pair.share.value < 0.0 < pair.share.high
+    assert scope.means["b"][HEADLINE].low == 0.0
+    assert scope.means["a"][HEADLINE].low > 0.0
+
+
 def test_less_than_four_blocks_have_no_interval():
     assert not pair_of(scope_of(a=[1.0, 1.0, 1.0], b=[2.0, 2.0, 2.0]), "a", "b").has_interval
 
