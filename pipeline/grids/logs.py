@@ -7,7 +7,7 @@ log is laid on the series from the second week on, week after week and again fro
 the same hour of the day where the log has a clock.
 
 Power is proportional to cores that run; nodes that idle or sleep are not counted. Intervals are of
-95 %, by resampling weeks of the log, since jobs of one week share its hours.
+95 % by `relative_difference` over weeks of the log, since jobs of one week share its hours.
 """
 
 from collections.abc import Mapping
