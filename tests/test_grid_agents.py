@@ -19,11 +19,11 @@ def test_every_third_zone_by_name_is_left_for_tests() -> None:
 def test_an_interval_is_of_sums_of_zones_and_of_seeds() -> None:
     now = np.array([[1.0, 3.0], [10.0, 10.0]])
     less = np.array([[[0.1, 0.3], [2.0, 2.0]], [[0.3, 0.5], [4.0, 4.0]]])
-    mean, low, high = g._interval(less, now)  # 15 % of one zone and 30 % of the other
+    mean, low, high = g.interval(less, now)  # 15 % of one zone and 30 % of the other
     assert np.isclose(mean, (0.6 / 4 + 3.0 / 10) / 2 * 100)
     assert low < mean < high
     assert high <= (0.8 / 4 + 4.0 / 10) / 2 * 100 + 10
-    alike = g._interval(0.2 * now[None], now)
+    alike = g.interval(0.2 * now[None], now)
     assert np.allclose(alike, 20.0)
 
 

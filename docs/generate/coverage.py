@@ -24,20 +24,20 @@ _OF: Final = {"mean", "difference"}
 _GROWING: Final = {"proportional": "nearly constant", "scattered": "scatters as the score"}
 _WINDOWS: Final = ("10", "30", "200")
 _SINGLE: Final = {  # what a page calls it -> beginning of the interval, and method
-    "[agents on grids](results/grid-agents.md), 95 %, 20 zones, one seed and five": (
+    "agents on grids, 95 %, 20 zones, one seed and five": (
         "difference over 20 zones", "bootstrap of zones",
     ),
-    "[rank correlation of an estimator](concepts/ranking-of-estimators.md), 95 %, 17 policies": (
+    "rank correlation of an estimator, 95 %, 17 policies": (
         "rank correlation", "bootstrap of policies",
     ),
     "difference of two estimators in the mean of six scenarios, 95 %": (
         "difference of two", "bootstrap of policies",
     ),
     "difference of two policies over 10 and 30 weeks, 95 %": ("difference over weeks", "student"),
-    "[coefficients of a behaviour model](concepts/behaviour-model.md), 95 %, 10 to 200 days": (
+    "coefficients of a behaviour model, 95 %, 10 to 200 days": (
         "coefficient", "sandwich over days",
     ),
-    "[orders of queue](results/queue-orders.md), 99 %, not shown, 10 and 30 weeks": (
+    "orders of queue, 99 %, not shown, 10 and 30 weeks": (
         "logarithm of a ratio", "percentile, level .99",
     ),
 }  # fmt: skip
@@ -126,10 +126,9 @@ def _tables(rows: Rows) -> str:
     """Return the coverage of intervals that single tables have, least and most over the cases."""
     lines = []
     for what, (interval, method) in _SINGLE.items():
+        of = [r for r in rows if r["method"] == method and r["interval"].startswith(interval)]
         for dependent in ("", ", dependent"):
-            own = [r for r in rows if r["interval"].endswith(dependent) and r["method"] == method
-                   and r["interval"].removesuffix(", dependent").startswith(interval)
-                   and bool(dependent) == ("dependent" in r["interval"])]  # fmt: skip
+            own = [r for r in of if r["interval"].endswith("dependent") == bool(dependent)]
             if own:
                 lines.append([f"{what}{dependent}", _range(own)])
     return table(["interval", "holds the truth, %"], lines)
@@ -166,7 +165,8 @@ def _sequential(rows: Rows) -> str:
 
 def _range(rows: Rows) -> str:
     shares = [float(row["coverage"]) for row in rows]
-    return f"{_percent(min(shares))} to {_percent(max(shares))}"
+    ends = dict.fromkeys(_percent(share) for share in (min(shares), max(shares)))
+    return " to ".join(ends)
 
 
 def _percent(share: str | float) -> str:

@@ -1,5 +1,6 @@
 """Tests of evaluations that stop when they are decided, and of windows that share jobs."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation
 from hindcast.pipeline.evaluation.until import caveats_of, check_until, decision, play_until
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.simulation.scenario import Scenario
 from hindcast.policies.entrants import entrants
 
 WINDOWS = range(100, 140)
@@ -97,8 +99,8 @@ def test_the_windows_that_are_played_have_the_scores_of_any_evaluation(tmp_path)
 )
 def test_an_evaluation_tells_which_jobs_windows_share(first, told):
     stretch = dict(zip((7, 8, 9), first, strict=True))
-    job = SimpleNamespace(
-        scenario=SimpleNamespace(stretch=lambda _, w: (stretch[w], stretch[w] + 10)),
-        windows=[7, 8, 9], recipe=SimpleNamespace(config=None),
-    )  # fmt: skip
+    scenario = SimpleNamespace(stretch=lambda _, w: (stretch[w], stretch[w] + 10))
+    scenario.shared_stretches = partial(Scenario.shared_stretches, scenario)
+    recipe = SimpleNamespace(config=None)
+    job = SimpleNamespace(scenario=scenario, windows=[7, 8, 9], recipe=recipe)
     assert evaluation._stretches(job).get("stretches") == told

@@ -42,7 +42,7 @@ def behaviour_returns(
     """Return the results of every behaviour, in the order of the dataset.
 
     A mean is taken over windows, of the mean inside a window. Intervals are Student's; they are NaN
-    for one window, and for more than 4000 of which some share jobs.
+    for one window, where a value is unknown, and for more than 4000 windows that share jobs.
     """
     names = episodes["behaviour"].unique(maintain_order=True).to_list()
     needed = dict.fromkeys(("behaviour", "window", "steps", "return", headline.name))
@@ -66,7 +66,7 @@ def _of(name: str, own: pl.DataFrame, headline: str, recipe: Recipe) -> Behaviou
     stretches = scenario.shared_stretches(recipe.config, means["window"].to_list())
     known = stretches is None or means.height <= _MOST_SHARING
     returns, outcome = (
-        mean_interval(values, stretches=stretches) if known
+        mean_interval(values, stretches=stretches) if known and np.isfinite(values).all()
         else Interval(float(values.mean()), np.nan, np.nan)
         for values in (means[column].to_numpy() for column in ("return", headline))
     )  # fmt: skip
