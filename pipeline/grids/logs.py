@@ -251,7 +251,8 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     if grams is not None:
         of_what = f"of the carbon, {sign * grams:.1f} g/kWh"
     if best["low"] is not None:
-        share += " ({:.1f} to {:.1f})".format(*sorted((sign * best["low"], sign * best["high"])))
+        ends = sorted((sign * best["low"], sign * best["high"]))
+        share += " ({:.1f} to {:.1f}, 95 % over weeks)".format(*ends)
     sees = "sees no hour to come"
     if np.array_equal(laid.work.known, laid.work.run):
         sees += " but knows how long each job runs"
