@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from docs.generate.families import EARLIER, widened
+from docs.generate.families import EARLIER
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import open as open_dataset
 from hindcast.pipeline.statistics.intervals import Interval
+from hindcast.pipeline.statistics.percentile import widened
 from hindcast.pipeline.storage.run_files import BEST, DESCRIPTION
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.training.delivery.gates import gate_of
