@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import hindcast
+from hindcast.pipeline.statistics.intervals import mean_interval
 
 try:
     from sb3_contrib import MaskablePPO
@@ -149,11 +150,11 @@ def main(name: str = "hindcast/Slots-v0", steps: int = 100_000, seed: int = 0) -
     random = play(name, lambda _, info: int(rng.choice(np.flatnonzero(info["action_mask"]))))
     own = play(name, learned)
     saved = random - own
-    error = 1.96 * saved.std(ddof=1) / len(saved) ** 0.5
+    _, low, high = mean_interval(saved)
     print(
         f"{name}, seed {seed}, {steps:,} steps in {spent:.0f} s of one core: {OUTCOMES[name]} "
-        f"{own.mean():.2f}, random {random.mean():.2f}, saved {saved.mean():.2f} +- {error:.2f}, "
-        f"better on {np.mean(saved > 0):.0%} of {len(saved)} windows",
+        f"{own.mean():.2f}, random {random.mean():.2f}, saved {saved.mean():.2f} "
+        f"({low:.2f} to {high:.2f}), better on {np.mean(saved > 0):.0%} of {len(saved)} windows",
         flush=True,
     )
 

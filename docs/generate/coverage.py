@@ -34,6 +34,9 @@ _SINGLE: Final = {  # what a page calls it -> beginning of the interval, and met
         "difference of two", "bootstrap of policies",
     ),
     "difference of two policies over 10 and 30 weeks, 95 %": ("difference over weeks", "student"),
+    "coefficients of a behaviour model, 95 %, 10 to 200 days": (
+        "coefficient", "sandwich over days",
+    ),
     "orders of queue, 99 %, not shown, 10 and 30 weeks": (
         "logarithm of a ratio", "percentile, level .99",
     ),

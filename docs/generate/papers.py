@@ -32,9 +32,9 @@ _NOTE: Final = (
     "Committed runs of earlier versions have [intervals of earlier evaluations]"
     "(../../concepts/windows-and-pairing.md#intervals-of-earlier-evaluations). Those of claims are "
     "widened as for several training seeds, which is more than a claim of one seed needs, and "
-    "directions and sizes follow from them. Claims of two seeds, tables and pictures have no "
-    "intervals. Orders were judged by those of the run, which are too narrow: a run of today may "
-    "find less."
+    "directions and sizes follow from them. Claims of two seeds and tables have no "
+    "intervals; pictures have bands from the lowest to the highest seed, or none. Orders were "
+    "judged by the run's own intervals, which are too narrow: a run of today may find fewer shown."
 )
 _PAGES: Final = Path("generated") / "papers"  # below docs
 

@@ -7,7 +7,7 @@ log is laid on the series from the second week on, week after week and again fro
 the same hour of the day where the log has a clock.
 
 Power is proportional to cores that run; nodes that idle or sleep are not counted. Intervals are of
-95 %, by resampling weeks of the log, since jobs of one week share its hours.
+95 % by `relative_difference` over weeks of the log, since jobs of one week share its hours.
 """
 
 from collections.abc import Mapping
@@ -251,7 +251,8 @@ def conclusion(rows: list[dict[str, Any]], laid: Laid) -> list[str]:
     if grams is not None:
         of_what = f"of the carbon, {sign * grams:.1f} g/kWh"
     if best["low"] is not None:
-        share += " ({:.1f} to {:.1f})".format(*sorted((sign * best["low"], sign * best["high"])))
+        ends = sorted((sign * best["low"], sign * best["high"]))
+        share += " ({:.1f} to {:.1f}, 95 % over weeks)".format(*ends)
     sees = "sees no hour to come"
     if np.array_equal(laid.work.known, laid.work.run):
         sees += " but knows how long each job runs"

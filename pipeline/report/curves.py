@@ -1,8 +1,8 @@
 """Training curves of a report: the mean over the runs of an agent, and its interval.
 
 Each run of an agent is one seed. The interval is Student's, mean +- t * s / sqrt(n) over n seeds:
-resampling three or five seeds, as windows are resampled elsewhere, would give intervals far too
-narrow. Runs with values at different steps are drawn at the steps that all of them have.
+resampling three or five seeds would give intervals far too narrow. Runs with values at different
+steps are drawn at the steps that all of them have.
 """
 
 import re
@@ -76,7 +76,7 @@ def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> dict[str, 
         return {"plot": "", "text": ""}
     text = f"{count_of(len(runs), 'run')} of {count_of(len(groups), 'agent')}; "
     if any(curve.seeds > 1 for of in drawn.values() for curve in of.values()):
-        text += "lines are means over seeds, bands are 95 % intervals (Student's t); "
+        text += "lines are means over seeds, bands 95 % intervals of single steps (Student's t); "
     text += f"long curves are averaged to {_POINTS} points."
     if len(curves) > _PANELS:
         text += f" Not drawn: {', '.join(order[_PANELS:])}."

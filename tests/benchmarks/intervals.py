@@ -12,11 +12,13 @@ Where the scores are "proportional" or "scattered", the reference is lognormal, 
 exp(-.1 + tau z) times the reference, with z normal and tau .1 or 1: differences grow with the score
 of a window, and are as skewed as it is.
 
-Three tables have intervals of their own, by the functions that made them. Of agents on grids:
+Four tables have intervals of their own, by the functions that made them. Of agents on grids:
 normal differences of 20 zones, whose means are apart by as much as windows of a zone. Of estimators
 that rank policies: normal values, whose estimates have a rank correlation with the truth; each
 truth is the mean of windows. Of orders of `queue`: ratios of sums by week that grow with
 the score, two runs of five logs; "dependent" weeks have logarithms with an autocorrelation of .5.
+Of behaviour models: days of 20 choices, with the same coefficients every day, or with ones that
+differ from day to day.
 """
 
 import csv
@@ -43,6 +45,8 @@ from hindcast.pipeline.statistics.intervals import (
 from hindcast.pipeline.statistics.percentile import widening
 from hindcast.pipeline.statistics.sequential import PARTS, Look, Sequential
 from hindcast.pipeline.storage.provenance import key_of, provenance
+from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets
+from hindcast.policies.ope.behaviour.logit import fit_logit
 
 Array = NDArray[np.float64]
 Kind = Literal["normal", "lognormal", "proportional", "scattered"]
@@ -54,6 +58,7 @@ RESAMPLES: Final = 1000
 FEW: Final = 500  # of the repeats, by the bootstraps of tables
 _SPREAD: Final = 0.5  # of seeds, and of noise, in standard deviations of windows
 _TAILS: Final = (0.025, 0.975)
+_COEFFICIENTS: Final = np.array([1.0, -1.0, 0.0, 0.0])
 _RATIO: Final = -0.1  # logarithm of the median of policy / reference
 _SCATTER: Final[Mapping[Kind, float]] = {"proportional": 0.1, "scattered": 1.0}
 
@@ -412,9 +417,38 @@ def _pair_of_weeks(
     return one, other
 
 
+def _coefficients() -> Iterator[Row]:
+    """Yield the coverage of the four coefficients of behaviour models."""
+    for spread, of in ((0.0, "equal days"), (0.5, "days apart")):
+        rng = np.random.default_rng([8, round(10 * spread)])
+        long = fit_logit(_choices(5000, spread, rng))
+        truth = long.weights / long.scale if spread else _COEFFICIENTS
+        for days in (10, 30, 200):
+            found = []
+            for _ in range(FEW):
+                one = fit_logit(_choices(days, spread, rng))
+                ends = np.array([one.weights, one.low, one.high]) / one.scale - truth
+                found += [Interval(*each) for each in ends.T]
+            case = Case("normal", days, 1, 1)
+            yield case, f"coefficient, {of}", "sandwich over days", _share(found, 0.0)
+
+
+def _choices(days: int, spread: float, rng: np.random.Generator) -> ChoiceSets:
+    """Return 20 choices a day, among two to seven candidates with four normal features."""
+    day = np.repeat(np.arange(days), 20)
+    sizes = rng.integers(2, 8, len(day))
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    rows = rng.normal(size=(int(offsets[-1]), 4))
+    wanted = _COEFFICIENTS + spread * rng.normal(size=(days, 4))
+    utility = (rows * wanted[np.repeat(day, sizes)]).sum(axis=1) + rng.gumbel(size=len(rows))
+    best = [a + utility[a:b].argmax() for a, b in itertools.pairwise(offsets.tolist())]
+    return ChoiceSets(tuple("abcd"), rows, offsets, np.array(best), day, np.arange(len(day)))
+
+
 TABLE: Final[Mapping[str, Callable[[], Iterator[Row]]]] = {
     "coverage": lambda: _coverages(CASES), "sequential": _sequentials, "growing": _growing,
     "power": _powers, "widened": _earlier, "zones": _zones, "rankings": _rankings, "weeks": _weeks,
+    "coefficients": _coefficients,
 }  # fmt: skip
 
 

@@ -195,7 +195,8 @@ def show(result: Mapping[str, Any]) -> Shown:
         f"coefficients for one standard deviation (95 % intervals by {result['clusters']})"
     )
     for row in result["coefficients"]:
-        interval = f"[{row['low']:.2f}, {row['high']:.2f}]"
+        known = row["low"] is not None
+        interval = f"[{row['low']:.2f}, {row['high']:.2f}]" if known else "no interval"
         value = f"{row['coefficient']:.2f}"
         lines.append(f"  {row['feature']:<18}{value:>8}  {interval:<18}{row['words']}")
     if result["wrote"]:

@@ -166,6 +166,7 @@ def run_log(request: Any) -> dict[str, Any]:
     page = [f"# {name} on the hours of {one.zones[0]}", ""]
     page += [f"Caution: {text}." for text in warned]
     page += [*([""] if warned else []), *lines, "", *text_table(head, body, 2)]
+    page += ["Low and high: 95 % limits over weeks of the log, taken as independent.", ""]
     page += ["Rows with foresight know all hours, which nobody does.", "", *one.remarks]
     write_text(out / "grid.md", "\n".join(page) + "\n")
     return {

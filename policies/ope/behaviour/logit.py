@@ -4,7 +4,8 @@
 
 Features are standardised over all candidates of the fitted choices, and a small ridge keeps columns
 apart that say nearly the same. Intervals come from the sandwich of the scores summed by cluster
-(White 1982; Liang & Zeger 1986), since choices of one day or episode resemble each other.
+(White 1982; Liang & Zeger 1986), since choices of one day or episode resemble each other, with a
+quantile of Student's t for one degree of freedom less than there are clusters. One has no interval.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.statistics.distributions import t_quantile
+from hindcast.pipeline.statistics.intervals import LEVEL
 from hindcast.policies.ope.behaviour.choice_sets import ChoiceSets
 
 Array = NDArray[np.float64]
@@ -21,7 +24,6 @@ Array = NDArray[np.float64]
 _RIDGE: Final = 1e-3
 _STEPS: Final = 50
 _TOLERANCE: Final = 1e-8
-_Z: Final = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Logit:
         mean: Mean of each feature over the candidates it was fitted on, (F,).
         scale: Standard deviation, 1 for a constant feature, (F,).
         weights: Coefficients of the standardised features, (F,).
-        low: Lower ends of their 95 % intervals, (F,).
+        low: Lower ends of their 95 % intervals, (F,); NaN for a single cluster.
         high: Upper ends, (F,).
     """
 
@@ -98,7 +100,8 @@ def fit_logit(sets: ChoiceSets) -> Logit:
     np.add.at(sums, number.reshape(-1), scores)
     inverse = np.linalg.inv(hessian)
     covariance = inverse @ (sums.T @ sums) @ inverse * clusters / max(clusters - 1, 1)
-    margin = _Z * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    quantile = t_quantile(0.5 + LEVEL / 2.0, clusters - 1.0) if clusters > 1 else np.nan
+    margin = quantile * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     return Logit(sets.names, mean, scale, weights, weights - margin, weights + margin)
 
 

@@ -163,11 +163,12 @@ def _score(name: str, utilities: Array, sets: ChoiceSets, *, likely: bool) -> Sc
     return Score(name, float(hits.mean()), None if mean_log is None else float(mean_log))
 
 
-def in_words(logit: Logit) -> Iterator[tuple[str, float, float, float, str]]:
+def in_words(logit: Logit) -> Iterator[tuple[str, float, float | None, float | None, str]]:
     """Yield feature, coefficient, its interval, and words; the strongest first.
 
     A coefficient is the change of the log-odds for one standard deviation of the feature, all other
-    features being equal. The words are "no clear sign" where the interval contains 0.
+    features being equal. The words are "no clear sign" where the interval contains 0, or
+    where there is none: its ends are None then.
     """
     for f in np.argsort(-np.abs(logit.weights), kind="stable"):
         name, weight = logit.names[f], float(logit.weights[f])
@@ -179,4 +180,5 @@ def in_words(logit: Logit) -> Iterator[tuple[str, float, float, float, str]]:
             if queue != name:
                 pair = (f"prefers queue {queue}", f"holds queue {queue}")
             words = pair[0 if weight > 0.0 else 1]
-        yield name, weight, low, high, words
+        ends = (None, None) if np.isnan(low) else (low, high)
+        yield name, weight, *ends, words

@@ -70,6 +70,6 @@ def test_the_part_draws_bands_and_puts_the_headline_first(tmp_path):
     assert len(runs) == 3
     page = training_part(runs, ["return", "makespan_s"])
     assert "3 runs of 1 agent" in page["text"]
-    assert "bands are 95 % intervals" in page["text"]
+    assert "bands 95 % intervals of single steps" in page["text"]
     assert page["plot"].index("makespan_s") < page["plot"].index("loss")
     assert "bands" not in training_part(runs[:1])["text"]

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -51,6 +52,12 @@ def test_coefficients_of_a_known_logit_are_recovered():
     assert (inside >= 50).all(), inside
     found = fit_logit(drawn(4000, np.random.default_rng(7)))
     np.testing.assert_allclose(found.weights, TRUE * found.scale, atol=0.12)
+
+
+def test_choices_of_one_day_have_no_interval():
+    sets = replace(drawn(200, np.random.default_rng(3)), cluster=np.zeros(200, np.int64))
+    rows = list(in_words(fit_logit(sets)))
+    assert {row[2:] for row in rows} == {(None, None, "no clear sign")}
 
 
 def test_the_test_is_on_later_choices_and_words_follow_the_sign():
