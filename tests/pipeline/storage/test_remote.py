@@ -9,6 +9,8 @@ import http.server
 import itertools
 import os
 import socket
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -185,20 +187,33 @@ def test_a_dataset_in_a_store_reads_as_the_local_one(server, built, tiny_dataset
     )
 
 
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_of_pytorch_read_a_dataset_of_a_store(method, server, built):
-    """The process has connections to the store, which no worker can use."""
-    from torch.utils.data import DataLoader
+READ_BY_WORKERS = """
+import sys
+from torch.utils.data import DataLoader
+from hindcast.pipeline import dataset as ds
 
-    dataset = ds.open(str(built))
+if __name__ == "__main__":
+    dataset = ds.open(sys.argv[1])
+    steps = dataset.episodes("train")["steps"].sum()
     loader = DataLoader(
-        dataset.torch(512), batch_size=None, num_workers=2, multiprocessing_context=method,
-        timeout=200,
-    )  # fmt: skip
-    found = sum(len(batch["choice"]) for batch in loader)
-    assert found == dataset.episodes("train")["steps"].sum()
+        dataset.torch(512), batch_size=None, num_workers=2, multiprocessing_context=sys.argv[2]
+    )
+    assert sum(len(batch["choice"]) for batch in loader) == steps
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_pytorch_read_a_dataset_of_a_store(method, server, built, tmp_path):
+    """The process has connections to the store, which no worker can use.
+
+    A process of its own forks, so that nothing but its own threads has run; a hang ends.
+    """
+    script = tmp_path / "read.py"
+    script.write_text(READ_BY_WORKERS)
+    words = [sys.executable, str(script), str(built), method]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.nightly
