@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from hindcast.pipeline.errors import InputError
-from hindcast.pipeline.evaluation.looks import windows_key
 from hindcast.pipeline.recipes.loading import parse_recipe
+from hindcast.pipeline.recipes.problem import windows_key
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.scenarios import load_scenario

@@ -8,21 +8,20 @@ made, no more. Rules are not counted. HINDCAST_CACHE= keeps no ledger.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.recipes.problem import problem_key
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.storage.guards import parse_json, require_file
 from hindcast.pipeline.traces.cache import cache_folder
 
 LEDGER: Final = "looks.jsonl"
 _LARGEST: Final = 64 << 20
-_PROBLEM: Final = ("scenario", "config", "trace", "seed")
 
 
 class Look(NamedTuple):
@@ -41,11 +40,6 @@ class Look(NamedTuple):
     agents: tuple[str, ...]
 
 
-def windows_key(recipe: Recipe, split: str) -> str:
-    """Return a digest of the windows of a split: recipes of the same windows share it."""
-    return _digest({**_problem(recipe), "windows": recipe.windows(split)})
-
-
 def looks(recipe: Recipe, split: str) -> list[Look] | None:
     """Return the earlier evaluations that played some of the same windows, oldest first.
 
@@ -59,7 +53,7 @@ def looks(recipe: Recipe, split: str) -> list[Look] | None:
         found = list(_lines(path)) if path.exists() else []
     except (DatasetError, OSError):
         return None
-    problem, ours = _digest(_problem(recipe)), _ends(recipe, split)
+    problem, ours = problem_key(recipe), _ends(recipe, split)
     return [
         look for look in found if look.problem == problem
         and any(a <= last and first <= b for a, b in ours for first, last in look.windows)
@@ -80,7 +74,7 @@ def add_look(recipe: Recipe, split: str, agents: Sequence[str]) -> None:
     path = _path()
     if path is None:
         return
-    line = {"time": now(), "problem": _digest(_problem(recipe)), "windows": _ends(recipe, split),
+    line = {"time": now(), "problem": problem_key(recipe), "windows": _ends(recipe, split),
             "recipe": recipe.id, "split": split, "agents": list(agents)}  # fmt: skip
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,16 +85,6 @@ def add_look(recipe: Recipe, split: str, agents: Sequence[str]) -> None:
 def now() -> str:
     """Return the time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _problem(recipe: Recipe) -> dict[str, Any]:
-    """Return the settings that decide what the window of a number is."""
-    table = recipe.to_dict()
-    return {name: table[name] for name in _PROBLEM}
-
-
-def _digest(told: Mapping[str, Any]) -> str:
-    return sha256_text(json.dumps(told, sort_keys=True))
 
 
 def _ends(recipe: Recipe, split: str) -> list[tuple[int, int]]:

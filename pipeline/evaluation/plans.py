@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.evaluation.entrant import Entrant
-from hindcast.pipeline.evaluation.looks import looks, now, others, windows_key
+from hindcast.pipeline.evaluation.looks import looks, now, others
 from hindcast.pipeline.evaluation.until import DECIDED, check_until
+from hindcast.pipeline.recipes.problem import windows_key
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.storage.files import json_text, read_json, sha256_text, write_json
 from hindcast.pipeline.storage.guards import a_count, a_list, a_table, a_text

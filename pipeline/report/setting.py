@@ -180,6 +180,8 @@ def _read(evaluation: Evaluation, setting: Setting, policies: Sequence[str]) -> 
 
     Of the training seeds of an agent, it is the first one.
     """
+    if not (evaluation.folder / JOBS).is_dir():
+        return
     for policy in policies:
         seeds = [entry.name for entry in setting.entries.values() if entry.group == policy]
         for name in dict.fromkeys([policy, *seeds]):
