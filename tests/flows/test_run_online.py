@@ -64,7 +64,7 @@ def test_every_seed_is_trained_scored_and_reported(done, metric):
     assert {r["seeds"] for r in agent} == {"2"}
     page = (out / "report.html").read_text()
     assert "2 runs of 1 agent" in page
-    assert "bands are 95 % intervals" in page
+    assert "bands 95 % intervals of single steps" in page
 
 
 def test_given_again_nothing_is_done_again(done, capsys):
