@@ -64,7 +64,7 @@ def shown(folder: Path) -> Paper:
     if not _is_earlier(about):
         return about, found
     claims = pl.DataFrame([_widened(row) for row in found.claims.to_dicts()], schema=CLAIM)
-    # A band from the lowest to the highest seed is no interval. Flat lines are of rules.
+    # A band from the lowest to the highest seed is no interval. Flat lines are rules, with one.
     seeds = [name for name, text in found.figure_texts.items() if "band" in text.caption.lower()]
     flat = pl.col("y").n_unique().over("figure", "panel", "series") == 1
     figures = found.figures.with_columns(

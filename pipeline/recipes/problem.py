@@ -33,7 +33,7 @@ def further_windows(recipe: Recipe, available: int, count: int) -> list[int]:
 
 
 def problem_key(recipe: Recipe) -> str:
-    """Return a digest of the settings that decide what the window of a number is."""
+    """Return a digest of the settings that decide which instance a number of a window names."""
     return _key(recipe, {})
 
 

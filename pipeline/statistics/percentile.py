@@ -1,11 +1,11 @@
 """Percentile bootstrap over windows: of gates of trainings, and of earlier evaluations.
 
-All else has the intervals of `hindcast.pipeline.statistics.intervals`, which hold the truth more
-often. The gates decide which weights are released, so they keep the method that they were made
+Everything else has the intervals of `hindcast.pipeline.statistics.intervals`, which hold the truth
+more often. The gates decide which weights are released, so they keep the method that they were made
 with. Where such an interval is shown, it is widened.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -17,27 +17,19 @@ _TAILS: Final = ((1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0)
 _BLOCK: Final = 1 << 21  # numbers held at once while resampling: 16 MB
 
 
-def percentile_intervals(
-    samples: Sequence[Array], *, resamples: int = RESAMPLES, seed: int = 0
-) -> list[Interval]:
-    """Return percentile intervals of the means of samples (W,) over the same windows.
+def percentile_interval(values: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+    """Return the percentile interval of the mean of values (W,) over windows.
 
-    All samples share the draws of the windows, which depend on their number alone. Low and high are
-    NaN if there is only one window. No samples have no intervals.
+    The draws of the windows depend on their number alone. Low and high are NaN if there is only
+    one window.
     """
-    if not samples:
-        return []
-    count, means = len(samples[0]), [float(values.mean()) for values in samples]
+    count, mean = len(values), float(values.mean())
     if count < 2:
-        return [Interval(mean, np.nan, np.nan) for mean in means]
-    columns = [np.ascontiguousarray(values)[:, None] for values in samples]
-    # One product each: the last bits of a product depend on its other columns.
-    replicates = [
-        np.hstack([weights @ column / count for column in columns])
-        for weights in _draws(count, resamples, seed)
-    ]
+        return Interval(mean, np.nan, np.nan)
+    column = np.ascontiguousarray(values)[:, None]
+    replicates = [weights @ column / count for weights in _draws(count, resamples, seed)]
     low, high = np.quantile(np.concatenate(replicates), _TAILS, axis=0)
-    return [Interval(*each) for each in zip(means, low.tolist(), high.tolist(), strict=True)]
+    return Interval(mean, float(low[0]), float(high[0]))
 
 
 def widening(windows: int, seeds: int) -> float:

@@ -58,10 +58,10 @@ class Scope:
         """
         found: dict[str, dict[str, Interval]] = {policy: {} for policy in self.values}
         for metric in self.units:
-            policies = [name for name in self.values if metric in self.values[name]]
-            for name in policies:
-                mean = mean_interval(self.values[name][metric])
-                found[name][metric] = Interval(mean.value, _at_least(0.0, mean.low), mean.high)
+            for name, of in self.values.items():
+                if metric in of:
+                    mean = mean_interval(of[metric])
+                    found[name][metric] = mean._replace(low=_at_least(0.0, mean.low))
         return found
 
     @property
@@ -125,7 +125,7 @@ class Pair:
 
 
 def _at_least(least: float, number: float) -> float:
-    """Return a number that is not below another one; NaN stays."""
+    """Return `number`, or `least` if the number is below that; NaN stays NaN."""
     return number if math.isnan(number) else max(least, number)
 
 

@@ -5,7 +5,8 @@
 Features are standardised over all candidates of the fitted choices, and a small ridge keeps columns
 apart that say nearly the same. Intervals come from the sandwich of the scores summed by cluster
 (White 1982; Liang & Zeger 1986), since choices of one day or episode resemble each other, with a
-quantile of Student's t for one degree of freedom less than there are clusters. One has no interval.
+quantile of Student's t for one degree of freedom less than there are clusters. A single
+cluster has no interval.
 """
 
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.spec import Spec
-from hindcast.pipeline.statistics.percentile import percentile_intervals
+from hindcast.pipeline.statistics.percentile import percentile_interval
 from hindcast.pipeline.storage.run_files import DELIVERED
 from hindcast.policies.heuristics import rankable
 from hindcast.policies.networks.checkpoint import Trained, save
@@ -110,13 +110,12 @@ def compare(
     above `at_least`. Fewer than FEWEST_WINDOWS have no interval, and the rule is delivered.
     """
     windows = len(rule)
-    (found,) = percentile_intervals([agent - rule], seed=seed)
+    found = percentile_interval(agent - rule, seed=seed)
     if windows < FEWEST_WINDOWS:
         return Verdict(RULE, name, metric, windows, found.value)
     better = found.low > 0.0
     if better and np.isfinite(at_least):
-        (floor,) = percentile_intervals([agent - at_least], seed=seed)
-        better = floor.low > 0.0
+        better = percentile_interval(agent - at_least, seed=seed).low > 0.0
     delivered: Delivered = AGENT if better else RULE
     return Verdict(delivered, name, metric, windows, found.value, found.low, found.high)
 
