@@ -103,8 +103,7 @@ def _elsewhere(dataset: Path, manifest: str | None, request: Request) -> Any:
 
 def _manifest(dataset: Path) -> str | None:
     """Return the SHA-256 of the manifest, or None if it cannot be read."""
-    from hindcast.pipeline.storage.files import sha256_file
-    from hindcast.pipeline.storage.guards import require_file
+    from hindcast.pipeline.storage.files import require_file, sha256_file
     from hindcast.pipeline.storage.location import is_remote
 
     try:

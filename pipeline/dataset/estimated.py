@@ -21,10 +21,10 @@ from hindcast.pipeline.storage.files import (
     make_folder,
     read_json,
     read_parquet,
+    require_file,
     write_json,
     write_parquet,
 )
-from hindcast.pipeline.storage.guards import require_file
 
 FOLDER: Final = "estimated_propensities"
 MODEL: Final = "model.json"

@@ -10,7 +10,7 @@ from itertools import chain
 from shlex import quote
 from typing import Any, Final
 
-from hindcast.pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
+from hindcast.pipeline.storage.json_values import a_count, a_list, a_sha256, a_table, a_text
 from hindcast.pipeline.workloads.caveats import Caveat
 
 FILTER: Final = "filter"

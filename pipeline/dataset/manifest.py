@@ -19,7 +19,7 @@ from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.spec import MOST_PIXELS, Feature, Outcome, Spec
 from hindcast.pipeline.storage.files import json_text, sha256_text
 from hindcast.pipeline.storage.files import read_manifest as read_manifest_json
-from hindcast.pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
+from hindcast.pipeline.storage.json_values import a_count, a_list, a_sha256, a_table, a_text
 from hindcast.pipeline.storage.versions import package_versions, version
 from hindcast.pipeline.workloads import caveats as cv
 from hindcast.pipeline.workloads.schema import read_provenance

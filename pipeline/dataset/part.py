@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hindcast.pipeline.dataset.columns import NO_CHOICE, part_schema
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.spec import Spec
-from hindcast.pipeline.storage.guards import require_parquet
+from hindcast.pipeline.storage.files import require_parquet
 from hindcast.pipeline.storage.location import is_remote
 
 

@@ -19,7 +19,8 @@ from hindcast.pipeline.decisions.mapping import parse_mapping
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.workload_source import DECISION_TABLES, RECORD
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.storage.guards import a_count, a_table, a_text, require_parquet
+from hindcast.pipeline.storage.files import require_parquet
+from hindcast.pipeline.storage.json_values import a_count, a_table, a_text
 from hindcast.pipeline.workloads.schema import read_provenance
 
 CENSORED, QUARANTINE = DECISION_TABLES

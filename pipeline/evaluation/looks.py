@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.recipes.problem import problem_key
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.storage.guards import parse_json, require_file
+from hindcast.pipeline.storage.files import parse_json, require_file
 from hindcast.pipeline.traces.cache import cache_folder
 
 LEDGER: Final = "looks.jsonl"

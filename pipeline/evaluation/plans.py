@@ -25,7 +25,7 @@ from hindcast.pipeline.evaluation.until import DECIDED, check_until
 from hindcast.pipeline.recipes.problem import windows_key
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.storage.files import json_text, read_json, sha256_text, write_json
-from hindcast.pipeline.storage.guards import a_count, a_list, a_table, a_text
+from hindcast.pipeline.storage.json_values import a_count, a_list, a_table, a_text
 from hindcast.pipeline.workloads.caveats import Caveat
 
 KIND: Final = "evaluation plan"

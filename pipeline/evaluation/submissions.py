@@ -40,21 +40,15 @@ from hindcast.pipeline.recipes.shipped import known_recipes
 from hindcast.pipeline.storage.files import (
     json_text,
     make_folder,
+    parse_json,
     read_json,
+    require_file,
     sha256_file,
     sha256_text,
     write_atomically,
     write_bytes,
 )
-from hindcast.pipeline.storage.guards import (
-    a_count,
-    a_list,
-    a_sha256,
-    a_table,
-    a_text,
-    parse_json,
-    require_file,
-)
+from hindcast.pipeline.storage.json_values import a_count, a_list, a_sha256, a_table, a_text
 from hindcast.pipeline.storage.run_files import EVALUATION, SCORES
 
 KIND: Final = "hindcast submission"

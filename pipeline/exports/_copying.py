@@ -7,7 +7,7 @@ from typing import Final
 
 from hindcast.pipeline.dataset.manifest import CARD, FileEntry
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.files import require_file
 
 _CHUNK: Final = 1 << 20
 _LARGEST_CARD: Final = 16 << 20

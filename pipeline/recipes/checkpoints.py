@@ -19,8 +19,13 @@ from typing import Any, Final
 from hindcast.pipeline.errors import DatasetError, InputError, RecipeError, did_you_mean
 from hindcast.pipeline.recipes.own_code import check_code
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.storage.files import make_folder, read_json, sha256_file, write_bytes
-from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.files import (
+    make_folder,
+    read_json,
+    require_file,
+    sha256_file,
+    write_bytes,
+)
 from hindcast.pipeline.storage.location import location
 from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 

@@ -37,8 +37,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.storage.files import local_copy, read_parquet, table_writer, write_atomically
-from hindcast.pipeline.storage.guards import a_count, a_table, a_text, parse_json
+from hindcast.pipeline.storage.files import (
+    local_copy,
+    parse_json,
+    read_parquet,
+    table_writer,
+    write_atomically,
+)
+from hindcast.pipeline.storage.json_values import a_count, a_table, a_text
 
 FACTS: Final = "hindcast.schedule"  # key of the facts in the file's metadata
 BEFORE: Final[Mapping[str, pl.DataType]] = {

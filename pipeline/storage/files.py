@@ -1,9 +1,16 @@
-"""Atomic files, on this machine and in object stores; digests; JSON.
+"""Files, on this machine and in object stores: atomic writing, checked reading, digests, JSON.
 
 A local file is written under a temporary name, synced and renamed. A file of a store
 (`hindcast.pipeline.storage.location`) is written to a local temporary file and uploaded in one
 step; an object exists once its upload is complete. Files of a store are read through `local_copy`:
 one at a time, on disk, not in memory.
+
+Foreign files are checked before anything large is read or allocated:
+
+- A file is a regular file of a bounded size, not a link, FIFO or device.
+- JSON is bounded in depth, and holds only values of the JSON standard.
+- Parquet: the footer's counts and sizes are bounded, and every page header of every column agrees
+  with them, so that a page cannot decode to more than was claimed.
 """
 
 import errno
@@ -12,6 +19,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,18 +27,23 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from hindcast.pipeline.errors import DatasetError, HindcastError, StorageError
-from hindcast.pipeline.storage.guards import LARGEST_JSON, parse_json, require_file, require_parquet
 from hindcast.pipeline.storage.location import is_remote
+from hindcast.pipeline.storage.parquet_pages import DamagedPage, check_chunk
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow.parquet as pq
 
 _PARTIAL = ".partial"  # suffix of a file that is still being written
 LOCK = ".lock"  # suffix, or name, of a lock (hindcast.pipeline.storage.locks)
 STATUS: Final = ".progress"  # name of the status of a running command (hindcast.flows.status)
+LARGEST_JSON: Final = 64 << 20  # bytes; a manifest of a hundred thousand parts is smaller
+LARGEST_GROUP: Final = 2 << 30  # decoded bytes of a row group
+LARGEST_TABLE: Final = 4 << 30  # decoded bytes of a table that is read as a whole
+_DEEPEST: Final = 64  # levels of nested JSON
 _ERROR_NUMBER: Final = re.compile(r"\b(?:os error |errno = )(\d+)")
 
 
@@ -269,6 +282,68 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def require_file(path: Path, largest: int | None = None, *, links: bool = False) -> int:
+    """Return the size of a regular file in bytes; raise DatasetError if it is anything else.
+
+    Reading a FIFO would never end. A symbolic link inside a dataset could lead to any file of this
+    machine, so links are refused unless `links` says that the user named the file.
+    """
+    try:
+        if not links and path.is_symlink():
+            raise DatasetError(
+                f"{path}: this is a symbolic link, which is not followed inside a dataset or a "
+                "checkpoint; copy the file itself (cp -rL)"
+            )
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path}: no such file") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: this file cannot be read ({error.strerror})") from error
+    except ValueError as error:  # a NUL, or characters that no file name can have
+        raise DatasetError(f"{str(path)!r}: this cannot be the name of a file") from error
+    if not stat.S_ISREG(found.st_mode):
+        kind = "folder" if stat.S_ISDIR(found.st_mode) else "device, FIFO or socket"
+        raise DatasetError(f"{path}: this is a {kind}, expected a file")
+    if largest is not None and found.st_size > largest:
+        raise DatasetError(
+            f"{path}: this file has {found.st_size} bytes, expected at most {largest}"
+        )
+    return int(found.st_size)
+
+
+def require_parquet(path: Path, *, whole: bool = True) -> "pq.FileMetaData":
+    """Return the footer of a Parquet file that is safe to decode; raise DatasetError otherwise.
+
+    `whole` bounds all row groups together by LARGEST_TABLE, otherwise each by LARGEST_GROUP.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    size = require_file(path)
+    try:
+        with path.open("rb") as handle:
+            metadata = pq.read_metadata(handle)
+            total = rows = 0
+            for index in range(metadata.num_row_groups):
+                group = metadata.row_group(index)
+                rows += group.num_rows
+                decoded = sum(
+                    check_chunk(handle, group.column(c), size) for c in range(group.num_columns)
+                )
+                total = total + decoded if whole else decoded
+                if total > (LARGEST_TABLE if whole else LARGEST_GROUP):
+                    raise DamagedPage(f"it decodes to more than {total >> 20} MiB at once")  # noqa: TRY301
+    except DamagedPage as error:
+        raise DatasetError(f"{path}: this is not a sound Parquet file ({error})") from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise DatasetError(f"{path}: this file cannot be read as Parquet ({error})") from error
+    if rows != metadata.num_rows:
+        raise DatasetError(
+            f"{path}: the footer says {metadata.num_rows} rows, its row groups have {rows}"
+        )
+    return metadata
+
+
 def read_parquet(path: Path) -> "pl.DataFrame":
     """Return one Parquet file as a table; raise DatasetError if that is not possible."""
     import polars as pl
@@ -353,6 +428,35 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
         raise DatasetError(f"{path}: this file is not valid JSON ({error})") from error
     except OSError as error:
         raise DatasetError(f"{path}: this file cannot be read ({error.strerror})") from error
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text; raise ValueError or RecursionError if it is damaged.
+
+    NaN, infinities, halves of surrogate pairs and more than 64 levels are refused: they could not
+    be written again.
+    """
+    value = json.loads(text, parse_constant=_refuse_constant)
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return value
+    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, str):
+        value.encode()  # UnicodeEncodeError, a ValueError, for half a surrogate pair
+    if isinstance(value, float) and value in {float("inf"), float("-inf")}:
+        raise ValueError("a number is too large for a float")
+    return value if isinstance(value, list) else []
 
 
 def read_manifest(

@@ -25,7 +25,7 @@ from typing import Final
 from hindcast.pipeline.errors import StorageError
 from hindcast.pipeline.notes import Tell
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.storage.guards import parse_json
+from hindcast.pipeline.storage.files import parse_json
 from hindcast.pipeline.storage.location import is_remote
 
 EVERY_S: Final = 20.0

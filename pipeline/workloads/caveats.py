@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.storage.guards import a_list, a_table, a_text
+from hindcast.pipeline.storage.json_values import a_list, a_table, a_text
 from hindcast.pipeline.workloads.schema import Provenance
 
 # A window is tied if half of the rules share its best score. Rules that wait on purpose, or that

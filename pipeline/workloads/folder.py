@@ -19,7 +19,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.files import require_file
 from hindcast.pipeline.workloads.schema import (
     MACHINE_COLUMNS,
     QUARANTINE_COLUMNS,

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from hindcast.pipeline.storage.guards import a_count, a_list, a_sha256, a_table, a_text
+from hindcast.pipeline.storage.json_values import a_count, a_list, a_sha256, a_table, a_text
 
 TASK_COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "job": pl.Int64(),

@@ -38,12 +38,12 @@ from hindcast.pipeline.storage.files import (
     local_copy,
     make_folder,
     read_json,
+    require_file,
     sha256_file,
     sha256_text,
     write_bytes,
     write_json,
 )
-from hindcast.pipeline.storage.guards import require_file
 from hindcast.pipeline.storage.run_files import DESCRIPTION, WEIGHTS
 from hindcast.pipeline.storage.versions import package_versions, version
 from hindcast.policies.networks import ARCHITECTURES, AnyNetwork, acting

@@ -9,8 +9,7 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.documents import croissant, publication
 from hindcast.pipeline.dataset.documents.card import card_text
 from hindcast.pipeline.errors import VerificationFailed
-from hindcast.pipeline.storage.files import json_text, local_copy
-from hindcast.pipeline.storage.guards import LARGEST_JSON, require_file
+from hindcast.pipeline.storage.files import LARGEST_JSON, json_text, local_copy, require_file
 
 
 def check_documents(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> tuple[str, str]:

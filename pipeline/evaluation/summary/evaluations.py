@@ -15,7 +15,7 @@ import polars as pl
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.statistics.sequential import Sequential
 from hindcast.pipeline.storage.files import read_json, read_parquet
-from hindcast.pipeline.storage.guards import a_count
+from hindcast.pipeline.storage.json_values import a_count
 from hindcast.pipeline.storage.provenance import as_records
 from hindcast.pipeline.workloads.caveats import Caveat, from_json
 

@@ -23,8 +23,7 @@ from hindcast.pipeline.errors import InputError, VerificationFailed
 from hindcast.pipeline.exports._target import new_folder
 from hindcast.pipeline.recipes.checkpoints import FOLDER as POLICIES
 from hindcast.pipeline.recipes.workload_source import DECISION_TABLES, RECORD
-from hindcast.pipeline.storage.files import json_text, sha256_file, write_text
-from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.files import json_text, require_file, sha256_file, write_text
 
 _AT_TOP: Final = (mf.NAME, mf.CARD, croissant.NAME)
 _OPTIONAL: Final = (

@@ -25,8 +25,7 @@ from hindcast.pipeline.dataset.documents.publication import OF_THE_HUB
 from hindcast.pipeline.errors import HindcastError, InputError, StorageError, printable
 from hindcast.pipeline.exports.publishing.folder import Item
 from hindcast.pipeline.storage.extras import require
-from hindcast.pipeline.storage.files import scratch
-from hindcast.pipeline.storage.guards import LARGEST_JSON
+from hindcast.pipeline.storage.files import LARGEST_JSON, scratch
 
 SCHEME: Final = "hf://"
 _TOKEN: Final = "HF_TOKEN"  # noqa: S105 - the name of the variable

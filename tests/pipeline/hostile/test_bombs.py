@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.storage.guards import require_parquet
+from hindcast.pipeline.storage.files import require_parquet
 from hindcast.pipeline.storage.parquet_pages import DamagedPage, check_chunk
 from tests.pipeline.hostile.tampering import (
     PART,
@@ -111,12 +111,12 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 import pyarrow as pa, pyarrow.parquet as pq
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.storage import guards
+from hindcast.pipeline.storage import files
 from hindcast.pipeline.errors import InputError, VerificationFailed
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.dataset.part import read_blocks
 from hindcast.pipeline.dataset.verification.verify import verify
-guards.LARGEST_GROUP = guards.LARGEST_TABLE = 32 << 20
+files.LARGEST_GROUP = files.LARGEST_TABLE = 32 << 20
 spec = read_manifest(Path({sound!r})).spec
 list(read_blocks(Path({sound!r}) / "data/part-00000.parquet", spec))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

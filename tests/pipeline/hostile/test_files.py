@@ -14,8 +14,7 @@ from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.evaluation.evaluate import evaluate
-from hindcast.pipeline.storage.files import json_text, read_json
-from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.files import json_text, read_json, require_file
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 from tests.pipeline.hostile.tampering import (

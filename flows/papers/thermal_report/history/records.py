@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, nearest
-from hindcast.pipeline.storage.guards import require_file
+from hindcast.pipeline.storage.files import require_file
 
 SERVERS: Final = 6
 SERVER_KEYS: Final = ("RESOURCE", "X", "Y", "USAGE", "ENERGY", "HEAT", "IS_VALID")
