@@ -181,7 +181,10 @@ def _of_dataset(manifest: Mapping[str, Any], folder: Path, overrides: Sequence[s
             f"{where}: the digest is {str(manifest.get('digest'))[:12]}, but the recipe has "
             f"{digest[:12]}; one of them was changed, see `hindcast verify`"
         )
-    origin = Origin(folder, str(manifest.get("workload_sha256")), recorded.trace, recorded.evaluate)
+    origin = Origin(
+        folder, str(manifest.get("workload_sha256")), recorded.trace, recorded.evaluate,
+        made_of_others=bool(lineage),
+    )  # fmt: skip
     for override in overrides:
         apply_override(table, override)
     code: Mapping[str, str] = {}

@@ -244,12 +244,15 @@ class Origin:
         workload_sha256: SHA-256 of the manifest of its workload.
         trace: Source of the workload by the manifest. The copy in the dataset is read instead.
         evaluate: Policies to evaluate by the manifest. Paths among them are refused.
+        made_of_others: Whether the dataset was made of others, so that the recipe does not build
+            it.
     """
 
     folder: Path
     workload_sha256: str
     trace: TraceSource
     evaluate: EvaluateRecipe
+    made_of_others: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.errors import (
-    DatasetError,
     RecipeError,
     TraceError,
     UnknownName,
     did_you_mean,
     nearest,
 )
-from hindcast.pipeline.recipes.recipe import NO_FILE, Origin, Recipe, TraceSource, refuse_file
+from hindcast.pipeline.recipes.recipe import NO_FILE, Recipe, TraceSource, refuse_file
 from hindcast.pipeline.settings.reading import read_settings
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.pipeline.storage.files import local_folder, sha256_file
+from hindcast.pipeline.storage.files import local_folder
 from hindcast.pipeline.storage.location import is_remote, location, traces_folder
+from hindcast.pipeline.workloads.folder import load_workload
 from hindcast.pipeline.workloads.schema import TASK_COLUMNS, Provenance, Workload
 
 SYNTHETIC: Final = "synthetic"
@@ -38,47 +38,52 @@ def load_source(recipe: Recipe) -> Workload:
     is not opened. Raises TraceError or DatasetError if the trace cannot be read, UnknownName for
     its format.
     """
-    trace = recipe.trace
-    if trace.format == SYNTHETIC:
-        from hindcast.pipeline.traces.synthetic import SyntheticConfig, generate
-
-        config = read_settings(SyntheticConfig, trace.settings, f"{recipe.id}: trace.settings")
-        return generate(config, generator(recipe.seed, "trace"))
+    trace, origin = recipe.trace, recipe.origin
     if trace.format in {GENERATED, RECORDED, DECISIONS}:
         return Workload(pl.DataFrame(schema=dict(TASK_COLUMNS)), Provenance(trace.format))
-    if recipe.origin is not None and recipe.origin.trace == trace:
-        return own_workload(recipe.origin)
+    if origin is not None and origin.trace == trace and trace.format != SYNTHETIC:
+        return load_workload(origin.folder / "workload", origin.workload_sha256)
+    settings = reader_settings(trace, recipe.id)
+    if trace.format == SYNTHETIC:
+        from hindcast.pipeline.traces.synthetic import generate
+
+        return generate(settings, generator(recipe.seed, "trace"))
+    path = trace_path(recipe)
     if trace.format == INGESTED:
-        from hindcast.pipeline.workloads.folder import load_workload
-
-        return load_workload(trace_path(recipe))
+        return load_workload(path)
     from hindcast.pipeline.traces import FORMATS
-
-    if trace.format not in FORMATS or FORMATS[trace.format].read is None:
-        formats = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
-        raise UnknownName(
-            f"{recipe.id}: unknown trace.format {trace.format!r}; "
-            f"{did_you_mean(trace.format, formats)}"
-        )
     from hindcast.pipeline.traces.cache import read_trace
 
-    with local_folder(trace_path(recipe), FORMATS[trace.format].files) as copy:
-        return read_trace(trace.format, copy, reader_settings(trace, recipe.id))
+    with local_folder(path, FORMATS[trace.format].files) as copy:
+        return read_trace(trace.format, copy, settings)
 
 
 def reader_settings(trace: TraceSource, where: str) -> Any:
-    """Return the settings of the trace's reader; None if the recipe gives none.
+    """Return the settings of the trace's reader or generator; None for a reader that is given none.
 
-    Raises RecipeError, which begins with `where`, if they are not those of the reader.
+    Raises RecipeError, which begins with `where`, if they are not those of the reader, and
+    UnknownName if no reader has this format.
     """
     from hindcast.pipeline.traces import FORMATS
 
+    of = f"{where}: trace.settings"
+    if trace.format == SYNTHETIC:
+        from hindcast.pipeline.traces.synthetic import SyntheticConfig
+
+        return read_settings(SyntheticConfig, trace.settings, of)
+    if trace.format == INGESTED:
+        return None
+    if trace.format not in FORMATS or FORMATS[trace.format].read is None:
+        formats = [SYNTHETIC, INGESTED, GENERATED, *FORMATS]
+        raise UnknownName(
+            f"{where}: unknown trace.format {trace.format!r}; {did_you_mean(trace.format, formats)}"
+        )
     if not trace.settings:
         return None
     kind = FORMATS[trace.format].settings
     if kind is None:
-        raise RecipeError(f"{where}: trace.settings: the format {trace.format} has no settings")
-    return read_settings(kind, trace.settings, f"{where}: trace.settings")
+        raise RecipeError(f"{of}: the format {trace.format} has no settings")
+    return read_settings(kind, trace.settings, of)
 
 
 def opens_trace(recipe: Recipe) -> bool:
@@ -101,7 +106,8 @@ def trace_path(recipe: Recipe) -> Path:
     A relative path is below the folder of the recipe's file, else below the folder of traces, else
     below the present folder, unless the recipe came with a dataset.
     """
-    path, folder = location(recipe.trace.path), None
+    here = path = location(recipe.trace.path)
+    folder = None
     if not is_remote(path) and not path.is_absolute():
         if recipe.base is not None and (recipe.base / path).exists():
             return recipe.base / path
@@ -109,7 +115,6 @@ def trace_path(recipe: Recipe) -> Path:
         path = folder / path
     if path.exists():
         return path
-    here = location(recipe.trace.path)
     if folder is not None and recipe.origin is None and here.exists():
         return here.absolute()
     message = f"{recipe.id}: trace.path: {path}: no such file or folder"
@@ -125,22 +130,3 @@ def trace_path(recipe: Recipe) -> Path:
             "`hindcast traces` says where to get them"
         )
     raise TraceError(message)
-
-
-def own_workload(origin: Origin) -> Workload:
-    """Return the workload inside a dataset; raise DatasetError if its manifest names another."""
-    from hindcast.pipeline.workloads.folder import load_workload
-
-    folder = origin.folder / "workload"
-    if folder.is_symlink():
-        raise DatasetError(
-            f"{folder}: this is a symbolic link, which is not followed inside a dataset; copy the "
-            "files themselves (cp -rL)"
-        )
-    workload = load_workload(folder)
-    if sha256_file(folder / "manifest.json") != origin.workload_sha256:
-        raise DatasetError(
-            f"{folder}: this workload has another SHA-256 than the dataset's manifest says; see "
-            "`hindcast verify`"
-        )
-    return workload

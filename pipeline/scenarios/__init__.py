@@ -52,11 +52,9 @@ def load_scenario(name: str) -> "Scenario":
 
 def module_of(name: str) -> Any:
     """Return the module of a scenario, or the registered object. Raises UnknownName."""
-    if name in WITHOUT_SIMULATOR:
-        return import_module(WITHOUT_SIMULATOR[name])
-    if name not in SCENARIOS:
+    held = WITHOUT_SIMULATOR.get(name) or SCENARIOS.get(name)
+    if held is None:
         raise unknown_name("scenario", name, SCENARIOS)
-    held = SCENARIOS[name]
     return import_module(held) if isinstance(held, str) else held
 
 

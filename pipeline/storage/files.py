@@ -22,7 +22,7 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -355,6 +355,28 @@ def read_parquet(path: Path) -> "pl.DataFrame":
             return pl.read_parquet(copy, glob=False, hive_partitioning=False)
     except (pl.exceptions.PolarsError, panic, OSError) as error:
         raise DatasetError(f"{path}: this file cannot be read as Parquet ({error})") from error
+
+
+def read_listed(path: Path, entry: Mapping[str, Any]) -> "pl.DataFrame":
+    """Return a Parquet file that a manifest lists with its `sha256` and its number of `rows`.
+
+    Raises DatasetError if the file is missing or changed, or cannot be read.
+    """
+    if not path.exists() and not path.is_symlink():
+        raise DatasetError(f"{path}: this file is missing, but the manifest lists it")
+    require_file(path)
+    digest = sha256_file(path)
+    if digest != entry.get("sha256"):
+        raise DatasetError(
+            f"{path}: this file was changed: its SHA-256 is {digest}, the manifest says "
+            f"{entry.get('sha256')}"
+        )
+    table = read_parquet(path)
+    if table.height != entry.get("rows"):
+        raise DatasetError(
+            f"{path}: this file has {table.height} rows, the manifest says {entry.get('rows')!r}"
+        )
+    return table
 
 
 def write_parquet(path: Path, table: "pl.DataFrame") -> Stored:

@@ -29,6 +29,7 @@ from hindcast.pipeline.workloads.schema import (
     damage,
     empty_quarantine,
     read_provenance,
+    wrong_columns,
 )
 
 KIND: Final = "workload"
@@ -132,13 +133,25 @@ def check_folder(folder: Path, workload: Workload) -> None:
         )
 
 
-def load_workload(folder: Path) -> Workload:
+def load_workload(folder: Path, sha256: str | None = None) -> Workload:
     """Read a workload folder after checking every file against its manifest.
+
+    `sha256` is that of its manifest, as the manifest of a dataset names its workload.
 
     Raises DatasetError if the folder or its manifest is missing, if the manifest is of another kind
     or version, or if a file is missing or changed or has other columns.
     """
+    if sha256 is not None and folder.is_symlink():
+        raise DatasetError(
+            f"{folder}: this is a symbolic link, which is not followed inside a dataset; copy the "
+            "files themselves (cp -rL)"
+        )
     manifest = files.read_manifest(folder, KIND, (VERSION,), "ingest")
+    if sha256 is not None and files.sha256_file(folder / _MANIFEST) != sha256:
+        raise DatasetError(
+            f"{folder}: this workload has another SHA-256 than the dataset's manifest says; see "
+            "`hindcast verify`"
+        )
     entries = manifest.get("files")
     if not isinstance(entries, list):
         raise DatasetError(f"{folder / _MANIFEST}: the list 'files' is missing")
@@ -150,7 +163,9 @@ def load_workload(folder: Path) -> Workload:
                 f"{folder / _MANIFEST}: file {name!r} is not part of a workload, "
                 f"expected {', '.join(_COLUMNS)}"
             )
-        tables[name] = _table(folder / name, entry)
+        tables[name] = files.read_listed(folder / name, entry)
+        if fault := wrong_columns(tables[name], _COLUMNS[name]):
+            raise DatasetError(f"{folder / name}: {fault}")
     if _TASKS not in tables:
         raise DatasetError(f"{folder / _MANIFEST}: {_TASKS} is missing from 'files'")
     if fault := damage(tables[_TASKS], tables.get(_MACHINES)):
@@ -172,28 +187,3 @@ def is_saved(workload: Workload, folder: Path) -> bool:
     if workload.machines is None or saved.machines is None:
         return workload.machines is saved.machines
     return workload.machines.equals(saved.machines)
-
-
-def _table(path: Path, entry: Mapping[str, Any]) -> pl.DataFrame:
-    if not path.exists() and not path.is_symlink():
-        raise DatasetError(f"{path}: this file is missing, but the manifest lists it")
-    require_file(path)
-    digest = files.sha256_file(path)
-    if digest != entry.get("sha256"):
-        raise DatasetError(
-            f"{path}: this file was changed: its SHA-256 is {digest}, the manifest says "
-            f"{entry.get('sha256')}"
-        )
-    table = files.read_parquet(path)
-    expected = _COLUMNS[path.name]
-    columns_read, columns_expected = (
-        ", ".join(f"{name} {kind}" for name, kind in list(columns.items())[: len(expected)])
-        for columns in (table.schema, expected)
-    )
-    if columns_read != columns_expected:
-        raise DatasetError(f"{path}: the columns are {columns_read}, expected {columns_expected}")
-    if table.height != entry.get("rows"):
-        raise DatasetError(
-            f"{path}: this file has {table.height} rows, the manifest says {entry.get('rows')!r}"
-        )
-    return table

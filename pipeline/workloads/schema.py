@@ -71,6 +71,20 @@ def limits(name: str) -> str:
     return f"{'above' if excluded else 'of at least'} {least:g} and at most {LARGEST:g}"
 
 
+def wrong_columns(table: pl.DataFrame, expected: Mapping[str, pl.DataType]) -> str | None:
+    """Return how the first columns of a table differ from the expected ones, None if they do not.
+
+    A format may add columns of its own at the end.
+    """
+    columns_read, columns_expected = (
+        ", ".join(f"{name} {kind}" for name, kind in list(columns.items())[: len(expected)])
+        for columns in (table.schema, expected)
+    )
+    if columns_read == columns_expected:
+        return None
+    return f"the columns are {columns_read}, expected {columns_expected}"
+
+
 def damage(tasks: pl.DataFrame, machines: pl.DataFrame | None = None) -> str | None:
     """Return the first fault of tables that no ingestion writes, or None if they are sound.
 

@@ -167,11 +167,7 @@ def _make_plan(
     recipe: Recipe, behaviours: Mapping[str, Behaviour], out: Path, manifest: mf.Manifest
 ) -> Plan:
     """Return the plan of the parts after the existing ones, on the dataset's own workload."""
-    workload = load_workload(out / mf.WORKLOAD)
-    if files.sha256_file(out / mf.WORKLOAD / mf.NAME) != manifest.workload_sha256:
-        raise DatasetError(
-            f"{out / mf.WORKLOAD}: this workload is not that of the manifest; see `hindcast verify`"
-        )
+    workload = load_workload(out / mf.WORKLOAD, manifest.workload_sha256)
     plan = replace(
         recording.make_plan(recipe, behaviours, workload, out),
         first_part=len(manifest.parts),

@@ -63,7 +63,7 @@ def build(
         raise RecipeError(
             f"{recipe.id}: this recipe has no [[behaviours]], so there is nothing to record"
         )
-    if recipe.origin is not None and mf.read_manifest(recipe.origin.folder).lineage is not None:
+    if recipe.origin is not None and recipe.origin.made_of_others:
         raise RecipeError(
             f"{recipe.origin.folder}: this dataset was made of others, so its recipe does not "
             "build it; `hindcast show` prints what does"
