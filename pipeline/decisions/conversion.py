@@ -27,6 +27,7 @@ from hindcast.pipeline.dataset.building.part_file import part_file
 from hindcast.pipeline.dataset.building.results import BuildResult, counts_of, describe, result_of
 from hindcast.pipeline.dataset.building.results import write_episodes as write_table_of_episodes
 from hindcast.pipeline.dataset.columns import episodes_schema, part_schema, row_count
+from hindcast.pipeline.dataset.documents.card.coverage import measure
 from hindcast.pipeline.dataset.lineage import Lineage, selection_caveats
 from hindcast.pipeline.dataset.part import ends_alone
 from hindcast.pipeline.decisions.batch import ragged_rows
@@ -101,7 +102,8 @@ def convert(
     _refuse_without_transitions(log, episodes)
     encoded = encode(log, like)
     recipe = recipe_of(log, encoded, episodes, name, CLOSING_ROWS)
-    spec = load_scenario(NAME).spec(recipe.config, recipe.objective)
+    scenario = load_scenario(NAME)
+    spec = scenario.spec(recipe.config, recipe.objective)
     files.make_folder(out)
     (out / mf.NAME).unlink(missing_ok=True)  # from here on the folder is unfinished
     provenance = _provenance(log, episodes)
@@ -124,7 +126,7 @@ def convert(
         caveats=caveats,
         lineage=lineage,
     )
-    describe(out, manifest, table)
+    describe(out, manifest, scenario, table, measure(out, manifest, table))
     files.write_json(out / mf.NAME, mf.to_json(manifest))
     return result_of(out, manifest)
 

@@ -496,7 +496,7 @@ def _caveats(job: Job, policies: Sequence[Entrant], scores: pl.DataFrame) -> tup
     outcomes: dict[str, dict[str, float]] = {}
     for name, metric, mean in means.iter_rows():
         outcomes.setdefault(name, {})[metric] = mean
-    of_trace = trace_caveats(job.recipe, job.workload)
+    of_trace = trace_caveats(job.recipe, job.scenario, job.workload, job.recipe.windows("all"))
     facts: tuple[cv.Caveat, ...] = ()
     if job.recipe.scenario == "queue":
         config = job.recipe.config

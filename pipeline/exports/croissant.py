@@ -30,10 +30,11 @@ from pathlib import Path
 
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset import manifest as mf
-from hindcast.pipeline.dataset.documents.croissant import write_croissant
+from hindcast.pipeline.dataset.documents.croissant import NAME, croissant
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._copying import card_of, copy_checked
 from hindcast.pipeline.exports._target import new_folder, result
+from hindcast.pipeline.storage.files import write_json
 
 
 def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) -> ExportResult:
@@ -47,5 +48,5 @@ def export(dataset: Dataset, out: Path, candidates: int | None, tell: Progress) 
             copy_checked(dataset.folder, entry, temporary / entry.path)
             tell(done, len(files))
         (temporary / mf.CARD).write_text(card_of(dataset.folder), encoding="utf-8", newline="")
-        write_croissant(temporary, manifest)
+        write_json(temporary / NAME, croissant(manifest))
     return result(out)

@@ -30,11 +30,8 @@ import pyarrow.parquet as pq
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.building.part_file import part_file
 from hindcast.pipeline.dataset.documents.card.coverage import row_groups
-from hindcast.pipeline.dataset.documents.card.header import (
-    config_lines,
-    licence_lines,
-    size_category,
-)
+from hindcast.pipeline.dataset.documents.card.header import config_lines, size_category
+from hindcast.pipeline.dataset.documents.terms import licence_lines
 from hindcast.pipeline.exports import ExportResult, Progress
 from hindcast.pipeline.exports._copying import card_of, check_digest
 from hindcast.pipeline.exports._labels import Labels, labels_of

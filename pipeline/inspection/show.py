@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline import dataset as ds
-from hindcast.pipeline.dataset.documents.card.coverage import Coverage, effective, measure
+from hindcast.pipeline.dataset.documents.card.coverage import Coverage, measure
 from hindcast.pipeline.dataset.documents.card.page import split_sizes, warnings
 from hindcast.pipeline.dataset.documents.card.returns import behaviour_returns
 from hindcast.pipeline.dataset.lineage import lineage_lines, lineage_to_json
@@ -18,6 +18,7 @@ from hindcast.pipeline.evaluation.summary.evaluations import read_evaluation, re
 from hindcast.pipeline.inspection import list as catalogue
 from hindcast.pipeline.inspection.columns import aligned, size
 from hindcast.pipeline.pages.numbers import decimals_for, write_estimate
+from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.statistics.intervals import Interval
 from hindcast.pipeline.storage.files import read_json
 from hindcast.pipeline.storage.run_files import DESCRIPTION, LEDGER
@@ -63,7 +64,8 @@ def _dataset(folder: Path) -> Details:
     manifest, episodes = dataset.manifest, dataset.episodes()
     coverage = measure(folder, manifest, episodes)
     headline = manifest.spec.outcomes[0]
-    behaviours = behaviour_returns(episodes, headline, manifest.recipe)
+    scenario, config = load_scenario(manifest.recipe.scenario), manifest.recipe.config
+    behaviours = behaviour_returns(episodes, headline, scenario, config)
     splits = split_sizes(episodes).to_dicts()
     degenerate = [text.replace("**", "") for text in warnings(coverage, episodes)]
     # a dataset of version 0.1 has no caveats, but the notes of its trace
@@ -147,7 +149,7 @@ def _coverage(coverage: Coverage) -> dict[str, Any]:
         "forced_share": coverage.forced / total,
         "certain_share": coverage.certain / total,
         "positions_chosen": coverage.positions,
-        "effective_positions": effective(coverage.chosen) if coverage.decisions else None,
+        "effective_positions": coverage.effective_positions if coverage.decisions else None,
         "mean_support": coverage.support,
         "mean_entropy_nats": coverage.spread,
         "smallest_propensity": coverage.smallest,
@@ -161,7 +163,7 @@ def _coverage_lines(coverage: Coverage) -> list[str]:
         (
             f"  coverage  {coverage.feasible / total:.1f} of {coverage.candidates / total:.1f} "
             f"candidates feasible, {coverage.positions:,} positions chosen, effectively "
-            f"{effective(coverage.chosen):.1f}"
+            f"{coverage.effective_positions:.1f}"
         )
     ]
     if coverage.support is None or coverage.smallest is None:

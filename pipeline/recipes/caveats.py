@@ -4,36 +4,29 @@ from collections.abc import Iterable
 from typing import Final
 
 from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.recipes.splits import evenly_spaced
+from hindcast.pipeline.recipes.splits import sample
 from hindcast.pipeline.recipes.workload_source import RECORDED, SYNTHETIC
-from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS
+from hindcast.pipeline.simulation.scenario import DRAWN_WINDOWS, Scenario
 from hindcast.pipeline.workloads import caveats
 from hindcast.pipeline.workloads.caveats import Caveat
 from hindcast.pipeline.workloads.schema import Workload
 
-_MOST_WINDOWS: Final = 50  # measured windows; a longer list is sampled evenly
 _DRAWN: Final = (SYNTHETIC, RECORDED)  # formats of workloads with tasks that are no trace
 
 
-def sample(windows: Iterable[int], most: int = _MOST_WINDOWS) -> list[int]:
-    """Return at most `most` of the windows, evenly spaced."""
-    return evenly_spaced(sorted(set(windows)), most)
-
-
 def trace_caveats(
-    recipe: Recipe, workload: Workload, windows: Iterable[int] | None = None
+    recipe: Recipe, scenario: Scenario, workload: Workload, windows: Iterable[int]
 ) -> tuple[Caveat, ...]:
-    """Return caveats of the trace, from its reader, and of its use by the recipe.
+    """Return caveats of the trace, from its reader, and of its use by the recipe on these windows.
 
-    `windows` are those of the recipe by default. A workload that is drawn has no such caveats.
+    A workload that is drawn has no such caveats.
     """
     of_trace = caveats.of_provenance(workload.provenance)
     if workload.tasks.is_empty() or workload.provenance.format in _DRAWN:
         return of_trace
-    scenario, config = load_scenario(recipe.scenario), recipe.config
+    config = recipe.config
     n_windows = scenario.windows(config, workload)
-    windows_used = {w for w in windows or recipe.windows("all") if w < n_windows}
+    windows_used = {w for w in windows if w < n_windows}
     if n_windows != DRAWN_WINDOWS:  # drawn windows have the whole trace to draw from
         of_trace += caveats.trace_used(len(windows_used), n_windows)
     if scenario.caveats is not None:

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from hindcast.pipeline.settings.ranges import shown
 
 SPLITS: Final = ("train", "validation", "test")
 MOST_WINDOWS: Final = 10_000_000  # of all splits
+MOST_MEASURED: Final = 50  # windows of which something is measured; more are sampled evenly
 _RANGE: Final = re.compile(r"^(\d{1,15})\.\.(\d{1,15})$")
 
 
@@ -40,6 +41,11 @@ def read_split(value: Any, where: str) -> dict[str, range]:
                 "in one split"
             )
     return split
+
+
+def sample(windows: Iterable[int], most: int = MOST_MEASURED) -> list[int]:
+    """Return at most `most` of the windows, evenly spaced and in their order."""
+    return evenly_spaced(sorted(set(windows)), most)
 
 
 def evenly_spaced(windows: Sequence[int], most: int) -> list[int]:

@@ -26,6 +26,7 @@ from hindcast.pipeline.dataset.part import open_part, part_errors
 from hindcast.pipeline.errors import VerificationFailed
 from hindcast.pipeline.recipes.checkpoints import copy_policies
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.selection.operations import selected
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads import caveats as cv
@@ -83,7 +84,7 @@ def write(parents: Sequence[Dataset], lineage: Lineage, out: Path) -> None:
     inherited = [c for p in parents for c in p.manifest.caveats if c.code not in _MEASURED]
     found = [*inherited, *cv.forced(coverage.decisions, coverage.forced), *cv.unfinished(means)]
     manifest = replace(manifest, caveats=_distinct([*found, *selection_caveats(lineage)]))
-    describe(out, manifest, episodes, coverage)
+    describe(out, manifest, load_scenario(recipe.scenario), episodes, coverage)
     files.write_json(out / mf.NAME, mf.to_json(manifest))
 
 

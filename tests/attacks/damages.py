@@ -37,6 +37,7 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.building.append import append
 from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.dataset.building.results import counts_of, describe
+from hindcast.pipeline.dataset.documents.card.coverage import measure
 from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.errors import HindcastError, InputError, VerificationFailed
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -132,7 +133,8 @@ def _seal_documents(folder: Path) -> None:
     manifest = mf.read_manifest(folder)
     episodes = pl.read_parquet(folder / manifest.episodes.path)
     files.write_json(folder / mf.NAME, mf.to_json(manifest))
-    describe(folder, manifest, episodes)
+    scenario = load_scenario(manifest.recipe.scenario)
+    describe(folder, manifest, scenario, episodes, measure(folder, manifest, episodes))
 
 
 def _entry(path: Path) -> dict[str, Any]:

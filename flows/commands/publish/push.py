@@ -57,8 +57,8 @@ def check(request: Request) -> None:
 def run(request: Request) -> dict[str, Any]:
     """Verify a dataset, and write its upload folder or send it to the Hub."""
     from hindcast.pipeline.dataset import manifest as mf
-    from hindcast.pipeline.dataset.documents.card.header import licence_of
     from hindcast.pipeline.dataset.documents.publication import creators_of
+    from hindcast.pipeline.dataset.documents.terms import licence_of
     from hindcast.pipeline.exports.publishing import folder as publication
     from hindcast.pipeline.exports.publishing import hub
     from hindcast.pipeline.storage.files import scratch

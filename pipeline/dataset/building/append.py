@@ -28,11 +28,14 @@ from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.append_history import check_fits, repetitions
 from hindcast.pipeline.dataset.building import build, results
 from hindcast.pipeline.dataset.building import parts as recording
+from hindcast.pipeline.dataset.building.caveats import with_caveats
 from hindcast.pipeline.dataset.building.parts import DATA, Plan
-from hindcast.pipeline.dataset.documents.card.coverage import Coverage
+from hindcast.pipeline.dataset.documents.card.coverage import Coverage, measure
 from hindcast.pipeline.errors import DatasetError, RecipeError
 from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.policy import Behaviour
+from hindcast.pipeline.simulation.scenario import Scenario
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.storage.location import is_remote
 from hindcast.pipeline.storage.locks import writing
@@ -97,7 +100,10 @@ def _append(
     pending = build.append_in_progress(out)
     begun = False
     if pending is not None and pending.get("first_part") != len(manifest.parts):
-        _complete(out, manifest)  # interrupted after the manifest was replaced
+        # interrupted after the manifest was replaced
+        scenario = load_scenario(manifest.recipe.scenario)
+        episodes = files.read_parquet(out / manifest.episodes.path)
+        _complete(out, manifest, scenario, episodes, measure(out, manifest, episodes))
     elif pending is None:
         files.remove_folder(out / BUILDING)  # of a first build that was interrupted at its very end
     else:
@@ -122,8 +128,8 @@ def _append(
             f"data/ from {plan.part_path(0).name} on"
         )
     recording.begin(plan, append)
-    recording.record_parts(plan, workers, progress, elsewhere)
-    return _finish(plan, manifest)
+    parts, episodes = recording.record_parts(plan, workers, progress, elsewhere)
+    return _finish(plan, manifest, parts, episodes)
 
 
 def _begun_digest(out: Path) -> Any:
@@ -198,10 +204,11 @@ def _place_of(plan: Plan, manifest: mf.Manifest) -> dict[str, Any]:
     }
 
 
-def _finish(plan: Plan, old: mf.Manifest) -> results.BuildResult:
+def _finish(
+    plan: Plan, old: mf.Manifest, added_parts: tuple[mf.FileEntry, ...], added: pl.DataFrame
+) -> results.BuildResult:
     """Join the episodes, replace the manifest, and write the documents."""
-    parts, added = recording.recorded(plan)
-    parts = (*old.parts, *parts)
+    parts = (*old.parts, *added_parts)
     episodes = pl.concat([files.read_parquet(plan.out / old.episodes.path), added])
     name = f"episodes-{len(old.appended) + 1:05d}.parquet"
     segment = mf.Segment(
@@ -215,16 +222,22 @@ def _finish(plan: Plan, old: mf.Manifest) -> results.BuildResult:
         counts=results.counts_of(parts, episodes, old.spec),
         appended=(*old.appended, segment),
     )
-    manifest, coverage = build.with_caveats(plan, manifest, episodes)
+    manifest, coverage = with_caveats(plan, manifest, episodes)
     files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
-    _complete(plan.out, manifest, coverage)
+    _complete(plan.out, manifest, plan.scenario, episodes, coverage)
     return results.result_of(plan.out, manifest)
 
 
-def _complete(out: Path, manifest: mf.Manifest, coverage: Coverage | None = None) -> None:
+def _complete(
+    out: Path,
+    manifest: mf.Manifest,
+    scenario: Scenario,
+    episodes: pl.DataFrame,
+    coverage: Coverage,
+) -> None:
     """Write the documents of the new manifest and remove the replaced files; safe to repeat."""
     files.remove_partials(out)
-    results.describe(out, manifest, files.read_parquet(out / manifest.episodes.path), coverage)
+    results.describe(out, manifest, scenario, episodes, coverage)
     for path in list(out.glob("episodes*.parquet")):
         if path.name != manifest.episodes.path and mf.is_episodes(path.name):
             path.unlink(missing_ok=True)

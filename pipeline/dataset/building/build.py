@@ -13,16 +13,13 @@ give the same bytes.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.building import parts as recording
-from hindcast.pipeline.dataset.building.caveats import dataset_caveats
-from hindcast.pipeline.dataset.building.parts import Plan
+from hindcast.pipeline.dataset.building.caveats import with_caveats
 from hindcast.pipeline.dataset.building.results import (
     BuildResult,
     counts_of,
@@ -30,7 +27,6 @@ from hindcast.pipeline.dataset.building.results import (
     result_of,
     write_episodes,
 )
-from hindcast.pipeline.dataset.documents.card.coverage import Coverage, measure
 from hindcast.pipeline.errors import DatasetError, RecipeError, StorageError
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.workload_source import load_source
@@ -59,17 +55,7 @@ def build(
     processes record the parts, and `workers` is not used. Finished parts are kept, and
     the next call continues after them. A call at the same time waits for the first to end.
     """
-    if not recipe.behaviours:
-        raise RecipeError(
-            f"{recipe.id}: this recipe has no [[behaviours]], so there is nothing to record"
-        )
-    if recipe.origin is not None and recipe.origin.made_of_others:
-        raise RecipeError(
-            f"{recipe.origin.folder}: this dataset was made of others, so its recipe does not "
-            "build it; `hindcast show` prints what does"
-        )
-    if workers < 1:
-        raise RecipeError(f"workers is {workers}, expected at least 1")
+    _check(recipe, workers)
     if (out / mf.NAME).exists():
         return _already_built(recipe, out)
     _refuse_foreign(out)
@@ -84,8 +70,39 @@ def build(
             f"{out}: this folder holds an interrupted build, but the trace was changed since: it "
             "gives another workload; restore the trace, or delete the folder and build again"
         )
-    recording.record_parts(plan, workers, progress, elsewhere)
-    return _finish(plan)
+    parts, episodes = recording.record_parts(plan, workers, progress, elsewhere)
+    manifest = mf.Manifest(
+        recipe=recipe,
+        digest=recipe.digest,
+        spec=plan.spec,
+        parts=parts,
+        episodes=write_episodes(out, mf.EPISODES, episodes),
+        workload_sha256=files.sha256_file(out / mf.WORKLOAD / mf.NAME),
+        provenance=asdict(plan.workload.provenance),
+        counts=counts_of(parts, episodes, plan.spec),
+        versions=mf.versions(),
+    )
+    manifest, coverage = with_caveats(plan, manifest, episodes)
+    result = result_of(out, manifest)
+    describe(out, manifest, plan.scenario, episodes, coverage)
+    files.write_json(out / mf.NAME, mf.to_json(manifest))
+    files.remove_folder(out / BUILDING)
+    return result
+
+
+def _check(recipe: Recipe, workers: int) -> None:
+    """Raise RecipeError if a dataset cannot be built of this recipe by so many workers."""
+    if not recipe.behaviours:
+        raise RecipeError(
+            f"{recipe.id}: this recipe has no [[behaviours]], so there is nothing to record"
+        )
+    if recipe.origin is not None and recipe.origin.made_of_others:
+        raise RecipeError(
+            f"{recipe.origin.folder}: this dataset was made of others, so its recipe does not "
+            "build it; `hindcast show` prints what does"
+        )
+    if workers < 1:
+        raise RecipeError(f"workers is {workers}, expected at least 1")
 
 
 def _already_built(recipe: Recipe, out: Path) -> BuildResult:
@@ -120,34 +137,3 @@ def _refuse_foreign(out: Path) -> None:
         raise StorageError(
             f"{out}: this folder is not empty and holds no interrupted build; choose another --out"
         )
-
-
-def with_caveats(
-    plan: Plan, manifest: mf.Manifest, episodes: pl.DataFrame
-) -> tuple[mf.Manifest, Coverage]:
-    """Return the manifest with the caveats of all its data, and the coverage of the data."""
-    coverage = measure(plan.out, manifest, episodes)
-    found = dataset_caveats(plan, manifest.recipes, episodes, coverage, manifest.caveats)
-    return replace(manifest, caveats=found), coverage
-
-
-def _finish(plan: Plan) -> BuildResult:
-    """Join the episodes, write card and manifest, and remove the plan."""
-    parts, episodes = recording.recorded(plan)
-    manifest = mf.Manifest(
-        recipe=plan.recipe,
-        digest=plan.recipe.digest,
-        spec=plan.spec,
-        parts=parts,
-        episodes=write_episodes(plan.out, mf.EPISODES, episodes),
-        workload_sha256=files.sha256_file(plan.out / mf.WORKLOAD / mf.NAME),
-        provenance=asdict(plan.workload.provenance),
-        counts=counts_of(parts, episodes, plan.spec),
-        versions=mf.versions(),
-    )
-    manifest, coverage = with_caveats(plan, manifest, episodes)
-    describe(plan.out, manifest, episodes, coverage)
-    result = result_of(plan.out, manifest)
-    files.write_json(plan.out / mf.NAME, mf.to_json(manifest))
-    files.remove_folder(plan.out / BUILDING)
-    return result

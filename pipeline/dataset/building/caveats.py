@@ -1,38 +1,36 @@
 """Caveats of a dataset: of its trace, its windows, its behaviours and its decisions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from hindcast.pipeline.dataset.building.parts import Plan
-from hindcast.pipeline.dataset.documents.card.coverage import Coverage
-from hindcast.pipeline.recipes.caveats import sample, trace_caveats
+from hindcast.pipeline.dataset.documents.card.coverage import Coverage, measure
+from hindcast.pipeline.dataset.manifest import Manifest
+from hindcast.pipeline.recipes.caveats import trace_caveats
 from hindcast.pipeline.recipes.problem import make_instance
-from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.recipes.splits import sample
 from hindcast.pipeline.simulation.policy import Behaviour, Heuristic
 from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.pipeline.workloads import caveats
-from hindcast.pipeline.workloads.caveats import Caveat
 
 _PROBED: Final = 12  # windows that rules play; with the rules of a recipe, less than a part
 
 
-def dataset_caveats(
-    plan: Plan,
-    recipes: Sequence[Recipe],
-    episodes: pl.DataFrame,
-    coverage: Coverage,
-    before: Sequence[Caveat] = (),
-) -> tuple[Caveat, ...]:
-    """Return the caveats of a dataset made by `recipes`, the last of which is that of the plan.
+def with_caveats(
+    plan: Plan, manifest: Manifest, episodes: pl.DataFrame
+) -> tuple[Manifest, Coverage]:
+    """Return the manifest with the caveats of all its data, and the coverage of the data.
 
-    `before` are those that the dataset had. Ties among its rules are kept: the rules of earlier
-    recipes are not played again.
+    The last of its recipes is that of the plan. Ties among the rules of earlier recipes are those
+    that the manifest has: these rules are not played again.
     """
-    windows = [w for recipe in recipes for w in recipe.windows("all")]
+    coverage = measure(plan.out, manifest, episodes)
+    windows = [w for recipe in manifest.recipes for w in recipe.windows("all")]
     outcomes = [o.name for o in plan.spec.outcomes]
     means = episodes.group_by("behaviour", maintain_order=True).agg(
         pl.col(*outcomes, "truncated").cast(pl.Float64).mean()
@@ -40,17 +38,18 @@ def dataset_caveats(
     policies: list[tuple[str, Mapping[str, Any]]] = [
         (row["behaviour"], row) for row in means.to_dicts()
     ]
-    scores, of_trace = _scores(plan), trace_caveats(plan.recipe, plan.workload, windows)
-    tied = [caveat for caveat in before if caveat.code == caveats.TIES]
-    for caveat in caveats.ties(scores, higher=plan.spec.outcomes[0].better == "higher"):
+    of_trace = trace_caveats(plan.recipe, plan.scenario, plan.workload, windows)
+    tied = [caveat for caveat in manifest.caveats if caveat.code == caveats.TIES]
+    for caveat in caveats.ties(_scores(plan), higher=plan.spec.outcomes[0].better == "higher"):
         if caveat not in tied:
             tied.append(caveat)
-    return (
+    found = (
         *of_trace,
         *tied,
         *caveats.forced(coverage.decisions, coverage.forced),
         *caveats.unfinished(policies),
     )
+    return replace(manifest, caveats=found), coverage
 
 
 def _scores(plan: Plan) -> Any:

@@ -143,8 +143,11 @@ def begin(plan: Plan, append: Mapping[str, Any] | None = None) -> None:
 
 def record_parts(
     plan: Plan, workers: int, progress: Progress | None, elsewhere: Elsewhere | None = None
-) -> None:
-    """Record the parts that are not finished yet, in threads of this process or `elsewhere`."""
+) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
+    """Record the parts that are not finished yet, in threads of this process or `elsewhere`.
+
+    Returns the files and the episodes of all parts of the plan.
+    """
     there = {path.name for path in (plan.out / BUILDING).iterdir()}
     missing = [i for i in range(len(plan.parts)) if _entry_path(plan, i).name not in there]
     done = len(plan.parts) - len(missing)
@@ -159,9 +162,22 @@ def record_parts(
 
         if missing:
             elsewhere(plan, missing, count)
-        for folder in (plan.out / BUILDING, plan.out / DATA):
-            files.remove_partials(folder)  # of processes that were killed meanwhile
-        return
+    else:
+        _record_here(plan, missing, workers, lambda more: tell(done + more, len(plan.parts)))
+    entries, episodes = _recorded(plan)
+    for folder in (plan.out / BUILDING, plan.out / DATA):
+        files.remove_partials(folder)  # of processes elsewhere that were killed meanwhile
+    return entries, episodes
+
+
+def _record_here(
+    plan: Plan, missing: Sequence[int], workers: int, tell: Callable[[int], None]
+) -> None:
+    """Record parts in threads of this process; `tell` is called with the number of finished ones.
+
+    Of several parts that failed, the error of the first one is raised.
+    """
+    done = 0
     stop = Event()
     with ThreadPoolExecutor(workers) as pool:
         part_of = {pool.submit(_record_part, plan, i, stop): i for i in missing}
@@ -169,11 +185,10 @@ def record_parts(
         try:
             while waiting:
                 finished, waiting = wait(waiting, timeout=1.0, return_when=FIRST_EXCEPTION)
-                # In the order of parts: of several that failed, the first one is reported.
                 for future in sorted(finished, key=part_of.__getitem__):
                     future.result()
                     done += 1
-                tell(done, len(plan.parts))
+                tell(done)
         except BaseException:
             stop.set()  # a part may have millions of episodes
             pool.shutdown(wait=True, cancel_futures=True)
@@ -294,7 +309,7 @@ def _record_episode(
     }
 
 
-def recorded(plan: Plan) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
+def _recorded(plan: Plan) -> tuple[tuple[mf.FileEntry, ...], pl.DataFrame]:
     """Return the files and the episodes of all parts of a plan, once they are recorded."""
 
     def episodes(part: int) -> pl.DataFrame:

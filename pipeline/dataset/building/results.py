@@ -8,10 +8,12 @@ import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.columns import row_count
-from hindcast.pipeline.dataset.documents.card import write_card
 from hindcast.pipeline.dataset.documents.card.coverage import Coverage
-from hindcast.pipeline.dataset.documents.croissant import write_croissant
+from hindcast.pipeline.dataset.documents.card.page import card
+from hindcast.pipeline.dataset.documents.croissant import NAME as CROISSANT
+from hindcast.pipeline.dataset.documents.croissant import croissant
 from hindcast.pipeline.errors import HindcastError
+from hindcast.pipeline.simulation.scenario import Scenario
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage import files
 from hindcast.pipeline.workloads.caveats import Caveat
@@ -73,11 +75,13 @@ def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame, spec: Spec)
 
 
 def describe(
-    out: Path, manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage | None = None
+    out: Path,
+    manifest: mf.Manifest,
+    scenario: Scenario,
+    episodes: pl.DataFrame,
+    coverage: Coverage,
 ) -> None:
-    """Write the documents made from the manifest and the data: card and Croissant metadata.
-
-    `coverage` is that of the data, if it is measured already.
-    """
-    write_card(out, manifest, episodes, coverage)
-    write_croissant(out, manifest)
+    """Write the documents made from the manifest and the data: card and Croissant metadata."""
+    text, about = card(manifest, scenario, episodes, coverage), croissant(manifest)
+    files.write_text(out / mf.CARD, text)
+    files.write_json(out / CROISSANT, about)

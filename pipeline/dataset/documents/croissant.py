@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -13,7 +12,6 @@ from hindcast.pipeline.dataset.columns import episodes_schema, part_schema
 from hindcast.pipeline.dataset.documents.terms import terms
 from hindcast.pipeline.recipes.workload_source import ELSEWHERE
 from hindcast.pipeline.simulation.spec import Feature, Spec
-from hindcast.pipeline.storage.files import write_json
 from hindcast.pipeline.traces import FORMATS
 
 NAME: Final = "croissant.json"
@@ -82,11 +80,6 @@ _MEANING: Final[Mapping[str, str]] = {
 
 
 _NO_CLOSING_ROW: Final = " An episode of one decision that ended with it has no closing row."
-
-
-def write_croissant(folder: Path, manifest: mf.Manifest) -> None:
-    """Write croissant.json into a dataset folder with this manifest."""
-    write_json(folder / NAME, croissant(manifest))
 
 
 def croissant(manifest: mf.Manifest) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hindcast.pipeline.dataset.documents.card.header import address_of, licence_of
 from hindcast.pipeline.dataset.documents.croissant import croissant
-from hindcast.pipeline.dataset.documents.terms import AUTHORS
+from hindcast.pipeline.dataset.documents.terms import AUTHORS, address_of, licence_of
 from hindcast.pipeline.dataset.manifest import CARD, Manifest
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.recipes.workload_source import GENERATED, SYNTHETIC

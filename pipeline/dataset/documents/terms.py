@@ -8,10 +8,10 @@ recorded them.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from hindcast.pipeline.dataset.documents.card.header import address_of, licence_of
 from hindcast.pipeline.dataset.manifest import Manifest
+from hindcast.pipeline.pages.markdown import quoted
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.traces import FORMATS
 
@@ -33,6 +33,7 @@ class Terms:
     citation: str
 
 
+OWN_LICENCE: Final = "apache-2.0"  # Hindcast's, for workloads that it generates
 AUTHORS: Final = "The Hindcast developers"
 YEAR: Final = 2026  # of the release, as in CITATION.cff
 _URLS: Final[Mapping[str, str]] = {
@@ -59,6 +60,29 @@ def terms(manifest: Manifest) -> Terms:
     told = ", ".join(f"{name} = {{{_escaped(value)}}}" for name, value in fields.items())
     citation = f"@misc{{{manifest.name}, {told}}}"
     return Terms(identifier, _URLS.get(identifier, words), url, citation)
+
+
+def licence_of(provenance: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the licence as hubs name it, and in words."""
+    form = FORMATS.get(str(provenance["format"]))
+    return (OWN_LICENCE, "Apache-2.0") if form is None else (form.licence, form.terms)
+
+
+def address_of(provenance: Mapping[str, Any]) -> str | None:
+    """Return the address of the page of a trace, or None if its source names none."""
+    form = FORMATS.get(str(provenance["format"]))
+    words = () if form is None else (word.strip(",;()") for word in form.source.split())
+    return next((f"https://{word}" for word in words if "." in word and "/" in word), None)
+
+
+def licence_lines(provenance: Mapping[str, Any]) -> list[str]:
+    """Return the lines about the licence: one that hubs do not know has a name and a link."""
+    identifier, _words = licence_of(provenance)
+    if identifier != "other":
+        return [f"license: {identifier}"]
+    link = address_of(provenance) or "#licence-and-citation"  # a section of the card
+    name = f"{provenance['format']}-trace-terms"
+    return ["license: other", f"license_name: {name}", f"license_link: {quoted(link)}"]
 
 
 def _escaped(text: str) -> str:

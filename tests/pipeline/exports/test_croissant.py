@@ -11,8 +11,8 @@ import yaml
 
 from hindcast.pipeline.dataset import open as open_dataset
 from hindcast.pipeline.dataset.building.build import build
-from hindcast.pipeline.dataset.documents.card.header import licence_lines
 from hindcast.pipeline.dataset.documents.croissant import NAME, croissant
+from hindcast.pipeline.dataset.documents.terms import licence_lines
 from hindcast.pipeline.dataset.verification.verify import verify
 from hindcast.pipeline.decisions.conversion import convert
 from hindcast.pipeline.decisions.reading import read_log

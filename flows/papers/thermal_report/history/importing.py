@@ -40,6 +40,7 @@ from hindcast.pipeline.dataset.building.results import (
     write_episodes,
 )
 from hindcast.pipeline.dataset.columns import episodes_schema
+from hindcast.pipeline.dataset.documents.card.coverage import measure
 from hindcast.pipeline.dataset.part import Block, read_blocks
 from hindcast.pipeline.errors import DatasetError, StorageError, VerificationFailed
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe, Recipe, TraceSource
@@ -93,7 +94,8 @@ def ingest(path: Path, out: Path) -> BuildResult:
     _refuse_foreign(path, out)
     runs = episodes(history)
     recipe = history_recipe(out.name, path.name, len(runs))
-    spec = load_scenario("thermal").spec(recipe.config, recipe.objective)
+    scenario = load_scenario("thermal")
+    spec = scenario.spec(recipe.config, recipe.objective)
     log = to_log(history, spec, recipe.config)
     _begin(path, out)
     part = f"{DATA}/part-00000.parquet"
@@ -114,7 +116,7 @@ def ingest(path: Path, out: Path) -> BuildResult:
         counts=counts_of(parts, table, spec),
         versions=mf.versions(),
     )
-    describe(out, manifest, table)
+    describe(out, manifest, scenario, table, measure(out, manifest, table))
     files.write_json(out / mf.NAME, mf.to_json(manifest))
     files.remove_folder(out / BUILDING)
     return result_of(out, manifest)

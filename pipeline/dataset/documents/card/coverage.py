@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 class Coverage:
     """Counts over all decisions of a dataset.
 
-    The last four attributes are None if probabilities were not recorded; `distinct` is also None if
+    `spread` to `distinct` are None if probabilities were not recorded; `distinct` is also None if
     no window was met by two behaviours.
 
     Attributes:
@@ -44,6 +44,8 @@ class Coverage:
         support: Mean share of the feasible candidates of a decision with probability > 0.
         smallest: Smallest propensity.
         distinct: Effective number of different behaviours, see `measure`.
+        effective_behaviours: Number of behaviours that share the episodes equally with the same
+            entropy.
     """
 
     decisions: int
@@ -56,6 +58,7 @@ class Coverage:
     support: float | None
     smallest: float | None
     distinct: float | None
+    effective_behaviours: float
 
     @property
     def positions(self) -> int:
@@ -66,6 +69,11 @@ class Coverage:
     def entropy(self) -> float:
         """Entropy of the chosen position over all decisions, in nats."""
         return entropy(self.chosen)
+
+    @property
+    def effective_positions(self) -> float:
+        """Number of positions that are chosen equally often with the same entropy."""
+        return effective(self.chosen)
 
     @property
     def one_position(self) -> bool:
@@ -100,7 +108,8 @@ def measure(folder: Path, manifest: mf.Manifest, episodes: pl.DataFrame) -> Cove
             except ValueError as error:
                 raise DatasetError(f"{path}: {error}") from error
         sums.end_part()
-    return sums.coverage()
+    of_behaviours = episodes["behaviour"].value_counts()["count"].to_numpy()
+    return sums.coverage(effective(of_behaviours))
 
 
 def row_groups(
@@ -210,7 +219,7 @@ class _Sums:
         self.first.clear()
         self.met.clear()
 
-    def coverage(self) -> Coverage:
+    def coverage(self, effective_behaviours: float) -> Coverage:
         """Return the coverage that follows from the sums."""
         known = self.known and self.decisions > 0
         total = max(1, self.decisions)
@@ -226,6 +235,7 @@ class _Sums:
             support=self.support / total if known else None,
             smallest=self.smallest if known else None,
             distinct=distinct if known else None,
+            effective_behaviours=effective_behaviours,
         )
 
 

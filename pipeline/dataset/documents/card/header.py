@@ -6,17 +6,14 @@ configs, so every config has a description with the identity of the dataset: wit
 datasets in folders of one name would be the same to it.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.pages.markdown import quoted
 from hindcast.pipeline.storage.files import sha256_text
-from hindcast.pipeline.traces import FORMATS
 
-OWN_LICENCE: Final = "apache-2.0"  # Hindcast's, for workloads that it generates
 MIXED: Final = "all_splits"  # name of the split if a part holds windows of several
 _ROWS: Final = 1 << 17  # of the table of episodes that are looked at together
 _SIZES: Final = (
@@ -60,29 +57,6 @@ def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, l
     for splits, part in zip(held, manifest.parts, strict=True):
         files.setdefault(next(iter(splits)), []).append(part.path)
     return files
-
-
-def licence_of(provenance: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the licence as hubs name it, and in words."""
-    form = FORMATS.get(str(provenance["format"]))
-    return (OWN_LICENCE, "Apache-2.0") if form is None else (form.licence, form.terms)
-
-
-def address_of(provenance: Mapping[str, Any]) -> str | None:
-    """Return the address of the page of a trace, or None if its source names none."""
-    form = FORMATS.get(str(provenance["format"]))
-    words = () if form is None else (word.strip(",;()") for word in form.source.split())
-    return next((f"https://{word}" for word in words if "." in word and "/" in word), None)
-
-
-def licence_lines(provenance: Mapping[str, Any]) -> list[str]:
-    """Return the lines about the licence: one that hubs do not know has a name and a link."""
-    identifier, _words = licence_of(provenance)
-    if identifier != "other":
-        return [f"license: {identifier}"]
-    link = address_of(provenance) or "#licence-and-citation"  # a section of the card
-    name = f"{provenance['format']}-trace-terms"
-    return ["license: other", f"license_name: {name}", f"license_link: {quoted(link)}"]
 
 
 def size_category(rows: int) -> str:

@@ -7,16 +7,15 @@ import polars as pl
 
 from hindcast.pipeline.dataset import manifest as mf
 from hindcast.pipeline.dataset.documents.card.columns import grouped
-from hindcast.pipeline.dataset.documents.card.coverage import Coverage, effective
+from hindcast.pipeline.dataset.documents.card.coverage import Coverage
 from hindcast.pipeline.dataset.documents.card.header import (
     MIXED,
     files_by_split,
     identity,
-    licence_lines,
-    licence_of,
     size_category,
 )
 from hindcast.pipeline.dataset.documents.card.returns import behaviour_returns, histogram
+from hindcast.pipeline.dataset.documents.terms import licence_lines, licence_of
 from hindcast.pipeline.dataset.lineage import lineage_lines
 from hindcast.pipeline.errors import printable
 from hindcast.pipeline.pages.numbers import decimals_for
@@ -24,23 +23,42 @@ from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.recipes.recipe import LEVELS
 from hindcast.pipeline.recipes.toml import recipe_toml
 from hindcast.pipeline.recipes.workload_source import ELSEWHERE
-from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.scenario import Scenario
 from hindcast.pipeline.traces import FORMATS
 
 _TEMPLATE: Final = Path(__file__).with_name("card.md.jinja")
 _POSITIONS: Final = 8  # with their shares of the decisions, the most frequent first
 
 
-def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> str:
+def card(
+    manifest: mf.Manifest, scenario: Scenario, episodes: pl.DataFrame, coverage: Coverage
+) -> str:
     """Return the card as Markdown.
 
     `coverage` is the result of hindcast.pipeline.dataset.documents.card.coverage.measure.
     """
-    origin, headline = manifest.provenance, manifest.spec.outcomes[0]
+    origin, spec, recipe = manifest.provenance, manifest.spec, manifest.recipe
+    headline = spec.outcomes[0]
+    remarks = [
+        *warnings(coverage, episodes, recipe.level),
+        *(_sentence(printable(caveat.text)) for caveat in manifest.caveats),
+    ]
+    splits, workload = split_sizes(episodes).to_dicts(), _workload(manifest)
     licence, terms = licence_of(origin)
-    caveats = [printable(caveat.text) for caveat in manifest.caveats]
-    behaviours = behaviour_returns(episodes, headline, manifest.recipe)
-    spec, counts = manifest.spec, episodes["behaviour"].value_counts()["count"].to_numpy()
+    about_licence = licence_lines(origin)
+    size_class, identifier = size_category(manifest.counts["rows"]), identity(manifest)
+    files = files_by_split(manifest, episodes)
+    lineage = [*lineage_lines(manifest.lineage)]
+    columns = {
+        "context": list(grouped(spec.context)),
+        "candidates": list(grouped(spec.candidates)),
+    }
+    behaviours = behaviour_returns(episodes, headline, scenario, recipe.config)
+    decimals = {
+        name: decimals_for([getattr(row, name).value for row in behaviours])
+        for name in ("returns", "headline")
+    }
+    bars = "\n".join(histogram(episodes["return"]))
     most = coverage.chosen.argsort(kind="stable")[::-1][:_POSITIONS]
     text = render(
         _TEMPLATE,
@@ -51,41 +69,29 @@ def card(manifest: mf.Manifest, episodes: pl.DataFrame, coverage: Coverage) -> s
         origin=origin,
         recorded=origin.get("recorded") == ELSEWHERE,
         trace=FORMATS.get(str(origin["format"])),
-        lineage=[*lineage_lines(manifest.lineage)],
-        workload=_workload(manifest),
+        lineage=lineage,
+        workload=workload,
         licence=licence,
-        licence_lines=licence_lines(origin),
+        licence_lines=about_licence,
         terms=terms,
-        scenario=load_scenario(manifest.recipe.scenario),
+        scenario=scenario,
         levels={r.level: LEVELS[r.level] for r in manifest.recipes if r.level},
         size=sum(part.bytes for part in manifest.parts),
-        size_category=size_category(manifest.counts["rows"]),
-        identity=identity(manifest),
-        files=files_by_split(manifest, episodes),
+        size_category=size_class,
+        identity=identifier,
+        files=files,
         mixed=MIXED,
-        splits=split_sizes(episodes).to_dicts(),
-        warnings=[
-            *warnings(coverage, episodes, manifest.recipe.level),
-            *map(_sentence, caveats),
-        ],
+        splits=splits,
+        warnings=remarks,
         names=episodes["behaviour"].unique(),
         headline=headline,
         behaviours=behaviours,
-        effective_behaviours=effective(counts),
         coverage=coverage,
-        entropy=coverage.entropy,
         total=max(1, coverage.decisions),
-        effective_positions=effective(coverage.chosen),
         most_chosen=[(n, count) for n in most if (count := coverage.chosen[n])],
-        columns={
-            "context": list(grouped(spec.context)),
-            "candidates": list(grouped(spec.candidates)),
-        },
-        histogram="\n".join(histogram(episodes["return"])),
-        decimals={
-            name: decimals_for([getattr(row, name).value for row in behaviours])
-            for name in ("returns", "headline")
-        },
+        columns=columns,
+        histogram=bars,
+        decimals=decimals,
         recipe_toml=recipe_toml,
     )
     # after an append the table of episodes has another name

@@ -1,14 +1,13 @@
 """Returns of the behaviours: means with intervals over windows, and a histogram."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from hindcast.pipeline.pages.numbers import decimals_for, write_number
-from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.scenarios import load_scenario
+from hindcast.pipeline.simulation.scenario import Scenario
 from hindcast.pipeline.simulation.spec import Outcome
 from hindcast.pipeline.statistics.intervals import Interval, mean_interval
 
@@ -37,7 +36,7 @@ class BehaviourReturns:
 
 
 def behaviour_returns(
-    episodes: pl.DataFrame, headline: Outcome, recipe: Recipe
+    episodes: pl.DataFrame, headline: Outcome, scenario: Scenario, config: Any
 ) -> list[BehaviourReturns]:
     """Return the results of every behaviour, in the order of the dataset.
 
@@ -48,13 +47,16 @@ def behaviour_returns(
     needed = dict.fromkeys(("behaviour", "window", "steps", "return", headline.name))
     own = episodes.select(*needed)
     if len(names) == 1:
-        return [_of(names[0], own, headline.name, recipe)]
+        return [_of(names[0], own, headline.name, scenario, config)]
     return [
-        _of(name, own.filter(pl.col("behaviour") == name), headline.name, recipe) for name in names
+        _of(name, own.filter(pl.col("behaviour") == name), headline.name, scenario, config)
+        for name in names
     ]
 
 
-def _of(name: str, own: pl.DataFrame, headline: str, recipe: Recipe) -> BehaviourReturns:
+def _of(
+    name: str, own: pl.DataFrame, headline: str, scenario: Scenario, config: Any
+) -> BehaviourReturns:
     means = own
     if not (np.diff(own["window"].to_numpy()) > 0).all():
         means = (
@@ -62,8 +64,7 @@ def _of(name: str, own: pl.DataFrame, headline: str, recipe: Recipe) -> Behaviou
             .agg(pl.col("return").mean(), pl.col(headline).mean())
             .sort("window")
         )
-    scenario = load_scenario(recipe.scenario)
-    stretches = scenario.shared_stretches(recipe.config, means["window"].to_list())
+    stretches = scenario.shared_stretches(config, means["window"].to_list())
     known = stretches is None or means.height <= _MOST_SHARING
     returns, outcome = (
         mean_interval(values, stretches=stretches) if known and np.isfinite(values).all()

@@ -23,11 +23,11 @@ from hindcast.pipeline.dataset.documents.card.coverage import effective, entropy
 from hindcast.pipeline.dataset.documents.card.header import (
     MIXED,
     files_by_split,
-    licence_of,
     size_category,
 )
 from hindcast.pipeline.dataset.documents.card.page import card, warnings
 from hindcast.pipeline.dataset.documents.card.returns import behaviour_returns, histogram
+from hindcast.pipeline.dataset.documents.terms import licence_of
 from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.inspection.diff import compare
 from hindcast.pipeline.pages.templates import render
@@ -246,8 +246,8 @@ def test_the_recipe_in_the_card_rebuilds_every_byte(tiny_dataset, tmp_path):
 
 def test_returns_are_means_over_windows_with_intervals_around_them(tiny_dataset):
     dataset = ds.open(tiny_dataset)
-    recipe = dataset.manifest.recipe
-    found = behaviour_returns(dataset.episodes(), dataset.spec.outcomes[0], recipe)
+    scenario, config = load_scenario("binpack"), dataset.manifest.recipe.config
+    found = behaviour_returns(dataset.episodes(), dataset.spec.outcomes[0], scenario, config)
     for b in found:
         own = dataset.episodes().filter(behaviour=b.behaviour)
         assert b.episodes == own.height
@@ -263,14 +263,14 @@ def test_windows_that_share_jobs_say_less_about_a_mean():
     windows = np.arange(40)
     values = np.convolve(np.random.default_rng(3).normal(size=44), np.ones(5) / 5, "valid")
     made = pl.DataFrame({"behaviour": "a", "window": windows, "steps": 1, "return": values})
-    headline = load_scenario("queue").spec(recipe.config, recipe.objective).outcomes[0]
+    scenario = load_scenario("queue")
+    headline = scenario.spec(recipe.config, recipe.objective).outcomes[0]
     made = made.with_columns(pl.col("return").alias(headline.name))
     widths = []
     for step in (250, 50):
         starts = tuple(range(0, 40 * step, step))
         config = dataclasses.replace(recipe.config, jobs=250, starts=starts)
-        own = dataclasses.replace(recipe, config=config)
-        found = behaviour_returns(made, headline, own)[0].returns
+        found = behaviour_returns(made, headline, scenario, config)[0].returns
         widths.append(found.high - found.low)
     assert widths[1] > 1.5 * widths[0]
 
@@ -339,7 +339,8 @@ def test_notes_of_a_trace_are_printed_without_escape_sequences(tiny_dataset):
     told = {**manifest.provenance, "notes": ["Note: \x1b[2Jx"]}
     episodes = ds.open(tiny_dataset).episodes()
     coverage = measure(tiny_dataset, manifest, episodes)
-    text = card(dataclasses.replace(manifest, provenance=told), episodes, coverage)
+    told_manifest = dataclasses.replace(manifest, provenance=told)
+    text = card(told_manifest, load_scenario("binpack"), episodes, coverage)
     assert "\n- Note: \\x1b[2Jx\n" in section(text, "Provenance")
 
 

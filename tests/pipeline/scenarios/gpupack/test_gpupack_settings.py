@@ -9,6 +9,7 @@ import pytest
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.recipes.caveats import trace_caveats
 from hindcast.pipeline.recipes.loading import load_recipe
+from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.gpupack import layout as m
 from hindcast.pipeline.scenarios.gpupack.bounds import placed_bound
 from hindcast.pipeline.scenarios.gpupack.config import GpupackConfig
@@ -257,4 +258,5 @@ def test_drawn_orders_use_the_whole_list():
     """No caveat says that few of a million windows are used."""
     recipe = load_recipe("gpupack-openb-v1")
     work = workload_of(drawn_pods(0))
-    assert trace_caveats(recipe, work) == ()
+    windows = recipe.windows("all")
+    assert trace_caveats(recipe, load_scenario("gpupack"), work, windows) == ()
