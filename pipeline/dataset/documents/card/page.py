@@ -38,12 +38,11 @@ def card(
     `coverage` is the result of hindcast.pipeline.dataset.documents.card.coverage.measure.
     """
     origin, spec, recipe = manifest.provenance, manifest.spec, manifest.recipe
-    headline = spec.outcomes[0]
-    remarks = [
-        *warnings(coverage, episodes, recipe.level),
-        *(_sentence(printable(caveat.text)) for caveat in manifest.caveats),
-    ]
-    splits, workload = split_sizes(episodes).to_dicts(), _workload(manifest)
+    name, headline, workload = manifest.name, spec.outcomes[0], _workload(manifest)
+    caveats = [printable(caveat.text) for caveat in manifest.caveats]
+    remarks = [*warnings(coverage, episodes, recipe.level), *map(_sentence, caveats)]
+    splits = split_sizes(episodes).to_dicts()
+    entropy, effective_positions = coverage.entropy, coverage.effective_positions
     licence, terms = licence_of(origin)
     about_licence = licence_lines(origin)
     size_class, identifier = size_category(manifest.counts["rows"]), identity(manifest)
@@ -54,16 +53,16 @@ def card(
         "candidates": list(grouped(spec.candidates)),
     }
     behaviours = behaviour_returns(episodes, headline, scenario, recipe.config)
-    decimals = {
-        name: decimals_for([getattr(row, name).value for row in behaviours])
-        for name in ("returns", "headline")
-    }
     bars = "\n".join(histogram(episodes["return"]))
+    decimals = {
+        column: decimals_for([getattr(row, column).value for row in behaviours])
+        for column in ("returns", "headline")
+    }
     most = coverage.chosen.argsort(kind="stable")[::-1][:_POSITIONS]
     text = render(
         _TEMPLATE,
         manifest=manifest,
-        name=manifest.name,
+        name=name,
         spec=spec,
         counts=manifest.counts,
         origin=origin,
@@ -87,6 +86,8 @@ def card(
         headline=headline,
         behaviours=behaviours,
         coverage=coverage,
+        entropy=entropy,
+        effective_positions=effective_positions,
         total=max(1, coverage.decisions),
         most_chosen=[(n, count) for n in most if (count := coverage.chosen[n])],
         columns=columns,
