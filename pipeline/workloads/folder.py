@@ -19,7 +19,6 @@ import polars as pl
 
 from hindcast.pipeline.errors import DatasetError, StorageError
 from hindcast.pipeline.storage import files
-from hindcast.pipeline.storage.files import require_file
 from hindcast.pipeline.workloads.schema import (
     MACHINE_COLUMNS,
     QUARANTINE_COLUMNS,
@@ -122,7 +121,7 @@ def check_folder(folder: Path, workload: Workload) -> None:
             raise DatasetError(f"{path}: this file is not in the manifest of the workload")
     written = []
     for name, table in tables_of.items():
-        require_file(folder / name)
+        files.require_file(folder / name)
         stored = files.Stored((folder / name).stat().st_size, files.sha256_file(folder / name))
         written.append({"name": name, "rows": table.height, **asdict(stored)})
     expected = files.json_text(_manifest(workload.provenance, written))

@@ -1,7 +1,7 @@
 """Card of a dataset: the values of its template, and what makes a log unfit for use."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -38,63 +38,57 @@ def card(
     `coverage` is the result of hindcast.pipeline.dataset.documents.card.coverage.measure.
     """
     origin, spec, recipe = manifest.provenance, manifest.spec, manifest.recipe
-    name, headline, workload = manifest.name, spec.outcomes[0], _workload(manifest)
+    headline, workload = spec.outcomes[0], _workload(manifest)
     caveats = [printable(caveat.text) for caveat in manifest.caveats]
-    remarks = [*warnings(coverage, episodes, recipe.level), *map(_sentence, caveats)]
-    splits = split_sizes(episodes).to_dicts()
-    entropy, effective_positions = coverage.entropy, coverage.effective_positions
     licence, terms = licence_of(origin)
-    about_licence = licence_lines(origin)
-    size_class, identifier = size_category(manifest.counts["rows"]), identity(manifest)
-    files = files_by_split(manifest, episodes)
-    lineage = [*lineage_lines(manifest.lineage)]
-    columns = {
-        "context": list(grouped(spec.context)),
-        "candidates": list(grouped(spec.candidates)),
-    }
-    behaviours = behaviour_returns(episodes, headline, scenario, recipe.config)
-    bars = "\n".join(histogram(episodes["return"]))
-    decimals = {
-        column: decimals_for([getattr(row, column).value for row in behaviours])
-        for column in ("returns", "headline")
-    }
     most = coverage.chosen.argsort(kind="stable")[::-1][:_POSITIONS]
-    text = render(
-        _TEMPLATE,
-        manifest=manifest,
-        name=name,
-        spec=spec,
-        counts=manifest.counts,
-        origin=origin,
-        recorded=origin.get("recorded") == ELSEWHERE,
-        trace=FORMATS.get(str(origin["format"])),
-        lineage=lineage,
-        workload=workload,
-        licence=licence,
-        licence_lines=about_licence,
-        terms=terms,
-        scenario=scenario,
-        levels={r.level: LEVELS[r.level] for r in manifest.recipes if r.level},
-        size=sum(part.bytes for part in manifest.parts),
-        size_category=size_class,
-        identity=identifier,
-        files=files,
-        mixed=MIXED,
-        splits=splits,
-        warnings=remarks,
-        names=episodes["behaviour"].unique(),
-        headline=headline,
-        behaviours=behaviours,
-        coverage=coverage,
-        entropy=entropy,
-        effective_positions=effective_positions,
-        total=max(1, coverage.decisions),
-        most_chosen=[(n, count) for n in most if (count := coverage.chosen[n])],
-        columns=columns,
-        histogram=bars,
-        decimals=decimals,
-        recipe_toml=recipe_toml,
-    )
+    values: dict[str, Any] = {
+        "manifest": manifest,
+        "name": manifest.name,
+        "spec": spec,
+        "counts": manifest.counts,
+        "origin": origin,
+        "recorded": origin.get("recorded") == ELSEWHERE,
+        "trace": FORMATS.get(str(origin["format"])),
+        "licence": licence,
+        "licence_lines": licence_lines(origin),
+        "terms": terms,
+        "scenario": scenario,
+        "levels": {r.level: LEVELS[r.level] for r in manifest.recipes if r.level},
+        "size": sum(part.bytes for part in manifest.parts),
+        "size_category": size_category(manifest.counts["rows"]),
+        "identity": identity(manifest),
+        "files": files_by_split(manifest, episodes),
+        "mixed": MIXED,
+        "lineage": [*lineage_lines(manifest.lineage)],
+        "workload": workload,
+        "splits": split_sizes(episodes).to_dicts(),
+        "warnings": [
+            *warnings(coverage, episodes, recipe.level),
+            *map(_sentence, caveats),
+        ],
+        "names": episodes["behaviour"].unique(),
+        "headline": headline,
+        "behaviours": (
+            behaviours := behaviour_returns(episodes, headline, scenario, recipe.config)
+        ),
+        "coverage": coverage,
+        "entropy": coverage.entropy,
+        "effective_positions": coverage.effective_positions,
+        "total": max(1, coverage.decisions),
+        "most_chosen": [(n, count) for n in most if (count := coverage.chosen[n])],
+        "columns": {
+            "context": list(grouped(spec.context)),
+            "candidates": list(grouped(spec.candidates)),
+        },
+        "histogram": "\n".join(histogram(episodes["return"])),
+        "decimals": {
+            name: decimals_for([getattr(row, name).value for row in behaviours])
+            for name in ("returns", "headline")
+        },
+        "recipe_toml": recipe_toml,
+    }
+    text = render(_TEMPLATE, **values)
     # after an append the table of episodes has another name
     return text.replace(mf.EPISODES, manifest.episodes.path)
 
