@@ -336,7 +336,9 @@ def _recipe(value: Any, written: Any, path: Path, key: str, manifest: Mapping[st
     return replace(
         recipe.under(written),
         places=checkpoint_places(recipe, folder),
-        origin=Origin(folder, workload, recipe.trace, recipe.evaluate),
+        origin=Origin(
+            folder, workload, recipe.trace, recipe.evaluate, made_of_others="lineage" in manifest
+        ),
     )
 
 
