@@ -229,11 +229,7 @@ def _finish(
 
 
 def _complete(
-    out: Path,
-    manifest: mf.Manifest,
-    scenario: Scenario,
-    episodes: pl.DataFrame,
-    coverage: Coverage,
+    out: Path, manifest: mf.Manifest, scenario: Scenario, episodes: pl.DataFrame, coverage: Coverage
 ) -> None:
     """Write the documents of the new manifest and remove the replaced files; safe to repeat."""
     files.remove_partials(out)

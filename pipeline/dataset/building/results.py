@@ -75,11 +75,7 @@ def counts_of(parts: Sequence[mf.FileEntry], episodes: pl.DataFrame, spec: Spec)
 
 
 def describe(
-    out: Path,
-    manifest: mf.Manifest,
-    scenario: Scenario,
-    episodes: pl.DataFrame,
-    coverage: Coverage,
+    out: Path, manifest: mf.Manifest, scenario: Scenario, episodes: pl.DataFrame, coverage: Coverage
 ) -> None:
     """Write the documents made from the manifest and the data: card and Croissant metadata."""
     text, about = card(manifest, scenario, episodes, coverage), croissant(manifest)
