@@ -87,7 +87,7 @@ def write_report(
 
 def _page(summary: Summary, training: Mapping[str, Any] | None, beside: Beside) -> str:
     alone = len(summary.settings) == 1
-    settings = []
+    settings: list[dict[str, Any]] = []
     known: dict[str, str] = {}
     for one in summary.settings:
         setting = _setting(one, f"finding-{len(settings) + 1}", alone)
@@ -160,7 +160,9 @@ def _curves_first(summary: Summary) -> list[str]:
 def _computed(setting: Setting) -> list[str]:
     """Return a line for every session that scored or trained something: commit and processor."""
     keys = ("hindcast", "commit", "processor", "instructions")
-    return [
+    lines = dict.fromkeys(
         f"{key}: " + ", ".join(str(record[name]) for name in keys if name in record)
-        for key, record in setting.records.items()
-    ] or ["not recorded"]
+        for evaluation in setting.evaluations
+        for key, record in evaluation.records.items()
+    )
+    return list(lines) or ["not recorded"]

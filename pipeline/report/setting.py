@@ -60,7 +60,7 @@ def setting_part(summary: SettingSummary) -> dict[str, Any]:
         "tiles": list(_tiles(summary)),
     }
     loads, schedules = _loads(setting, compared), _schedules(setting, compared)
-    anchor, comparisons = anchor_of_evaluation(setting.first), cells(planned(setting))
+    comparisons, anchor = cells(planned(setting)), anchor_of_evaluation(setting.first)
     windows, policies = windows_table(summary), policies_table(setting)
     tables = (
         planned_table(setting, comparisons),

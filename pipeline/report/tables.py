@@ -112,7 +112,10 @@ def references_table(summary: SettingSummary) -> Table | None:
     ]  # fmt: skip
     title = f"Policy minus reference, {name_with_unit(metric.name, metric.unit)}"
     text = f", {_LEVEL} interval, and windows won / tied / lost."
-    head = ["policy", *(Column(f"against {name}", means) for name in references)]
+    head: list[str | Column] = [
+        "policy",
+        *(Column(f"against {name}", means) for name in references),
+    ]
     return Table(title, text, head, body)
 
 
@@ -169,7 +172,7 @@ def windows_table(summary: SettingSummary) -> Table | None:
             cells.append(Difference(of[0] - of[1], side=side, of=of))
         body.append(Row([*cells, row["windows_of_half"] or None, row["autocorrelation"]]))
     there = Column(name_with_unit("difference there", headline.metric.unit), means)
-    head = [
+    head: list[str | Column] = [
         "policy", "best window", there, "worst window", there,
         Column("windows of half the difference", decimals=0),
         Column("lag-1 autocorrelation", decimals=2),

@@ -7,7 +7,7 @@ scores.parquet    one row per policy, scenario, window, seed and metric
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -175,11 +175,7 @@ def read_evaluation(folder: Path) -> Evaluation:
     if not isinstance(versions, dict):
         raise DatasetError(f"{path}: key 'versions' should be an object, found {versions!r}")
     bound_kind = _one_of(path, raw, "bound_kind", ("lower", "upper", None), None)
-    with _reading(path, "until"):
-        until = Sequential.from_table(raw["until"]) if raw.get("until") is not None else None
-    with _reading(path, "caveats"):
-        caveats = from_json(raw.get("caveats") or [])  # files of version 0.1 have none
-    return Evaluation(
+    evaluation = Evaluation(
         folder=folder,
         recipe=str(raw.get("recipe") or ""),
         digest=str(raw.get("digest") or ""),
@@ -201,10 +197,13 @@ def read_evaluation(folder: Path) -> Evaluation:
         plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
         stretches=_stretches(path, raw["stretches"]) if raw.get("stretches") is not None else None,
         loads=_loads(path, raw.get("loads", {})),
-        until=until,
-        caveats=caveats,
         settings=settings if isinstance(settings, dict) else {},
     )
+    with _reading(path, "until"):
+        until = Sequential.from_table(raw["until"]) if raw.get("until") is not None else None
+    with _reading(path, "caveats"):
+        caveats = from_json(raw.get("caveats") or [])  # files of version 0.1 have none
+    return replace(evaluation, until=until, caveats=caveats)
 
 
 @contextmanager

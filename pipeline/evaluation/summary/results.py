@@ -80,13 +80,11 @@ def results(summary: Summary, *, metrics: Sequence[str] = ()) -> pl.DataFrame:
     for metric in metrics:
         if metric not in known:
             raise unknown_name("metric", metric, known)
-    rows = [
-        row
-        for of in summary.settings
-        for metric in dict.fromkeys([of.setting.first.headline, *metrics])
-        if metric in of.setting.pairings
-        for row in _rows(of.setting, of.setting.pairings[metric], of.rows[metric])
-    ]
+    rows: Rows = []
+    for of in summary.settings:
+        for metric in dict.fromkeys([of.setting.first.headline, *metrics]):
+            if metric in of.rows:
+                rows += _rows(of.setting, of.setting.pairings[metric], of.rows[metric])
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 

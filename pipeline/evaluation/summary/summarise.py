@@ -141,11 +141,11 @@ def summarise(folders: Sequence[Path]) -> Summary:
     for setting in read_settings(folders):
         headline, strongest = setting.headline, _strongest(setting.headline)
         references, bound = _references(setting, strongest), _bound(setting)
-        table = {
-            metric: _table(setting, pairing, references, bound if pairing is headline else None)
-            for metric, pairing in setting.pairings.items()
-        }
-        seeds = {metric: _seeds(setting, of, strongest) for metric, of in setting.pairings.items()}
+        table, seeds = dict[str, Rows](), dict[str, Rows]()
+        for metric, pairing in setting.pairings.items():
+            of_windows = bound if pairing is headline else None
+            table[metric] = _table(setting, pairing, references, of_windows)
+            seeds[metric] = _seeds(setting, pairing, strongest)
         summaries.append(
             SettingSummary(
                 setting=setting,
@@ -170,7 +170,7 @@ def _table(
     compared = [pairing.by_name[name] for name in references if name in pairing.by_name]
     rows: Rows = []
     for policy in pairing.ranked:
-        own = dict.fromkeys(TABLE_SCHEMA) | _estimates(setting, pairing, policy)
+        own = {**dict.fromkeys(TABLE_SCHEMA), **_estimates(setting, pairing, policy)}
         if bound is not None:
             middle = float(bound.mean())
             own |= {"bound": middle, "bound_ratio": own["mean"] / middle if middle else None}
@@ -186,7 +186,7 @@ def _seeds(setting: Setting, pairing: Pairing, strongest: str | None) -> Rows:
         for index, run in enumerate(policy.runs if len(policy.runs) > 1 else ()):
             values = policy.values[[index]]
             one = PolicyRuns(policy.name, policy.kind, values, (run,), trained=False)
-            own = dict.fromkeys(SEEDS_SCHEMA) | _estimates(setting, pairing, one) | {"run": run}
+            own = {**dict.fromkeys(SEEDS_SCHEMA), **_estimates(setting, pairing, one), "run": run}
             rows.append(own | ({} if best is None else _against(pairing, one, best)))
     return rows
 
@@ -194,6 +194,7 @@ def _seeds(setting: Setting, pairing: Pairing, strongest: str | None) -> Rows:
 def _estimates(setting: Setting, pairing: Pairing, policy: PolicyRuns) -> dict[str, Any]:
     metric, values = pairing.metric, policy.values
     interval = mean_interval(values, trained=policy.trained, stretches=pairing.stretches)
+    middle = {"iqm": float(iqm(values)), "median": float(median(values))}
     return {
         "scenario": setting.label,
         "recipe": setting.first.recipe,
@@ -206,8 +207,7 @@ def _estimates(setting: Setting, pairing: Pairing, policy: PolicyRuns) -> dict[s
         "windows_left_out": len(pairing.left_out),
         "seeds": len(policy.runs),
         **_named(("mean", "low", "high"), interval),
-        "iqm": float(iqm(values)),
-        "median": float(median(values)),
+        **middle,
     }
 
 

@@ -46,11 +46,12 @@ def write_summary(summary: Summary, out: Path, texts: Mapping[str, str] | None =
     StorageError if the folder cannot be written.
     """
     texts = summary_texts(summary) if texts is None else texts
+    table, seeds = summary.table, summary.seeds
     records = {key: record for of in summary.settings for key, record in of.setting.records.items()}
     make_folder(out)
     with written_together() as write:
-        write(out / "summary.parquet", table_writer(summary.table))
-        write(out / "summary_seeds.parquet", table_writer(summary.seeds))
+        write(out / "summary.parquet", table_writer(table))
+        write(out / "summary_seeds.parquet", table_writer(seeds))
         for name, text in {**texts, PROVENANCE: json_text(records)}.items():
             write(out / name, text_writer(text))
     return out

@@ -222,7 +222,7 @@ def _numbers(model: Model, unit: TimeUnit) -> Table:
         f"longest wait [{unit.name}]", "mean bounded slowdown",
     ]  # fmt: skip
     with_waits = 0 in strips(model)
-    head = [
+    head: list[str | Column] = [
         "policy", Column("jobs started", decimals=0), Column("not started", decimals=0),
         *waited * with_waits, "utilisation", *(f"utilisation of {name}" for name in model.further),
     ]  # fmt: skip
