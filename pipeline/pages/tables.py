@@ -53,7 +53,7 @@ class Cell:
 
 
 class Measured(NamedTuple):
-    """Number with its interval below. Without one, a whole number has no decimals."""
+    """Number with its interval below it. Without an interval, a whole number has no decimals."""
 
     value: float
     low: float | None = None
@@ -65,11 +65,11 @@ class Difference(NamedTuple):
 
     Attributes:
         value: The difference; None is written as a dash.
-        low: Lower end of its interval, which stands below.
+        low: Lower end of its interval, which stands below it.
         high: Upper end of the interval.
         side: As of a cell.
         more: As of a cell.
-        of: The two values, which stand below in the place of an interval.
+        of: The two values, which stand below it in the place of an interval.
     """
 
     value: float | None
@@ -113,7 +113,7 @@ class Table:
     Attributes:
         title: Beginning of its caption, in bold.
         text: Rest of its caption.
-        head: The columns; those that have no numbers to be written are their names alone.
+        head: The columns. A column whose cells are written already is its name alone.
         rows: Its rows.
         words: Number of first columns that are text and aligned left; the others are numbers.
     """
