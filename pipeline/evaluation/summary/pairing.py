@@ -9,6 +9,7 @@ only on windows on which every one of them was run with all of its seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -148,24 +149,18 @@ class Setting:
         return {key: record for e in self.evaluations for key, record in e.records.items()}
 
     @cached_property
-    def pairings(self) -> dict[str, Pairing]:
-        """All policies by metric; a side metric without a common window is missing.
-
-        Raises DatasetError if there is no common window for the headline.
-        """
-        found = {}
-        for metric in self.metrics:
-            try:
-                found[metric.name] = self.pair(metric.name)
-            except DatasetError:  # a side metric is no reason to refuse the comparison
-                if metric.name == self.first.headline:
-                    raise
-        return found
-
-    @property
     def headline(self) -> Pairing:
-        """All policies on the headline metric."""
-        return self.pairings[self.first.headline]
+        """All policies on the headline metric; DatasetError without a common window."""
+        return self.pair(self.first.headline)
+
+    @cached_property
+    def pairings(self) -> dict[str, Pairing]:
+        """All policies by metric, the headline first; side metrics with common windows only."""
+        found = {self.first.headline: self.headline}
+        for name in [metric.name for metric in self.metrics if metric.name not in found]:
+            with suppress(DatasetError):  # a side metric is no reason to refuse the comparison
+                found[name] = self.pair(name)
+        return found
 
     def origin(self, policy: PolicyRuns) -> str:
         """Return the keys of where a policy was scored and, if it was learned, trained."""
